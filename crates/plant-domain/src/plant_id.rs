@@ -1,0 +1,70 @@
+//! The identification number of a plant.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A plant's identification number: any int64, negative ones and zero too
+/// (specification, section "NewPlant").
+///
+/// As text it has one form only, the canonical decimal, so that a plant has one URL:
+///
+/// ```
+/// use plant_domain::PlantId;
+///
+/// assert_eq!("-7".parse(), Ok(PlantId::from(-7)));
+/// assert_eq!(PlantId::from(-7).to_string(), "-7");
+/// for other_form in ["+7", "007", "-0", " 7", "7.0", "9223372036854775808", ""] {
+///     assert!(other_form.parse::<PlantId>().is_err(), "{other_form:?}");
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PlantId(i64);
+
+/// The text is not the canonical decimal form of an int64.
+///
+/// ```
+/// use plant_domain::PlantId;
+///
+/// let refusal = "007".parse::<PlantId>().unwrap_err();
+/// assert!(refusal.to_string().contains("int64"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an id is an int64 in plain decimal form, such as 7 or -7, without `+` or leading zeros")]
+pub struct NotAPlantId;
+
+impl PlantId {
+    /// The number itself.
+    ///
+    /// ```
+    /// assert_eq!(plant_domain::PlantId::from(7).get(), 7);
+    /// ```
+    #[must_use]
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl From<i64> for PlantId {
+    fn from(id: i64) -> Self {
+        Self(id)
+    }
+}
+
+impl fmt::Display for PlantId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl FromStr for PlantId {
+    type Err = NotAPlantId;
+
+    fn from_str(text: &str) -> Result<Self, NotAPlantId> {
+        let id: i64 = text.parse().map_err(|_| NotAPlantId)?;
+        // `i64::from_str` takes `+7`, `007` and `-0` too: only the form that we write is canonical.
+        if id.to_string() == text { Ok(Self(id)) } else { Err(NotAPlantId) }
+    }
+}

@@ -1,0 +1,193 @@
+//! The create rules: what the text members of a plant may be, and how a broken rule is named.
+
+use std::fmt;
+
+use validator::{ValidationError, ValidationErrors};
+
+/// The most characters (Unicode scalar values) that a name may have; the least is one.
+///
+/// ```
+/// assert_eq!(plant_domain::NAME_MAX_CHARACTERS, 255);
+/// ```
+pub const NAME_MAX_CHARACTERS: u64 = 255;
+
+/// The most characters (Unicode scalar values) that a tag may have; the least is one.
+///
+/// ```
+/// assert_eq!(plant_domain::TAG_MAX_CHARACTERS, 255);
+/// ```
+pub const TAG_MAX_CHARACTERS: u64 = 255;
+
+const BLANK: &str = "blank";
+const CONTROL_CHARACTER: &str = "control_character";
+
+/// A member of a plant that has rules. (The id has none: every int64 is one.)
+///
+/// ```
+/// assert_eq!(plant_domain::Member::Name.to_string(), "name");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Member {
+    /// The plant's name.
+    Name,
+    /// The plant's tag.
+    Tag,
+}
+
+impl Member {
+    /// The most characters (Unicode scalar values) that this member may have.
+    ///
+    /// ```
+    /// use plant_domain::{Member, NAME_MAX_CHARACTERS};
+    ///
+    /// assert_eq!(Member::Name.max_characters(), NAME_MAX_CHARACTERS);
+    /// ```
+    #[must_use]
+    pub const fn max_characters(self) -> u64 {
+        match self {
+            Self::Name => NAME_MAX_CHARACTERS,
+            Self::Tag => TAG_MAX_CHARACTERS,
+        }
+    }
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Name => "name",
+            Self::Tag => "tag",
+        })
+    }
+}
+
+/// A rule that a name and a tag both follow.
+///
+/// ```
+/// use plant_domain::{Rule, UncheckedPlant, Plant};
+///
+/// let unchecked = UncheckedPlant { name: "Rosa\n".to_owned(), tag: None };
+/// let violations = Plant::try_from(unchecked).unwrap_err();
+/// assert_eq!(violations.iter().next().unwrap().rule, Rule::NoControlCharacters);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// It has at least one character and at most [`Member::max_characters`].
+    Length,
+    /// At least one character is not white space (Unicode's `White_Space`).
+    NotBlank,
+    /// No character is a control character (general category `Cc`).
+    NoControlCharacters,
+}
+
+/// One rule that one member breaks.
+///
+/// ```
+/// use plant_domain::{Member, Rule, Violation};
+///
+/// let violation = Violation { member: Member::Tag, rule: Rule::NotBlank };
+/// assert_eq!(violation.to_string(), "tag must hold a character that is not white space");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Violation {
+    /// The member that breaks the rule.
+    pub member: Member,
+    /// The rule that it breaks.
+    pub rule: Rule,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { member, rule } = self;
+        match rule {
+            Rule::Length => {
+                let max = member.max_characters();
+                write!(formatter, "{member} must have 1 to {max} characters")
+            }
+            Rule::NotBlank => {
+                write!(formatter, "{member} must hold a character that is not white space")
+            }
+            Rule::NoControlCharacters => {
+                write!(formatter, "{member} must not hold control characters")
+            }
+        }
+    }
+}
+
+/// Every rule that an unchecked plant breaks, name before tag; there is at least one.
+///
+/// ```
+/// use plant_domain::{Plant, UncheckedPlant};
+///
+/// let unchecked = UncheckedPlant { name: " ".to_owned(), tag: Some(String::new()) };
+/// assert_eq!(
+///     Plant::try_from(unchecked).unwrap_err().to_string(),
+///     "name must hold a character that is not white space; tag must have 1 to 255 characters",
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", join(.0))]
+pub struct Violations(Vec<Violation>);
+
+impl Violations {
+    /// The broken rules, in the order in which the message names them.
+    ///
+    /// ```
+    /// use plant_domain::{Plant, UncheckedPlant};
+    ///
+    /// let unchecked = UncheckedPlant { name: String::new(), tag: None };
+    /// assert_eq!(Plant::try_from(unchecked).unwrap_err().iter().count(), 1);
+    /// ```
+    pub fn iter(&self) -> impl Iterator<Item = Violation> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Names in our terms what the validator found; `member_of` says which field is which member.
+    pub(crate) fn from_validator(
+        errors: &ValidationErrors,
+        member_of: impl Fn(&str) -> Member,
+    ) -> Self {
+        let mut violations: Vec<Violation> = errors
+            .field_errors()
+            .into_iter()
+            .flat_map(|(field, errors)| {
+                let member = member_of(&field);
+                errors.iter().map(move |error| Violation { member, rule: Rule::from(error) })
+            })
+            .collect();
+        violations.sort_unstable();
+        Self(violations)
+    }
+}
+
+impl From<&ValidationError> for Rule {
+    fn from(error: &ValidationError) -> Self {
+        match error.code.as_ref() {
+            BLANK => Self::NotBlank,
+            CONTROL_CHARACTER => Self::NoControlCharacters,
+            _ => Self::Length,
+        }
+    }
+}
+
+/// Empty text is left to the length rule, so that it is told one thing and not two.
+pub(crate) fn not_blank(text: &str) -> Result<(), ValidationError> {
+    if !text.is_empty() && text.chars().all(char::is_whitespace) {
+        Err(ValidationError::new(BLANK))
+    } else {
+        Ok(())
+    }
+}
+
+/// `char::is_control` is Unicode's general category `Cc`.
+pub(crate) fn no_control_characters(text: &str) -> Result<(), ValidationError> {
+    if text.chars().any(char::is_control) {
+        Err(ValidationError::new(CONTROL_CHARACTER))
+    } else {
+        Ok(())
+    }
+}
+
+fn join(violations: &[Violation]) -> String {
+    let sentences: Vec<String> = violations.iter().map(Violation::to_string).collect();
+    sentences.join("; ")
+}
