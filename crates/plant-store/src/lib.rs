@@ -1,1 +1,37 @@
-//! -
+//! Where plants are kept: the contract, and a durable repository that keeps it.
+//!
+//! - [`PlantRepository`] is the contract; its documentation says what every repository promises.
+//! - [`SledRepository`] keeps it on one disk, with group commit.
+//! - `conformance` (feature `conformance`) holds any repository against the contract.
+//!
+//! This crate knows no HTTP.
+//!
+//! ```
+//! use plant_domain::{NewPlant, PlantId};
+//! use plant_store::{PlantRepository, SledConfig, SledRepository};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> anyhow::Result<()> {
+//! # let folder = tempfile::tempdir()?;
+//! # let directory = folder.path().join("plants");
+//! let repository = SledRepository::open(&SledConfig::new(directory))?;
+//!
+//! let willow: NewPlant = serde_json::from_str(r#"{"id":7,"name":"Salix alba"}"#)?;
+//! repository.create(willow, None).await?; // When this returns, the plant is on disk.
+//!
+//! let stored = repository.get(PlantId::from(7)).await?.expect("it was created");
+//! assert_eq!(stored.plant.name(), "Salix alba");
+//! repository.close().await;
+//! # Ok(())
+//! # }
+//! ```
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod idempotency;
+mod repository;
+mod sled;
+
+pub use idempotency::IdempotencyDigest;
+pub use repository::{PlantRepository, Revision, StoreError, StoreFailure, StoredPlant};
+pub use sled::{DEFAULT_CACHE_MIB, SledConfig, SledRepository};

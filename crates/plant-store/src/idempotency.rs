@@ -1,0 +1,61 @@
+//! How a create that is sent again is told from another create of the same id.
+
+use plant_domain::NewPlant;
+use sha2::{Digest, Sha256};
+
+/// A digest of an idempotency key and of the plant that was sent with it.
+///
+/// A plant keeps the digest of its create. A later create with the same digest is the same request
+/// sent again, so it gets the same answer and writes nothing; no table of keys is needed, because
+/// the answer to a create is a function of its request.
+///
+/// ```
+/// use plant_domain::NewPlant;
+/// use plant_store::IdempotencyDigest;
+///
+/// let willow: NewPlant = serde_json::from_str(r#"{"id":7,"name":"Salix alba"}"#)?;
+/// let poplar: NewPlant = serde_json::from_str(r#"{"id":7,"name":"Populus alba"}"#)?;
+/// assert_eq!(IdempotencyDigest::new("key", &willow), IdempotencyDigest::new("key", &willow));
+/// assert_ne!(IdempotencyDigest::new("key", &willow), IdempotencyDigest::new("other", &willow));
+/// assert_ne!(IdempotencyDigest::new("key", &willow), IdempotencyDigest::new("key", &poplar));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdempotencyDigest([u8; IdempotencyDigest::BYTES]);
+
+impl IdempotencyDigest {
+    /// Half of a SHA-256: it is kept with the plant, and 128 bits are enough to tell the requests
+    /// of honest clients apart. (Who holds a token can store anything without forging a digest.)
+    pub(crate) const BYTES: usize = 16;
+
+    /// The digest of `key`, as the client sent it, and of the plant that came with it.
+    #[must_use]
+    pub fn new(key: &str, new_plant: &NewPlant) -> Self {
+        let mut hash = Sha256::new();
+        let plant = new_plant.plant();
+        // Each text goes in behind its length, so that no two inputs run together to the same bytes.
+        for text in [Some(key), Some(plant.name()), plant.tag()] {
+            match text {
+                Some(text) => {
+                    hash.update([1]);
+                    hash.update((text.len() as u64).to_be_bytes());
+                    hash.update(text);
+                }
+                None => hash.update([0]),
+            }
+        }
+        hash.update(new_plant.id().get().to_be_bytes());
+
+        let mut digest = [0; Self::BYTES];
+        digest.copy_from_slice(&hash.finalize()[..Self::BYTES]);
+        Self(digest)
+    }
+
+    pub(crate) const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) const fn to_bytes(self) -> [u8; Self::BYTES] {
+        self.0
+    }
+}

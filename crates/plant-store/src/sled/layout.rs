@@ -1,0 +1,252 @@
+//! The keys and values in the database, and how they become bytes.
+//!
+//! Everything stands in one tree, so that a group of changes is one atomic batch. The first byte of
+//! a key says what its value is:
+//!
+//! | key | value |
+//! |---|---|
+//! | `m` `format` | the [`FORMAT`] number of all this, big-endian |
+//! | `p` ordered id | a [`PlantRecord`] |
+//! | `e` first sequence number | an [`EventRecord`]: events of one group |
+//! | `t` tag `0` ordered id | a block of the tag index: the ids from this one on |
+//!
+//! An *ordered id* is the id with its sign bit flipped, big-endian, so that the order of the bytes is
+//! the order of the ids. A zero byte ends a tag, for the rules allow no control character in one.
+//! Values are in the postcard format behind a version byte.
+
+use anyhow::{Context as _, bail, ensure};
+use plant_domain::{Plant, PlantId, UncheckedPlant};
+use serde::{Deserialize, Serialize};
+use sled::IVec;
+
+use crate::{IdempotencyDigest, Revision, StoredPlant};
+
+/// The number of this layout. A database with another number is not opened.
+pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT_KEY: &[u8] = b"mformat";
+
+pub(super) const PLANT_PREFIX: &[u8] = b"p";
+pub(super) const EVENT_PREFIX: &[u8] = b"e";
+const TAG_PREFIX: u8 = b't';
+const TAG_END: u8 = 0;
+
+/// The first byte of every value but the format number. It tells later layouts of single values
+/// apart, where a new [`FORMAT`] would be too much.
+const VALUE_VERSION: u8 = 1;
+
+/// No value is larger than this, in bytes. sled keeps values from about 128 KiB on in files of their
+/// own, which it never syncs.
+const MAX_VALUE_BYTES: usize = 96 * 1024;
+
+/// A group's events are spread over records of about this size at most, in bytes.
+pub(super) const EVENT_RECORD_BYTES: usize = 64 * 1024;
+
+/// What is kept of a plant.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PlantRecord<'a> {
+    pub(super) revision: u64,
+    /// The digest of the create that made the plant, when it came with an idempotency key.
+    pub(super) idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
+    pub(super) name: &'a str,
+    pub(super) tag: Option<&'a str>,
+}
+
+/// The events of one group, or of a part of a large group. The newest record also is the store's
+/// state: that spares a key for each group.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct EventRecord<'a> {
+    /// How many plants there are after these events.
+    pub(super) plants: u64,
+    /// The tag index's blocks hold all events up to this sequence number. The later events are in
+    /// memory only, and are read from here when the database is opened.
+    pub(super) indexed_through: u64,
+    /// The events; the first one's sequence number is in the key, and they follow without a gap.
+    #[serde(borrow)]
+    pub(super) events: Vec<Event<'a>>,
+}
+
+/// One change to one plant.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Event<'a> {
+    pub(super) kind: EventKind,
+    pub(super) id: i64,
+    /// The tag that the plant has after the change.
+    pub(super) tag: Option<&'a str>,
+}
+
+/// What happened to the plant.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum EventKind {
+    Created,
+}
+
+impl Event<'_> {
+    /// An upper bound of the event's size within a record, in bytes.
+    pub(super) fn max_bytes(&self) -> usize {
+        const FIXED_BYTES: usize = 16;
+        FIXED_BYTES + self.tag.map_or(0, str::len)
+    }
+}
+
+impl PlantRecord<'_> {
+    pub(super) fn idempotency(&self) -> Option<IdempotencyDigest> {
+        self.idempotency.map(IdempotencyDigest::from_bytes)
+    }
+
+    /// The plant that is kept. It goes through the create rules again: a record that breaks one was
+    /// not written by us.
+    pub(super) fn to_stored_plant(&self, id: PlantId) -> anyhow::Result<StoredPlant> {
+        let unchecked =
+            UncheckedPlant { name: self.name.to_owned(), tag: self.tag.map(str::to_owned) };
+        let plant = Plant::try_from(unchecked)
+            .with_context(|| format!("the record of plant {id} breaks the rules"))?;
+        Ok(StoredPlant { id, plant, revision: Revision::from(self.revision) })
+    }
+}
+
+pub(super) fn plant_key(id: PlantId) -> [u8; 9] {
+    prefixed(PLANT_PREFIX, ordered(id))
+}
+
+pub(super) fn event_key(first_sequence: u64) -> [u8; 9] {
+    prefixed(EVENT_PREFIX, first_sequence.to_be_bytes())
+}
+
+pub(super) fn event_sequence(key: &[u8]) -> anyhow::Result<u64> {
+    let bytes = key.strip_prefix(EVENT_PREFIX).context("not the key of an event record")?;
+    Ok(u64::from_be_bytes(bytes.try_into().context("an event record's key has a wrong length")?))
+}
+
+/// The keys that a tag's blocks can have: from the first, up to but without the second.
+pub(super) fn tag_block_keys(tag: &str) -> (Vec<u8>, Vec<u8>) {
+    (tag_key(tag, TAG_END), tag_key(tag, TAG_END + 1))
+}
+
+pub(super) fn tag_block_key(tag: &str, first: PlantId) -> Vec<u8> {
+    let mut key = tag_key(tag, TAG_END);
+    key.extend_from_slice(&ordered(first));
+    key
+}
+
+/// The id in the last eight bytes of the key of a tag block.
+pub(super) fn tag_block_first_id(key: &[u8]) -> anyhow::Result<PlantId> {
+    let bytes = key.last_chunk().context("the key of a tag block is too short")?;
+    Ok(from_ordered(*bytes))
+}
+
+/// The ids of a tag block, ascending, as the distances from each to the next; the first one is in
+/// the key.
+pub(super) fn encode_tag_block(ids: &[PlantId]) -> anyhow::Result<Vec<u8>> {
+    let distances: Vec<u64> =
+        ids.windows(2).map(|pair| pair[1].get().abs_diff(pair[0].get())).collect();
+    encode(&distances)
+}
+
+pub(super) fn decode_tag_block(key: &[u8], value: &[u8]) -> anyhow::Result<Vec<PlantId>> {
+    let first = tag_block_first_id(key)?;
+    let distances: Vec<u64> = decode(value)?;
+    let mut ids = Vec::with_capacity(distances.len() + 1);
+    let mut id = first.get();
+    ids.push(first);
+    for distance in distances {
+        id = id.checked_add_unsigned(distance).context("a tag block leaves the range of ids")?;
+        ids.push(PlantId::from(id));
+    }
+    Ok(ids)
+}
+
+pub(super) fn encode(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
+    let bytes = postcard::to_extend(value, vec![VALUE_VERSION])?;
+    ensure!(bytes.len() <= MAX_VALUE_BYTES, "a value of {} bytes is too large", bytes.len());
+    Ok(bytes)
+}
+
+pub(super) fn decode<'a, T: Deserialize<'a>>(value: &'a [u8]) -> anyhow::Result<T> {
+    match value {
+        [VALUE_VERSION, bytes @ ..] => {
+            let (decoded, rest) = postcard::take_from_bytes(bytes)?;
+            ensure!(rest.is_empty(), "a value has {} bytes behind its end", rest.len());
+            Ok(decoded)
+        }
+        [version, ..] => bail!("a value has the unknown version {version}"),
+        [] => bail!("a value is empty"),
+    }
+}
+
+/// What the database holds under the format key.
+pub(super) fn decode_format(value: &IVec) -> anyhow::Result<u32> {
+    let bytes: [u8; 4] = value.as_ref().try_into().context("the format number is damaged")?;
+    Ok(u32::from_be_bytes(bytes))
+}
+
+fn ordered(id: PlantId) -> [u8; 8] {
+    (id.get().cast_unsigned() ^ (1 << 63)).to_be_bytes()
+}
+
+fn from_ordered(bytes: [u8; 8]) -> PlantId {
+    PlantId::from((u64::from_be_bytes(bytes) ^ (1 << 63)).cast_signed())
+}
+
+fn tag_key(tag: &str, end: u8) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + tag.len() + 1 + size_of::<i64>());
+    key.push(TAG_PREFIX);
+    key.extend_from_slice(tag.as_bytes());
+    key.push(end);
+    key
+}
+
+fn prefixed(prefix: &[u8], bytes: [u8; 8]) -> [u8; 9] {
+    let mut key = [0; 9];
+    key[..1].copy_from_slice(prefix);
+    key[1..].copy_from_slice(&bytes);
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EDGES: [i64; 7] = [i64::MIN, -256, -1, 0, 1, 256, i64::MAX];
+
+    #[test]
+    fn the_order_of_the_keys_is_the_order_of_the_ids() {
+        let keys = EDGES.map(|id| plant_key(PlantId::from(id)));
+        assert!(keys.is_sorted());
+        for id in EDGES {
+            let key = tag_block_key("Rosaceae", PlantId::from(id));
+            assert_eq!(tag_block_first_id(&key).expect("well formed").get(), id);
+        }
+    }
+
+    #[test]
+    fn a_tag_block_keeps_its_ids_even_from_one_edge_of_int64_to_the_other() {
+        let ids = EDGES.map(PlantId::from);
+        let key = tag_block_key("Rosaceae", ids[0]);
+        let value = encode_tag_block(&ids).expect("small");
+        assert_eq!(decode_tag_block(&key, &value).expect("well formed"), ids);
+    }
+
+    #[test]
+    fn a_record_of_another_version_or_with_a_cut_or_longer_value_is_an_error() {
+        let record = PlantRecord { revision: 300, idempotency: None, name: "Rosa", tag: None };
+        let value = encode(&record).expect("small");
+        assert!(decode::<PlantRecord<'_>>(&value).is_ok());
+
+        let other_version = [&[2], &value[1..]].concat();
+        let longer = [&value[..], &[0]].concat();
+        for damaged in [&other_version, &longer, &value[..value.len() - 1], &[]] {
+            assert!(decode::<PlantRecord<'_>>(damaged).is_err(), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_breaks_the_rules_does_not_become_a_plant() {
+        let record = PlantRecord { revision: 1, idempotency: None, name: "\n", tag: None };
+        assert!(record.to_stored_plant(PlantId::from(7)).is_err());
+    }
+
+    #[test]
+    fn a_value_that_sled_would_keep_in_a_file_of_its_own_is_refused() {
+        assert!(encode(&vec![0_u8; MAX_VALUE_BYTES]).is_err());
+    }
+}

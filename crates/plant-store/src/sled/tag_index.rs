@@ -1,0 +1,233 @@
+//! The tag index: which plants have a tag.
+//!
+//! On disk it stands in blocks: a key for a tag and a run of ids, the ids as the value. Writing a
+//! block for each plant would double what sled has to do, so additions gather in memory first and are
+//! folded into the blocks in bulk, a few blocks with each group. Those that are not folded yet are in
+//! the event records as well, from which they are read again when the database is opened.
+//!
+//! There are two generations of additions in memory: the active one, which takes new ones, and the
+//! frozen one, which is being folded. When the frozen one is empty, all events up to a known
+//! sequence number are in the blocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::ops::Bound;
+
+use anyhow::Context as _;
+use plant_domain::PlantId;
+use sled::{Batch, IVec, Tree};
+
+use super::layout::{
+    decode_tag_block, encode_tag_block, tag_block_first_id, tag_block_key, tag_block_keys,
+};
+
+/// The active generation is frozen when it has this many ids. The more there are, the more of them
+/// share a block when it is written; the fewer there are, the less is read again at the start.
+const ADDITIONS_UNTIL_FROZEN: usize = 65_536;
+
+/// How many ids a block has at most. Larger blocks make more work of a change in the middle.
+const MAX_BLOCK_IDS: usize = 128;
+
+/// Plants that have the tag, and that are not in its blocks yet.
+type Additions = BTreeMap<String, BTreeSet<PlantId>>;
+
+#[derive(Debug)]
+pub(super) struct TagIndex {
+    active: Additions,
+    /// How many ids there are in the active generation.
+    active_additions: usize,
+    frozen: Additions,
+    /// The last event whose addition is in the frozen generation or in the blocks.
+    frozen_through: u64,
+    /// The last event up to which all additions are in the blocks.
+    indexed_through: u64,
+}
+
+impl TagIndex {
+    pub(super) const fn new(indexed_through: u64) -> Self {
+        Self {
+            active: Additions::new(),
+            active_additions: 0,
+            frozen: Additions::new(),
+            frozen_through: indexed_through,
+            indexed_through,
+        }
+    }
+
+    pub(super) const fn indexed_through(&self) -> u64 {
+        self.indexed_through
+    }
+
+    /// Remembers that the plant has the tag now.
+    pub(super) fn add(&mut self, tag: &str, id: PlantId) {
+        let ids = match self.active.get_mut(tag) {
+            Some(ids) => ids,
+            None => self.active.entry(tag.to_owned()).or_default(),
+        };
+        if ids.insert(id) {
+            self.active_additions += 1;
+        }
+    }
+
+    /// Folds additions into up to `max_blocks` places of `batch`. Called with at least as many as
+    /// were added since, the frozen generation is empty before the active one is full again.
+    /// `last_sequence` is the event of the last addition.
+    pub(super) fn fold(
+        &mut self,
+        tree: &Tree,
+        batch: &mut Batch,
+        max_blocks: usize,
+        last_sequence: u64,
+    ) -> anyhow::Result<()> {
+        if self.frozen.is_empty() && self.active_additions >= ADDITIONS_UNTIL_FROZEN {
+            self.frozen = mem::take(&mut self.active);
+            self.active_additions = 0;
+            self.frozen_through = last_sequence;
+        }
+        for _ in 0..max_blocks {
+            let Some((tag, ids)) = self.take_block(tree)? else { break };
+            ids.write(batch, &tag)?;
+        }
+        if self.frozen.is_empty() {
+            self.indexed_through = self.frozen_through;
+        }
+        Ok(())
+    }
+
+    /// Takes the first frozen addition and all others that go into the same block. Each block is
+    /// taken once while a generation is folded, so that what the tree says of it still holds, even
+    /// though the batch is not applied yet.
+    fn take_block(&mut self, tree: &Tree) -> anyhow::Result<Option<(String, Block)>> {
+        let Some((tag, mut additions)) = self.frozen.pop_first() else { return Ok(None) };
+        let Some(first) = additions.first() else { return Ok(None) };
+
+        let mut block = Block::around(tree, &tag, *first)
+            .with_context(|| format!("reading the index of tag {tag:?}"))?;
+        let later = block.end.map_or_else(BTreeSet::new, |end| additions.split_off(&end));
+        if !later.is_empty() {
+            self.frozen.insert(tag.clone(), later);
+        }
+        block.ids.append(&mut additions);
+        Ok(Some((tag, block)))
+    }
+}
+
+/// A block as it stands in the tree, or the place where a tag's first block will stand.
+struct Block {
+    key: Option<IVec>,
+    ids: BTreeSet<PlantId>,
+    /// The first id of the tag's next block: what comes from there on is not for this one.
+    end: Option<PlantId>,
+}
+
+impl Block {
+    /// The block that `id` belongs into: the last one that starts at or before it, else the first.
+    fn around(tree: &Tree, tag: &str, id: PlantId) -> anyhow::Result<Self> {
+        let (first_key, end_key) = tag_block_keys(tag);
+        let key_of_id = tag_block_key(tag, id);
+        let at_or_before = tree.range(first_key..=key_of_id.clone()).next_back();
+        let mut after = tree.range((Bound::Excluded(key_of_id), Bound::Excluded(end_key)));
+        let found = at_or_before.or_else(|| after.next()).transpose()?;
+        let next = after.next().transpose()?;
+
+        let (key, ids) = match found {
+            Some((key, value)) => {
+                let ids = decode_tag_block(&key, &value)?;
+                (Some(key), ids.into_iter().collect())
+            }
+            None => (None, BTreeSet::new()),
+        };
+        let end = next.map(|(key, _)| tag_block_first_id(&key)).transpose()?;
+        Ok(Self { key, ids, end })
+    }
+
+    /// Writes the ids, as several blocks when there are too many for one.
+    fn write(self, batch: &mut Batch, tag: &str) -> anyhow::Result<()> {
+        // The key may change, for it holds the first id.
+        if let Some(key) = self.key {
+            batch.remove(key);
+        }
+        let ids = Vec::from_iter(self.ids);
+        // Blocks of about the same size leave room in each for what comes between.
+        let blocks = ids.len().div_ceil(MAX_BLOCK_IDS);
+        for block in ids.chunks(ids.len().div_ceil(blocks)) {
+            batch.insert(tag_block_key(tag, block[0]), encode_tag_block(block)?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl TagIndex {
+    /// All plants that have the tag: those in the blocks and those in memory.
+    pub(super) fn ids_with_tag(&self, tree: &Tree, tag: &str) -> anyhow::Result<BTreeSet<PlantId>> {
+        let (first_key, end_key) = tag_block_keys(tag);
+        let mut ids = BTreeSet::new();
+        for entry in tree.range(first_key..end_key) {
+            let (key, value) = entry?;
+            let block = decode_tag_block(&key, &value)?;
+            anyhow::ensure!(block.len() <= MAX_BLOCK_IDS, "a block holds too many ids");
+            for id in block {
+                anyhow::ensure!(ids.last().is_none_or(|last| *last < id), "blocks overlap");
+                ids.insert(id);
+            }
+        }
+        for generation in [&self.active, &self.frozen] {
+            ids.extend(generation.get(tag).into_iter().flatten());
+        }
+        Ok(ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: usize = 1_000;
+    const GROUPS: u64 = 150;
+    const TAGS: [&str; 4] = ["Rosa", "Rosaceae", "Rosaceae, cultivated", "木"];
+
+    /// Adds plants in groups, as the commit thread does, with ids in the order that `id_of` gives.
+    fn check(id_of: impl Fn(u64) -> i64) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = sled::open(folder.path()).expect("a database");
+        let mut index = TagIndex::new(0);
+        let mut expected = BTreeMap::<&str, BTreeSet<PlantId>>::new();
+        let mut sequence = 0;
+        let mut most_in_memory = 0;
+        for _ in 0..GROUPS {
+            for _ in 0..GROUP {
+                sequence += 1;
+                let id = PlantId::from(id_of(sequence));
+                let tag = TAGS[usize::try_from(sequence % 4).expect("small")];
+                index.add(tag, id);
+                expected.entry(tag).or_default().insert(id);
+            }
+            let mut batch = Batch::default();
+            index.fold(&db, &mut batch, GROUP, sequence).expect("folds");
+            db.apply_batch(batch).expect("applies");
+            most_in_memory = most_in_memory.max(sequence - index.indexed_through());
+        }
+        for (tag, ids) in expected {
+            assert_eq!(index.ids_with_tag(&db, tag).expect("reads"), ids, "{tag}");
+        }
+        assert!(index.indexed_through() > 0, "something was folded");
+        let bound = 2 * (ADDITIONS_UNTIL_FROZEN + GROUP);
+        assert!(most_in_memory <= u64::try_from(bound).expect("small"), "{most_in_memory}");
+    }
+
+    #[test]
+    fn ids_that_ascend_are_all_found_under_their_tag() {
+        check(u64::cast_signed);
+    }
+
+    #[test]
+    fn ids_that_descend_are_all_found_under_their_tag() {
+        check(|sequence| -sequence.cast_signed());
+    }
+
+    #[test]
+    fn ids_in_random_order_are_all_found_under_their_tag() {
+        check(|sequence| sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15).cast_signed());
+    }
+}

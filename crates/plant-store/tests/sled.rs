@@ -1,0 +1,180 @@
+//! The sled repository: the contract, and what is its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
+use plant_store::conformance::{self, Place};
+use plant_store::{PlantRepository, SledConfig, SledRepository};
+use tempfile::TempDir;
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.0.path().join("plants")
+    }
+
+    fn try_open(&self) -> anyhow::Result<SledRepository> {
+        SledRepository::open(&SledConfig::new(self.directory()))
+    }
+
+    /// What an open says that is refused.
+    fn refusal(&self) -> String {
+        let refusal = self.try_open().map(drop).expect_err("it must not open");
+        format!("{refusal:#}")
+    }
+}
+
+#[async_trait]
+impl Place for Folder {
+    async fn open(&self) -> Arc<dyn PlantRepository> {
+        Arc::new(self.try_open().expect("opens"))
+    }
+}
+
+fn new_plant(id: i64) -> NewPlant {
+    let tag = Some(format!("tag {}", id % 7));
+    NewPlant::try_from(UncheckedNewPlant { id, name: format!("plant {id}"), tag }).expect("valid")
+}
+
+async fn create(repository: &SledRepository, ids: std::ops::Range<i64>) {
+    for id in ids {
+        repository.create(new_plant(id), None).await.expect("the id is free");
+    }
+}
+
+async fn assert_readable(repository: &SledRepository, ids: std::ops::Range<i64>) {
+    for id in ids {
+        let found = repository.get(PlantId::from(id)).await.expect("reads");
+        assert_eq!(found.expect("it was created").into_new_plant(), new_plant(id));
+    }
+}
+
+/// A copy of the folder as a kill would leave it at this moment: what sled still holds in memory is
+/// not in it.
+fn killed_copy(folder: &Folder) -> Folder {
+    let copy = Folder::new();
+    copy_directory(&folder.directory(), &copy.directory());
+    copy
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            copy_directory(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("copies");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sled_repository_keeps_the_contract() {
+    conformance::check(async || Folder::new()).await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_in_the_files_at_that_moment() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    for id in 0..20 {
+        create(&repository, id..id + 1).await;
+        let copy = killed_copy(&folder).try_open().expect("opens after a kill");
+        assert_readable(&copy, 0..id + 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused_and_told_why() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    assert!(folder.refusal().contains("another process has it open"), "{}", folder.refusal());
+    drop(repository);
+    folder.try_open().expect("opens again once it is free");
+}
+
+#[tokio::test]
+async fn an_unfinished_snapshot_is_moved_aside() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..10).await;
+    drop(repository);
+
+    let sled_directory = folder.directory().join("sled");
+    let unfinished = sled_directory.join("snap.FFFFFFFFFFFFFFFF.generating");
+    fs::write(&unfinished, b"cut").expect("writes");
+    let repository = folder.try_open().expect("opens");
+    assert_readable(&repository, 0..10).await;
+    assert!(!unfinished.exists());
+}
+
+#[tokio::test]
+async fn a_kill_while_a_new_database_is_made_leaves_nothing_in_the_way() {
+    let folder = Folder::new();
+    let unfinished = folder.directory().join("sled.unfinished");
+    fs::create_dir_all(&unfinished).expect("a folder");
+    fs::write(unfinished.join("conf"), b"").expect("writes");
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..1).await;
+    assert!(!unfinished.exists());
+}
+
+#[tokio::test]
+async fn a_database_of_another_format_is_refused() {
+    let folder = Folder::new();
+    drop(folder.try_open().expect("opens"));
+    edit(&folder, |db| {
+        db.insert(b"mformat", &2_u32.to_be_bytes()).expect("writes");
+    });
+    assert!(folder.refusal().contains("format 2"), "{}", folder.refusal());
+}
+
+#[tokio::test]
+async fn a_plant_that_is_lost_shows_at_the_next_open() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    edit(&folder, |db| {
+        let (key, _) = db.scan_prefix(b"p").next().expect("a plant").expect("reads");
+        db.remove(key).expect("removes");
+    });
+    assert!(folder.refusal().contains("there are 9 plants"), "{}", folder.refusal());
+}
+
+#[tokio::test]
+async fn an_event_that_is_lost_shows_at_the_next_open() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    edit(&folder, |db| {
+        let (key, _) = db.scan_prefix(b"e").nth(4).expect("an event").expect("reads");
+        db.remove(key).expect("removes");
+    });
+    assert!(folder.refusal().contains("are lost"), "{}", folder.refusal());
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let file = folder.directory().join("sled/db");
+    let length = fs::metadata(&file).expect("a file").len();
+    let garbage = vec![0xA5; usize::try_from(length).expect("small")];
+    fs::write(&file, &garbage).expect("writes");
+    assert!(folder.refusal().contains("damaged"), "{}", folder.refusal());
+}
+
+/// Changes the database behind the repository's back.
+fn edit(folder: &Folder, change: impl FnOnce(&sled::Db)) {
+    let db = sled::open(folder.directory().join("sled")).expect("opens");
+    change(&db);
+    db.flush().expect("flushes");
+}
