@@ -1,1 +1,29 @@
-//! -
+//! A plant store over HTTP, as one service that `plantd` runs and that others may run too.
+//!
+//! The walk of one request: [`server`](serve) takes the connection → `exchange` numbers the request,
+//! checks its token before anything of its body is read, and logs its end → `routes` matches →
+//! a handler converts, calls the repository, converts back → `failure` says how errors look.
+//!
+//! - [`serve`] runs the service on a socket until it is told to stop.
+//! - [`Tokens`] says who may do what.
+
+mod body;
+mod exchange;
+mod failure;
+mod gate;
+mod health;
+mod idempotency_key;
+mod parameters;
+mod plants;
+mod routes;
+mod server;
+mod tokens;
+mod wire;
+
+pub use body::{BODY_DEADLINE, BODY_MAX_BYTES};
+pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
+pub use server::{Drain, PlantService, serve};
+pub use tokens::{
+    ENVIRONMENT_TOKEN_MIN_CHARACTERS, Scope, Token, TokenRecord, Tokens, TokensFile, shell_word,
+    write_private_file,
+};

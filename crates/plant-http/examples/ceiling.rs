@@ -1,0 +1,87 @@
+//! The ceiling that `plantd` is measured against: the same server, routes, gate and JSON, with a
+//! repository that stores nothing. It takes `--listen` and `--data` (which it ignores) and
+//! `PLANTD_TOKEN`, and says that it is ready as `plantd` does.
+
+use std::io::{self, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use clap::Parser;
+use plant_domain::{NewPlant, Plant, PlantId, UncheckedPlant};
+use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens};
+use plant_store::{
+    IdempotencyDigest, PlantRepository, Revision, StoreError, StoreFailure, StoredPlant,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Parser)]
+struct Options {
+    #[arg(long)]
+    listen: String,
+    #[arg(long)]
+    data: Option<String>,
+    #[arg(long, env = "PLANTD_TOKEN", hide_env_values = true)]
+    token: String,
+}
+
+/// Answers as if everything were stored.
+struct StoresNothing {
+    sequence: AtomicU64,
+    plant: Plant,
+}
+
+#[async_trait]
+impl PlantRepository for StoresNothing {
+    async fn create(
+        &self,
+        new_plant: NewPlant,
+        _idempotency: Option<IdempotencyDigest>,
+    ) -> Result<StoredPlant, StoreError> {
+        let (id, plant) = new_plant.into_parts();
+        let revision = Revision::from(self.sequence.fetch_add(1, Ordering::Relaxed) + 1);
+        Ok(StoredPlant { id, plant, revision })
+    }
+
+    async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
+        Ok(Some(StoredPlant { id, plant: self.plant.clone(), revision: Revision::from(1) }))
+    }
+
+    async fn check_ready(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn failed(&self) -> StoreFailure {
+        std::future::pending().await
+    }
+
+    async fn close(&self) {}
+}
+
+fn main() -> anyhow::Result<()> {
+    env_logger::init_from_env(env_logger::Env::default().default_filter_or("info"));
+    let Options { listen, data: _, token } = Options::parse();
+    let token = Token::chosen(token)?;
+    let plant = UncheckedPlant { name: "Rosa".to_owned(), tag: Some("Rosaceae".to_owned()) };
+    let service = PlantService {
+        repository: Arc::new(StoresNothing {
+            sequence: AtomicU64::new(0),
+            plant: Plant::try_from(plant)?,
+        }),
+        tokens: Tokens::new(vec![TokenRecord::new("ceiling", Scope::Write, &token)]),
+    };
+    let listener = TcpListener::bind(&listen).with_context(|| format!("cannot bind {listen}"))?;
+    let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };
+    actix_web::rt::System::new().block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let address = listener.local_addr()?;
+        writeln!(io::stdout(), "plantd listening on http://{address}")?;
+        plant_http::serve(listener, service, drain, async move {
+            terminate.recv().await;
+        })
+        .await
+    })
+}

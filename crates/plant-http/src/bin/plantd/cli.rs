@@ -1,0 +1,103 @@
+//! The command line. Flags win over the environment, the environment over the default.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, Parser, Subcommand, value_parser};
+use plant_store::DEFAULT_CACHE_MIB;
+
+use crate::exit_code;
+
+/// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
+/// you get the answer.
+#[derive(Debug, Parser)]
+#[command(name = "plantd", version, args_conflicts_with_subcommands = true)]
+#[command(after_help = "Without a subcommand, plantd serves.\n\
+    PLANTD_TOKEN in the environment is one more token, with every scope.\n\
+    RUST_LOG sets the log level; without it the level is info.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeOptions,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve plants over HTTP
+    Serve(ServeOptions),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeOptions {
+    /// Where to listen; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", env = "PLANTD_LISTEN")]
+    #[arg(default_value = "127.0.0.1:8080", value_parser = socket_address)]
+    pub(crate) listen: SocketAddr,
+
+    /// The folder of the plants and the tokens; it is made when it is not there
+    #[arg(long, value_name = "DIR", env = "PLANTD_DATA", default_value = "plantd-data")]
+    pub(crate) data: PathBuf,
+
+    /// The file of the tokens' digests [default: DIR/tokens.json]
+    #[arg(long, value_name = "FILE", env = "PLANTD_TOKENS")]
+    pub(crate) tokens: Option<PathBuf>,
+
+    /// sled's cache, in MiB; the process takes several times as much memory
+    #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
+    #[arg(default_value_t = DEFAULT_CACHE_MIB, value_parser = value_parser!(u64).range(1..=1_048_576))]
+    pub(crate) cache_mb: u64,
+
+    /// After SIGTERM, how long new connections are still taken while /readyz answers 503
+    #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
+    #[arg(default_value = "1s", value_parser = humantime::parse_duration)]
+    pub(crate) drain_delay: Duration,
+
+    /// After that, how long requests in flight may take
+    #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
+    #[arg(default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) drain_timeout: Duration,
+}
+
+impl Cli {
+    /// Reads the command line and the environment of this process. Where there is nothing to run
+    /// (help, version, a mistake), it says what there is to say and how to end.
+    pub(crate) fn from_process() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| {
+            // Nobody is there to be told when it cannot be printed.
+            let _ = error.print();
+            match error.exit_code() {
+                0 => ExitCode::SUCCESS,
+                _ if is_about_environment(&error) => ExitCode::from(exit_code::CONFIGURATION),
+                _ => ExitCode::from(exit_code::USAGE),
+            }
+        })
+    }
+
+    pub(crate) fn command(self) -> Command {
+        self.command.unwrap_or(Command::Serve(self.serve))
+    }
+}
+
+/// Whether a wrong value came from the environment: then its flag does not stand on the command line.
+fn is_about_environment(error: &clap::Error) -> bool {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+        return false;
+    };
+    let flag = argument.split(' ').next().unwrap_or_default();
+    let on_command_line = std::env::args_os().skip(1).any(|given| {
+        let given = given.to_string_lossy();
+        given.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    });
+    flag.starts_with("--") && !on_command_line
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let mut addresses = text
+        .to_socket_addrs()
+        .map_err(|cause| format!("{cause}; give an address and a port, such as 127.0.0.1:8080"))?;
+    addresses.next().ok_or_else(|| "the name has no address".to_owned())
+}

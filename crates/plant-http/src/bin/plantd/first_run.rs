@@ -1,0 +1,48 @@
+//! The first start: a token to begin with, and a command that shows how.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use anyhow::Context as _;
+use plant_http::{Scope, Token, TokenRecord, TokensFile, shell_word, write_private_file};
+
+const TOKEN_NAME: &str = "first-run";
+
+/// Makes a token with every scope, for the file `first-run-token` in `data`, and keeps its digest.
+///
+/// The token is written before its digest, so that a kill in between leaves a start that begins anew
+/// and not a digest whose token nobody has.
+pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<TokensFile> {
+    let token = Token::random()?;
+    write_private_file(&token_path(data), &format!("{}\n", token.reveal()))?;
+    let record = TokenRecord::new(TOKEN_NAME, Scope::Write, &token);
+    let file = TokensFile { tokens: vec![record] };
+    file.write(tokens_path)?;
+    Ok(file)
+}
+
+/// A command, ready to paste, that creates a plant.
+pub(crate) fn curl_command(data: &Path, address: SocketAddr) -> anyhow::Result<String> {
+    let token_path = token_path(data).canonicalize().context("the first token is not there")?;
+    let token_path = shell_word(&token_path)?;
+    let address = reachable(address);
+    Ok(format!(
+        "curl -sS -H \"Authorization: Bearer $(cat {token_path})\" \
+         -H 'Content-Type: application/json' \
+         -d '{{\"id\":1,\"name\":\"Rosa canina\",\"tag\":\"Rosaceae\"}}' http://{address}/plants"
+    ))
+}
+
+fn token_path(data: &Path) -> std::path::PathBuf {
+    data.join("first-run-token")
+}
+
+/// Where a client on this machine finds a server that listens everywhere.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

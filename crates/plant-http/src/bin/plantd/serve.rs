@@ -1,0 +1,113 @@
+//! `plantd serve`.
+
+use std::fs::DirBuilder;
+use std::io::{self, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, TokensFile};
+use plant_store::{SledConfig, SledRepository};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::ServeOptions;
+use crate::{Stop, first_run};
+
+const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
+
+/// How many connections may wait to be taken.
+const BACKLOG: i32 = 4096;
+
+pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
+    let environment_token = environment_token().map_err(Stop::Configuration)?;
+    make_data_folder(&options.data).map_err(Stop::Io)?;
+    let tokens_path = tokens_path(options);
+    let tokens_file = TokensFile::read(&tokens_path).map_err(Stop::Configuration)?;
+
+    let config =
+        SledConfig { cache_mib: options.cache_mb, ..SledConfig::new(options.data.join("plants")) };
+    let repository = SledRepository::open(&config).map_err(Stop::Io)?;
+    let (listener, address) = listen(options.listen).map_err(Stop::Io)?;
+
+    let is_first_run = tokens_file.is_none() && environment_token.is_none();
+    let tokens_file = if is_first_run {
+        first_run::make_token(&options.data, &tokens_path).map_err(Stop::Io)?
+    } else {
+        tokens_file.unwrap_or_default()
+    };
+    let mut records = tokens_file.tokens;
+    records.extend(environment_token);
+
+    let service = PlantService { repository: Arc::new(repository), tokens: Tokens::new(records) };
+    let drain = Drain { delay: options.drain_delay, timeout: options.drain_timeout };
+    let served = actix_web::rt::System::new().block_on(async {
+        // From here on a signal drains the server, so it may be said to be ready.
+        let stop = stop_signal()?;
+        if is_first_run {
+            let command = first_run::curl_command(&options.data, address)?;
+            log::info!("first start: made a token; create a plant with\n\n{command}\n");
+        }
+        say_ready(address)?;
+        plant_http::serve(listener, service, drain, stop).await
+    });
+    served.map_err(Stop::Io)
+}
+
+fn environment_token() -> anyhow::Result<Option<TokenRecord>> {
+    let Some(token) = std::env::var_os(TOKEN_VARIABLE) else { return Ok(None) };
+    let token = token
+        .into_string()
+        .map_err(|_| anyhow!("the token is not UTF-8"))
+        .and_then(Token::chosen)
+        .with_context(|| format!("{TOKEN_VARIABLE} cannot be used"))?;
+    Ok(Some(TokenRecord::new(TOKEN_VARIABLE, Scope::Write, &token)))
+}
+
+fn tokens_path(options: &ServeOptions) -> PathBuf {
+    options.tokens.clone().unwrap_or_else(|| options.data.join("tokens.json"))
+}
+
+fn make_data_folder(data: &Path) -> anyhow::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(data).with_context(|| {
+        format!("cannot make the folder {}; name another by --data", data.display())
+    })
+}
+
+fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listen = || -> io::Result<(TcpListener, SocketAddr)> {
+        let socket = socket2::Socket::new(
+            socket2::Domain::for_address(address),
+            socket2::Type::STREAM,
+            Some(socket2::Protocol::TCP),
+        )?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let listener = TcpListener::from(socket);
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    listen().with_context(|| format!("cannot listen on {address}; name another by --listen"))
+}
+
+/// Waits for SIGTERM or SIGINT.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// The one line on standard output. Scripts wait for it.
+fn say_ready(address: SocketAddr) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "plantd listening on http://{address}")
+        .and_then(|()| out.flush())
+        .context("cannot write to standard output")
+}

@@ -1,0 +1,103 @@
+//! What happens to every request, whatever its path: it gets an id, it passes the gate or not, a
+//! panic becomes an answer, and its end is logged.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use actix_http::body::BoxBody;
+use actix_http::header::{HeaderName, HeaderValue};
+use actix_http::{HttpMessage as _, Request, Response};
+use futures_util::FutureExt as _;
+use uuid::Uuid;
+
+use crate::failure::{Cause, Failure};
+use crate::gate::Gate;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest request id that is taken from a client, in characters.
+const REQUEST_ID_MAX_CHARACTERS: usize = 128;
+
+const ACCESS_LOG: &str = "plantd::access";
+
+/// Lets a client send the body that it announces by `Expect: 100-continue`, or answers at the gate
+/// instead.
+pub(crate) fn expect(gate: &Gate, request: Request) -> Result<Request, Response<BoxBody>> {
+    match gate.check(request.head()) {
+        Ok(()) => Ok(request),
+        Err(failure) => Err(Exchange::begin(&request).end(failure.into())),
+    }
+}
+
+/// One request from its head to its answer.
+pub(crate) struct Exchange {
+    begun: Instant,
+    id: HeaderValue,
+    /// What the access log tells of the request. It holds no query, no header but the id, no body:
+    /// each may hold a secret.
+    line: Option<String>,
+}
+
+impl Exchange {
+    pub(crate) fn begin(request: &Request) -> Self {
+        let line = log::log_enabled!(target: ACCESS_LOG, log::Level::Info).then(|| {
+            let peer = request.peer_addr().map_or_else(|| "-".to_owned(), |peer| peer.to_string());
+            format!("{peer} {} {}", request.method(), request.path())
+        });
+        Self { begun: Instant::now(), id: request_id(request), line }
+    }
+
+    /// The answer of the application, whose panic is a 500, or of the gate.
+    pub(crate) async fn answer<Answering, Answer>(
+        self,
+        answering: Result<Answering, Failure>,
+    ) -> Response<BoxBody>
+    where
+        Answering: Future<Output = Result<Answer, actix_web::Error>>,
+        Answer: Into<Response<BoxBody>>,
+    {
+        let response = match answering {
+            Ok(answering) => match AssertUnwindSafe(answering).catch_unwind().await {
+                Ok(Ok(answer)) => answer.into(),
+                Ok(Err(error)) => error.error_response().into(),
+                // The panic hook has logged what it says.
+                Err(_) => Failure::internal().into(),
+            },
+            Err(failure) => failure.into(),
+        };
+        self.end(response)
+    }
+
+    fn end(self, mut response: Response<BoxBody>) -> Response<BoxBody> {
+        // It is visible ASCII, or we made it.
+        let id = self.id.to_str().unwrap_or_default();
+        if let Some(Cause(cause)) = response.extensions().get() {
+            log::error!("request {id}: {cause}");
+        }
+        if let Some(line) = self.line {
+            let status = response.status().as_u16();
+            let micros = self.begun.elapsed().as_micros();
+            log::info!(target: ACCESS_LOG, "{line} {status} {micros}us id={id}");
+        }
+        response.headers_mut().insert(REQUEST_ID, self.id);
+        response
+    }
+}
+
+/// The client's own id for the request, when it can stand in a log line, else a new one.
+fn request_id(request: &Request) -> HeaderValue {
+    let mut sent = request.headers().get_all(REQUEST_ID);
+    match (sent.next(), sent.next()) {
+        (Some(id), None)
+            if (1..=REQUEST_ID_MAX_CHARACTERS).contains(&id.len())
+                && id.as_bytes().iter().all(u8::is_ascii_graphic) =>
+        {
+            id.clone()
+        }
+        _ => {
+            let mut text = Uuid::encode_buffer();
+            let id = Uuid::now_v7().hyphenated().encode_lower(&mut text);
+            HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("-"))
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The one place that turns what went wrong into an answer.
+//!
+//! The message for the client says what to do; what only the operator may see goes to the log.
+
+use std::fmt;
+
+use actix_http::header::{self, HeaderName, HeaderValue};
+use actix_http::{Response, StatusCode, body::BoxBody};
+use actix_web::{HttpResponse, ResponseError};
+use plant_domain::{Error, Violations, error_number};
+use plant_store::{StoreError, StoreFailure};
+
+/// After how many seconds a client may try again that met a busy or a failed store.
+const RETRY_AFTER_SECONDS: u16 = 1;
+
+/// Each cause of a failure has one number and one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum ErrorNumber {
+    /// The body is not JSON to its end.
+    NotJson = 1001,
+    /// The content type is not one that the operation takes.
+    WrongContentType = 1002,
+    BodyTooLarge = 1003,
+    WrongShape = error_number::WRONG_SHAPE,
+    RuleBroken = error_number::RULE_BROKEN,
+    WrongParameter = 1006,
+    WrongHeader = 1007,
+    NoToken = 2001,
+    InvalidToken = 2002,
+    InsufficientScope = 2003,
+    IdTaken = error_number::ID_TAKEN,
+    NoSuchPlant = error_number::NO_SUCH_PLANT,
+    NoSuchPath = 4004,
+    NoSuchMethod = 4005,
+    Internal = 5001,
+    /// The outcome of a write is unknown.
+    StoreFailed = 5002,
+    /// Nothing was written.
+    Busy = 5003,
+    RequestTimeout = 5004,
+}
+
+impl ErrorNumber {
+    pub(crate) const fn status(self) -> StatusCode {
+        match self {
+            Self::NotJson
+            | Self::WrongContentType
+            | Self::BodyTooLarge
+            | Self::WrongShape
+            | Self::RuleBroken
+            | Self::WrongParameter
+            | Self::WrongHeader
+            | Self::IdTaken => StatusCode::BAD_REQUEST,
+            Self::NoToken | Self::InvalidToken => StatusCode::UNAUTHORIZED,
+            Self::InsufficientScope => StatusCode::FORBIDDEN,
+            Self::NoSuchPlant | Self::NoSuchPath => StatusCode::NOT_FOUND,
+            Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::StoreFailed | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    number: ErrorNumber,
+    message: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    cause: Option<StoreFailure>,
+}
+
+/// What the log says of a failed request beyond its status; it travels in the response's extensions.
+#[derive(Debug)]
+pub(crate) struct Cause(pub(crate) StoreFailure);
+
+impl Failure {
+    /// A failure with a message that says what to do about it.
+    pub(crate) fn new(number: ErrorNumber, message: impl Into<String>) -> Self {
+        let mut headers = Vec::new();
+        if number.status() == StatusCode::SERVICE_UNAVAILABLE {
+            headers.push((header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS)));
+        }
+        Self { number, message: message.into(), headers, cause: None }
+    }
+
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn number(&self) -> ErrorNumber {
+        self.number
+    }
+
+    /// A 500 says nothing but that.
+    pub(crate) fn internal() -> Self {
+        Self::new(
+            ErrorNumber::Internal,
+            "an internal error; the server's log tells more under this answer's X-Request-Id",
+        )
+    }
+
+    pub(crate) fn to_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.number.status());
+        for (name, value) in &self.headers {
+            response.insert_header((name.clone(), value.clone()));
+        }
+        let mut response =
+            response.json(Error { error: self.number as i32, message: self.message.clone() });
+        if let Some(cause) = &self.cause {
+            response.extensions_mut().insert(Cause(cause.clone()));
+        }
+        response
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} (error {})", self.message, self.number as i32)
+    }
+}
+
+impl ResponseError for Failure {
+    fn status_code(&self) -> StatusCode {
+        self.number.status()
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        self.to_response()
+    }
+}
+
+impl From<Failure> for Response<BoxBody> {
+    fn from(failure: Failure) -> Self {
+        failure.to_response().into()
+    }
+}
+
+impl From<Violations> for Failure {
+    fn from(violations: Violations) -> Self {
+        Self::new(ErrorNumber::RuleBroken, violations.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::IdTaken(id) => Self::new(
+                ErrorNumber::IdTaken,
+                format!("a plant with id {id} exists already; choose another id"),
+            ),
+            StoreError::Busy => Self::new(
+                ErrorNumber::Busy,
+                "the store is too busy and nothing was written; try again later",
+            ),
+            StoreError::Failed(cause) => Self {
+                cause: Some(cause),
+                ..Self::new(
+                    ErrorNumber::StoreFailed,
+                    "the store failed and the outcome of a write is unknown; \
+                     read the plant before sending it again",
+                )
+            },
+        }
+    }
+}

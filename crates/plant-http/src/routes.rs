@@ -1,0 +1,113 @@
+//! All routes on one screen.
+
+use actix_http::Method;
+use actix_http::header::{self, HeaderValue};
+use actix_web::guard::{self, GuardContext};
+use actix_web::web::ServiceConfig;
+use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, web};
+
+use crate::failure::{ErrorNumber, Failure};
+use crate::{health, plants};
+
+fn paths() -> Vec<Path> {
+    vec![
+        Path::new("/plants").post(plants::create),
+        Path::new("/plants/{id}").get(plants::read),
+        Path::open("/livez").get(health::live),
+        Path::open("/readyz").get(health::ready),
+    ]
+}
+
+/// Registers every route. A path or method that is not there answers with its number.
+pub(crate) fn configure(config: &mut ServiceConfig) {
+    for path in paths() {
+        config.service(path.into_resource());
+    }
+    config.default_service(web::route().to(async || Err::<HttpResponse, _>(no_such_path())));
+}
+
+/// The paths whose GET and HEAD need no token: they are no operations of the store.
+pub(crate) fn open_paths() -> Vec<&'static str> {
+    paths().iter().filter(|path| path.is_open).map(|path| path.pattern).collect()
+}
+
+/// One path and its methods.
+struct Path {
+    pattern: &'static str,
+    is_open: bool,
+    methods: Vec<Method>,
+    resource: Resource,
+}
+
+impl Path {
+    fn new(pattern: &'static str) -> Self {
+        Self { pattern, is_open: false, methods: Vec::new(), resource: web::resource(pattern) }
+    }
+
+    fn open(pattern: &'static str) -> Self {
+        Self { is_open: true, ..Self::new(pattern) }
+    }
+
+    /// HEAD works wherever GET does; the body is left out below.
+    fn get<F, Arguments>(self, handler: F) -> Self
+    where
+        F: Handler<Arguments>,
+        Arguments: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.route(&[Method::GET, Method::HEAD], handler)
+    }
+
+    fn post<F, Arguments>(self, handler: F) -> Self
+    where
+        F: Handler<Arguments>,
+        Arguments: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.route(&[Method::POST], handler)
+    }
+
+    fn route<F, Arguments>(mut self, methods: &[Method], handler: F) -> Self
+    where
+        F: Handler<Arguments>,
+        Arguments: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.methods.extend_from_slice(methods);
+        self.resource = self.resource.route(route_for(methods.to_vec()).to(handler));
+        self
+    }
+
+    fn into_resource(self) -> Resource {
+        let allow = self.methods.iter().map(Method::as_str).chain(["OPTIONS"]);
+        let allow = allow.collect::<Vec<&str>>().join(", ");
+        let options = allow.clone();
+        self.resource
+            .route(route_for(vec![Method::OPTIONS]).to(move || {
+                let allow = options.clone();
+                async { HttpResponse::NoContent().insert_header((header::ALLOW, allow)).finish() }
+            }))
+            .default_service(web::route().to(move || {
+                let allow = allow.clone();
+                async move { Err::<HttpResponse, _>(no_such_method(&allow)) }
+            }))
+    }
+}
+
+fn route_for(methods: Vec<Method>) -> Route {
+    let matches = move |context: &GuardContext<'_>| methods.contains(&context.head().method);
+    web::route().guard(guard::fn_guard(matches))
+}
+
+fn no_such_path() -> Failure {
+    Failure::new(ErrorNumber::NoSuchPath, "there is no such path; plants are at /plants")
+}
+
+fn no_such_method(allow: &str) -> Failure {
+    let message = format!("there is no such method on this path; it takes {allow}");
+    let failure = Failure::new(ErrorNumber::NoSuchMethod, message);
+    match HeaderValue::from_str(allow) {
+        Ok(allow) => failure.with_header(header::ALLOW, allow),
+        Err(_) => failure,
+    }
+}

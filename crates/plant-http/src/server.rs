@@ -1,0 +1,130 @@
+//! The service on a socket, from the first connection to the drain.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_http::{HttpService, Request};
+use actix_server::Server;
+use actix_service::{
+    IntoServiceFactory as _, Service as _, apply_fn_factory, fn_service, map_config,
+};
+use actix_web::App;
+use actix_web::dev::AppConfig;
+use actix_web::web::Data;
+use futures_util::FutureExt as _;
+use plant_store::PlantRepository;
+
+use crate::exchange::{self, Exchange};
+use crate::gate::Gate;
+use crate::health::Draining;
+use crate::routes;
+use crate::tokens::Tokens;
+
+/// How long a new connection may take to send the head of its first request.
+const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a connection may rest between two requests.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// How long a client may take to close a connection that we have closed.
+const DISCONNECT_DEADLINE: Duration = Duration::from_secs(2);
+
+/// What is served.
+pub struct PlantService {
+    /// Where the plants are.
+    pub repository: Arc<dyn PlantRepository>,
+    /// Who may do what.
+    pub tokens: Tokens,
+}
+
+/// How the server ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Drain {
+    /// How long new connections are still taken, while `/readyz` answers 503 already, so that whoever
+    /// spreads the requests can notice.
+    pub delay: Duration,
+    /// How long requests in flight may take after that. Less than a second counts as one.
+    pub timeout: Duration,
+}
+
+/// Serves until `stop` is there, then drains and closes the repository. It must run in an actix
+/// system.
+///
+/// # Errors
+///
+/// When the sockets fail, or when the repository fails; then it drains before it returns.
+pub async fn serve(
+    listener: TcpListener,
+    service: PlantService,
+    drain: Drain,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let PlantService { repository, tokens } = service;
+    let gate = Arc::new(Gate::new(tokens, routes::open_paths()));
+    let draining = Arc::new(Draining::default());
+    let timeout_seconds = drain.timeout.as_secs_f64().ceil().max(1.0);
+
+    let builder = Server::build()
+        .disable_signals()
+        .shutdown_timeout(Duration::from_secs_f64(timeout_seconds).as_secs());
+    let draining_began = builder.graceful_shutdown_signal();
+    let server = builder
+        .listen("plantd", listener, {
+            let (repository, draining) = (Arc::clone(&repository), Arc::clone(&draining));
+            move || {
+                let app = App::new()
+                    .app_data(Data::from(Arc::clone(&repository)))
+                    .app_data(Data::from(Arc::clone(&draining)))
+                    .configure(routes::configure);
+                let app = map_config(app.into_factory(), |_| AppConfig::default());
+                let gate_of_answers = Arc::clone(&gate);
+                let answered = apply_fn_factory(app, move |request: Request, app| {
+                    let exchange = Exchange::begin(&request);
+                    let answering =
+                        gate_of_answers.check(request.head()).map(|()| app.call(request));
+                    exchange.answer(answering).map(Ok::<_, actix_web::Error>)
+                });
+                let gate = Arc::clone(&gate);
+                let expect =
+                    fn_service(move |request| std::future::ready(exchange::expect(&gate, request)));
+                let draining_began = draining_began.clone();
+                HttpService::build()
+                    .client_request_timeout(HEAD_DEADLINE)
+                    .client_disconnect_timeout(DISCONNECT_DEADLINE)
+                    .keep_alive(KEEP_ALIVE)
+                    .graceful_shutdown_signal(move || {
+                        let draining_began = draining_began.clone();
+                        async move { draining_began.notified().await }
+                    })
+                    .expect(expect)
+                    .h1(answered)
+                    .tcp()
+            }
+        })?
+        .run();
+
+    let handle = server.handle();
+    let mut server = actix_web::rt::spawn(server);
+    let failure = tokio::select! {
+        ended = &mut server => {
+            ended??;
+            anyhow::bail!("the server stopped by itself");
+        }
+        () = stop => None,
+        failure = repository.failed() => Some(failure),
+    };
+
+    draining.begin();
+    log::info!("draining");
+    tokio::time::sleep(drain.delay).await;
+    handle.stop(true).await;
+    match failure {
+        Some(failure) => Err(failure.into()),
+        None => {
+            repository.close().await;
+            log::info!("closed");
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The shape in which a plant arrives: a JSON object, told apart from everything that is not one.
+//!
+//! Syntax comes first. A body that is not JSON to its end is that and nothing else, whatever may be
+//! wrong with its members; so the whole text is read before any member is looked at.
+
+use std::fmt;
+
+use plant_domain::UncheckedNewPlant;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::failure::{ErrorNumber, Failure};
+
+/// Reads a NewPlant (specification, section "NewPlant"). Members that it does not know are ignored,
+/// and an absent tag may be `null`. The rules for its texts are not applied yet.
+pub(crate) fn read_new_plant(body: &[u8]) -> Result<UncheckedNewPlant, Failure> {
+    let members = Members::read(body)?;
+    let mut problems = Vec::new();
+    let id = members.id.required("id", integer, &mut problems)?;
+    let name = members.name.required("name", text, &mut problems)?;
+    let tag = members.tag.optional("tag", text, &mut problems)?;
+    match (id, name) {
+        (Some(id), Some(name)) if problems.is_empty() => Ok(UncheckedNewPlant { id, name, tag }),
+        _ => Err(Failure::new(ErrorNumber::WrongShape, problems.join("; "))),
+    }
+}
+
+/// The members of the object that we know, as they stand in the text.
+#[derive(Default)]
+struct Members<'a> {
+    id: Member<'a>,
+    name: Member<'a>,
+    tag: Member<'a>,
+}
+
+/// How often a member stands in the object.
+#[derive(Clone, Copy, Default)]
+enum Member<'a> {
+    #[default]
+    Absent,
+    Once(&'a RawValue),
+    Repeated,
+}
+
+/// What is wrong with a member's value.
+enum WrongValue {
+    /// It is JSON, but not of the type that the member has; this says which it must be.
+    Type(&'static str),
+    /// It holds text that is no text: a lone surrogate.
+    Syntax(serde_json::Error),
+}
+
+impl<'a> Members<'a> {
+    fn read(body: &'a [u8]) -> Result<Self, Failure> {
+        let text = std::str::from_utf8(body).map_err(|cause| not_json(&cause))?;
+        let is_object = text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{');
+        if is_object {
+            // The members' values are taken as they stand, so only the syntax can be wrong here.
+            serde_json::from_str(text).map_err(|cause| not_json(&cause))
+        } else {
+            serde_json::from_str::<IgnoredAny>(text).map_err(|cause| not_json(&cause))?;
+            Err(Failure::new(
+                ErrorNumber::WrongShape,
+                "the body must be a JSON object, such as {\"id\":1,\"name\":\"Rosa\"}",
+            ))
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Members::default();
+                while let Some(name) = map.next_key::<MemberName>()? {
+                    let member = match name {
+                        MemberName::Id => &mut members.id,
+                        MemberName::Name => &mut members.name,
+                        MemberName::Tag => &mut members.tag,
+                        MemberName::Unknown => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    let value = map.next_value()?;
+                    *member = match member {
+                        Member::Absent => Member::Once(value),
+                        Member::Once(_) | Member::Repeated => Member::Repeated,
+                    };
+                }
+                Ok(members)
+            }
+        }
+
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+enum MemberName {
+    Id,
+    Name,
+    Tag,
+    Unknown,
+}
+
+impl<'de> Deserialize<'de> for MemberName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MemberNameVisitor;
+
+        impl Visitor<'_> for MemberNameVisitor {
+            type Value = MemberName;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a member's name")
+            }
+
+            fn visit_bytes<E>(self, name: &[u8]) -> Result<MemberName, E> {
+                Ok(match name {
+                    b"id" => MemberName::Id,
+                    b"name" => MemberName::Name,
+                    b"tag" => MemberName::Tag,
+                    _ => MemberName::Unknown,
+                })
+            }
+        }
+
+        // As bytes, for a lone surrogate in the name of a member that we ignore is no concern of
+        // ours.
+        deserializer.deserialize_bytes(MemberNameVisitor)
+    }
+}
+
+impl<'a> Member<'a> {
+    /// The value of a member that must be there. What is wrong goes to `problems`; an error is only
+    /// what makes the whole body no JSON.
+    fn required<T>(
+        self,
+        name: &str,
+        convert: impl Fn(&'a RawValue) -> Result<T, WrongValue>,
+        problems: &mut Vec<String>,
+    ) -> Result<Option<T>, Failure> {
+        match self {
+            Self::Absent => problems.push(format!("{name} is missing")),
+            Self::Repeated => problems.push(format!("{name} must stand once")),
+            Self::Once(value) => match convert(value) {
+                Ok(value) => return Ok(Some(value)),
+                Err(WrongValue::Type(must_be)) => problems.push(format!("{name} {must_be}")),
+                Err(WrongValue::Syntax(cause)) => return Err(not_json(&cause)),
+            },
+        }
+        Ok(None)
+    }
+
+    /// As [`Self::required`], but the member may be absent, or `null`, which means the same.
+    fn optional<T>(
+        self,
+        name: &str,
+        convert: impl Fn(&'a RawValue) -> Result<T, WrongValue>,
+        problems: &mut Vec<String>,
+    ) -> Result<Option<T>, Failure> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Once(value) if value.get() == "null" => Ok(None),
+            _ => self.required(name, convert, problems),
+        }
+    }
+}
+
+fn integer(value: &RawValue) -> Result<i64, WrongValue> {
+    let value = value.get();
+    if value.starts_with('"') {
+        text_of(value)?;
+    }
+    if !value.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return Err(WrongValue::Type("must be an integer"));
+    }
+    if value.contains(['.', 'e', 'E']) {
+        return Err(WrongValue::Type("must be an integer, without a fraction or an exponent"));
+    }
+    value.parse().map_err(|_| WrongValue::Type("must be an integer within int64"))
+}
+
+fn text(value: &RawValue) -> Result<String, WrongValue> {
+    let value = value.get();
+    if value.starts_with('"') { text_of(value) } else { Err(WrongValue::Type("must be a string")) }
+}
+
+fn text_of(quoted: &str) -> Result<String, WrongValue> {
+    serde_json::from_str(quoted).map_err(WrongValue::Syntax)
+}
+
+fn not_json(cause: &dyn fmt::Display) -> Failure {
+    Failure::new(
+        ErrorNumber::NotJson,
+        format!("the body must be JSON (RFC 8259) in UTF-8: {cause}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: impl AsRef<[u8]>) -> Result<UncheckedNewPlant, i32> {
+        read_new_plant(body.as_ref()).map_err(|failure| failure.number() as i32)
+    }
+
+    fn rosa(tag: Option<&str>) -> Result<UncheckedNewPlant, i32> {
+        Ok(UncheckedNewPlant { id: 7, name: "Rosa".to_owned(), tag: tag.map(str::to_owned) })
+    }
+
+    #[test]
+    fn a_new_plant_is_read_whatever_its_spacing_order_escapes_and_further_members() {
+        for body in [
+            r#"{"id":7,"name":"Rosa"}"#,
+            "\r\n\t {\n\"name\" : \"Rosa\" ,\"id\": 7 }\t",
+            r#"{"\u0069d":7,"n\u0061me":"\u0052osa","tag":null}"#,
+            r#"{"id":7,"name":"Rosa","more":{"id":8,"deep":[[1e999]]},"Name":1,"":2}"#,
+            r#"{"id":7,"name":"Rosa","note":"\ud800","\ud800":1}"#,
+        ] {
+            assert_eq!(check(body), rosa(None), "{body}");
+        }
+        assert_eq!(check(r#"{"id":7,"name":"Rosa","tag":"R"}"#), rosa(Some("R")));
+        let surrogate_pair = r#"{"id":7,"name":"Rosa","tag":"\ud83c\udf31"}"#;
+        assert_eq!(check(surrogate_pair), rosa(Some("🌱")));
+    }
+
+    #[test]
+    fn what_is_not_json_to_its_end_is_that_whatever_else_is_wrong() {
+        for body in [
+            "",
+            " ",
+            "{",
+            "nul",
+            "[1,",
+            r#"{"id":7,"name":"Rosa"}}"#,
+            r#"{"id":7,"name":"Rosa"} x"#,
+            r#"{"id":7,"name":"Rosa",}"#,
+            r#"{"id":7 "name":"Rosa"}"#,
+            r#"{"id":"7","name":4,"x":tru}"#,
+            r#"{"id":7,"id":8,"name":"Rosa"#,
+            r#"["id",7"#,
+            r#"{"id":07,"name":"Rosa"}"#,
+            r#"{"id":+7,"name":"Rosa"}"#,
+            r#"{"id":7.,"name":"Rosa"}"#,
+            r#"{"id":NaN,"name":"Rosa"}"#,
+            r#"{'id':7,'name':'Rosa'}"#,
+            "{\"id\":7,\"name\":\"Ro\nsa\"}",
+            r#"{"id":7,"name":"Ro\xsa"}"#,
+            "\u{feff}{\"id\":7,\"name\":\"Rosa\"}",
+            r#"{"id":7,"name":"\ud800"}"#,
+            r#"{"id":"x","name":"\udc00 Rosa"}"#,
+            r#"{"id":7,"name":"Rosa","tag":"\ud800\ud800"}"#,
+            r#"{"id":"\ud800","name":"Rosa"}"#,
+        ] {
+            assert_eq!(check(body), Err(1001), "{body:?}");
+        }
+        assert_eq!(check(b"{\"id\":7,\"name\":\"\xff\"}"), Err(1001));
+        assert_eq!(check(b"{\"id\":7,\"name\":\"Rosa\",\"x\":\"\xed\xa0\x80\"}"), Err(1001));
+        let mut utf_16 = vec![0xff, 0xfe];
+        utf_16.extend("{}".encode_utf16().flat_map(u16::to_le_bytes));
+        assert_eq!(check(utf_16), Err(1001));
+    }
+
+    #[test]
+    fn json_of_another_shape_is_a_wrong_shape() {
+        for body in [
+            "null",
+            "7",
+            r#""id""#,
+            "[]",
+            r#"[7,"Rosa",null]"#,
+            r#"[{"id":7,"name":"Rosa"}]"#,
+            "{}",
+            r#"{"id":7}"#,
+            r#"{"name":"Rosa"}"#,
+            r#"{"ID":7,"name":"Rosa"}"#,
+            r#"{"id":7,"id":7,"name":"Rosa"}"#,
+            r#"{"id":7,"name":"Rosa","name":"Rosa"}"#,
+            r#"{"id":7,"name":"Rosa","tag":null,"tag":null}"#,
+            r#"{"id":7,"name":"Rosa","n\u0061me":"Rosa"}"#,
+            r#"{"id":7.0,"name":"Rosa"}"#,
+            r#"{"id":7e0,"name":"Rosa"}"#,
+            r#"{"id":1e999,"name":"Rosa"}"#,
+            r#"{"id":"7","name":"Rosa"}"#,
+            r#"{"id":null,"name":"Rosa"}"#,
+            r#"{"id":9223372036854775808,"name":"Rosa"}"#,
+            r#"{"id":-9223372036854775809,"name":"Rosa"}"#,
+            r#"{"id":7,"name":null}"#,
+            r#"{"id":7,"name":7}"#,
+            r#"{"id":7,"name":["Rosa"]}"#,
+            r#"{"id":7,"name":"Rosa","tag":7}"#,
+            r#"{"id":7,"name":"Rosa","tag":{}}"#,
+        ] {
+            assert_eq!(check(body), Err(1004), "{body}");
+        }
+    }
+
+    #[test]
+    fn every_member_of_a_wrong_shape_is_named() {
+        let failure = read_new_plant(br#"{"id":1.5,"tag":[]}"#).expect_err("three are wrong");
+        let message = failure.to_string();
+        for member in ["id must be an integer", "name is missing", "tag must be a string"] {
+            assert!(message.contains(member), "{message}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_read_without_recursion() {
+        let deep = "[".repeat(30_000) + &"]".repeat(30_000);
+        assert_eq!(check(format!(r#"{{"id":7,"name":"Rosa","x":{deep}}}"#)), rosa(None));
+        assert_eq!(check(&deep), Err(1004));
+        assert_eq!(check("[".repeat(60_000)), Err(1001));
+    }
+}

@@ -1,0 +1,181 @@
+-- Load for `cargo xtask bench create`: each request creates a plant that was never created before.
+--
+-- Arguments: the number of threads, the first counter, and `ascending` or `random`.
+-- The environment holds the token in PLANTD_TOKEN.
+
+-- Names with their tags; each family stands once, so that there are 100 tags.
+local plants = {
+  { "Eastern white pine", "Pinaceae" },
+  { "Red maple", "Sapindaceae" },
+  { "White oak", "Fagaceae" },
+  { "Paper birch", "Betulaceae" },
+  { "Black walnut", "Juglandaceae" },
+  { "American elm", "Ulmaceae" },
+  { "White ash", "Oleaceae" },
+  { "Weeping willow", "Salicaceae" },
+  { "Tulip tree", "Magnoliaceae" },
+  { "Sweetgum", "Altingiaceae" },
+  { "Bald cypress", "Cupressaceae" },
+  { "English yew", "Taxaceae" },
+  { "Maidenhair tree", "Ginkgoaceae" },
+  { "Sago palm", "Cycadaceae" },
+  { "Monkey puzzle", "Araucariaceae" },
+  { "Buddhist pine", "Podocarpaceae" },
+  { "Coconut palm", "Arecaceae" },
+  { "Sugar cane", "Poaceae" },
+  { "Papyrus sedge", "Cyperaceae" },
+  { "Common rush", "Juncaceae" },
+  { "Broadleaf cattail", "Typhaceae" },
+  { "Pineapple", "Bromeliaceae" },
+  { "Banana", "Musaceae" },
+  { "Bird of paradise", "Strelitziaceae" },
+  { "Ginger", "Zingiberaceae" },
+  { "Prayer plant", "Marantaceae" },
+  { "Canna lily", "Cannaceae" },
+  { "Spiderwort", "Commelinaceae" },
+  { "Water hyacinth", "Pontederiaceae" },
+  { "Vanilla orchid", "Orchidaceae" },
+  { "Bearded iris", "Iridaceae" },
+  { "Daffodil", "Amaryllidaceae" },
+  { "Garden asparagus", "Asparagaceae" },
+  { "Aloe vera", "Asphodelaceae" },
+  { "Madonna lily", "Liliaceae" },
+  { "Autumn crocus", "Colchicaceae" },
+  { "White trillium", "Melanthiaceae" },
+  { "Purple yam", "Dioscoreaceae" },
+  { "Swiss cheese plant", "Araceae" },
+  { "Water plantain", "Alismataceae" },
+  { "White water lily", "Nymphaeaceae" },
+  { "Sacred lotus", "Nelumbonaceae" },
+  { "Bay laurel", "Lauraceae" },
+  { "Black pepper", "Piperaceae" },
+  { "Wild ginger", "Aristolochiaceae" },
+  { "Soursop", "Annonaceae" },
+  { "Nutmeg", "Myristicaceae" },
+  { "Carolina allspice", "Calycanthaceae" },
+  { "Star anise", "Schisandraceae" },
+  { "Opium poppy", "Papaveraceae" },
+  { "Meadow buttercup", "Ranunculaceae" },
+  { "Japanese barberry", "Berberidaceae" },
+  { "London plane", "Platanaceae" },
+  { "King protea", "Proteaceae" },
+  { "Common boxwood", "Buxaceae" },
+  { "Garden peony", "Paeoniaceae" },
+  { "Witch hazel", "Hamamelidaceae" },
+  { "Blackcurrant", "Grossulariaceae" },
+  { "Coral bells", "Saxifragaceae" },
+  { "Jade plant", "Crassulaceae" },
+  { "Wine grape", "Vitaceae" },
+  { "Garden pea", "Fabaceae" },
+  { "Milkwort", "Polygalaceae" },
+  { "Dog rose", "Rosaceae" },
+  { "Sea buckthorn", "Elaeagnaceae" },
+  { "Common buckthorn", "Rhamnaceae" },
+  { "Stinging nettle", "Urticaceae" },
+  { "Common fig", "Moraceae" },
+  { "Common hop", "Cannabaceae" },
+  { "Sweet gale", "Myricaceae" },
+  { "Pumpkin", "Cucurbitaceae" },
+  { "Wax begonia", "Begoniaceae" },
+  { "Spindle tree", "Celastraceae" },
+  { "Wood sorrel", "Oxalidaceae" },
+  { "Sweet violet", "Violaceae" },
+  { "Passion flower", "Passifloraceae" },
+  { "Poinsettia", "Euphorbiaceae" },
+  { "Common flax", "Linaceae" },
+  { "Mangosteen", "Clusiaceae" },
+  { "Cranesbill", "Geraniaceae" },
+  { "Evening primrose", "Onagraceae" },
+  { "Blue gum", "Myrtaceae" },
+  { "Pomegranate", "Lythraceae" },
+  { "Sweet orange", "Rutaceae" },
+  { "Mango", "Anacardiaceae" },
+  { "Mahogany", "Meliaceae" },
+  { "Cotton", "Malvaceae" },
+  { "Frankincense", "Burseraceae" },
+  { "Rock rose", "Cistaceae" },
+  { "Garden nasturtium", "Tropaeolaceae" },
+  { "Papaya", "Caricaceae" },
+  { "Wild cabbage", "Brassicaceae" },
+  { "Venus flytrap", "Droseraceae" },
+  { "Rhubarb", "Polygonaceae" },
+  { "Carnation", "Caryophyllaceae" },
+  { "Quinoa", "Amaranthaceae" },
+  { "Prickly pear", "Cactaceae" },
+  { "Flowering dogwood", "Cornaceae" },
+  { "Highbush blueberry", "Ericaceae" },
+  { "Common sunflower", "Asteraceae" },
+}
+
+-- Ids stay below it, because a Lua number holds every integer up to it exactly.
+local id_limit = 0x20000000000000ULL
+-- Odd, so that multiplication by it, modulo a power of two, maps no two counters to one id.
+local id_factor = 0x9E3779B97F4A7C15ULL
+
+-- Set by setup() in the global environment of each thread.
+thread_index = 0
+
+local counter
+local step
+local is_random
+local head
+local body_parts = {}
+
+local next_thread_index = 0
+
+function setup(thread)
+  thread:set("thread_index", next_thread_index)
+  next_thread_index = next_thread_index + 1
+end
+
+function init(args)
+  step = tonumber(args[1])
+  counter = tonumber(args[2]) + thread_index
+  is_random = args[3] == "random"
+  head = table.concat({
+    "POST /plants HTTP/1.1",
+    "Host: " .. wrk.headers["Host"],
+    "Authorization: Bearer " .. os.getenv("PLANTD_TOKEN"),
+    "Content-Type: application/json",
+    "Content-Length: ",
+  }, "\r\n")
+  for index, plant in ipairs(plants) do
+    body_parts[index - 1] = {
+      ',"name":"' .. plant[1] .. " ",
+      '","tag":"' .. plant[2] .. '"}',
+    }
+  end
+end
+
+local function id_of(number)
+  if is_random then
+    return tonumber((id_factor * number) % id_limit)
+  end
+  return number
+end
+
+-- The load generator shares the cores with the server: this builds the text of the request
+-- itself, because wrk.format goes through all headers each time.
+function request()
+  local id = id_of(counter)
+  counter = counter + step
+  local digits = string.format("%.0f", id)
+  local parts = body_parts[id % #plants]
+  local body = '{"id":' .. digits .. parts[1] .. digits .. parts[2]
+  return head .. #body .. "\r\n\r\n" .. body
+end
+
+function done(summary, latency)
+  local errors = summary.errors
+  io.write(string.format(
+    'wrk-result {"requests":%d,"duration_us":%d,"status_errors":%d,"socket_errors":%d,'
+      .. '"latency_p50_us":%d,"latency_p90_us":%d,"latency_p99_us":%d}\n',
+    summary.requests,
+    summary.duration,
+    errors.status,
+    errors.connect + errors.read + errors.write + errors.timeout,
+    latency:percentile(50),
+    latency:percentile(90),
+    latency:percentile(99)
+  ))
+end

@@ -1,0 +1,162 @@
+//! A run of the load generator wrk.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+/// How many threads make the load; each has its share of the connections.
+pub(super) const THREADS: u32 = 2;
+/// How late an answer may be, so that one slow sync of a disk is a latency and not an error.
+const ANSWER_TIMEOUT: &str = "10s";
+/// What the line begins with that the Lua scripts print at the end.
+const RESULT_PREFIX: &str = "wrk-result ";
+
+/// What wrk is to do.
+#[derive(Debug)]
+pub(super) struct Load<'a> {
+    pub(super) address: SocketAddr,
+    pub(super) token: &'a str,
+    pub(super) script: &'a Path,
+    /// What the script gets, after the number of threads.
+    pub(super) script_arguments: &'a [String],
+    pub(super) connections: u32,
+    pub(super) duration_s: u32,
+}
+
+/// What a script prints at the end, as JSON behind [`RESULT_PREFIX`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Outcome {
+    /// All answers, whatever their status.
+    pub(super) requests: u64,
+    pub(super) duration_us: u64,
+    pub(super) status_errors: u64,
+    pub(super) socket_errors: u64,
+    pub(super) latency_p50_us: u64,
+    pub(super) latency_p90_us: u64,
+    pub(super) latency_p99_us: u64,
+}
+
+impl Outcome {
+    pub(super) fn requests_per_s(&self) -> f64 {
+        self.requests as f64 / (self.duration_us as f64 / 1_000_000.0)
+    }
+
+    /// Fails unless there were answers, and all of them good.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.status_errors > 0 || self.socket_errors > 0 {
+            bail!(
+                "{} of {} answers were not 2xx, and {} requests had no answer at all: mend that \
+                 first, since an error can be faster than the work",
+                self.status_errors,
+                self.requests,
+                self.socket_errors
+            );
+        }
+        if self.requests == 0 || self.duration_us == 0 {
+            bail!("wrk counted no answers: measure for longer");
+        }
+        Ok(())
+    }
+}
+
+/// Runs wrk, and fails unless every answer was good.
+pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
+    let output = Command::new("wrk")
+        .arg(format!("--threads={THREADS}"))
+        .arg(format!("--connections={}", load.connections))
+        .arg(format!("--duration={}s", load.duration_s))
+        .arg(format!("--timeout={ANSWER_TIMEOUT}"))
+        .arg("--script")
+        .arg(load.script)
+        .arg(format!("http://{}", load.address))
+        .arg("--")
+        .arg(THREADS.to_string())
+        .args(load.script_arguments)
+        .env("PLANTD_TOKEN", load.token)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start wrk")?;
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        bail!(
+            "wrk failed ({}):\n{stdout}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let outcome = parse(&stdout).with_context(|| {
+        format!(
+            "cannot read what wrk printed:\n{stdout}{}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+    })?;
+    outcome.check()?;
+    Ok(outcome)
+}
+
+/// Finds the line of the script in the output of wrk, and reads it.
+fn parse(stdout: &str) -> anyhow::Result<Outcome> {
+    let json = stdout
+        .lines()
+        .find_map(|line| line.strip_prefix(RESULT_PREFIX))
+        .with_context(|| format!("there is no line that begins with `{RESULT_PREFIX}`"))?;
+    serde_json::from_str(json).with_context(|| format!("`{json}` is no outcome"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = concat!(
+        "Running 5s test @ http://127.0.0.1:4567\n",
+        "  2 threads and 64 connections\n",
+        "Requests/sec:  50000.00\n",
+        "wrk-result {\"requests\":250000,\"duration_us\":5000000,\"status_errors\":0,",
+        "\"socket_errors\":0,\"latency_p50_us\":900,\"latency_p90_us\":1800,",
+        "\"latency_p99_us\":4000}\n",
+    );
+
+    #[test]
+    fn the_line_of_the_script_is_found_and_read() {
+        let outcome = parse(OUTPUT).unwrap();
+        assert_eq!(
+            outcome,
+            Outcome {
+                requests: 250_000,
+                duration_us: 5_000_000,
+                status_errors: 0,
+                socket_errors: 0,
+                latency_p50_us: 900,
+                latency_p90_us: 1_800,
+                latency_p99_us: 4_000,
+            }
+        );
+        assert_eq!(outcome.requests_per_s(), 50_000.0);
+        assert!(outcome.check().is_ok());
+    }
+
+    #[test]
+    fn output_without_the_line_is_an_error() {
+        assert!(parse("").is_err());
+        assert!(parse("Requests/sec:  50000.00\n").is_err());
+        assert!(parse("wrk-result {\"requests\":1}\n").is_err());
+    }
+
+    #[test]
+    fn one_bad_answer_fails_the_run() {
+        for field in ["status_errors", "socket_errors"] {
+            let output = OUTPUT.replace(&format!("\"{field}\":0"), &format!("\"{field}\":1"));
+            assert!(parse(&output).unwrap().check().is_err(), "{field}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_answers_fails() {
+        let output = OUTPUT.replace("250000", "0");
+        assert!(parse(&output).unwrap().check().is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! Cargo, started from inside `cargo xtask`.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+use cargo_metadata::{Metadata, MetadataCommand};
+
+/// The members, root folder and target folder of the workspace that the current folder is in.
+pub(crate) fn workspace() -> anyhow::Result<Metadata> {
+    MetadataCommand::new()
+        .no_deps()
+        .exec()
+        .context("cannot read the workspace; run this inside the plantd checkout")
+}
+
+/// A cargo command that runs in the root of the workspace.
+///
+/// It is the same cargo that runs xtask, so that `cargo +toolchain xtask` means that
+/// toolchain all the way down.
+pub(crate) fn command(workspace_root: impl AsRef<Path>) -> Command {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(cargo);
+    command.current_dir(workspace_root).stdin(Stdio::null());
+    command
+}
+
+/// Runs a cargo command, whose output goes to the terminal, and fails if it fails.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    let line = command_line(command);
+    eprintln!("+ {line}");
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start `{line}`; is cargo in the PATH?"))?;
+    if !status.success() {
+        bail!("`{line}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// What a person would type to run the same command.
+fn command_line(command: &Command) -> String {
+    let mut line = String::new();
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            line.push_str(&format!("{}={value:?} ", name.display()));
+        }
+    }
+    line.push_str("cargo");
+    for argument in command.get_args() {
+        line.push_str(&format!(" {}", argument.display()));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_the_way_a_person_types_it() {
+        let mut command = command(".");
+        command.env("RUSTDOCFLAGS", "-D warnings");
+        command.args(["doc", "--no-deps"]);
+        assert_eq!(command_line(&command), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
+    }
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask check`: what can be said about the workspace without running the product.
+
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::usage::UsageError;
+use crate::{cargo, invariants};
+
+const USAGE: &str = "usage: cargo xtask check\n";
+
+/// Runs every check, also after one has failed, and then says what to do about each failure.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    if let Some(argument) = arguments.first() {
+        return Err(UsageError::new(format!("unexpected argument `{argument}`"), USAGE).into());
+    }
+    let workspace = cargo::workspace()?;
+    let mut failures = Vec::new();
+    for (mut command, advice) in cargo_checks(&workspace) {
+        if let Err(error) = cargo::run(&mut command) {
+            failures.push(format!("{error:#}: {advice}"));
+        }
+    }
+    eprintln!("+ invariants of the workspace");
+    match invariants::violations(workspace.workspace_root.as_std_path()) {
+        Ok(violations) => failures.extend(violations),
+        Err(error) => failures.push(format!("the invariants cannot be checked: {error:#}")),
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    for failure in &failures {
+        eprintln!("- {failure}");
+    }
+    bail!("the check found {} failure(s), listed above", failures.len());
+}
+
+/// The checks that cargo itself does, each with what to do when it fails.
+fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 3] {
+    let cargo = || cargo::command(&workspace.workspace_root);
+
+    let mut format = cargo();
+    format.args(["fmt", "--all", "--check"]);
+
+    let mut clippy = cargo();
+    clippy.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
+    clippy.args(["--", "-D", "warnings"]);
+
+    let mut doc = cargo();
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    doc.args(["doc", "--no-deps", "--workspace", "--all-features"]);
+
+    [
+        (
+            format,
+            "run `cargo fmt --all` (`rustup component add rustfmt` if there is no such command)",
+        ),
+        (
+            clippy,
+            "mend what it names above (`rustup component add clippy` if there is no such command)",
+        ),
+        (doc, "mend the documentation comments that it names above"),
+    ]
+}

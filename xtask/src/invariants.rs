@@ -1,0 +1,27 @@
+//! What must hold in the workspace for as long as it lives, beside what compilers see.
+
+mod decisions;
+mod layers;
+mod manifests;
+mod tree;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use cargo_metadata::{CargoOpt, MetadataCommand};
+
+/// All violations of all invariants, each a sentence that says what to do.
+pub(crate) fn violations(workspace_root: &Path) -> anyhow::Result<Vec<String>> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(workspace_root.join("Cargo.toml"))
+        .features(CargoOpt::AllFeatures)
+        .exec()
+        .context("cannot read the dependency graph of the workspace")?;
+    let mut violations = layers::violations(&layers::members(&metadata));
+    violations.extend(tree::violations(&tree::DependencyTree::of(&metadata)?));
+    violations.extend(manifests::violations(&manifests::Manifests::read(&metadata)?));
+    violations.extend(decisions::violations(&decisions::file_names(
+        &workspace_root.join("docs/decisions"),
+    )?));
+    Ok(violations)
+}

@@ -1,0 +1,25 @@
+//! `cargo xtask test`: everything that proves the product, from a fresh machine on.
+
+use crate::{cargo, tools};
+
+/// Brings the system tools that tests need, builds the server and runs all tests.
+///
+/// `arguments` go to `cargo test` as they are.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let workspace = cargo::workspace()?;
+    tools::ensure(&[tools::STRACE])?;
+    // The black-box tests run the program itself, and `cargo test` of another package
+    // does not build it.
+    cargo::run(cargo::command(&workspace.workspace_root).args([
+        "build",
+        "--workspace",
+        "--all-features",
+        "--bin",
+        "plantd",
+    ]))?;
+    cargo::run(
+        cargo::command(&workspace.workspace_root)
+            .args(["test", "--workspace", "--all-features"])
+            .args(arguments),
+    )
+}
