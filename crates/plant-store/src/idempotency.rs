@@ -51,10 +51,6 @@ impl IdempotencyDigest {
         Self(digest)
     }
 
-    pub(crate) const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
-        Self(bytes)
-    }
-
     pub(crate) const fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
     }

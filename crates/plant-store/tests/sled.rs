@@ -178,3 +178,84 @@ fn edit(folder: &Folder, change: impl FnOnce(&sled::Db)) {
     change(&db);
     db.flush().expect("flushes");
 }
+
+#[tokio::test]
+async fn groups_that_sled_has_lost_come_back_from_the_journal() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    // The first writes of the sixth group, as a kill in the middle of applying it leaves them.
+    let half_applied = b"p\x80\0\0\0\0\0\0\x05";
+    edit(&folder, |db| {
+        for (key, _) in db.scan_prefix(b"e").skip(5).map(|event| event.expect("reads")) {
+            db.remove(key).expect("removes");
+        }
+        for (key, _) in db.scan_prefix(b"p").skip(5).map(|plant| plant.expect("reads")) {
+            if key != half_applied {
+                db.remove(key).expect("removes");
+            }
+        }
+    });
+    let repository = folder.try_open().expect("opens");
+    assert_readable(&repository, 0..10).await;
+    create(&repository, 10..11).await;
+}
+
+#[tokio::test]
+async fn a_journal_record_that_is_damaged_before_others_is_noticed() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    edit(&folder, |db| {
+        for prefix in [b"e", b"p"] {
+            for (key, _) in db.scan_prefix(prefix).skip(2).map(|entry| entry.expect("reads")) {
+                db.remove(key).expect("removes");
+            }
+        }
+    });
+    let path = folder.directory().join("journal.0");
+    let mut journal = fs::read(&path).expect("reads");
+    let name = journal.windows(7).position(|bytes| bytes == b"plant 5").expect("its name");
+    journal[name] ^= 1;
+    fs::write(&path, &journal).expect("writes");
+    assert!(folder.refusal().contains("are lost from the journal"), "{}", folder.refusal());
+}
+
+#[tokio::test]
+async fn a_journal_that_is_cut_is_refused() {
+    let folder = Folder::new();
+    drop(folder.try_open().expect("opens"));
+    let path = folder.directory().join("journal.1");
+    fs::File::options().write(true).open(path).expect("opens").set_len(100).expect("cuts");
+    assert!(folder.refusal().contains("is cut"), "{}", folder.refusal());
+}
+
+/// More groups than a segment of the journal has room for, so that both are used, and used again.
+#[tokio::test(flavor = "multi_thread")]
+async fn plants_outlive_many_turns_of_the_journal() {
+    const CLIENTS: i64 = 8;
+    const PLANTS_OF_EACH: i64 = 800;
+    let folder = Folder::new();
+    let repository = Arc::new(folder.try_open().expect("opens"));
+    let long = "木".repeat(255);
+    let long_plant = |id| {
+        let unchecked = UncheckedNewPlant { id, name: long.clone(), tag: Some(long.clone()) };
+        NewPlant::try_from(unchecked).expect("valid")
+    };
+    let mut clients = tokio::task::JoinSet::new();
+    for client in 0..CLIENTS {
+        let repository = Arc::clone(&repository);
+        let plants: Vec<NewPlant> =
+            (0..PLANTS_OF_EACH).map(|number| long_plant(number * CLIENTS + client)).collect();
+        clients.spawn(async move {
+            for plant in plants {
+                repository.create(plant, None).await.expect("the id is free");
+            }
+        });
+    }
+    clients.join_all().await;
+    let copy = killed_copy(&folder);
+    let repository = copy.try_open().expect("opens after a kill");
+    for id in 0..CLIENTS * PLANTS_OF_EACH {
+        let found = repository.get(PlantId::from(id)).await.expect("reads");
+        assert_eq!(found.expect("it was created").into_new_plant(), long_plant(id));
+    }
+}

@@ -1,30 +1,30 @@
 //! Group commit: the one thread that writes.
 //!
-//! It takes what waits in the queue as one group, decides each write in turn, applies the group as
-//! one batch, flushes it, syncs the file, and only then answers. Nothing waits for a group to fill.
+//! It takes what waits in the queue as one group, decides each write in turn, brings the group to
+//! the disk as one journal record, applies it to sled, and only then answers. Nothing waits for a
+//! group to fill.
+//!
+//! Readers see sled only, so what they see is on disk.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use plant_domain::{NewPlant, PlantId};
-use sled::Batch;
 use tokio::sync::{mpsc, oneshot};
 
-use super::layout::{
-    self, EVENT_RECORD_BYTES, Event, EventKind, EventRecord, PlantRecord, event_key, plant_key,
-};
+use super::database::Database;
+use super::journal::{self, Journal};
+use super::layout::{self, Change, EventKind, Group, PlantRecord, plant_key};
 use super::progress::Progress;
-use super::tag_index::TagIndex;
 use crate::{IdempotencyDigest, Revision, StoreError, StoredPlant};
 
-/// How many writes a group has at most. A write never waits for more than its group's sync and the
-/// one before.
+/// How many writes a group has at most. A write never waits for more than its own group and the one
+/// before.
 const MAX_GROUP: usize = 1024;
 
 /// How often the disk is checked for being stuck.
@@ -46,31 +46,24 @@ pub(super) struct Create {
 
 type Outcome = Result<StoredPlant, StoreError>;
 
-/// What the newest event record says.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct State {
-    pub(super) last_sequence: u64,
-    pub(super) plants: u64,
-}
-
 /// Everything that a commit needs. It belongs to the commit thread.
 pub(super) struct Committer {
-    pub(super) db: sled::Db,
-    /// Our own handle on the file that sled writes to, for syncs that sled does not make: its flush
-    /// is `sync_file_range` on Linux, which leaves the data in the disk's volatile cache and the
-    /// file's length unwritten.
-    pub(super) database_file: File,
-    pub(super) state: State,
-    pub(super) tag_index: TagIndex,
-    pub(super) progress: Arc<Progress>,
+    database: Database,
+    journal: Journal,
+    /// What makes the journal's other segment free.
+    checkpoint: Option<JoinHandle<anyhow::Result<()>>>,
+    progress: Arc<Progress>,
 }
 
 /// Starts the commit thread, and the one that watches over it.
 pub(super) fn spawn(
-    mut committer: Committer,
+    database: Database,
+    journal: Journal,
+    progress: Arc<Progress>,
     mut messages: mpsc::Receiver<Message>,
 ) -> anyhow::Result<JoinHandle<()>> {
-    let progress = Arc::clone(&committer.progress);
+    let watched = Arc::clone(&progress);
+    let mut committer = Committer { database, journal, checkpoint: None, progress };
     let (alive, commit_thread_alive) = std::sync::mpsc::channel::<()>();
     let commit_thread = thread::Builder::new()
         .name("plant-commit".to_owned())
@@ -86,7 +79,7 @@ pub(super) fn spawn(
             while let Err(RecvTimeoutError::Timeout) =
                 commit_thread_alive.recv_timeout(WATCH_INTERVAL)
             {
-                progress.watch();
+                watched.watch();
             }
         })
         .context("cannot start the thread that watches over the commit thread")?;
@@ -114,12 +107,16 @@ impl Committer {
                 return;
             }
         }
+        // It spares the next start the journal. Nothing is lost where it fails.
+        if let Err(cause) = self.database.checkpoint() {
+            log::warn!("the last checkpoint failed; the journal has what it would have: {cause:#}");
+        }
     }
 
     fn commit_and_answer(&mut self, group: Vec<Create>) {
         self.progress.group_begins();
         let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(&group)))
-            .unwrap_or_else(|_| Err(anyhow::anyhow!("the commit thread panicked")));
+            .unwrap_or_else(|_| Err(anyhow!("the commit thread panicked")));
         self.progress.group_ends();
 
         // A client that has gone away does not listen: that is no error.
@@ -140,14 +137,22 @@ impl Committer {
 
     /// Decides each write and brings the group to the disk. An error means that what the disk holds
     /// is not known any more.
-    fn commit(&mut self, group: &[Create]) -> anyhow::Result<Vec<Outcome>> {
-        let mut changes = GroupChanges::default();
-        let mut outcomes = Vec::with_capacity(group.len());
-        for create in group {
-            outcomes.push(self.create(create, &mut changes)?);
+    fn commit(&mut self, creates: &[Create]) -> anyhow::Result<Vec<Outcome>> {
+        let mut undecided = Decisions {
+            group: Group {
+                first_sequence: self.database.state.last_sequence + 1,
+                changes: Vec::with_capacity(creates.len()),
+            },
+            plants: HashMap::with_capacity(creates.len()),
+        };
+        let mut outcomes = Vec::with_capacity(creates.len());
+        for create in creates {
+            outcomes.push(self.create(create, &mut undecided)?);
         }
-        if !changes.events.is_empty() {
-            self.write(changes)?;
+        let group = undecided.group;
+        if !group.changes.is_empty() {
+            self.append(&journal::Record::new(&group)?)?;
+            self.database.apply(&group)?;
         }
         Ok(outcomes)
     }
@@ -155,113 +160,82 @@ impl Committer {
     fn create<'group>(
         &self,
         create: &'group Create,
-        changes: &mut GroupChanges<'group>,
+        decisions: &mut Decisions<'group>,
     ) -> anyhow::Result<Outcome> {
         let Create { new_plant, idempotency, answer: _ } = create;
         let id = new_plant.id();
         let plant = new_plant.plant();
-        let revision = match self.existing(id, changes)? {
-            None => {
-                let revision = self.state.last_sequence + changes.events.len() as u64 + 1;
-                let record = PlantRecord {
-                    revision,
+        let revision = match self.existing(id, decisions)? {
+            None => decisions.add(
+                id,
+                Change {
+                    kind: EventKind::Created,
+                    id: id.get(),
                     idempotency: idempotency.map(IdempotencyDigest::to_bytes),
                     name: plant.name(),
                     tag: plant.tag(),
-                };
-                changes.batch.insert(&plant_key(id), layout::encode(&record)?);
-                changes.plants.insert(id, Existing { revision, idempotency: *idempotency });
-                let kind = EventKind::Created;
-                changes.events.push(Event { kind, id: id.get(), tag: plant.tag() });
-                revision
-            }
-            Some(existing) if idempotency.is_some() && existing.idempotency == *idempotency => {
+                },
+            ),
+            Some(existing)
+                if idempotency.is_some()
+                    && existing.idempotency == idempotency.map(IdempotencyDigest::to_bytes) =>
+            {
                 existing.revision
             }
             Some(_) => return Ok(Err(StoreError::IdTaken(id))),
         };
-        let revision = Revision::from(revision);
-        Ok(Ok(StoredPlant { id, plant: plant.clone(), revision }))
+        Ok(Ok(StoredPlant { id, plant: plant.clone(), revision: Revision::from(revision) }))
     }
 
     /// The plant as it is after the writes before this one.
-    fn existing(
-        &self,
-        id: PlantId,
-        changes: &GroupChanges<'_>,
-    ) -> anyhow::Result<Option<Existing>> {
-        if let Some(existing) = changes.plants.get(&id) {
+    fn existing(&self, id: PlantId, decisions: &Decisions<'_>) -> anyhow::Result<Option<Existing>> {
+        if let Some(existing) = decisions.plants.get(&id) {
             return Ok(Some(*existing));
         }
-        let value = self.db.get(plant_key(id)).with_context(|| format!("reading plant {id}"))?;
+        let value = self.database.db.get(plant_key(id));
+        let value = value.with_context(|| format!("reading plant {id}"))?;
         value
             .map(|value| {
                 let record: PlantRecord<'_> = layout::decode(&value)
                     .with_context(|| format!("the record of plant {id} is damaged"))?;
-                let idempotency = record.idempotency();
-                Ok(Existing { revision: record.revision, idempotency })
+                Ok(Existing { revision: record.revision, idempotency: record.idempotency })
             })
             .transpose()
     }
 
-    fn write(&mut self, changes: GroupChanges<'_>) -> anyhow::Result<()> {
-        let GroupChanges { mut batch, events, plants: _ } = changes;
-        let last_sequence = self.state.last_sequence + events.len() as u64;
-        for event in &events {
-            if let Some(tag) = event.tag {
-                self.tag_index.add(tag, PlantId::from(event.id));
+    fn append(&mut self, record: &journal::Record) -> anyhow::Result<()> {
+        if !self.journal.has_room_for(record) {
+            if let Some(checkpoint) = self.checkpoint.take() {
+                let ended = checkpoint.join().map_err(|_| anyhow!("a checkpoint panicked"))?;
+                ended.context("a checkpoint failed")?;
             }
+            self.journal.switch_segment();
+            self.checkpoint = Some(self.database.begin_checkpoint()?);
         }
-        self.tag_index.fold(&self.db, &mut batch, events.len(), last_sequence)?;
-        self.put_events(&mut batch, events)?;
-
-        self.progress.applying(last_sequence);
-        self.db.apply_batch(batch).context("writing a group")?;
-        self.db.flush().context("flushing a group")?;
-        self.database_file.sync_data().context("syncing a group")?;
-        self.progress.is_synced(last_sequence);
-        Ok(())
-    }
-
-    /// Puts the events into as many records as their sizes ask for, and moves the state on.
-    fn put_events(&mut self, batch: &mut Batch, events: Vec<Event<'_>>) -> anyhow::Result<()> {
-        let mut events = events.into_iter().peekable();
-        while events.peek().is_some() {
-            let mut record = EventRecord {
-                plants: self.state.plants,
-                indexed_through: self.tag_index.indexed_through(),
-                events: Vec::with_capacity(events.len()),
-            };
-            let mut bytes = 0;
-            while let Some(event) =
-                events.next_if(|next| bytes + next.max_bytes() <= EVENT_RECORD_BYTES)
-            {
-                bytes += event.max_bytes();
-                record.plants += match event.kind {
-                    EventKind::Created => 1,
-                };
-                record.events.push(event);
-            }
-            batch.insert(&event_key(self.state.last_sequence + 1), layout::encode(&record)?);
-            self.state.last_sequence += record.events.len() as u64;
-            self.state.plants = record.plants;
-        }
-        Ok(())
+        self.journal.append(record)
     }
 }
 
-/// What the writes of a group have changed so far.
-#[derive(Default)]
-struct GroupChanges<'group> {
-    batch: Batch,
-    events: Vec<Event<'group>>,
-    /// The plants that the group has written, which are not in the tree yet.
+/// What was decided for a group so far.
+struct Decisions<'group> {
+    group: Group<'group>,
+    /// The plants that the group changes, as they will be; they are not in the tree yet.
     plants: HashMap<PlantId, Existing>,
+}
+
+impl<'group> Decisions<'group> {
+    /// Adds a change, and returns the revision that it leads to.
+    fn add(&mut self, id: PlantId, change: Change<'group>) -> u64 {
+        let revision = self.group.first_sequence + self.group.changes.len() as u64;
+        self.plants.insert(id, Existing { revision, idempotency: change.idempotency });
+        self.group.changes.push(change);
+        revision
+    }
 }
 
 /// What a create has to know of a plant that is there already.
 #[derive(Clone, Copy)]
 struct Existing {
     revision: u64,
-    idempotency: Option<IdempotencyDigest>,
+    idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
 }

@@ -1,7 +1,7 @@
 //! The keys and values in the database, and how they become bytes.
 //!
-//! Everything stands in one tree, so that a group of changes is one atomic batch. The first byte of
-//! a key says what its value is:
+//! Everything stands in one tree, so that a kill leaves the writes up to one of them, in order. The
+//! first byte of a key says what its value is:
 //!
 //! | key | value |
 //! |---|---|
@@ -65,7 +65,26 @@ pub(super) struct EventRecord<'a> {
     pub(super) events: Vec<Event<'a>>,
 }
 
-/// One change to one plant.
+/// What one group changes, as the journal keeps it: enough to do it again.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Group<'a> {
+    /// The sequence number of the first change's event; the others follow without a gap.
+    pub(super) first_sequence: u64,
+    #[serde(borrow)]
+    pub(super) changes: Vec<Change<'a>>,
+}
+
+/// One change to one plant, and what the plant is after it.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Change<'a> {
+    pub(super) kind: EventKind,
+    pub(super) id: i64,
+    pub(super) idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
+    pub(super) name: &'a str,
+    pub(super) tag: Option<&'a str>,
+}
+
+/// What is kept of a change when it is done.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Event<'a> {
     pub(super) kind: EventKind,
@@ -80,7 +99,11 @@ pub(super) enum EventKind {
     Created,
 }
 
-impl Event<'_> {
+impl<'a> Event<'a> {
+    pub(super) fn of(change: &Change<'a>) -> Self {
+        Self { kind: change.kind, id: change.id, tag: change.tag }
+    }
+
     /// An upper bound of the event's size within a record, in bytes.
     pub(super) fn max_bytes(&self) -> usize {
         const FIXED_BYTES: usize = 16;
@@ -89,10 +112,6 @@ impl Event<'_> {
 }
 
 impl PlantRecord<'_> {
-    pub(super) fn idempotency(&self) -> Option<IdempotencyDigest> {
-        self.idempotency.map(IdempotencyDigest::from_bytes)
-    }
-
     /// The plant that is kept. It goes through the create rules again: a record that breaks one was
     /// not written by us.
     pub(super) fn to_stored_plant(&self, id: PlantId) -> anyhow::Result<StoredPlant> {

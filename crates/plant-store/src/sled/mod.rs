@@ -1,9 +1,12 @@
 //! The durable repository on one disk.
 //!
-//! One thread owns every write ([`commit`]); reads go to sled directly and wait, where they must,
-//! until what they found is on disk.
+//! One thread owns every write ([`commit`]). It brings each group of writes to the disk in the
+//! [`journal`] and then applies it to sled; reads go to sled directly, and so see nothing that is not
+//! on disk.
 
 mod commit;
+mod database;
+mod journal;
 mod layout;
 mod open;
 mod progress;
@@ -52,7 +55,7 @@ impl SledConfig {
 }
 
 /// Keeps plants in a sled database, with group commit: writes that wait at the same time are synced
-/// to the disk together, and answered after that.
+/// to the disk together, in a journal beside the database, and answered after that.
 ///
 /// A database is open in one process at a time.
 ///
@@ -79,19 +82,11 @@ impl SledRepository {
         let opened = open::open(config).with_context(|| {
             format!("cannot open the database in {}", config.directory.display())
         })?;
-        let progress = Arc::new(Progress::new(opened.state.last_sequence));
+        let progress = Arc::new(Progress::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let db = opened.db.clone();
-        let thread = commit::spawn(
-            commit::Committer {
-                db: opened.db,
-                database_file: opened.database_file,
-                state: opened.state,
-                tag_index: opened.tag_index,
-                progress: Arc::clone(&progress),
-            },
-            messages,
-        )?;
+        let db = opened.database.db.clone();
+        let thread =
+            commit::spawn(opened.database, opened.journal, Arc::clone(&progress), messages)?;
         Ok(Self {
             queue,
             _commit_thread: JoinOnDrop { thread: Some(thread), progress: Arc::clone(&progress) },
@@ -145,15 +140,7 @@ impl PlantRepository for SledRepository {
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
-        let found = self.read(id).map_err(StoreFailure::from)?;
-        // sled shows a batch to readers before it is on disk. What was found must be on disk before
-        // it is shown; and where nothing was found, a removal may be on its way there.
-        let needed = match &found {
-            Some(stored) => stored.revision.get(),
-            None => self.progress.applied_through(),
-        };
-        self.progress.synced(needed).await?;
-        Ok(found)
+        Ok(self.read(id).map_err(StoreFailure::from)?)
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

@@ -13,15 +13,19 @@ use anyhow::{Context as _, bail, ensure};
 use plant_domain::PlantId;
 
 use super::SledConfig;
-use super::commit::State;
+use super::database::{Database, State};
+use super::journal::{self, Journal};
 use super::layout::{
-    self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, PLANT_PREFIX, event_sequence,
+    self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, PLANT_PREFIX, event_sequence,
 };
 use super::tag_index::TagIndex;
 
 /// For how long another process may still hold a lock that it is about to let go of.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+const DAMAGED: &str =
+    "the database is damaged; restore a backup into a new folder, and keep this one";
 
 /// sled's own folder, in the folder of the database.
 const SLED_DIRECTORY: &str = "sled";
@@ -30,13 +34,11 @@ const UNFINISHED_DIRECTORY: &str = "sled.unfinished";
 /// The file in sled's folder that everything is written to.
 const SLED_FILE: &str = "db";
 
-/// A database that was found in good order.
+/// A database in good order, with nothing in its journal that is not on disk in sled.
 pub(super) struct Opened {
-    pub(super) db: sled::Db,
-    pub(super) database_file: File,
+    pub(super) database: Database,
+    pub(super) journal: Journal,
     pub(super) lock: File,
-    pub(super) state: State,
-    pub(super) tag_index: TagIndex,
 }
 
 pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
@@ -56,13 +58,15 @@ pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
 
     let db = open_sled(config, &sled_directory)?;
     check_format(&db)?;
-    let (state, tag_index) = read_state(&db).context(
-        "the database is damaged; restore a backup into a new folder, and keep this one",
-    )?;
-    let database_file = File::open(sled_directory.join(SLED_FILE))?;
+    let (state, tag_index) = read_events(&db).context(DAMAGED)?;
+    let file = File::open(sled_directory.join(SLED_FILE))?;
+    let mut database = Database { db, file, state, tag_index };
+    replay_journal(&mut database, directory).context(DAMAGED)?;
+    count_plants(&database).context(DAMAGED)?;
+    database.checkpoint()?;
     // What sled has repaired while it opened is on disk before anything builds on it.
     sync_directory(&sled_directory)?;
-    Ok(Opened { db, database_file, lock, state, tag_index })
+    Ok(Opened { database, journal: Journal::open(directory)?, lock })
 }
 
 /// Only one process may have the database open.
@@ -91,7 +95,8 @@ fn lock(directory: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Makes an empty database under another name and renames it when it is whole and on disk. A kill in
+/// Makes an empty journal, and an empty database under another name, which it gets its own when
+/// everything is whole and on disk. A kill in
 /// between leaves nothing that sled would later stumble over.
 fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<()> {
     let unfinished = config.directory.join(UNFINISHED_DIRECTORY);
@@ -101,6 +106,7 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
         }
         _ => {}
     }
+    journal::make(&config.directory)?;
     let db = open_sled(config, &unfinished)?;
     db.insert(FORMAT_KEY, &FORMAT.to_be_bytes())?;
     db.flush()?;
@@ -143,10 +149,9 @@ fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<sled:
             {
                 thread::sleep(LOCK_RETRY_INTERVAL);
             }
-            Ok(Err(sled::Error::Corruption { .. })) | Err(_) => bail!(
-                "{} is damaged; restore a backup into a new folder, and keep this one",
-                sled_directory.display()
-            ),
+            Ok(Err(sled::Error::Corruption { .. })) | Err(_) => {
+                bail!("{DAMAGED}: sled cannot read {}", sled_directory.display())
+            }
             Ok(Err(cause)) => return Err(cause).context("sled cannot open it"),
         }
     }
@@ -164,12 +169,10 @@ fn check_format(db: &sled::Db) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the log of events and counts the plants. sled drops a damaged log entry without an error;
-/// here it shows, as a gap in the sequence numbers or as a wrong count.
-fn read_state(db: &sled::Db) -> anyhow::Result<(State, TagIndex)> {
+/// Reads the log of events. sled drops a damaged log entry without an error; here it shows, as a gap
+/// in the sequence numbers.
+fn read_events(db: &sled::Db) -> anyhow::Result<(State, TagIndex)> {
     let Some(newest) = db.scan_prefix(EVENT_PREFIX).next_back().transpose()? else {
-        let plants = db.scan_prefix(PLANT_PREFIX).count();
-        ensure!(plants == 0, "there are {plants} plants, but no event tells of them");
         return Ok((State::default(), TagIndex::new(0)));
     };
     let newest: EventRecord<'_> = layout::decode(&newest.1).context("the newest event record")?;
@@ -199,13 +202,42 @@ fn read_state(db: &sled::Db) -> anyhow::Result<(State, TagIndex)> {
     }
     let last_sequence = last_sequence.context("the newest event record is empty")?;
 
+    Ok((State { last_sequence, plants }, tag_index))
+}
+
+/// Applies what the journal has and sled has not: a kill came between the two.
+fn replay_journal(database: &mut Database, directory: &Path) -> anyhow::Result<()> {
+    let payloads = journal::read_payloads(directory)?;
+    let mut groups = Vec::with_capacity(payloads.len());
+    for payload in &payloads {
+        let group: Group<'_> = postcard::from_bytes(payload).context("a journal record")?;
+        if group.first_sequence > database.state.last_sequence {
+            groups.push(group);
+        }
+    }
+    groups.sort_unstable_by_key(|group| group.first_sequence);
+    for group in groups {
+        let last_sequence = database.state.last_sequence;
+        ensure!(
+            group.first_sequence == last_sequence + 1,
+            "the changes between number {last_sequence} and {} are lost from the journal",
+            group.first_sequence
+        );
+        database.apply(&group)?;
+    }
+    Ok(())
+}
+
+/// A plant that sled has lost shows as a wrong count.
+fn count_plants(database: &Database) -> anyhow::Result<()> {
     let mut counted: u64 = 0;
-    for key in db.scan_prefix(PLANT_PREFIX).keys() {
+    for key in database.db.scan_prefix(PLANT_PREFIX).keys() {
         key?;
         counted += 1;
     }
+    let plants = database.state.plants;
     ensure!(counted == plants, "there are {counted} plants, but there were {plants} at the end");
-    Ok((State { last_sequence, plants }, tag_index))
+    Ok(())
 }
 
 /// Syncs the files of a folder, its subfolders' names and its own names.

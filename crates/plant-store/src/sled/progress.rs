@@ -1,4 +1,4 @@
-//! How far the commit thread has come, for those who read and wait.
+//! How the commit thread fares, for those who wait for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,11 +16,6 @@ pub(super) const FAILED_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// The last event of the group that readers may see in part or in whole. It is set before the
-    /// group is applied, so that whoever reads and then looks here never misses one.
-    applied_through: AtomicU64,
-    /// The last event that is on disk.
-    synced_through: watch::Sender<u64>,
     failure: watch::Sender<Option<StoreFailure>>,
     opened: Instant,
     /// When the group that is being written was begun, in milliseconds since `opened`, or [`IDLE`].
@@ -30,31 +25,11 @@ pub(super) struct Progress {
 const IDLE: u64 = u64::MAX;
 
 impl Progress {
-    pub(super) fn new(last_sequence: u64) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            applied_through: AtomicU64::new(last_sequence),
-            synced_through: watch::Sender::new(last_sequence),
             failure: watch::Sender::new(None),
             opened: Instant::now(),
             group_begun_ms: AtomicU64::new(IDLE),
-        }
-    }
-
-    pub(super) fn applied_through(&self) -> u64 {
-        self.applied_through.load(Ordering::SeqCst)
-    }
-
-    /// Waits until the events up to `sequence` are on disk.
-    pub(super) async fn synced(&self, sequence: u64) -> Result<(), StoreFailure> {
-        if *self.synced_through.borrow() >= sequence {
-            return Ok(());
-        }
-        let mut synced_through = self.synced_through.subscribe();
-        tokio::select! {
-            biased;
-            // The sender lives as long as `self`, so this ends with the condition only.
-            _ = synced_through.wait_for(|synced| *synced >= sequence) => Ok(()),
-            failure = self.failed() => Err(failure),
         }
     }
 
@@ -100,14 +75,6 @@ impl Progress {
 
     pub(super) fn group_ends(&self) {
         self.group_begun_ms.store(IDLE, Ordering::Relaxed);
-    }
-
-    pub(super) fn applying(&self, last_sequence: u64) {
-        self.applied_through.store(last_sequence, Ordering::SeqCst);
-    }
-
-    pub(super) fn is_synced(&self, last_sequence: u64) {
-        self.synced_through.send_replace(last_sequence);
     }
 
     /// Whether the disk keeps a group waiting for so long that no more writes should come.

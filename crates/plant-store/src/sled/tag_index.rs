@@ -15,7 +15,7 @@ use std::ops::Bound;
 
 use anyhow::Context as _;
 use plant_domain::PlantId;
-use sled::{Batch, IVec, Tree};
+use sled::{IVec, Tree};
 
 use super::layout::{
     decode_tag_block, encode_tag_block, tag_block_first_id, tag_block_key, tag_block_keys,
@@ -69,13 +69,12 @@ impl TagIndex {
         }
     }
 
-    /// Folds additions into up to `max_blocks` places of `batch`. Called with at least as many as
+    /// Folds additions into up to `max_blocks` places of the tree. Called with at least as many as
     /// were added since, the frozen generation is empty before the active one is full again.
     /// `last_sequence` is the event of the last addition.
     pub(super) fn fold(
         &mut self,
         tree: &Tree,
-        batch: &mut Batch,
         max_blocks: usize,
         last_sequence: u64,
     ) -> anyhow::Result<()> {
@@ -85,8 +84,8 @@ impl TagIndex {
             self.frozen_through = last_sequence;
         }
         for _ in 0..max_blocks {
-            let Some((tag, ids)) = self.take_block(tree)? else { break };
-            ids.write(batch, &tag)?;
+            let Some((tag, block)) = self.take_block(tree)? else { break };
+            block.write(tree, &tag)?;
         }
         if self.frozen.is_empty() {
             self.indexed_through = self.frozen_through;
@@ -94,9 +93,7 @@ impl TagIndex {
         Ok(())
     }
 
-    /// Takes the first frozen addition and all others that go into the same block. Each block is
-    /// taken once while a generation is folded, so that what the tree says of it still holds, even
-    /// though the batch is not applied yet.
+    /// Takes the first frozen addition and all others that go into the same block.
     fn take_block(&mut self, tree: &Tree) -> anyhow::Result<Option<(String, Block)>> {
         let Some((tag, mut additions)) = self.frozen.pop_first() else { return Ok(None) };
         let Some(first) = additions.first() else { return Ok(None) };
@@ -113,6 +110,9 @@ impl TagIndex {
 }
 
 /// A block as it stands in the tree, or the place where a tag's first block will stand.
+///
+/// A kill may leave a block half written: the new blocks are there and the old one still is, too. The
+/// ids of a block from the next block's first id on are that one's, so what was left does no harm.
 struct Block {
     key: Option<IVec>,
     ids: BTreeSet<PlantId>,
@@ -130,28 +130,38 @@ impl Block {
         let found = at_or_before.or_else(|| after.next()).transpose()?;
         let next = after.next().transpose()?;
 
+        let end = next.map(|(key, _)| tag_block_first_id(&key)).transpose()?;
         let (key, ids) = match found {
             Some((key, value)) => {
-                let ids = decode_tag_block(&key, &value)?;
-                (Some(key), ids.into_iter().collect())
+                let mut ids = BTreeSet::from_iter(decode_tag_block(&key, &value)?);
+                if let Some(end) = end {
+                    ids.split_off(&end);
+                }
+                (Some(key), ids)
             }
             None => (None, BTreeSet::new()),
         };
-        let end = next.map(|(key, _)| tag_block_first_id(&key)).transpose()?;
         Ok(Self { key, ids, end })
     }
 
     /// Writes the ids, as several blocks when there are too many for one.
-    fn write(self, batch: &mut Batch, tag: &str) -> anyhow::Result<()> {
-        // The key may change, for it holds the first id.
-        if let Some(key) = self.key {
-            batch.remove(key);
-        }
+    fn write(self, tree: &Tree, tag: &str) -> anyhow::Result<()> {
+        let Some(first) = self.ids.first() else { return Ok(()) };
+        let first_key = tag_block_key(tag, *first);
         let ids = Vec::from_iter(self.ids);
         // Blocks of about the same size leave room in each for what comes between.
         let blocks = ids.len().div_ceil(MAX_BLOCK_IDS);
-        for block in ids.chunks(ids.len().div_ceil(blocks)) {
-            batch.insert(tag_block_key(tag, block[0]), encode_tag_block(block)?);
+        // The last block comes first, and the first one last: until that is written, the old block
+        // still has the ids.
+        for block in ids.chunks(ids.len().div_ceil(blocks)).rev() {
+            tree.insert(tag_block_key(tag, block[0]), encode_tag_block(block)?)?;
+        }
+        match self.key {
+            // The first id is in the key: it has changed.
+            Some(old_key) if old_key != first_key => {
+                tree.remove(old_key)?;
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -162,15 +172,14 @@ impl TagIndex {
     /// All plants that have the tag: those in the blocks and those in memory.
     pub(super) fn ids_with_tag(&self, tree: &Tree, tag: &str) -> anyhow::Result<BTreeSet<PlantId>> {
         let (first_key, end_key) = tag_block_keys(tag);
-        let mut ids = BTreeSet::new();
+        let mut ids = BTreeSet::<PlantId>::new();
         for entry in tree.range(first_key..end_key) {
             let (key, value) = entry?;
+            // What is left of a half written block is not its own.
+            ids.split_off(&tag_block_first_id(&key)?);
             let block = decode_tag_block(&key, &value)?;
-            anyhow::ensure!(block.len() <= MAX_BLOCK_IDS, "a block holds too many ids");
-            for id in block {
-                anyhow::ensure!(ids.last().is_none_or(|last| *last < id), "blocks overlap");
-                ids.insert(id);
-            }
+            anyhow::ensure!(block.len() <= 2 * MAX_BLOCK_IDS, "a block holds too many ids");
+            ids.extend(block);
         }
         for generation in [&self.active, &self.frozen] {
             ids.extend(generation.get(tag).into_iter().flatten());
@@ -203,9 +212,7 @@ mod tests {
                 index.add(tag, id);
                 expected.entry(tag).or_default().insert(id);
             }
-            let mut batch = Batch::default();
-            index.fold(&db, &mut batch, GROUP, sequence).expect("folds");
-            db.apply_batch(batch).expect("applies");
+            index.fold(&db, GROUP, sequence).expect("folds");
             most_in_memory = most_in_memory.max(sequence - index.indexed_through());
         }
         for (tag, ids) in expected {
@@ -214,6 +221,34 @@ mod tests {
         assert!(index.indexed_through() > 0, "something was folded");
         let bound = 2 * (ADDITIONS_UNTIL_FROZEN + GROUP);
         assert!(most_in_memory <= u64::try_from(bound).expect("small"), "{most_in_memory}");
+    }
+
+    #[test]
+    fn a_block_that_was_half_written_does_no_harm() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = sled::open(folder.path()).expect("a database");
+        let mut index = TagIndex::new(0);
+        let mut add_and_fold = |ids: std::ops::Range<i64>, sequence| {
+            ids.clone().for_each(|id| index.add("Rosa", PlantId::from(2 * id)));
+            index.fold(&db, usize::MAX, sequence).expect("folds");
+            index.ids_with_tag(&db, "Rosa").expect("reads")
+        };
+        let count = i64::try_from(ADDITIONS_UNTIL_FROZEN).expect("small");
+        let whole = add_and_fold(0..count, 1);
+
+        // The second half of a split is there, and the block that was split still is as it was.
+        let (first_key, end_key) = tag_block_keys("Rosa");
+        let mut blocks = db.range(first_key..end_key).skip(7).map(|block| block.expect("reads"));
+        let (key, value) = blocks.next().expect("a block");
+        let (next_key, next_value) = blocks.next().expect("a block");
+        let mut both = decode_tag_block(&key, &value).expect("decodes");
+        both.extend(decode_tag_block(&next_key, &next_value).expect("decodes"));
+        db.insert(&key, encode_tag_block(&both).expect("small")).expect("writes");
+
+        assert_eq!(add_and_fold(0..0, 1), whole);
+        let more = add_and_fold(count..2 * count, 2);
+        assert_eq!(more.len(), 2 * ADDITIONS_UNTIL_FROZEN);
+        assert!(more.is_superset(&whole));
     }
 
     #[test]
