@@ -1,0 +1,164 @@
+//! What a client sees when the repository misbehaves, over a real socket.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plant_domain::{NewPlant, PlantId};
+use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, serve};
+use plant_store::{IdempotencyDigest, PlantRepository, StoreError, StoreFailure, StoredPlant};
+use tokio::sync::{oneshot, watch};
+
+const TOKEN: &str = "0123456789abcdef";
+const PANICS: i64 = 1;
+const IS_BUSY: i64 = 2;
+const FAILS: i64 = 3;
+const FAILS_FOR_GOOD: i64 = 4;
+const CAUSE: &str = "no space left on /var/lib/plants";
+
+/// Misbehaves as the id says.
+struct Misbehaves {
+    failed: watch::Sender<bool>,
+}
+
+fn failure() -> StoreFailure {
+    anyhow::anyhow!(CAUSE).into()
+}
+
+#[async_trait]
+impl PlantRepository for Misbehaves {
+    async fn create(
+        &self,
+        new_plant: NewPlant,
+        _idempotency: Option<IdempotencyDigest>,
+    ) -> Result<StoredPlant, StoreError> {
+        match new_plant.id().get() {
+            PANICS => panic!("a panic in the repository"),
+            IS_BUSY => Err(StoreError::Busy),
+            FAILS => Err(failure().into()),
+            FAILS_FOR_GOOD => {
+                self.failed.send_replace(true);
+                Err(failure().into())
+            }
+            id => Err(StoreError::IdTaken(PlantId::from(id))),
+        }
+    }
+
+    async fn get(&self, _id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
+        Err(failure().into())
+    }
+
+    async fn check_ready(&self) -> Result<(), StoreError> {
+        Err(StoreError::Busy)
+    }
+
+    async fn failed(&self) -> StoreFailure {
+        let mut failed = self.failed.subscribe();
+        failed.wait_for(|failed| *failed).await.expect("the sender lives as long as this");
+        failure()
+    }
+
+    async fn close(&self) {}
+}
+
+struct RunningServer {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl RunningServer {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let token = Token::chosen(TOKEN.to_owned())?;
+            let record = TokenRecord::new("test", Scope::Write, &token);
+            let service = PlantService {
+                repository: Arc::new(Misbehaves { failed: watch::Sender::new(false) }),
+                tokens: Tokens::new(vec![record]),
+            };
+            let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };
+            actix_web::rt::System::new().block_on(serve(listener, service, drain, async {
+                let _ = stopped.await;
+            }))
+        });
+        Self { address, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn send(&self, method: &str, path: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).expect("connects");
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .expect("sends");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    fn create(&self, id: i64) -> String {
+        self.send("POST", "/plants", &format!(r#"{{"id":{id},"name":"Rosa"}}"#))
+    }
+
+    fn stop(mut self) -> anyhow::Result<()> {
+        let _ = self.stop.take().expect("once").send(());
+        self.thread.take().expect("once").join().expect("the server does not panic")
+    }
+}
+
+fn check(answer: &str, status: &str, number: i32) {
+    assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    assert!(answer.contains(&format!("{{\"error\":{number},\"message\":\"")), "{answer}");
+    assert!(answer.contains("x-request-id: "), "{answer}");
+    assert!(!answer.contains(CAUSE), "the client is told of the inside: {answer}");
+}
+
+#[test]
+fn a_panic_is_a_500_and_the_server_stays_up() {
+    let server = RunningServer::start();
+    for _ in 0..20 {
+        let answer = server.create(PANICS);
+        check(&answer, "500", 5001);
+        assert!(!answer.contains("a panic in"), "the client is told of the inside: {answer}");
+    }
+    check(&server.create(7), "400", 3001);
+    server.stop().expect("ends well");
+}
+
+#[test]
+fn a_busy_store_is_a_503_that_says_when_to_come_back() {
+    let server = RunningServer::start();
+    for answer in [server.create(IS_BUSY), server.send("GET", "/readyz", "")] {
+        check(&answer, "503", 5003);
+        assert!(answer.contains("retry-after: "), "{answer}");
+    }
+    server.stop().expect("ends well");
+}
+
+#[test]
+fn a_failed_store_is_a_503_whose_cause_stays_in_the_log() {
+    let server = RunningServer::start();
+    for answer in [server.create(FAILS), server.send("GET", "/plants/7", "")] {
+        check(&answer, "503", 5002);
+        assert!(answer.contains("retry-after: "), "{answer}");
+    }
+    server.stop().expect("ends well");
+}
+
+#[test]
+fn a_store_that_fails_for_good_ends_the_server_with_its_cause() {
+    let mut server = RunningServer::start();
+    check(&server.create(FAILS_FOR_GOOD), "503", 5002);
+    let ended = server.thread.take().expect("once").join().expect("the server does not panic");
+    let cause = ended.expect_err("the store has failed");
+    assert!(cause.to_string().contains(CAUSE), "{cause}");
+}
