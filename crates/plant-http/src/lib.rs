@@ -23,7 +23,4 @@ mod wire;
 pub use body::{BODY_DEADLINE, BODY_MAX_BYTES};
 pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 pub use server::{Drain, PlantService, serve};
-pub use tokens::{
-    ENVIRONMENT_TOKEN_MIN_CHARACTERS, Scope, Token, TokenRecord, Tokens, TokensFile, shell_word,
-    write_private_file,
-};
+pub use tokens::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, Scope, Token, TokenRecord, Tokens, TokensFile};

@@ -3,9 +3,9 @@
 //! The specification leaves open how a token is obtained, its form and its lifetime.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
@@ -88,6 +88,15 @@ impl Token {
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+
+    /// Writes the token to a file for its owner alone, whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// When the disk does not take it; then the file is as it was.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        write_private_file(path, &format!("{}\n", self.0))
     }
 
     fn digest(&self) -> Digest {
@@ -194,8 +203,9 @@ impl TokensFile {
         let mode = file.metadata()?.mode();
         ensure!(
             mode & MODE_OF_OTHERS == 0,
-            "{0} is open to others than its owner; run: chmod 600 {0}",
-            shell_word(path)?
+            "{} is open to others than its owner; run: chmod 600 {}",
+            path.display(),
+            shlex::try_quote(&path.to_string_lossy())?
         );
         let text = io::read_to_string(&mut file)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -218,26 +228,20 @@ impl TokensFile {
 }
 
 /// Writes a file that only its owner may read, whole or not at all, and syncs it.
-pub fn write_private_file(path: &Path, text: &str) -> anyhow::Result<()> {
+fn write_private_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let folder = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
     let write = || -> io::Result<()> {
+        // It is made with the mode 0600.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(0o600))?;
         file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
         file.persist(path)?;
         File::open(folder)?.sync_all()
     };
     write().with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// The path as one word of a shell command.
-pub fn shell_word(path: &Path) -> anyhow::Result<String> {
-    let path = path.to_str().context("the path is not UTF-8")?;
-    Ok(shlex::try_quote(path).context("the path cannot stand in a command")?.into_owned())
 }
 
 /// The tokens in force.
@@ -272,6 +276,8 @@ impl Tokens {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::time::Duration;
 
     use super::*;

@@ -1,10 +1,10 @@
 //! The first start: a token to begin with, and a command that shows how.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use plant_http::{Scope, Token, TokenRecord, TokensFile, shell_word, write_private_file};
+use plant_http::{Scope, Token, TokenRecord, TokensFile};
 
 const TOKEN_NAME: &str = "first-run";
 
@@ -14,7 +14,7 @@ const TOKEN_NAME: &str = "first-run";
 /// and not a digest whose token nobody has.
 pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<TokensFile> {
     let token = Token::random()?;
-    write_private_file(&token_path(data), &format!("{}\n", token.reveal()))?;
+    token.write(&token_path(data))?;
     let record = TokenRecord::new(TOKEN_NAME, Scope::Write, &token);
     let file = TokensFile { tokens: vec![record] };
     file.write(tokens_path)?;
@@ -24,7 +24,9 @@ pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<Toke
 /// A command, ready to paste, that creates a plant.
 pub(crate) fn curl_command(data: &Path, address: SocketAddr) -> anyhow::Result<String> {
     let token_path = token_path(data).canonicalize().context("the first token is not there")?;
-    let token_path = shell_word(&token_path)?;
+    let token_path = token_path.to_str().context("the path of the first token is not UTF-8")?;
+    let token_path =
+        shlex::try_quote(token_path).context("the path of the first token has a NUL in it")?;
     let address = reachable(address);
     Ok(format!(
         "curl -sS -H \"Authorization: Bearer $(cat {token_path})\" \
@@ -33,7 +35,7 @@ pub(crate) fn curl_command(data: &Path, address: SocketAddr) -> anyhow::Result<S
     ))
 }
 
-fn token_path(data: &Path) -> std::path::PathBuf {
+fn token_path(data: &Path) -> PathBuf {
     data.join("first-run-token")
 }
 
