@@ -31,7 +31,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(exit_code) => return exit_code,
     };
-    env_logger::init_from_env(Env::default().default_filter_or("info,actix_server=warn"));
+    env_logger::init_from_env(
+        Env::default().default_filter_or("info,actix_server=warn,actix_http=off"),
+    );
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 
     let result = match cli.command() {

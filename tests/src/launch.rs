@@ -1,0 +1,144 @@
+//! How a `plantd` is started: the program, its arguments, its environment.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::process::Process;
+
+/// The token that a server in a test takes, with every scope.
+pub const TOKEN: &str = "the-token-of-the-tests";
+
+/// What is said to a `plantd` when it starts. Without more it listens on a free port, takes
+/// [`TOKEN`], and drains without a delay.
+///
+/// All of that stands in the environment, so that a test may say otherwise by a flag.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    wrapper: Vec<OsString>,
+    arguments: Vec<OsString>,
+    environment: BTreeMap<OsString, OsString>,
+    current_folder: Option<PathBuf>,
+}
+
+impl Default for Launch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Launch {
+    /// The start that most tests want.
+    #[must_use]
+    pub fn new() -> Self {
+        let environment = [
+            ("PLANTD_LISTEN", "127.0.0.1:0"),
+            ("PLANTD_TOKEN", TOKEN),
+            ("PLANTD_DRAIN_DELAY", "0s"),
+        ];
+        let environment =
+            environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { wrapper: Vec::new(), arguments: Vec::new(), environment, current_folder: None }
+    }
+
+    /// With more arguments.
+    #[must_use]
+    pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// With a variable in the environment.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.insert(name.into(), value.into());
+        self
+    }
+
+    /// Without a variable in the environment.
+    #[must_use]
+    pub fn without_environment(mut self, name: &str) -> Self {
+        self.environment.remove(&OsString::from(name));
+        self
+    }
+
+    /// In this current folder.
+    #[must_use]
+    pub fn current_folder(mut self, folder: &Path) -> Self {
+        self.current_folder = Some(folder.to_owned());
+        self
+    }
+
+    /// With this folder for the plants.
+    #[must_use]
+    pub fn data(self, folder: &Path) -> Self {
+        self.environment("PLANTD_DATA", folder)
+    }
+
+    /// Under strace, which writes to `trace` and gets `options` too.
+    ///
+    /// strace runs beside the server and not above it: signals and the exit status are the server's
+    /// own.
+    ///
+    /// # Panics
+    ///
+    /// When there is no strace on this machine.
+    #[must_use]
+    pub fn under_strace(mut self, trace: &Path, options: &[&str]) -> Self {
+        let is_there = Command::new("strace")
+            .arg("-V")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success());
+        assert!(is_there, "install strace, or run `cargo xtask test`, which does");
+        self.wrapper = ["strace", "-D", "-f", "-y", "-o"].map(OsString::from).to_vec();
+        self.wrapper.push(trace.into());
+        self.wrapper.extend(options.iter().map(OsString::from));
+        self
+    }
+
+    /// Starts the program.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be built or started.
+    #[must_use]
+    pub fn spawn(&self) -> Process {
+        let mut words = self.wrapper.clone();
+        words.push(program().into());
+        words.extend(self.arguments.iter().cloned());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        // Nothing of what the developer's own shell says to a `plantd` may reach this one.
+        for (name, _) in std::env::vars_os() {
+            let is_ours = name.to_str().is_some_and(|name| name.starts_with("PLANTD_"));
+            if is_ours || name == "RUST_LOG" {
+                command.env_remove(name);
+            }
+        }
+        command.envs(&self.environment);
+        if let Some(folder) = &self.current_folder {
+            command.current_dir(folder);
+        }
+        Process::spawn(&mut command)
+    }
+}
+
+/// The program under test, built once if it is not fresh.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        // The same words as in `cargo xtask test`, so that what is built there is taken as it is.
+        escargot::CargoBuild::new()
+            .args(["--workspace", "--all-features"])
+            .bin("plantd")
+            .current_release()
+            .run()
+            .expect("plantd must build")
+            .path()
+            .to_owned()
+    })
+}

@@ -1,0 +1,169 @@
+//! One run of the program, and what it says.
+
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::deadline::{wait_for, wait_until};
+
+/// A process that is killed when it is dropped, and whose standard error is shown when the test
+/// that started it fails.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    stdout: Output,
+    stderr: Output,
+}
+
+impl Process {
+    /// Starts `command`.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    #[must_use]
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|cause| panic!("cannot start {command:?}: {cause}"));
+        let stdout = Output::collect(child.stdout.take().expect("standard output is a pipe"));
+        let stderr = Output::collect(child.stderr.take().expect("standard error is a pipe"));
+        Self { child, stdout, stderr }
+    }
+
+    /// What stands on standard output by now; after the exit, all of it.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// What stands on standard error by now; after the exit, all of it.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// The first line on standard output, as soon as it is whole.
+    ///
+    /// # Panics
+    ///
+    /// When the process ends before, or the deadline comes.
+    #[must_use]
+    #[track_caller]
+    pub fn first_line(&mut self) -> String {
+        wait_for("the first line on standard output", || {
+            if let Some((line, _)) = self.stdout().split_once('\n') {
+                return Some(line.to_owned());
+            }
+            let ended = self.child.try_wait().expect("a child can be waited for");
+            assert!(ended.is_none(), "it ended before it was ready: {}", self.stderr());
+            None
+        })
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has not ended yet.
+    ///
+    /// # Panics
+    ///
+    /// When the operating system does not say.
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_none()
+    }
+
+    /// Sends SIGTERM.
+    pub fn send_terminate(&self) {
+        self.send(Signal::TERM);
+    }
+
+    /// Sends SIGINT.
+    pub fn send_interrupt(&self) {
+        self.send(Signal::INT);
+    }
+
+    fn send(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("a process id is an i32");
+        kill_process(Pid::from_raw(id).expect("a process id is not 0"), signal)
+            .expect("the process takes signals");
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    ///
+    /// # Panics
+    ///
+    /// When it had ended before.
+    pub fn kill(&mut self) {
+        assert!(self.is_running(), "it had ended before it was to be killed: {}", self.stderr());
+        self.child.kill().expect("a child can be killed");
+        self.wait_for_exit();
+    }
+
+    /// Waits for the end, after which the output is whole.
+    ///
+    /// # Panics
+    ///
+    /// When the deadline comes first.
+    #[track_caller]
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
+        let status = wait_for("the process to end", || {
+            self.child.try_wait().expect("a child can be waited for")
+        });
+        wait_until("the end of its output", || self.stdout.is_whole() && self.stderr.is_whole());
+        status
+    }
+}
+
+impl Drop for Process {
+    #[allow(clippy::print_stderr, reason = "a test that fails shows what its server said")]
+    fn drop(&mut self) {
+        // Both fail only when the process has ended, which is what they are for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- standard error of process {}:\n{}", self.id(), self.stderr());
+        }
+    }
+}
+
+/// What a process writes, collected so that it never waits for a reader.
+#[derive(Debug)]
+struct Output {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Output {
+    fn collect(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let collected = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 8192];
+            while let Ok(length @ 1..) = pipe.read(&mut buffer) {
+                let mut bytes = collected.lock().unwrap_or_else(PoisonError::into_inner);
+                bytes.extend_from_slice(&buffer[..length]);
+            }
+        });
+        Self { bytes, reader }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.reader.is_finished()
+    }
+
+    fn text(&self) -> String {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

@@ -1,0 +1,132 @@
+//! A running server with a folder of its own.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::connection::Connection;
+use crate::launch::{Launch, TOKEN};
+use crate::process::Process;
+
+/// A `plantd` that is ready. It and its folder are gone when this is dropped.
+#[derive(Debug)]
+pub struct TestServer {
+    process: Process,
+    address: SocketAddr,
+    launch: Launch,
+    data: PathBuf,
+    _folder: TempDir,
+}
+
+impl TestServer {
+    /// Starts a server as most tests want it.
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::start_with(Launch::new())
+    }
+
+    /// Starts a server with a folder of its own, which is not there before.
+    #[must_use]
+    #[track_caller]
+    pub fn start_with(launch: Launch) -> Self {
+        Self::start_prepared(launch, "data", |_| {})
+    }
+
+    /// Starts a server whose folder has this name and was prepared before. The folder that `prepare`
+    /// gets is there.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not become ready, or says so in other words than it should.
+    #[must_use]
+    #[track_caller]
+    pub fn start_prepared(launch: Launch, name: &str, prepare: impl FnOnce(&Path)) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let data = folder.path().join(name);
+        prepare(&data);
+        let (process, address) = start(&launch, &data);
+        Self { process, address, launch, data, _folder: folder }
+    }
+
+    /// Starts again on the same folder, as before. The process must have ended.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.restart_with(self.launch.clone());
+    }
+
+    /// Starts again on the same folder, and from now on like this.
+    ///
+    /// # Panics
+    ///
+    /// When the server still runs, or does not become ready.
+    #[track_caller]
+    pub fn restart_with(&mut self, launch: Launch) {
+        assert!(!self.process.is_running(), "it still runs");
+        (self.process, self.address) = start(&launch, &self.data);
+        self.launch = launch;
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// What stands on its standard error by now.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// A client that sends [`TOKEN`].
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(self.address, Some(TOKEN))
+    }
+
+    /// A new connection.
+    #[must_use]
+    #[track_caller]
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    #[track_caller]
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.process.send_terminate();
+        self.process.wait_for_exit()
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+}
+
+#[track_caller]
+fn start(launch: &Launch, data: &Path) -> (Process, SocketAddr) {
+    let mut process = launch.clone().data(data).spawn();
+    let line = process.first_line();
+    let address = line
+        .strip_prefix("plantd listening on http://")
+        .and_then(|address| address.parse().ok())
+        .unwrap_or_else(|| panic!("{line:?} does not say where it listens"));
+    (process, address)
+}

@@ -1,0 +1,242 @@
+//! Bearer tokens: who may pass, and what those hear who may not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use plantd_tests::{Answer, Connection, Launch, TOKEN, TestServer, plant_body};
+use sha2::{Digest as _, Sha256};
+
+const NO_TOKEN_CHALLENGE: &str = r#"Bearer realm="plant-store""#;
+
+/// Sends a request whose lines after the host are these, without a body.
+#[track_caller]
+fn send(server: &TestServer, request_line: &str, lines: &str) -> Answer {
+    let mut connection = server.connect();
+    connection.send(format!("{request_line} HTTP/1.1\r\nHost: plants\r\n{lines}\r\n"));
+    connection.receive()
+}
+
+#[track_caller]
+fn assert_no_token(answer: &Answer) {
+    answer.assert_error(401, 2001);
+    assert_eq!(answer.header("www-authenticate"), Some(NO_TOKEN_CHALLENGE), "{answer:?}");
+}
+
+/// Claims a challenge with this error code.
+#[track_caller]
+fn assert_challenge(answer: &Answer, status: u16, number: i32, code: &str) {
+    answer.assert_error(status, number);
+    let challenge = answer.header("www-authenticate").unwrap_or_default();
+    assert!(challenge.starts_with(NO_TOKEN_CHALLENGE), "{challenge}");
+    assert!(challenge.contains(&format!("error=\"{code}\"")), "{challenge}");
+}
+
+#[test]
+fn a_request_without_a_token_is_2001() {
+    let server = TestServer::start();
+    for lines in [
+        "",
+        "Authorization:\r\n",
+        "Authorization: Bearer\r\n",
+        "Authorization: Bearer \r\n",
+        "Authorization: Bearer     \r\n",
+        &format!("Authorization: {TOKEN}\r\n"),
+        &format!("Authorization: Bearer{TOKEN}\r\n"),
+        &format!("Authorization: Basic {TOKEN}\r\n"),
+        &format!("Authorization: Token {TOKEN}\r\n"),
+        &format!("Authorization: Bearers {TOKEN}\r\n"),
+        &format!("Proxy-Authorization: Bearer {TOKEN}\r\n"),
+        &format!("X-Token: {TOKEN}\r\nCookie: token={TOKEN}\r\n"),
+    ] {
+        assert_no_token(&send(&server, "GET /plants/1", lines));
+    }
+    assert_no_token(&send(&server, &format!("GET /plants/1?access_token={TOKEN}"), ""));
+}
+
+#[test]
+fn an_unknown_token_is_2002() {
+    let server = TestServer::start();
+    for token in [
+        "x",
+        &TOKEN[1..],
+        &TOKEN[..TOKEN.len() - 1],
+        &format!("{TOKEN}x"),
+        &format!("{TOKEN} x"),
+        &format!("{TOKEN},{TOKEN}"),
+        &format!("\"{TOKEN}\""),
+        &TOKEN.to_uppercase(),
+        &"x".repeat(4000),
+        "t\u{f6}ken",
+    ] {
+        let answer = send(&server, "GET /plants/1", &format!("Authorization: Bearer {token}\r\n"));
+        assert_challenge(&answer, 401, 2002, "invalid_token");
+    }
+}
+
+#[test]
+fn two_authorization_headers_are_1007() {
+    let server = TestServer::start();
+    let good = format!("Authorization: Bearer {TOKEN}\r\n");
+    for lines in [
+        format!("{good}{good}"),
+        format!("{good}authorization: Bearer x\r\n"),
+        format!("Authorization: Basic x\r\n{good}"),
+    ] {
+        let answer = send(&server, "GET /plants/1", &lines);
+        assert_challenge(&answer, 400, 1007, "invalid_request");
+    }
+}
+
+#[test]
+fn the_scheme_is_known_in_every_case() {
+    let server = TestServer::start();
+    for scheme in ["Bearer", "bearer", "BEARER", "bEaReR"] {
+        let lines = format!("Authorization: {scheme} {TOKEN}\r\n");
+        send(&server, "GET /plants/1", &lines).assert_error(404, 3002);
+    }
+}
+
+#[test]
+fn the_token_is_asked_for_before_path_and_method_are_looked_at() {
+    let server = TestServer::start();
+    for (request_line, status, number) in [
+        ("GET /nowhere", 404, 4004),
+        ("POST /plants/", 404, 4004),
+        ("DELETE /plants", 405, 4005),
+        ("POST /plants/1", 405, 4005),
+        ("BREW /plants", 405, 4005),
+        ("POST /livez", 405, 4005),
+        ("DELETE /readyz", 405, 4005),
+        ("GET /plants/007", 400, 1006),
+        ("GET /plants/1", 404, 3002),
+    ] {
+        assert_no_token(&send(&server, request_line, ""));
+        let answer = send(&server, request_line, "Authorization: Bearer unknown\r\n");
+        assert_challenge(&answer, 401, 2002, "invalid_token");
+        send(&server, request_line, &format!("Authorization: Bearer {TOKEN}\r\n"))
+            .assert_error(status, number);
+    }
+}
+
+#[test]
+fn the_open_paths_need_no_token() {
+    let server = TestServer::start();
+    for path in ["/livez", "/readyz"] {
+        for lines in ["", "Authorization: Bearer unknown\r\n"] {
+            let answer = send(&server, &format!("GET {path}"), lines);
+            assert_eq!(answer.status, 200, "{path}: {answer:?}");
+            let mut connection = server.connect();
+            connection.send(format!("HEAD {path} HTTP/1.1\r\nHost: plants\r\n{lines}\r\n"));
+            assert_eq!(connection.receive_head().status, 200, "HEAD {path}");
+        }
+    }
+    for path in ["/plants", "/plants/1", "/livez"] {
+        assert_eq!(send(&server, &format!("OPTIONS {path}"), "").status, 204, "{path}");
+    }
+}
+
+#[test]
+fn a_refusal_does_not_wait_for_the_body() {
+    let server = TestServer::start();
+    for (token, number) in [("", 2001), ("Authorization: Bearer unknown\r\n", 2002)] {
+        for length in ["Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n"] {
+            let lines = format!("{token}Content-Type: application/json\r\n{length}");
+            send(&server, "POST /plants", &lines).assert_error(401, number);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_says_nothing_of_what_was_in_the_body() {
+    let server = TestServer::start();
+    let client = server.client().without_token();
+    for body in ["{", r#"{"id":1}"#, &plant_body(1, "Rosa", None)] {
+        assert_no_token(&client.create_from(body));
+    }
+    server.client().read(1).assert_error(404, 3002);
+}
+
+/// The head of a create that waits for leave to send its body.
+fn expecting_head(token: &str, body: &str) -> String {
+    format!(
+        "POST /plants HTTP/1.1\r\nHost: plants\r\n{token}Content-Type: application/json\r\n\
+         Expect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    )
+}
+
+#[test]
+fn a_client_that_asks_before_it_sends_is_let_in_only_with_a_token() {
+    let server = TestServer::start();
+    let body = plant_body(1, "Rosa", None);
+    for (token, number) in [("", 2001), ("Authorization: Bearer unknown\r\n", 2002)] {
+        let mut connection = server.connect();
+        connection.send(expecting_head(token, &body));
+        connection.receive().assert_error(401, number);
+    }
+    let mut connection: Connection = server.connect();
+    connection.send(expecting_head(&format!("Authorization: Bearer {TOKEN}\r\n"), &body));
+    assert_eq!(connection.receive().status, 100);
+    connection.assert_silent_for(Duration::from_millis(50));
+    connection.send(&body);
+    connection.receive().assert_plant("Rosa", None);
+}
+
+/// One record of a tokens file as someone would write it by hand.
+fn record(token: &str, scope: &str, expires: &str) -> String {
+    let digest: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        r#"{{"name":"{token}","scope":"{scope}","created":"2020-01-01T00:00:00Z",
+            "expires":{expires},"sha256":"{digest}"}}"#
+    )
+}
+
+fn write_tokens(data: &Path) {
+    fs::create_dir(data).expect("a folder can be made");
+    let path = data.join("tokens.json");
+    let records = [
+        record("reader", "read", "null"),
+        record("writer", "write", "\"9999-12-30T00:00:00Z\""),
+        record("expired", "write", "\"2020-01-02T00:00:00Z\""),
+    ];
+    fs::write(&path, format!(r#"{{"tokens":[{}]}}"#, records.join(","))).expect("it is written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+}
+
+#[test]
+fn a_token_may_do_what_its_scope_says_until_it_expires() {
+    let launch = Launch::new().without_environment("PLANTD_TOKEN");
+    let server = TestServer::start_prepared(launch, "data", write_tokens);
+    let [reader, writer, expired] =
+        ["reader", "writer", "expired"].map(|token| server.client().with_token(token));
+
+    writer.create(1, "Rosa", None).assert_plant("Rosa", None);
+    writer.read(1).assert_new_plant(1, "Rosa", None);
+    reader.read(1).assert_new_plant(1, "Rosa", None);
+    assert_eq!(reader.send("HEAD", "/plants/1", &[], "").status, 200);
+    for answer in [
+        reader.create(2, "Rosa", None),
+        reader.create(1, "Rosa", None),
+        reader.create_from("{"),
+        reader.send("DELETE", "/plants/1", &[], ""),
+        reader.send("POST", "/nowhere", &[], "x"),
+    ] {
+        assert_challenge(&answer, 403, 2003, "insufficient_scope");
+    }
+    for answer in [expired.read(1), expired.create(3, "Rosa", None)] {
+        assert_challenge(&answer, 401, 2002, "invalid_token");
+    }
+    // The token of the environment is not in force where there is none in the environment.
+    assert_challenge(&server.client().read(1), 401, 2002, "invalid_token");
+    writer.read(2).assert_error(404, 3002);
+    writer.read(3).assert_error(404, 3002);
+}
+
+#[test]
+fn the_token_of_the_environment_is_one_more() {
+    let server = TestServer::start_prepared(Launch::new(), "data", write_tokens);
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    server.client().with_token("reader").read(1).assert_new_plant(1, "Rosa", None);
+}

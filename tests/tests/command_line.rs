@@ -1,0 +1,241 @@
+//! How the program is called: flags, environment, exit codes, and what it says when it refuses.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use plantd_tests::{Launch, Process, TestServer};
+
+const USAGE: i32 = 64;
+const IO: i32 = 74;
+const CONFIGURATION: i32 = 78;
+
+/// A launch with a folder of its own, which lives as long as the second value.
+fn launch() -> (Launch, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    (Launch::new().data(&folder.path().join("data")), folder)
+}
+
+/// The program ends with this exit code, its standard error holds these words, and its standard
+/// output nothing. Returns what it said.
+#[track_caller]
+fn check(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
+    let mut process = launch.spawn();
+    let status = process.wait_for_exit();
+    let stderr = process.stderr();
+    assert_eq!(status.code(), Some(exit_code), "{stderr}");
+    assert_eq!(process.stdout(), "", "{stderr}");
+    assert!(!stderr.trim().is_empty(), "it says nothing");
+    for word in words {
+        assert!(stderr.contains(word), "{stderr:?} does not hold {word:?}");
+    }
+    stderr
+}
+
+#[track_caller]
+fn run(arguments: &[&str]) -> Process {
+    let (launch, _folder) = launch();
+    let mut process = launch.arguments(arguments).spawn();
+    let status = process.wait_for_exit();
+    assert_eq!(status.code(), Some(0), "{arguments:?}: {}", process.stderr());
+    process
+}
+
+#[test]
+fn version_is_told() {
+    let version = format!("plantd {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(run(&["--version"]).stdout(), version);
+    assert_eq!(run(&["-V"]).stdout(), version);
+}
+
+#[test]
+fn help_names_every_flag_and_variable() {
+    let help = run(&["--help"]).stdout();
+    for word in [
+        "--listen",
+        "PLANTD_LISTEN",
+        "127.0.0.1:8080",
+        "--data",
+        "PLANTD_DATA",
+        "plantd-data",
+        "--tokens",
+        "PLANTD_TOKENS",
+        "PLANTD_TOKEN ",
+        "--cache-mb",
+        "PLANTD_CACHE_MB",
+        "--drain-delay",
+        "PLANTD_DRAIN_DELAY",
+        "1s",
+        "--drain-timeout",
+        "PLANTD_DRAIN_TIMEOUT",
+        "10s",
+        "RUST_LOG",
+    ] {
+        assert!(help.contains(word), "{word:?} is missing: {help}");
+    }
+    assert!(run(&["-h"]).stdout().contains("--listen"));
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_64() {
+    let cases: [(&[&str], &str); 13] = [
+        (&["--nonsense"], "--nonsense"),
+        (&["nonsense"], "nonsense"),
+        (&["serve", "nonsense"], "nonsense"),
+        (&["--listen"], "--listen"),
+        (&["--listen", "nonsense"], "--listen"),
+        (&["--listen", "127.0.0.1"], "--listen"),
+        (&["--listen", "127.0.0.1:65536"], "--listen"),
+        (&["--listen=127.0.0.1:0", "--listen=127.0.0.1:0"], "--listen"),
+        (&["--cache-mb", "0"], "--cache-mb"),
+        (&["--cache-mb", "-1"], "-1"),
+        (&["--cache-mb", "much"], "--cache-mb"),
+        (&["--drain-delay", "soon"], "--drain-delay"),
+        (&["--drain-timeout=10"], "--drain-timeout"),
+    ];
+    for (arguments, word) in cases {
+        let (launch, folder) = launch();
+        check(&launch.arguments(arguments), USAGE, &[word]);
+        assert!(!folder.path().join("data").exists(), "{arguments:?} made the folder");
+    }
+}
+
+#[test]
+fn a_wrong_value_in_the_environment_ends_with_78() {
+    for (name, value, word) in [
+        ("PLANTD_LISTEN", "nonsense", "listen"),
+        ("PLANTD_CACHE_MB", "much", "cache-mb"),
+        ("PLANTD_CACHE_MB", "0", "cache-mb"),
+        ("PLANTD_DRAIN_DELAY", "soon", "drain-delay"),
+        ("PLANTD_DRAIN_TIMEOUT", "10", "drain-timeout"),
+    ] {
+        for arguments in [&[] as &[&str], &["serve"]] {
+            let (launch, _folder) = launch();
+            let launch = launch.environment(name, value).arguments(arguments);
+            check(&launch, CONFIGURATION, &[word, value]);
+        }
+    }
+}
+
+#[test]
+fn a_token_that_cannot_be_used_ends_with_78_and_is_not_told() {
+    for token in ["", "0123456789abcde", "sh0rt", "with a space in it", "line\nline\nline\nline"] {
+        let (launch, folder) = launch();
+        let launch = launch.environment("PLANTD_TOKEN", token);
+        let stderr = check(&launch, CONFIGURATION, &["PLANTD_TOKEN"]);
+        assert!(token.is_empty() || !stderr.contains(token), "the token is told: {stderr}");
+        assert!(!folder.path().join("data").join("first-run-token").exists());
+    }
+    let (launch, _folder) = launch();
+    let launch = launch.environment("PLANTD_TOKEN", "sh0rt");
+    check(&launch, CONFIGURATION, &["16 characters"]);
+}
+
+fn write_tokens(data: &Path, text: &str, mode: u32) {
+    fs::create_dir(data).expect("a folder can be made");
+    let path = data.join("tokens.json");
+    fs::write(&path, text).expect("it is written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+}
+
+#[test]
+fn a_tokens_file_that_is_broken_ends_with_78() {
+    for text in ["", "{", "[]", "null", r#"{"tokens":[{}]}"#, r#"{"tokens":1}"#] {
+        let (launch, folder) = launch();
+        write_tokens(&folder.path().join("data"), text, 0o600);
+        check(&launch, CONFIGURATION, &["tokens.json"]);
+    }
+}
+
+#[test]
+fn a_tokens_file_that_is_open_to_others_ends_with_78_and_the_way_to_close_it() {
+    for mode in [0o640, 0o604, 0o620, 0o666] {
+        let (launch, folder) = launch();
+        write_tokens(&folder.path().join("data"), r#"{"tokens":[]}"#, mode);
+        let stderr = check(&launch, CONFIGURATION, &["chmod 600"]);
+
+        // What it says to do helps.
+        let command = stderr.split_once("chmod 600").map(|(_, path)| format!("chmod 600{path}"));
+        let status = std::process::Command::new("sh").args(["-c", &command.unwrap()]).status();
+        assert!(status.unwrap().success(), "{stderr}");
+        let mut process = launch.spawn();
+        assert!(process.first_line().starts_with("plantd listening on "));
+    }
+}
+
+#[test]
+fn a_folder_that_is_in_use_ends_with_74() {
+    let server = TestServer::start();
+    let data = server.data().to_str().unwrap();
+    check(&Launch::new().data(server.data()), IO, &[data, "another process"]);
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+}
+
+#[test]
+fn a_port_that_is_in_use_ends_with_74() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (launch, _folder) = launch();
+    check(&launch.arguments(["--listen", &address]), IO, &[&address, "--listen"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_ends_with_74() {
+    let (launch, folder) = launch();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    for data in [file.clone(), file.join("data")] {
+        check(&launch.clone().data(&data), IO, &[data.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn a_database_that_is_none_ends_with_74() {
+    let mut server = TestServer::start();
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+    let plants = server.data().join("plants");
+    fs::remove_dir_all(&plants).unwrap();
+    fs::write(&plants, "no database").unwrap();
+    check(&Launch::new().data(server.data()), IO, &[plants.to_str().unwrap()]);
+}
+
+#[test]
+fn flags_win_over_the_environment() {
+    let (launch, folder) = launch();
+    let [data, tokens] = ["flag-data", "flag-tokens"].map(|name| folder.path().join(name));
+    let launch = launch
+        .without_environment("PLANTD_TOKEN")
+        .environment("PLANTD_LISTEN", "nonsense")
+        .environment("PLANTD_TOKENS", folder.path().join("environment-tokens"))
+        .environment("PLANTD_CACHE_MB", "much")
+        .environment("PLANTD_DRAIN_DELAY", "never")
+        .environment("PLANTD_DRAIN_TIMEOUT", "never")
+        .arguments(["--listen", "127.0.0.1:0", "--cache-mb", "16", "--drain-delay", "0s"])
+        .arguments(["--drain-timeout", "1s", "--data", data.to_str().unwrap()])
+        .arguments(["--tokens", tokens.to_str().unwrap()]);
+    let mut process = launch.spawn();
+    assert!(process.first_line().starts_with("plantd listening on http://127.0.0.1:"));
+    assert!(data.join("first-run-token").exists() && tokens.exists());
+    assert!(!folder.path().join("data").exists());
+    assert!(!folder.path().join("environment-tokens").exists());
+    process.send_terminate();
+    assert_eq!(process.wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn without_a_subcommand_plantd_serves() {
+    for arguments in [&[] as &[&str], &["serve"], &["serve", "--cache-mb", "16"]] {
+        let server = TestServer::start_with(Launch::new().arguments(arguments));
+        server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    }
+}
+
+#[test]
+fn the_folder_is_plantd_data_unless_said_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Launch::new().current_folder(folder.path()).spawn();
+    assert!(process.first_line().starts_with("plantd listening on "));
+    assert!(folder.path().join("plantd-data").is_dir());
+}

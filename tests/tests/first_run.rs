@@ -1,0 +1,165 @@
+//! The first start: a token is made, kept from others, and a command shows how to use it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use plantd_tests::{Launch, TestServer, wait_for};
+
+fn launch() -> Launch {
+    Launch::new().without_environment("PLANTD_TOKEN")
+}
+
+fn mode(path: &Path) -> u32 {
+    let metadata = fs::metadata(path);
+    metadata.unwrap_or_else(|cause| panic!("{}: {cause}", path.display())).permissions().mode()
+        & 0o777
+}
+
+#[track_caller]
+fn first_token(data: &Path) -> String {
+    let text = fs::read_to_string(data.join("first-run-token")).expect("the token is there");
+    let token = text.trim_end();
+    assert!(token.len() >= 32, "a token of {} characters can be guessed", token.len());
+    token.to_owned()
+}
+
+/// The command on standard error that creates a plant.
+#[track_caller]
+fn shown_command(server: &TestServer) -> String {
+    wait_for("a command that creates a plant", || {
+        let stderr = server.stderr();
+        // A line that has no end yet may lack some of the command.
+        let lines = stderr.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines.map(str::trim).find(|line| line.starts_with("curl ")).map(str::to_owned)
+    })
+}
+
+/// Does what someone does who pastes the command.
+#[track_caller]
+fn paste(command: &str) -> Output {
+    let has_curl = Command::new("curl").arg("--version").output().is_ok();
+    assert!(has_curl, "install curl: the first start shows a command that needs it");
+    Command::new("sh").args(["-c", command]).env("no_proxy", "*").output().expect("a shell")
+}
+
+#[test]
+fn the_first_start_makes_a_token_that_only_its_owner_can_read() {
+    let server = TestServer::start_with(launch());
+    assert_eq!(mode(server.data()), 0o700);
+    assert_eq!(mode(&server.data().join("first-run-token")), 0o600);
+    assert_eq!(mode(&server.data().join("tokens.json")), 0o600);
+
+    let token = first_token(server.data());
+    let tokens = fs::read_to_string(server.data().join("tokens.json")).unwrap();
+    assert!(!tokens.contains(&token), "the tokens file holds the token itself");
+    server.client().with_token(&token).create(1, "Rosa", None).assert_plant("Rosa", None);
+    server.client().with_token(&token).read(1).assert_new_plant(1, "Rosa", None);
+}
+
+#[test]
+fn two_first_starts_make_different_tokens() {
+    let servers = [TestServer::start_with(launch()), TestServer::start_with(launch())];
+    let [one, other] = servers.each_ref().map(|server| first_token(server.data()));
+    assert_ne!(one, other);
+    servers[0].client().with_token(&other).read(1).assert_error(401, 2002);
+}
+
+/// The command that is shown creates a plant, whatever the folder is called.
+#[track_caller]
+fn check_command(folder_name: &str) {
+    let server = TestServer::start_prepared(launch(), folder_name, |_| {});
+    let command = shown_command(&server);
+    let output = paste(&command);
+    let answer = String::from_utf8_lossy(&output.stdout);
+    let plant: serde_json::Value = serde_json::from_str(&answer)
+        .unwrap_or_else(|_| panic!("{command} printed {answer:?} and {output:?}"));
+    assert!(plant["name"].is_string() && plant["tag"].is_string(), "{plant}");
+    assert_eq!(plant.as_object().map(serde_json::Map::len), Some(2), "{plant}");
+
+    let client = server.client().with_token(&first_token(server.data()));
+    let read = client.read(1).json();
+    assert_eq!((&read["name"], &read["tag"]), (&plant["name"], &plant["tag"]));
+}
+
+#[test]
+fn the_command_that_is_shown_creates_a_plant() {
+    check_command("data");
+}
+
+#[test]
+fn the_command_works_for_a_folder_whose_name_a_shell_would_take_apart() {
+    check_command("it's a \"folder\" of $HOME; `plants` & \\more*");
+}
+
+#[test]
+fn standard_output_has_one_line_and_the_token_is_nowhere() {
+    let mut server = TestServer::start_with(
+        launch().environment("RUST_LOG", "info,plantd=trace,plant_http=trace"),
+    );
+    let token = first_token(server.data());
+    shown_command(&server);
+    server.client().with_token(&token).create(1, "Rosa", None).assert_plant("Rosa", None);
+    let address = server.address();
+    assert_eq!(server.terminate().code(), Some(0));
+
+    let (stdout, stderr) = (server.process().stdout(), server.stderr());
+    assert_eq!(stdout, format!("plantd listening on http://{address}\n"));
+    assert!(!stderr.contains(&token), "the log tells the token: {stderr}");
+    assert!(stderr.contains("first-run-token"), "the log does not tell where it is: {stderr}");
+}
+
+#[test]
+fn the_second_start_makes_no_token_and_the_first_one_still_works() {
+    let mut server = TestServer::start_with(launch());
+    let token = first_token(server.data());
+    let tokens = fs::read(server.data().join("tokens.json")).unwrap();
+    assert_eq!(server.terminate().code(), Some(0));
+    for is_kept in [true, false] {
+        if !is_kept {
+            fs::remove_file(server.data().join("first-run-token")).unwrap();
+        }
+        server.restart();
+        let client = server.client().with_token(&token);
+        client.read(1).assert_error(404, 3002);
+        assert_eq!(fs::read(server.data().join("tokens.json")).unwrap(), tokens);
+        assert_eq!(server.data().join("first-run-token").exists(), is_kept);
+        assert_eq!(server.terminate().code(), Some(0));
+        assert!(!server.stderr().contains("curl"), "{}", server.stderr());
+    }
+}
+
+#[test]
+fn no_token_is_made_where_the_environment_gives_one() {
+    let mut server = TestServer::start();
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+    assert!(!server.data().join("first-run-token").exists());
+    assert!(!server.stderr().contains("curl"), "{}", server.stderr());
+}
+
+#[test]
+fn no_token_is_made_where_the_tokens_file_is_empty() {
+    let mut server = TestServer::start_prepared(launch(), "data", |data| {
+        fs::create_dir(data).unwrap();
+        let path = data.join("tokens.json");
+        fs::write(&path, r#"{"tokens":[]}"#).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    });
+    server.client().read(1).assert_error(401, 2002);
+    assert_eq!(server.terminate().code(), Some(0));
+    assert!(!server.data().join("first-run-token").exists());
+    assert!(!server.stderr().contains("curl"), "{}", server.stderr());
+}
+
+#[test]
+fn the_digest_goes_into_the_tokens_file_that_was_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("named.json");
+    let server = TestServer::start_with(launch().environment("PLANTD_TOKENS", &tokens));
+    assert_eq!(mode(&tokens), 0o600);
+    assert!(!server.data().join("tokens.json").exists());
+    let client = server.client().with_token(&first_token(server.data()));
+    client.read(1).assert_error(404, 3002);
+}
