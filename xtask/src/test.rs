@@ -7,7 +7,7 @@ use crate::{cargo, tools};
 /// `arguments` go to `cargo test` as they are.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
-    tools::ensure(&[tools::STRACE])?;
+    tools::ensure(&[tools::STRACE, tools::CURL])?;
     // The black-box tests run the program itself, and `cargo test` of another package
     // does not build it.
     cargo::run(cargo::command(&workspace.workspace_root).args([

@@ -19,6 +19,10 @@ pub(crate) struct Tool {
 pub(crate) const STRACE: Tool =
     Tool { program: "strace", debian_package: "strace", needed_by: "the black-box tests" };
 
+/// Runs the command that the first start shows, as a user would.
+pub(crate) const CURL: Tool =
+    Tool { program: "curl", debian_package: "curl", needed_by: "the black-box tests" };
+
 /// Puts load on an HTTP server, and can be scripted.
 pub(crate) const WRK: Tool =
     Tool { program: "wrk", debian_package: "wrk", needed_by: "the benches" };

@@ -2,6 +2,7 @@
 //! panic becomes an answer, and its end is logged.
 
 use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
 use std::time::Instant;
 
 use actix_http::body::BoxBody;
@@ -10,6 +11,7 @@ use actix_http::{HttpMessage as _, Request, Response};
 use futures_util::FutureExt as _;
 use uuid::Uuid;
 
+use crate::connection::HeadClock;
 use crate::failure::{Cause, Failure};
 use crate::gate::Gate;
 
@@ -36,6 +38,7 @@ pub(crate) struct Exchange {
     /// What the access log tells of the request. It holds no query, no header but the id, no body:
     /// each may hold a secret.
     line: Option<String>,
+    head_clock: Option<Rc<HeadClock>>,
 }
 
 impl Exchange {
@@ -44,7 +47,11 @@ impl Exchange {
             let peer = request.peer_addr().map_or_else(|| "-".to_owned(), |peer| peer.to_string());
             format!("{peer} {} {}", request.method(), request.path())
         });
-        Self { begun: Instant::now(), id: request_id(request), line }
+        let head_clock = request.conn_data::<Rc<HeadClock>>().map(Rc::clone);
+        if let Some(clock) = &head_clock {
+            clock.request_begins();
+        }
+        Self { begun: Instant::now(), id: request_id(request), line, head_clock }
     }
 
     /// The answer of the application, whose panic is a 500, or of the gate.
@@ -78,6 +85,9 @@ impl Exchange {
             let status = response.status().as_u16();
             let micros = self.begun.elapsed().as_micros();
             log::info!(target: ACCESS_LOG, "{line} {status} {micros}us id={id}");
+        }
+        if let Some(clock) = self.head_clock {
+            clock.request_ends();
         }
         response.headers_mut().insert(REQUEST_ID, self.id);
         response

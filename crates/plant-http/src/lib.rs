@@ -8,6 +8,7 @@
 //! - [`Tokens`] says who may do what.
 
 mod body;
+mod connection;
 mod exchange;
 mod failure;
 mod gate;

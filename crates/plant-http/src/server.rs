@@ -1,31 +1,30 @@
 //! The service on a socket, from the first connection to the drain.
 
+use std::future::ready;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_http::error::DispatchError;
 use actix_http::{HttpService, Request};
 use actix_server::Server;
 use actix_service::{
-    IntoServiceFactory as _, Service as _, apply_fn_factory, fn_service, map_config,
+    IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, apply_fn_factory, fn_service,
+    map_config,
 };
 use actix_web::App;
 use actix_web::dev::AppConfig;
+use actix_web::rt::net::TcpStream;
 use actix_web::web::Data;
 use futures_util::FutureExt as _;
 use plant_store::PlantRepository;
 
+use crate::connection::{Connection, HEAD_DEADLINE, KEEP_ALIVE};
 use crate::exchange::{self, Exchange};
 use crate::gate::Gate;
 use crate::health::Draining;
 use crate::routes;
 use crate::tokens::Tokens;
-
-/// How long a new connection may take to send the head of its first request.
-const HEAD_DEADLINE: Duration = Duration::from_secs(10);
-
-/// How long a connection may rest between two requests.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// How long a client may take to close a connection that we have closed.
 const DISCONNECT_DEADLINE: Duration = Duration::from_secs(2);
@@ -86,10 +85,9 @@ pub async fn serve(
                     exchange.answer(answering).map(Ok::<_, actix_web::Error>)
                 });
                 let gate = Arc::clone(&gate);
-                let expect =
-                    fn_service(move |request| std::future::ready(exchange::expect(&gate, request)));
+                let expect = fn_service(move |request| ready(exchange::expect(&gate, request)));
                 let draining_began = draining_began.clone();
-                HttpService::build()
+                let answered = HttpService::build()
                     .client_request_timeout(HEAD_DEADLINE)
                     .client_disconnect_timeout(DISCONNECT_DEADLINE)
                     .keep_alive(KEEP_ALIVE)
@@ -98,8 +96,18 @@ pub async fn serve(
                         async move { draining_began.notified().await }
                     })
                     .expect(expect)
-                    .h1(answered)
-                    .tcp()
+                    .on_connect_ext(|connection: &Connection, data| {
+                        data.insert(connection.clock());
+                    })
+                    .h1(answered);
+                let connected = fn_service(|stream: TcpStream| {
+                    let peer = stream.peer_addr().ok();
+                    // An answer is written in one piece: there is nothing to wait for.
+                    let connected =
+                        stream.set_nodelay(true).map(|()| (Connection::new(stream), peer));
+                    ready(connected.map_err(DispatchError::Io))
+                });
+                connected.and_then(answered)
             }
         })?
         .run();
