@@ -20,21 +20,11 @@ use crate::{Member, NAME_MAX_CHARACTERS, PlantId, TAG_MAX_CHARACTERS, Violations
 /// assert_eq!(Plant::try_from(unchecked)?.name(), "Salix alba");
 /// # Ok::<(), plant_domain::Violations>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UncheckedPlant {
     /// The name, unchecked.
-    #[validate(
-        length(min = 1, max = NAME_MAX_CHARACTERS),
-        custom(function = not_blank),
-        custom(function = no_control_characters)
-    )]
     pub name: String,
     /// The tag, unchecked.
-    #[validate(
-        length(min = 1, max = TAG_MAX_CHARACTERS),
-        custom(function = not_blank),
-        custom(function = no_control_characters)
-    )]
     pub tag: Option<String>,
 }
 
@@ -47,7 +37,7 @@ pub struct UncheckedPlant {
 /// assert_eq!(NewPlant::try_from(unchecked)?.id().get(), 7);
 /// # Ok::<(), plant_domain::Violations>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UncheckedNewPlant {
     /// The id: every int64 is valid.
     pub id: i64,
@@ -186,11 +176,10 @@ impl TryFrom<UncheckedPlant> for Plant {
 
     /// The one place where the rules are applied.
     fn try_from(unchecked: UncheckedPlant) -> Result<Self, Violations> {
-        match unchecked.validate() {
-            Ok(()) => {
-                let UncheckedPlant { name, tag } = unchecked;
-                Ok(Self { name, tag })
-            }
+        let UncheckedPlant { name, tag } = unchecked;
+        let members = PlantMembers { name, tag };
+        match members.validate() {
+            Ok(()) => Ok(Self { name: members.name, tag: members.tag }),
             Err(errors) => Err(Violations::from_validator(&errors, |field| match field {
                 "tag" => Member::Tag,
                 _ => Member::Name,
@@ -209,17 +198,42 @@ impl TryFrom<UncheckedNewPlant> for NewPlant {
     }
 }
 
+/// The members of a Plant, with their rules.
+#[derive(Deserialize, Validate)]
+struct PlantMembers {
+    #[validate(
+        length(min = 1, max = NAME_MAX_CHARACTERS),
+        custom(function = not_blank),
+        custom(function = no_control_characters)
+    )]
+    name: String,
+    #[validate(
+        length(min = 1, max = TAG_MAX_CHARACTERS),
+        custom(function = not_blank),
+        custom(function = no_control_characters)
+    )]
+    tag: Option<String>,
+}
+
+/// The members of a NewPlant, as they are read.
+#[derive(Deserialize)]
+struct NewPlantMembers {
+    id: i64,
+    name: String,
+    tag: Option<String>,
+}
+
 impl<'de> Deserialize<'de> for Plant {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let unchecked = object_only::<UncheckedPlant, D>(deserializer)?;
-        Self::try_from(unchecked).map_err(de::Error::custom)
+        let PlantMembers { name, tag } = object_only(deserializer)?;
+        Self::try_from(UncheckedPlant { name, tag }).map_err(de::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for NewPlant {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let unchecked = object_only::<UncheckedNewPlant, D>(deserializer)?;
-        Self::try_from(unchecked).map_err(de::Error::custom)
+        let NewPlantMembers { id, name, tag } = object_only(deserializer)?;
+        Self::try_from(UncheckedNewPlant { id, name, tag }).map_err(de::Error::custom)
     }
 }
 

@@ -151,7 +151,7 @@ impl Violations {
             .into_iter()
             .flat_map(|(field, errors)| {
                 let member = member_of(&field);
-                errors.iter().map(move |error| Violation { member, rule: Rule::from(error) })
+                errors.iter().map(move |error| Violation { member, rule: rule_of(error) })
             })
             .collect();
         violations.sort_unstable();
@@ -159,13 +159,11 @@ impl Violations {
     }
 }
 
-impl From<&ValidationError> for Rule {
-    fn from(error: &ValidationError) -> Self {
-        match error.code.as_ref() {
-            BLANK => Self::NotBlank,
-            CONTROL_CHARACTER => Self::NoControlCharacters,
-            _ => Self::Length,
-        }
+fn rule_of(error: &ValidationError) -> Rule {
+    match error.code.as_ref() {
+        BLANK => Rule::NotBlank,
+        CONTROL_CHARACTER => Rule::NoControlCharacters,
+        _ => Rule::Length,
     }
 }
 

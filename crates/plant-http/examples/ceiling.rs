@@ -58,7 +58,9 @@ impl PlantRepository for StoresNothing {
         std::future::pending().await
     }
 
-    async fn close(&self) {}
+    async fn close(&self) -> Result<(), StoreFailure> {
+        Ok(())
+    }
 }
 
 fn main() -> anyhow::Result<()> {

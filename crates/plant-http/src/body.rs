@@ -52,7 +52,10 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Failure> {
              `Content-Type: application/json` once",
         ));
     }
-    if headers.get_all(header::CONTENT_ENCODING).any(|coding| coding != "identity") {
+    if headers
+        .get_all(header::CONTENT_ENCODING)
+        .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
         return Err(Failure::new(
             ErrorNumber::WrongContentType,
             "the body must not be compressed; leave out the Content-Encoding header",
@@ -118,7 +121,6 @@ fn did_not_arrive() -> Failure {
         ErrorNumber::RequestTimeout,
         format!("the body did not arrive within {seconds} s; send the request again"),
     )
-    .with_header(header::CONNECTION, header::HeaderValue::from_static("close"))
 }
 
 #[cfg(test)]

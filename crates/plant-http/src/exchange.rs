@@ -1,6 +1,7 @@
 //! What happens to every request, whatever its path: it gets an id, it passes the gate or not, a
 //! panic becomes an answer, and its end is logged.
 
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::time::Instant;
@@ -24,7 +25,7 @@ const ACCESS_LOG: &str = "plantd::access";
 
 /// Lets a client send the body that it announces by `Expect: 100-continue`, or answers at the gate
 /// instead.
-pub(crate) fn expect(gate: &Gate, request: Request) -> Result<Request, Response<BoxBody>> {
+pub(crate) fn before_continue(gate: &Gate, request: Request) -> Result<Request, Response<BoxBody>> {
     match gate.check(request.head()) {
         Ok(()) => Ok(request),
         Err(failure) => Err(Exchange::begin(&request).end(failure.into())),
@@ -66,22 +67,31 @@ impl Exchange {
         let response = match answering {
             Ok(answering) => match AssertUnwindSafe(answering).catch_unwind().await {
                 Ok(Ok(answer)) => answer.into(),
-                Ok(Err(error)) => error.error_response().into(),
-                // The panic hook has logged what it says.
-                Err(_) => Failure::internal().into(),
+                Ok(Err(error)) => self.internal(&error),
+                // The panic hook has logged where.
+                Err(_) => self.internal(&"a handler panicked"),
             },
             Err(failure) => failure.into(),
         };
         self.end(response)
     }
 
-    fn end(self, mut response: Response<BoxBody>) -> Response<BoxBody> {
+    fn internal(&self, cause: &dyn fmt::Display) -> Response<BoxBody> {
+        log::error!("request {}: {cause}", self.id());
+        Failure::internal().into()
+    }
+
+    fn id(&self) -> &str {
         // It is visible ASCII, or we made it.
-        let id = self.id.to_str().unwrap_or_default();
+        self.id.to_str().unwrap_or_default()
+    }
+
+    fn end(self, mut response: Response<BoxBody>) -> Response<BoxBody> {
+        let id = self.id();
         if let Some(Cause(cause)) = response.extensions().get() {
             log::error!("request {id}: {cause}");
         }
-        if let Some(line) = self.line {
+        if let Some(line) = &self.line {
             let status = response.status().as_u16();
             let micros = self.begun.elapsed().as_micros();
             log::info!(target: ACCESS_LOG, "{line} {status} {micros}us id={id}");

@@ -109,6 +109,9 @@ impl Failure {
         for (name, value) in &self.headers {
             response.insert_header((name.clone(), value.clone()));
         }
+        if self.number == ErrorNumber::RequestTimeout {
+            response.force_close();
+        }
         let mut response =
             response.json(Error { error: self.number as i32, message: self.message.clone() });
         if let Some(cause) = &self.cause {

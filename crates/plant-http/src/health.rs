@@ -17,6 +17,10 @@ impl Draining {
     pub(crate) fn begin(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 pub(crate) async fn live() -> HttpResponse {
@@ -27,7 +31,7 @@ pub(crate) async fn ready(
     repository: Data<dyn PlantRepository>,
     draining: Data<Draining>,
 ) -> Result<HttpResponse, Failure> {
-    if draining.0.load(Ordering::Relaxed) {
+    if draining.has_begun() {
         let message = "the server is shutting down; send the request to another one";
         return Err(Failure::new(ErrorNumber::Busy, message));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
-use actix_http::{HttpService, Request};
+use actix_http::{ConnectionType, HttpService, Request};
 use actix_server::Server;
 use actix_service::{
     IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, apply_fn_factory, fn_service,
@@ -52,7 +52,8 @@ pub struct Drain {
 ///
 /// # Errors
 ///
-/// When the sockets fail, or when the repository fails; then it drains before it returns.
+/// When the sockets fail, or when the repository fails, while serving or while it is closed. It drains
+/// before it returns.
 pub async fn serve(
     listener: TcpListener,
     service: PlantService,
@@ -62,11 +63,9 @@ pub async fn serve(
     let PlantService { repository, tokens } = service;
     let gate = Arc::new(Gate::new(tokens, routes::open_paths()));
     let draining = Arc::new(Draining::default());
-    let timeout_seconds = drain.timeout.as_secs_f64().ceil().max(1.0);
+    let timeout_seconds = (drain.timeout + Duration::from_nanos(999_999_999)).as_secs().max(1);
 
-    let builder = Server::build()
-        .disable_signals()
-        .shutdown_timeout(Duration::from_secs_f64(timeout_seconds).as_secs());
+    let builder = Server::build().disable_signals().shutdown_timeout(timeout_seconds);
     let draining_began = builder.graceful_shutdown_signal();
     let server = builder
         .listen("plantd", listener, {
@@ -77,15 +76,24 @@ pub async fn serve(
                     .app_data(Data::from(Arc::clone(&draining)))
                     .configure(routes::configure);
                 let app = map_config(app.into_factory(), |_| AppConfig::default());
-                let gate_of_answers = Arc::clone(&gate);
+                let (gate_of_answers, draining_of_answers) =
+                    (Arc::clone(&gate), Arc::clone(&draining));
                 let answered = apply_fn_factory(app, move |request: Request, app| {
                     let exchange = Exchange::begin(&request);
                     let answering =
                         gate_of_answers.check(request.head()).map(|()| app.call(request));
-                    exchange.answer(answering).map(Ok::<_, actix_web::Error>)
+                    let draining = Arc::clone(&draining_of_answers);
+                    exchange.answer(answering).map(move |mut answer| {
+                        if draining.has_begun() {
+                            // The client is to send its next request elsewhere.
+                            answer.head_mut().set_connection_type(ConnectionType::Close);
+                        }
+                        Ok::<_, actix_web::Error>(answer)
+                    })
                 });
                 let gate = Arc::clone(&gate);
-                let expect = fn_service(move |request| ready(exchange::expect(&gate, request)));
+                let expect =
+                    fn_service(move |request| ready(exchange::before_continue(&gate, request)));
                 let draining_began = draining_began.clone();
                 let answered = HttpService::build()
                     .client_request_timeout(HEAD_DEADLINE)
@@ -127,12 +135,10 @@ pub async fn serve(
     log::info!("draining");
     tokio::time::sleep(drain.delay).await;
     handle.stop(true).await;
-    match failure {
-        Some(failure) => Err(failure.into()),
-        None => {
-            repository.close().await;
-            log::info!("closed");
-            Ok(())
-        }
+    if let Some(failure) = failure {
+        return Err(failure.into());
     }
+    repository.close().await?;
+    log::info!("closed");
+    Ok(())
 }

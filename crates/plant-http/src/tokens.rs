@@ -3,7 +3,7 @@
 //! The specification leaves open how a token is obtained, its form and its lifetime.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -191,25 +191,29 @@ impl TokensFile {
     ///
     /// # Errors
     ///
-    /// When it cannot be read, is not what we write, or is open to others than its owner.
+    /// When it cannot be read (then there is an [`io::Error`] in the chain of causes), is not what we
+    /// write, or is open to others than its owner.
     pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        let mut file = match File::open(path) {
-            Ok(file) => file,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(cause) => {
-                return Err(cause).with_context(|| format!("cannot read {}", path.display()));
+        let cannot_read = || format!("cannot read {}; check who owns it", path.display());
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                ensure!(!path.is_symlink(), "{} is a link to nothing", path.display());
+                return Ok(None);
             }
+            Err(cause) => return Err(cause).with_context(cannot_read),
         };
-        let mode = file.metadata()?.mode();
+        // Before it is opened: a pipe would be waited for.
+        ensure!(metadata.is_file(), "{} is not a file; name another by --tokens", path.display());
+        let mode = metadata.mode();
         ensure!(
             mode & MODE_OF_OTHERS == 0,
             "{} is open to others than its owner; run: chmod 600 {}",
             path.display(),
             shlex::try_quote(&path.to_string_lossy())?
         );
-        let text = io::read_to_string(&mut file)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        let file = serde_json::from_str(&text).with_context(|| {
+        let text = fs::read(path).with_context(cannot_read)?;
+        let file = serde_json::from_slice(&text).with_context(|| {
             format!("{} is broken; mend it, or remove it and make new tokens", path.display())
         })?;
         Ok(Some(file))
@@ -276,7 +280,6 @@ impl Tokens {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
     use std::time::Duration;
 

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use plant_domain::UncheckedNewPlant;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -94,7 +94,15 @@ impl<'de> Deserialize<'de> for Members<'de> {
                     let value = map.next_value()?;
                     *member = match member {
                         Member::Absent => Member::Once(value),
-                        Member::Once(_) | Member::Repeated => Member::Repeated,
+                        Member::Once(first) => {
+                            check_text(first)?;
+                            check_text(value)?;
+                            Member::Repeated
+                        }
+                        Member::Repeated => {
+                            check_text(value)?;
+                            Member::Repeated
+                        }
                     };
                 }
                 Ok(members)
@@ -198,6 +206,14 @@ fn text_of(quoted: &str) -> Result<String, WrongValue> {
     serde_json::from_str(quoted).map_err(WrongValue::Syntax)
 }
 
+/// A value that is not used must be JSON too, and that it is no lone surrogate shows only here.
+fn check_text<E: de::Error>(value: &RawValue) -> Result<(), E> {
+    if value.get().starts_with('"') {
+        serde_json::from_str::<String>(value.get()).map_err(E::custom)?;
+    }
+    Ok(())
+}
+
 fn not_json(cause: &dyn fmt::Display) -> Failure {
     Failure::new(
         ErrorNumber::NotJson,
@@ -260,6 +276,9 @@ mod tests {
             r#"{"id":"x","name":"\udc00 Rosa"}"#,
             r#"{"id":7,"name":"Rosa","tag":"\ud800\ud800"}"#,
             r#"{"id":"\ud800","name":"Rosa"}"#,
+            r#"{"id":7,"name":"\ud800","name":"Rosa"}"#,
+            r#"{"id":7,"name":"Rosa","name":"\ud800"}"#,
+            r#"{"id":7,"name":"Rosa","name":"Rosa","name":"\ud800"}"#,
         ] {
             assert_eq!(check(body), Err(1001), "{body:?}");
         }

@@ -61,7 +61,9 @@ impl PlantRepository for Misbehaves {
         failure()
     }
 
-    async fn close(&self) {}
+    async fn close(&self) -> Result<(), StoreFailure> {
+        Ok(())
+    }
 }
 
 struct RunningServer {

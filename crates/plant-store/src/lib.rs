@@ -21,7 +21,7 @@
 //!
 //! let stored = repository.get(PlantId::from(7)).await?.expect("it was created");
 //! assert_eq!(stored.plant.name(), "Salix alba");
-//! repository.close().await;
+//! repository.close().await?;
 //! # Ok(())
 //! # }
 //! ```

@@ -57,7 +57,11 @@ pub trait PlantRepository: Send + Sync {
     async fn failed(&self) -> StoreFailure;
 
     /// Carries out what was taken, then takes no more writes. Reading goes on.
-    async fn close(&self);
+    ///
+    /// # Errors
+    ///
+    /// When the store has failed, now or before; those who were waiting have been told.
+    async fn close(&self) -> Result<(), StoreFailure>;
 }
 
 /// A plant as it is kept.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
@@ -60,9 +62,16 @@ async fn assert_readable(repository: &SledRepository, ids: std::ops::Range<i64>)
 /// A copy of the folder as a kill would leave it at this moment: what sled still holds in memory is
 /// not in it.
 fn killed_copy(folder: &Folder) -> Folder {
-    let copy = Folder::new();
-    copy_directory(&folder.directory(), &copy.directory());
-    copy
+    let database = folder.directory().join("sled/db");
+    let written = || fs::metadata(&database).and_then(|file| file.modified()).expect("a file");
+    loop {
+        let (before, copy) = (written(), Folder::new());
+        copy_directory(&folder.directory(), &copy.directory());
+        // sled writes now and then by itself; a copy of that is no copy of one moment.
+        if written() == before {
+            return copy;
+        }
+    }
 }
 
 fn copy_directory(from: &Path, to: &Path) {
@@ -147,6 +156,7 @@ async fn a_plant_that_is_lost_shows_at_the_next_open() {
         let (key, _) = db.scan_prefix(b"p").next().expect("a plant").expect("reads");
         db.remove(key).expect("removes");
     });
+    forget_journal(&folder);
     assert!(folder.refusal().contains("there are 9 plants"), "{}", folder.refusal());
 }
 
@@ -158,6 +168,7 @@ async fn an_event_that_is_lost_shows_at_the_next_open() {
         let (key, _) = db.scan_prefix(b"e").nth(4).expect("an event").expect("reads");
         db.remove(key).expect("removes");
     });
+    forget_journal(&folder);
     assert!(folder.refusal().contains("are lost"), "{}", folder.refusal());
 }
 
@@ -170,11 +181,32 @@ async fn a_file_that_is_no_database_is_refused_and_left_alone() {
     let garbage = vec![0xA5; usize::try_from(length).expect("small")];
     fs::write(&file, &garbage).expect("writes");
     assert!(folder.refusal().contains("damaged"), "{}", folder.refusal());
+    assert!(fs::read(&file).expect("reads") == garbage, "the file was changed");
+}
+
+/// Makes the journal forget its records, as time would.
+fn forget_journal(folder: &Folder) {
+    for segment in ["journal.0", "journal.1"] {
+        let path = folder.directory().join(segment);
+        let mut bytes = fs::read(&path).expect("reads");
+        bytes[8..].fill(0);
+        fs::write(&path, bytes).expect("writes");
+    }
 }
 
 /// Changes the database behind the repository's back.
 fn edit(folder: &Folder, change: impl FnOnce(&sled::Db)) {
-    let db = sled::open(folder.directory().join("sled")).expect("opens");
+    let begun = Instant::now();
+    let db = loop {
+        match sled::open(folder.directory().join("sled")) {
+            Ok(db) => break db,
+            // sled lets go of its lock a little after it was closed.
+            Err(sled::Error::Io(_)) if begun.elapsed() < Duration::from_secs(10) => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(cause) => panic!("sled cannot open it: {cause}"),
+        }
+    };
     change(&db);
     db.flush().expect("flushes");
 }
@@ -220,6 +252,32 @@ async fn a_journal_record_that_is_damaged_before_others_is_noticed() {
 }
 
 #[tokio::test]
+async fn a_database_that_is_missing_beside_its_journal_is_not_made_anew() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let (sled, elsewhere) = (folder.directory().join("sled"), folder.0.path().join("elsewhere"));
+    fs::rename(&sled, &elsewhere).expect("renames");
+    assert!(folder.refusal().contains("is missing"), "{}", folder.refusal());
+    fs::rename(&elsewhere, &sled).expect("renames");
+    assert_readable(&folder.try_open().expect("opens"), 0..10).await;
+}
+
+/// After a power cut sled may have the newest writes without all of the older ones.
+#[tokio::test]
+async fn plants_that_sled_has_lost_below_its_newest_event_come_back_from_the_journal() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    edit(&folder, |db| {
+        for (key, _) in db.scan_prefix(b"p").take(8).map(|plant| plant.expect("reads")) {
+            db.remove(key).expect("removes");
+        }
+        let (key, _) = db.scan_prefix(b"e").nth(4).expect("an event").expect("reads");
+        db.remove(key).expect("removes");
+    });
+    assert_readable(&folder.try_open().expect("opens"), 0..10).await;
+}
+
+#[tokio::test]
 async fn a_journal_that_is_cut_is_refused() {
     let folder = Folder::new();
     drop(folder.try_open().expect("opens"));
@@ -252,8 +310,7 @@ async fn plants_outlive_many_turns_of_the_journal() {
         });
     }
     clients.join_all().await;
-    let copy = killed_copy(&folder);
-    let repository = copy.try_open().expect("opens after a kill");
+    let repository = killed_copy(&folder).try_open().expect("opens after a kill");
     for id in 0..CLIENTS * PLANTS_OF_EACH {
         let found = repository.get(PlantId::from(id)).await.expect("reads");
         assert_eq!(found.expect("it was created").into_new_plant(), long_plant(id));

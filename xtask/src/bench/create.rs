@@ -31,7 +31,7 @@ const NOTES: [&str; 4] = [
     "Load generator and server share the cores of this machine.",
     "Each measurement has a fresh process on a fresh data folder under target/bench, and a warm-up.",
     "Programs run as a user starts them: default settings, access log on, stderr to a file.",
-    "Every answer was 2xx; one that is not fails the bench.",
+    "An answer with a status above 399, or none, fails the bench; each program first has to create one plant.",
 ];
 
 /// What ends up in `target/bench/create.json`.

@@ -7,6 +7,7 @@
 //! Readers see sled only, so what they see is on disk.
 
 use std::collections::HashMap;
+use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -17,9 +18,10 @@ use anyhow::{Context as _, anyhow};
 use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{mpsc, oneshot};
 
+use super::checkpoint::Checkpointer;
 use super::database::Database;
 use super::journal::{self, Journal};
-use super::layout::{self, Change, EventKind, Group, PlantRecord, plant_key};
+use super::layout::{self, Change, EventKind, GROUP_EVENT_BYTES, Group, PlantRecord, plant_key};
 use super::progress::Progress;
 use crate::{IdempotencyDigest, Revision, StoreError, StoredPlant};
 
@@ -50,26 +52,26 @@ type Outcome = Result<StoredPlant, StoreError>;
 pub(super) struct Committer {
     database: Database,
     journal: Journal,
-    /// What makes the journal's other segment free.
-    checkpoint: Option<JoinHandle<anyhow::Result<()>>>,
+    /// Makes the journal's other segment free.
+    checkpointer: Checkpointer,
     progress: Arc<Progress>,
 }
 
 /// Starts the commit thread, and the one that watches over it.
 pub(super) fn spawn(
-    database: Database,
-    journal: Journal,
-    progress: Arc<Progress>,
+    mut committer: Committer,
     mut messages: mpsc::Receiver<Message>,
 ) -> anyhow::Result<JoinHandle<()>> {
-    let watched = Arc::clone(&progress);
-    let mut committer = Committer { database, journal, checkpoint: None, progress };
+    let watched = Arc::clone(&committer.progress);
     let (alive, commit_thread_alive) = std::sync::mpsc::channel::<()>();
     let commit_thread = thread::Builder::new()
         .name("plant-commit".to_owned())
         .spawn(move || {
             let _alive = alive;
-            committer.run(&mut messages);
+            let ended = panic::catch_unwind(AssertUnwindSafe(|| committer.run(&mut messages)));
+            if ended.is_err() {
+                committer.progress.fail(anyhow!("the commit thread panicked"));
+            }
         })
         .context("cannot start the commit thread")?;
     thread::Builder::new()
@@ -87,36 +89,53 @@ pub(super) fn spawn(
 }
 
 impl Committer {
+    pub(super) fn new(
+        database: Database,
+        journal: Journal,
+        checkpointer: Checkpointer,
+        progress: Arc<Progress>,
+    ) -> Self {
+        Self { database, journal, checkpointer, progress }
+    }
+
+    /// Carries out what comes until the queue is closed and empty, or the store has failed.
     fn run(&mut self, messages: &mut mpsc::Receiver<Message>) {
         let mut received = Vec::with_capacity(MAX_GROUP);
         let mut closing = Vec::new();
         while messages.blocking_recv_many(&mut received, MAX_GROUP) > 0 {
-            let mut group = Vec::with_capacity(received.len());
+            let mut waiting = Vec::with_capacity(received.len());
             for message in received.drain(..) {
                 match message {
-                    Message::Create(create) => group.push(create),
+                    Message::Create(create) => waiting.push(create),
                     Message::Close(done) => {
                         messages.close();
                         closing.push(done);
                     }
                 }
             }
-            self.commit_and_answer(group);
-            if self.progress.failure().is_some() {
-                // Whoever still waits in the queue is told of the failure when it is dropped.
-                return;
+            while let Some(group) = take_group(&mut waiting) {
+                self.commit_and_answer(group);
+                if self.progress.failure().is_some() {
+                    // Whoever still waits is told of the failure when the queue is dropped.
+                    return;
+                }
             }
         }
-        // It spares the next start the journal. Nothing is lost where it fails.
-        if let Err(cause) = self.database.checkpoint() {
-            log::warn!("the last checkpoint failed; the journal has what it would have: {cause:#}");
+        self.progress.group_begins();
+        let ended = self.last_checkpoint();
+        self.progress.group_ends();
+        if let Err(cause) = ended {
+            self.progress.fail(cause);
+        }
+        for done in closing {
+            let _ = done.send(());
         }
     }
 
     fn commit_and_answer(&mut self, group: Vec<Create>) {
         self.progress.group_begins();
         let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(&group)))
-            .unwrap_or_else(|_| Err(anyhow!("the commit thread panicked")));
+            .unwrap_or_else(|_| Err(anyhow!("a commit panicked")));
         self.progress.group_ends();
 
         // A client that has gone away does not listen: that is no error.
@@ -138,20 +157,22 @@ impl Committer {
     /// Decides each write and brings the group to the disk. An error means that what the disk holds
     /// is not known any more.
     fn commit(&mut self, creates: &[Create]) -> anyhow::Result<Vec<Outcome>> {
-        let mut undecided = Decisions {
+        self.checkpointer.look()?;
+        let mut decisions = Decisions {
             group: Group {
                 first_sequence: self.database.state.last_sequence + 1,
+                plants_before: self.database.state.plants,
                 changes: Vec::with_capacity(creates.len()),
             },
             plants: HashMap::with_capacity(creates.len()),
         };
         let mut outcomes = Vec::with_capacity(creates.len());
         for create in creates {
-            outcomes.push(self.create(create, &mut undecided)?);
+            outcomes.push(self.create(create, &mut decisions)?);
         }
-        let group = undecided.group;
+        let group = decisions.group;
         if !group.changes.is_empty() {
-            self.append(&journal::Record::new(&group)?)?;
+            self.append(journal::Record::new(&group)?)?;
             self.database.apply(&group)?;
         }
         Ok(outcomes)
@@ -203,17 +224,36 @@ impl Committer {
             .transpose()
     }
 
-    fn append(&mut self, record: &journal::Record) -> anyhow::Result<()> {
-        if !self.journal.has_room_for(record) {
-            if let Some(checkpoint) = self.checkpoint.take() {
-                let ended = checkpoint.join().map_err(|_| anyhow!("a checkpoint panicked"))?;
-                ended.context("a checkpoint failed")?;
-            }
+    fn append(&mut self, record: journal::Record) -> anyhow::Result<()> {
+        if !self.journal.has_room_for(&record) {
+            self.checkpointer.wait()?;
             self.journal.switch_segment();
-            self.checkpoint = Some(self.database.begin_checkpoint()?);
+            self.checkpointer.begin()?;
         }
         self.journal.append(record)
     }
+
+    /// It spares the next start what the journal has.
+    fn last_checkpoint(&mut self) -> anyhow::Result<()> {
+        self.checkpointer.wait()?;
+        self.checkpointer.begin()?;
+        self.checkpointer.wait()
+    }
+}
+
+/// Takes as many creates from the front as make one group; `None` when there are none.
+fn take_group(waiting: &mut Vec<Create>) -> Option<Vec<Create>> {
+    let mut bytes = 0;
+    let fitting = waiting.iter().take_while(|create| {
+        bytes += layout::event_max_bytes(create.new_plant.plant().tag());
+        bytes <= GROUP_EVENT_BYTES
+    });
+    let count = fitting.count();
+    if count == waiting.len() {
+        return Some(mem::take(waiting)).filter(|group| !group.is_empty());
+    }
+    let later = waiting.split_off(count);
+    Some(mem::replace(waiting, later))
 }
 
 /// What was decided for a group so far.

@@ -7,15 +7,18 @@
 //!
 //! The journal has two segments, files of a fixed size that are made once and written over and over,
 //! so that a sync has no file length to bring to the disk. While one is written, a checkpoint makes
-//! the other free. A record is a head (magic, length, CRC-32 of the payload) and a payload (a
-//! [`Group`]), and begins at a multiple of [`ALIGNMENT`].
+//! the other free. A segment begins with a salt; a record is a head (magic, length, CRC-32 of the salt
+//! and the payload) and a payload (a [`Group`]), and begins at a multiple of [`ALIGNMENT`].
 //!
-//! When the database is opened, every whole record of both segments is looked at, and those with
-//! later sequence numbers than sled has are applied again. They must follow without a gap. So it does
-//! not matter that old records stand behind the new ones: sled has them already.
+//! Remains of older records are searched for whole ones too, and what clients send stands in them. The
+//! salt is random and never leaves the file, so that no client can make up a record.
+//!
+//! When the database is opened, the newest records that follow each other without a gap are applied
+//! again, also those that sled seems to have: after a power cut it may have the newest without all of
+//! the older ones. Where sled ends before they begin, something is lost.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -29,24 +32,45 @@ const SEGMENT_BYTES: usize = 4 * 1024 * 1024;
 
 const SEGMENT_NAMES: [&str; 2] = ["journal.0", "journal.1"];
 
+const SALT_BYTES: usize = 8;
+
 const MAGIC: [u8; 4] = *b"pljr";
 const HEAD_BYTES: usize = 12;
 const ALIGNMENT: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Journal {
-    segments: [File; 2],
+    segments: [Segment; 2],
     current: usize,
     /// Where the next record goes, in bytes from the start of the current segment.
     position: usize,
 }
 
+#[derive(Debug)]
+struct Segment {
+    file: File,
+    salt: [u8; SALT_BYTES],
+}
+
 /// Makes empty segments. They count once the database has its name; see `open`.
+///
+/// # Errors
+///
+/// Also when there is a record in segments that are there already: then a database is missing.
 pub(super) fn make(directory: &Path) -> anyhow::Result<()> {
     for path in paths(directory) {
+        let is_used = fs::read(&path).is_ok_and(|segment| !whole_records(&segment).is_empty());
+        ensure!(
+            !is_used,
+            "the folder {} is missing beside {}, which is in use; put it back, or restore a backup",
+            super::open::SLED_DIRECTORY,
+            path.display()
+        );
+        let mut segment = vec![0; SEGMENT_BYTES];
+        getrandom::fill(&mut segment[..SALT_BYTES]).context("the system gives no random bytes")?;
         let make = || {
             let mut file = File::create(&path)?;
-            file.write_all(&vec![0; SEGMENT_BYTES])?;
+            file.write_all(&segment)?;
             file.sync_all()
         };
         make().with_context(|| format!("cannot make {}", path.display()))?;
@@ -65,18 +89,25 @@ pub(super) fn read_payloads(directory: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
             path.display(),
             segment.len()
         );
-        let mut position = 0;
-        while position + HEAD_BYTES <= segment.len() {
-            match whole_record(&segment[position..]) {
-                Some(payload) => {
-                    payloads.push(payload.to_vec());
-                    position += record_bytes(payload.len());
-                }
-                None => position += ALIGNMENT,
-            }
-        }
+        payloads.extend(whole_records(&segment).into_iter().map(<[u8]>::to_vec));
     }
     Ok(payloads)
+}
+
+fn whole_records(segment: &[u8]) -> Vec<&[u8]> {
+    let mut payloads = Vec::new();
+    let Some((salt, _)) = segment.split_first_chunk() else { return payloads };
+    let mut position = SALT_BYTES;
+    while let Some(rest) = segment.get(position..).filter(|rest| rest.len() > HEAD_BYTES) {
+        match whole_record(*salt, rest) {
+            Some(payload) => {
+                payloads.push(payload);
+                position += record_bytes(payload.len());
+            }
+            None => position += ALIGNMENT,
+        }
+    }
+    payloads
 }
 
 fn paths(directory: &Path) -> [PathBuf; 2] {
@@ -84,34 +115,45 @@ fn paths(directory: &Path) -> [PathBuf; 2] {
 }
 
 /// The payload of the record that begins here, if a whole one does.
-fn whole_record(bytes: &[u8]) -> Option<&[u8]> {
+fn whole_record(salt: [u8; SALT_BYTES], bytes: &[u8]) -> Option<&[u8]> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (length, rest) = rest.split_first_chunk()?;
     let (crc, rest) = rest.split_first_chunk()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
     let payload = rest.get(..length)?;
-    (crc32fast::hash(payload) == u32::from_be_bytes(*crc)).then_some(payload)
+    (salted_crc(salt, payload) == u32::from_be_bytes(*crc)).then_some(payload)
+}
+
+fn salted_crc(salt: [u8; SALT_BYTES], payload: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&salt);
+    crc.update(payload);
+    crc.finalize()
 }
 
 fn record_bytes(payload_bytes: usize) -> usize {
     (HEAD_BYTES + payload_bytes).next_multiple_of(ALIGNMENT)
 }
 
-/// A group as it stands in the journal.
-pub(super) struct Record(Vec<u8>);
+/// A group as it stands in the journal, but for the CRC, which depends on the segment.
+pub(super) struct Record {
+    bytes: Vec<u8>,
+    payload_bytes: usize,
+}
 
 impl Record {
     pub(super) fn new(group: &Group<'_>) -> anyhow::Result<Self> {
         let mut bytes = postcard::to_extend(group, vec![0; HEAD_BYTES])?;
-        let payload = &bytes[HEAD_BYTES..];
-        let length = u32::try_from(payload.len()).context("a group is too large")?;
-        let crc = crc32fast::hash(payload);
+        let payload_bytes = bytes.len() - HEAD_BYTES;
+        let length = u32::try_from(payload_bytes).context("a group is too large")?;
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..8].copy_from_slice(&length.to_be_bytes());
-        bytes[8..HEAD_BYTES].copy_from_slice(&crc.to_be_bytes());
-        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
-        ensure!(bytes.len() <= SEGMENT_BYTES, "a group of {} bytes is too large", bytes.len());
-        Ok(Self(bytes))
+        bytes.resize(record_bytes(payload_bytes), 0);
+        ensure!(
+            SALT_BYTES + bytes.len() <= SEGMENT_BYTES,
+            "a group of {payload_bytes} bytes is too large"
+        );
+        Ok(Self { bytes, payload_bytes })
     }
 }
 
@@ -120,32 +162,94 @@ impl Journal {
     /// disk in sled already.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
         let [first, second] = paths(directory).map(|path| {
-            File::options()
-                .write(true)
-                .open(&path)
-                .with_context(|| format!("cannot write {}", path.display()))
+            let open = || {
+                let file = File::options().read(true).write(true).open(&path)?;
+                let mut salt = [0; SALT_BYTES];
+                file.read_exact_at(&mut salt, 0)?;
+                Ok::<_, io::Error>(Segment { file, salt })
+            };
+            open().with_context(|| format!("cannot write {}", path.display()))
         });
-        Ok(Self { segments: [first?, second?], current: 0, position: 0 })
+        Ok(Self { segments: [first?, second?], current: 0, position: SALT_BYTES })
     }
 
     pub(super) fn has_room_for(&self, record: &Record) -> bool {
-        self.position + record.0.len() <= SEGMENT_BYTES
+        self.position + record.bytes.len() <= SEGMENT_BYTES
     }
 
     /// Goes on in the other segment. Everything in that one must be on disk in sled already.
     pub(super) fn switch_segment(&mut self) {
         self.current = 1 - self.current;
-        self.position = 0;
+        self.position = SALT_BYTES;
     }
 
     /// Writes the record. When this returns, it is on disk.
-    pub(super) fn append(&mut self, record: &Record) -> anyhow::Result<()> {
-        let segment = &self.segments[self.current];
-        segment
-            .write_all_at(&record.0, u64::try_from(self.position)?)
+    pub(super) fn append(&mut self, mut record: Record) -> anyhow::Result<()> {
+        let Segment { file, salt } = &self.segments[self.current];
+        let payload = &record.bytes[HEAD_BYTES..HEAD_BYTES + record.payload_bytes];
+        let crc = salted_crc(*salt, payload);
+        record.bytes[8..HEAD_BYTES].copy_from_slice(&crc.to_be_bytes());
+        file.write_all_at(&record.bytes, u64::try_from(self.position)?)
             .context("writing to the journal")?;
-        segment.sync_data().context("syncing the journal")?;
-        self.position += record.0.len();
+        file.sync_data().context("syncing the journal")?;
+        self.position += record.bytes.len();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sled::layout::{Change, EventKind};
+
+    fn group(first_sequence: u64, name: &str) -> Group<'_> {
+        let change = Change { kind: EventKind::Created, id: 7, idempotency: None, name, tag: None };
+        Group { first_sequence, plants_before: first_sequence - 1, changes: vec![change] }
+    }
+
+    #[test]
+    fn what_was_appended_is_read_whichever_segment_it_is_in() {
+        let folder = tempfile::tempdir().unwrap();
+        make(folder.path()).unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        for sequence in 1..=3 {
+            journal.append(Record::new(&group(sequence, "Rosa")).unwrap()).unwrap();
+            journal.switch_segment();
+        }
+        let payloads = read_payloads(folder.path()).unwrap();
+        let mut groups: Vec<Group<'_>> =
+            payloads.iter().map(|payload| Group::decode(payload).unwrap()).collect();
+        groups.sort_unstable_by_key(|group| group.first_sequence);
+        // The third one was written over the first one.
+        assert_eq!(groups, [group(2, "Rosa"), group(3, "Rosa")]);
+    }
+
+    #[test]
+    fn a_record_of_another_journal_counts_as_none() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for folder in [&one, &other] {
+            make(folder.path()).unwrap();
+        }
+        let mut journal = Journal::open(one.path()).unwrap();
+        journal.append(Record::new(&group(1, "Rosa")).unwrap()).unwrap();
+        let record = fs::read(one.path().join(SEGMENT_NAMES[0])).unwrap().split_off(SALT_BYTES);
+
+        let path = other.path().join(SEGMENT_NAMES[0]);
+        let mut segment = fs::read(&path).unwrap();
+        segment[SALT_BYTES..].copy_from_slice(&record);
+        fs::write(&path, &segment).unwrap();
+        assert_eq!(read_payloads(one.path()).unwrap().len(), 1);
+        assert_eq!(read_payloads(other.path()).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn segments_that_hold_records_are_not_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        make(folder.path()).unwrap();
+        make(folder.path()).unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        journal.append(Record::new(&group(1, "Rosa")).unwrap()).unwrap();
+        assert!(make(folder.path()).is_err());
+        assert_eq!(read_payloads(folder.path()).unwrap().len(), 1);
     }
 }

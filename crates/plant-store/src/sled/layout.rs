@@ -38,8 +38,8 @@ const VALUE_VERSION: u8 = 1;
 /// own, which it never syncs.
 const MAX_VALUE_BYTES: usize = 96 * 1024;
 
-/// A group's events are spread over records of about this size at most, in bytes.
-pub(super) const EVENT_RECORD_BYTES: usize = 64 * 1024;
+/// The events of a group have at most about this size, in bytes, so that they fit in one record.
+pub(super) const GROUP_EVENT_BYTES: usize = 64 * 1024;
 
 /// What is kept of a plant.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,8 +51,8 @@ pub(super) struct PlantRecord<'a> {
     pub(super) tag: Option<&'a str>,
 }
 
-/// The events of one group, or of a part of a large group. The newest record also is the store's
-/// state: that spares a key for each group.
+/// The events of one group. The newest record also is the store's state: that spares a key for each
+/// group.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct EventRecord<'a> {
     /// How many plants there are after these events.
@@ -70,8 +70,23 @@ pub(super) struct EventRecord<'a> {
 pub(super) struct Group<'a> {
     /// The sequence number of the first change's event; the others follow without a gap.
     pub(super) first_sequence: u64,
+    /// How many plants there are before the group.
+    pub(super) plants_before: u64,
     #[serde(borrow)]
     pub(super) changes: Vec<Change<'a>>,
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn decode(payload: &'a [u8]) -> anyhow::Result<Self> {
+        let (group, rest) = postcard::take_from_bytes(payload).context("a journal record")?;
+        ensure!(rest.is_empty(), "a journal record has bytes behind its end");
+        Ok(group)
+    }
+
+    /// The sequence number of the last change's event.
+    pub(super) fn last_sequence(&self) -> u64 {
+        (self.first_sequence + self.changes.len() as u64).saturating_sub(1)
+    }
 }
 
 /// One change to one plant, and what the plant is after it.
@@ -103,12 +118,12 @@ impl<'a> Event<'a> {
     pub(super) fn of(change: &Change<'a>) -> Self {
         Self { kind: change.kind, id: change.id, tag: change.tag }
     }
+}
 
-    /// An upper bound of the event's size within a record, in bytes.
-    pub(super) fn max_bytes(&self) -> usize {
-        const FIXED_BYTES: usize = 16;
-        FIXED_BYTES + self.tag.map_or(0, str::len)
-    }
+/// An upper bound of the size that an event with this tag has within a record, in bytes.
+pub(super) fn event_max_bytes(tag: Option<&str>) -> usize {
+    const FIXED_BYTES: usize = 16;
+    FIXED_BYTES + tag.map_or(0, str::len)
 }
 
 impl PlantRecord<'_> {

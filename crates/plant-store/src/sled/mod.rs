@@ -4,6 +4,7 @@
 //! [`journal`] and then applies it to sled; reads go to sled directly, and so see nothing that is not
 //! on disk.
 
+mod checkpoint;
 mod commit;
 mod database;
 mod journal;
@@ -12,6 +13,7 @@ mod open;
 mod progress;
 mod tag_index;
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,7 +23,8 @@ use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{mpsc, oneshot};
 
-use self::commit::{Create, Message};
+use self::checkpoint::Checkpointer;
+use self::commit::{Committer, Create, Message};
 use self::layout::PlantRecord;
 use self::progress::Progress;
 use crate::{IdempotencyDigest, PlantRepository, StoreError, StoreFailure, StoredPlant};
@@ -79,14 +82,16 @@ impl SledRepository {
     /// When the folder cannot be used, another process has the database open, its format is not
     /// ours, or it is damaged. The message says which, and what to do.
     pub fn open(config: &SledConfig) -> anyhow::Result<Self> {
-        let opened = open::open(config).with_context(|| {
+        let opened = open::open_guarded(config).with_context(|| {
             format!("cannot open the database in {}", config.directory.display())
         })?;
         let progress = Arc::new(Progress::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
         let db = opened.database.db.clone();
-        let thread =
-            commit::spawn(opened.database, opened.journal, Arc::clone(&progress), messages)?;
+        let checkpointer = Checkpointer::start(db.clone(), opened.database_file)?;
+        let committer =
+            Committer::new(opened.database, opened.journal, checkpointer, Arc::clone(&progress));
+        let thread = commit::spawn(committer, messages)?;
         Ok(Self {
             queue,
             _commit_thread: JoinOnDrop { thread: Some(thread), progress: Arc::clone(&progress) },
@@ -157,14 +162,26 @@ impl PlantRepository for SledRepository {
         self.progress.failed().await
     }
 
-    async fn close(&self) {
+    async fn close(&self) -> Result<(), StoreFailure> {
         let (done, closed) = oneshot::channel();
-        if self.queue.send(Message::Close(done)).await.is_ok() {
-            tokio::select! {
-                // An error means that the thread has ended, which is what we wait for.
-                _ = closed => {}
-                _ = self.progress.failed() => {}
+        let closing = async {
+            // Where it is closed already, nobody is there to take this, nor to say that it is done.
+            if self.queue.send(Message::Close(done)).await.is_ok() {
+                let _ = closed.await;
             }
+        };
+        tokio::select! {
+            () = closing => self.progress.failure().map_or(Ok(()), Err),
+            failure = self.progress.failed() => Err(failure),
+        }
+    }
+}
+
+impl Drop for SledRepository {
+    fn drop(&mut self) {
+        if self.progress.failure().is_some() {
+            // sled would flush when the last handle goes, and may wait for ever or panic there.
+            mem::forget(self.db.clone());
         }
     }
 }

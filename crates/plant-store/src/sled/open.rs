@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use plant_domain::PlantId;
 
 use super::SledConfig;
+use super::checkpoint::checkpoint;
 use super::database::{Database, State};
 use super::journal::{self, Journal};
 use super::layout::{
@@ -28,7 +29,7 @@ const DAMAGED: &str =
     "the database is damaged; restore a backup into a new folder, and keep this one";
 
 /// sled's own folder, in the folder of the database.
-const SLED_DIRECTORY: &str = "sled";
+pub(super) const SLED_DIRECTORY: &str = "sled";
 /// Where sled's folder is made, before it is whole and gets its name.
 const UNFINISHED_DIRECTORY: &str = "sled.unfinished";
 /// The file in sled's folder that everything is written to.
@@ -37,17 +38,24 @@ const SLED_FILE: &str = "db";
 /// A database in good order, with nothing in its journal that is not on disk in sled.
 pub(super) struct Opened {
     pub(super) database: Database,
+    /// Our own handle on the file that sled writes to, for checkpoints.
+    pub(super) database_file: File,
     pub(super) journal: Journal,
     pub(super) lock: File,
 }
 
-pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
+/// Opens the database. sled panics on some damaged files: that becomes an error too.
+pub(super) fn open_guarded(config: &SledConfig) -> anyhow::Result<Opened> {
+    panic::catch_unwind(AssertUnwindSafe(|| open(config))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(anyhow!("sled panicked: {text}").context(DAMAGED))
+    })
+}
+
+fn open(config: &SledConfig) -> anyhow::Result<Opened> {
     let directory = &config.directory;
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .context("the folder cannot be made; check that its parent exists and is yours")?;
+    make_directory(directory)?;
     let lock = lock(directory)?;
 
     let sled_directory = directory.join(SLED_DIRECTORY);
@@ -58,15 +66,30 @@ pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
 
     let db = open_sled(config, &sled_directory)?;
     check_format(&db)?;
-    let (state, tag_index) = read_events(&db).context(DAMAGED)?;
-    let file = File::open(sled_directory.join(SLED_FILE))?;
-    let mut database = Database { db, file, state, tag_index };
+    let EventLog { state, tag_index, gap: _ } = read_events(&db).context(DAMAGED)?;
+    let database_file = File::open(sled_directory.join(SLED_FILE))?;
+    let mut database = Database { db, state, tag_index };
     replay_journal(&mut database, directory).context(DAMAGED)?;
-    count_plants(&database).context(DAMAGED)?;
-    database.checkpoint()?;
+    check_whole(&database).context(DAMAGED)?;
+    checkpoint(&database.db, &database_file)?;
     // What sled has repaired while it opened is on disk before anything builds on it.
     sync_directory(&sled_directory)?;
-    Ok(Opened { database, journal: Journal::open(directory)?, lock })
+    Ok(Opened { database, database_file, journal: Journal::open(directory)?, lock })
+}
+
+/// Makes a folder for its owner alone, and its parents where they are missing, and syncs their names.
+fn make_directory(directory: &Path) -> anyhow::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let parent = match directory.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    make_directory(parent)?;
+    let made = DirBuilder::new().mode(0o700).create(directory);
+    made.and_then(|()| File::open(parent)?.sync_all())
+        .with_context(|| format!("cannot make the folder {}", directory.display()))
 }
 
 /// Only one process may have the database open.
@@ -138,21 +161,19 @@ fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<sled:
         .mode(sled::Mode::HighThroughput);
     let started = Instant::now();
     loop {
-        // sled panics on some damaged files.
-        let opened = panic::catch_unwind(AssertUnwindSafe(|| sled_config.open()));
-        match opened {
-            Ok(Ok(db)) => return Ok(db),
+        match sled_config.open() {
+            Ok(db) => return Ok(db),
             // sled lets go of its lock a little after a database was closed.
-            Ok(Err(sled::Error::Io(cause)))
+            Err(sled::Error::Io(cause))
                 if cause.to_string().contains("could not acquire lock")
                     && started.elapsed() < LOCK_PATIENCE =>
             {
                 thread::sleep(LOCK_RETRY_INTERVAL);
             }
-            Ok(Err(sled::Error::Corruption { .. })) | Err(_) => {
+            Err(sled::Error::Corruption { .. }) => {
                 bail!("{DAMAGED}: sled cannot read {}", sled_directory.display())
             }
-            Ok(Err(cause)) => return Err(cause).context("sled cannot open it"),
+            Err(cause) => return Err(cause).context("sled cannot open it"),
         }
     }
 }
@@ -169,27 +190,34 @@ fn check_format(db: &sled::Db) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the log of events. sled drops a damaged log entry without an error; here it shows, as a gap
-/// in the sequence numbers.
-fn read_events(db: &sled::Db) -> anyhow::Result<(State, TagIndex)> {
+/// What the log of events says.
+struct EventLog {
+    state: State,
+    tag_index: TagIndex,
+    /// The numbers between which events are missing. sled drops a damaged log entry without an error;
+    /// here it shows.
+    gap: Option<(u64, u64)>,
+}
+
+fn read_events(db: &sled::Db) -> anyhow::Result<EventLog> {
     let Some(newest) = db.scan_prefix(EVENT_PREFIX).next_back().transpose()? else {
-        return Ok((State::default(), TagIndex::new(0)));
+        return Ok(EventLog { state: State::default(), tag_index: TagIndex::new(0), gap: None });
     };
     let newest: EventRecord<'_> = layout::decode(&newest.1).context("the newest event record")?;
-    let (plants, indexed_through) = (newest.plants, newest.indexed_through);
+    let indexed_through = newest.indexed_through;
 
     let mut tag_index = TagIndex::new(indexed_through);
     let mut last_sequence = None;
+    let mut gap = None;
     for entry in db.scan_prefix(EVENT_PREFIX) {
         let (key, value) = entry?;
         let first_sequence = event_sequence(&key)?;
         let record: EventRecord<'_> = layout::decode(&value)
             .with_context(|| format!("the event record from number {first_sequence} on"))?;
-        if let Some(last_sequence) = last_sequence {
-            ensure!(
-                last_sequence + 1 == first_sequence,
-                "the events between number {last_sequence} and {first_sequence} are lost"
-            );
+        if let Some(last) = last_sequence
+            && last + 1 != first_sequence
+        {
+            gap = Some((last, first_sequence));
         }
         for (sequence, event) in (first_sequence..).zip(&record.events) {
             if sequence > indexed_through
@@ -201,35 +229,14 @@ fn read_events(db: &sled::Db) -> anyhow::Result<(State, TagIndex)> {
         }
     }
     let last_sequence = last_sequence.context("the newest event record is empty")?;
-
-    Ok((State { last_sequence, plants }, tag_index))
+    Ok(EventLog { state: State { last_sequence, plants: newest.plants }, tag_index, gap })
 }
 
-/// Applies what the journal has and sled has not: a kill came between the two.
-fn replay_journal(database: &mut Database, directory: &Path) -> anyhow::Result<()> {
-    let payloads = journal::read_payloads(directory)?;
-    let mut groups = Vec::with_capacity(payloads.len());
-    for payload in &payloads {
-        let group: Group<'_> = postcard::from_bytes(payload).context("a journal record")?;
-        if group.first_sequence > database.state.last_sequence {
-            groups.push(group);
-        }
+/// What is missing in sled even though the journal was applied again is lost.
+fn check_whole(database: &Database) -> anyhow::Result<()> {
+    if let Some((last, next)) = read_events(&database.db)?.gap {
+        bail!("the events between number {last} and {next} are lost");
     }
-    groups.sort_unstable_by_key(|group| group.first_sequence);
-    for group in groups {
-        let last_sequence = database.state.last_sequence;
-        ensure!(
-            group.first_sequence == last_sequence + 1,
-            "the changes between number {last_sequence} and {} are lost from the journal",
-            group.first_sequence
-        );
-        database.apply(&group)?;
-    }
-    Ok(())
-}
-
-/// A plant that sled has lost shows as a wrong count.
-fn count_plants(database: &Database) -> anyhow::Result<()> {
     let mut counted: u64 = 0;
     for key in database.db.scan_prefix(PLANT_PREFIX).keys() {
         key?;
@@ -237,6 +244,36 @@ fn count_plants(database: &Database) -> anyhow::Result<()> {
     }
     let plants = database.state.plants;
     ensure!(counted == plants, "there are {counted} plants, but there were {plants} at the end");
+    Ok(())
+}
+
+/// Applies again what the journal has; see there.
+fn replay_journal(database: &mut Database, directory: &Path) -> anyhow::Result<()> {
+    let payloads = journal::read_payloads(directory)?;
+    let mut groups = Vec::with_capacity(payloads.len());
+    for payload in &payloads {
+        groups.push(Group::decode(payload)?);
+    }
+    groups.sort_unstable_by_key(|group| group.first_sequence);
+    let newest = groups.chunk_by(|one, next| one.last_sequence() + 1 == next.first_sequence).last();
+    let Some([first, ..]) = newest else { return Ok(()) };
+
+    let in_sled = database.state.last_sequence;
+    let in_journal = newest.and_then(<[_]>::last).map_or(0, Group::last_sequence);
+    if in_journal < in_sled {
+        // A kill came while the first record since the last start was written, over the newest ones.
+        // What those held was brought to the disk in sled by that start.
+        return Ok(());
+    }
+    ensure!(
+        first.first_sequence <= in_sled + 1,
+        "the changes between number {in_sled} and {} are lost from the journal",
+        first.first_sequence
+    );
+    database.state = State { last_sequence: first.first_sequence - 1, plants: first.plants_before };
+    for group in newest.unwrap_or_default() {
+        database.apply(group)?;
+    }
     Ok(())
 }
 

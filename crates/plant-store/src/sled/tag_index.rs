@@ -25,6 +25,9 @@ use super::layout::{
 /// share a block when it is written; the fewer there are, the less is read again at the start.
 const ADDITIONS_UNTIL_FROZEN: usize = 65_536;
 
+/// How many additions one step of a fold takes at most: it bounds how long a group waits for it.
+const ADDITIONS_IN_A_STEP: usize = 256;
+
 /// How many ids a block has at most. Larger blocks make more work of a change in the middle.
 const MAX_BLOCK_IDS: usize = 128;
 
@@ -69,13 +72,13 @@ impl TagIndex {
         }
     }
 
-    /// Folds additions into up to `max_blocks` places of the tree. Called with at least as many as
+    /// Folds additions into the blocks, in up to `max_steps` small steps. Called with at least as many as
     /// were added since, the frozen generation is empty before the active one is full again.
     /// `last_sequence` is the event of the last addition.
     pub(super) fn fold(
         &mut self,
         tree: &Tree,
-        max_blocks: usize,
+        max_steps: usize,
         last_sequence: u64,
     ) -> anyhow::Result<()> {
         if self.frozen.is_empty() && self.active_additions >= ADDITIONS_UNTIL_FROZEN {
@@ -83,24 +86,28 @@ impl TagIndex {
             self.active_additions = 0;
             self.frozen_through = last_sequence;
         }
-        for _ in 0..max_blocks {
+        for _ in 0..max_steps {
             let Some((tag, block)) = self.take_block(tree)? else { break };
             block.write(tree, &tag)?;
         }
         if self.frozen.is_empty() {
-            self.indexed_through = self.frozen_through;
+            // It may be behind while a journal is applied again.
+            self.indexed_through = self.indexed_through.max(self.frozen_through);
         }
         Ok(())
     }
 
-    /// Takes the first frozen addition and all others that go into the same block.
+    /// Takes the first frozen addition and the next ones that go into the same block, up to
+    /// [`ADDITIONS_IN_A_STEP`].
     fn take_block(&mut self, tree: &Tree) -> anyhow::Result<Option<(String, Block)>> {
         let Some((tag, mut additions)) = self.frozen.pop_first() else { return Ok(None) };
         let Some(first) = additions.first() else { return Ok(None) };
 
         let mut block = Block::around(tree, &tag, *first)
             .with_context(|| format!("reading the index of tag {tag:?}"))?;
-        let later = block.end.map_or_else(BTreeSet::new, |end| additions.split_off(&end));
+        let end = additions.iter().nth(ADDITIONS_IN_A_STEP).copied();
+        let end = end.into_iter().chain(block.end).min();
+        let later = end.map_or_else(BTreeSet::new, |end| additions.split_off(&end));
         if !later.is_empty() {
             self.frozen.insert(tag.clone(), later);
         }
@@ -146,22 +153,20 @@ impl Block {
 
     /// Writes the ids, as several blocks when there are too many for one.
     fn write(self, tree: &Tree, tag: &str) -> anyhow::Result<()> {
-        let Some(first) = self.ids.first() else { return Ok(()) };
-        let first_key = tag_block_key(tag, *first);
         let ids = Vec::from_iter(self.ids);
         // Blocks of about the same size leave room in each for what comes between.
-        let blocks = ids.len().div_ceil(MAX_BLOCK_IDS);
+        let blocks = ids.len().div_ceil(MAX_BLOCK_IDS).max(1);
+        let mut old_key = self.key;
         // The last block comes first, and the first one last: until that is written, the old block
         // still has the ids.
-        for block in ids.chunks(ids.len().div_ceil(blocks)).rev() {
-            tree.insert(tag_block_key(tag, block[0]), encode_tag_block(block)?)?;
+        for block in ids.chunks(ids.len().div_ceil(blocks).max(1)).rev() {
+            let key = tag_block_key(tag, block[0]);
+            tree.insert(&key, encode_tag_block(block)?)?;
+            old_key = old_key.filter(|old_key| *old_key != key);
         }
-        match self.key {
-            // The first id is in the key: it has changed.
-            Some(old_key) if old_key != first_key => {
-                tree.remove(old_key)?;
-            }
-            _ => {}
+        // The first id is in the key, so another one may have taken the old block's place.
+        if let Some(old_key) = old_key {
+            tree.remove(old_key)?;
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! The command line. Flags win over the environment, the environment over the default.
 
+use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
 use plant_store::DEFAULT_CACHE_MIB;
 
 use crate::exit_code;
@@ -14,15 +15,13 @@ use crate::exit_code;
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
 /// you get the answer.
 #[derive(Debug, Parser)]
-#[command(name = "plantd", version, args_conflicts_with_subcommands = true)]
+#[command(name = "plantd", version)]
 #[command(after_help = "Without a subcommand, plantd serves.\n\
     PLANTD_TOKEN in the environment is one more token, with every scope.\n\
     RUST_LOG sets the log level; without it the level is info.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    serve: ServeOptions,
+    pub(crate) command: Command,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -66,7 +65,7 @@ impl Cli {
     /// Reads the command line and the environment of this process. Where there is nothing to run
     /// (help, version, a mistake), it says what there is to say and how to end.
     pub(crate) fn from_process() -> Result<Self, ExitCode> {
-        Self::try_parse().map_err(|error| {
+        Self::parse(std::env::args_os().collect()).map_err(|error| {
             // Nobody is there to be told when it cannot be printed.
             let _ = error.print();
             match error.exit_code() {
@@ -77,13 +76,29 @@ impl Cli {
         })
     }
 
-    pub(crate) fn command(self) -> Command {
-        self.command.unwrap_or(Command::Serve(self.serve))
+    /// `plantd` without a subcommand is `plantd serve`. The options of the subcommand are not the
+    /// program's as well, for then the environment would be read for those that are not used.
+    fn parse(mut arguments: Vec<OsString>) -> clap::error::Result<Self> {
+        let mut command = Self::command();
+        let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
+        match first {
+            "-V" | "--version" => {}
+            // The help of the program shows the options of what it does by default.
+            "-h" | "--help" => command = ServeOptions::augment_args(command),
+            _ if first.starts_with('-') || arguments.len() == 1 => {
+                arguments.insert(1, "serve".into());
+            }
+            _ => {}
+        }
+        Self::from_arg_matches(&command.try_get_matches_from(arguments)?)
     }
 }
 
 /// Whether a wrong value came from the environment: then its flag does not stand on the command line.
 fn is_about_environment(error: &clap::Error) -> bool {
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        return std::env::args_os().all(|argument| argument.to_str().is_some());
+    }
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return false;
     };

@@ -21,12 +21,14 @@ pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<Toke
     Ok(file)
 }
 
-/// A command, ready to paste, that creates a plant.
+/// A command, ready to paste, that creates a plant with the token. `data` must exist.
 pub(crate) fn curl_command(data: &Path, address: SocketAddr) -> anyhow::Result<String> {
-    let token_path = token_path(data).canonicalize().context("the first token is not there")?;
-    let token_path = token_path.to_str().context("the path of the first token is not UTF-8")?;
-    let token_path =
-        shlex::try_quote(token_path).context("the path of the first token has a NUL in it")?;
+    let data = data.canonicalize().with_context(|| format!("cannot find {}", data.display()))?;
+    let token_path = token_path(&data);
+    let token_path = token_path
+        .to_str()
+        .with_context(|| format!("{} is not UTF-8; name another by --data", data.display()))?;
+    let token_path = shlex::try_quote(token_path)?;
     let address = reachable(address);
     Ok(format!(
         "curl -sS -H \"Authorization: Bearer $(cat {token_path})\" \

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     );
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 
-    let result = match cli.command() {
+    let result = match cli.command {
         Command::Serve(options) => serve::run(&options),
     };
     let (exit_code, error) = match result {

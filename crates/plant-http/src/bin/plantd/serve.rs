@@ -1,10 +1,8 @@
 //! `plantd serve`.
 
-use std::fs::DirBuilder;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
@@ -22,20 +20,23 @@ const BACKLOG: i32 = 4096;
 
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let environment_token = environment_token().map_err(Stop::Configuration)?;
-    make_data_folder(&options.data).map_err(Stop::Io)?;
     let tokens_path = tokens_path(options);
-    let tokens_file = TokensFile::read(&tokens_path).map_err(Stop::Configuration)?;
+    let tokens_file = TokensFile::read(&tokens_path).map_err(stop_of_tokens_file)?;
 
     let config =
         SledConfig { cache_mib: options.cache_mb, ..SledConfig::new(options.data.join("plants")) };
     let repository = SledRepository::open(&config).map_err(Stop::Io)?;
     let (listener, address) = listen(options.listen).map_err(Stop::Io)?;
 
-    let is_first_run = tokens_file.is_none() && environment_token.is_none();
-    let tokens_file = if is_first_run {
-        first_run::make_token(&options.data, &tokens_path).map_err(Stop::Io)?
-    } else {
-        tokens_file.unwrap_or_default()
+    let mut command_to_show = None;
+    let tokens_file = match tokens_file {
+        Some(tokens_file) => tokens_file,
+        None if environment_token.is_some() => TokensFile::default(),
+        None => {
+            let command = first_run::curl_command(&options.data, address).map_err(Stop::Io)?;
+            command_to_show = Some(command);
+            first_run::make_token(&options.data, &tokens_path).map_err(Stop::Io)?
+        }
     };
     let mut records = tokens_file.tokens;
     records.extend(environment_token);
@@ -45,8 +46,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let served = actix_web::rt::System::new().block_on(async {
         // From here on a signal drains the server, so it may be said to be ready.
         let stop = stop_signal()?;
-        if is_first_run {
-            let command = first_run::curl_command(&options.data, address)?;
+        if let Some(command) = command_to_show {
             log::info!("first start: made a token; create a plant with\n\n{command}\n");
         }
         say_ready(address)?;
@@ -69,10 +69,13 @@ fn tokens_path(options: &ServeOptions) -> PathBuf {
     options.tokens.clone().unwrap_or_else(|| options.data.join("tokens.json"))
 }
 
-fn make_data_folder(data: &Path) -> anyhow::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(data).with_context(|| {
-        format!("cannot make the folder {}; name another by --data", data.display())
-    })
+/// A file that cannot be read is one thing, a file that says what cannot be right is another.
+fn stop_of_tokens_file(error: anyhow::Error) -> Stop {
+    if error.chain().any(|cause| cause.is::<io::Error>()) {
+        Stop::Io(error)
+    } else {
+        Stop::Configuration(error)
+    }
 }
 
 fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
