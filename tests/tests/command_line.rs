@@ -165,6 +165,21 @@ fn a_tokens_file_that_is_open_to_others_ends_with_78_and_the_way_to_close_it() {
 }
 
 #[test]
+fn a_tokens_file_that_is_no_file_ends_with_78_and_mints_no_token() {
+    let (launch, folder) = launch();
+    let tokens = folder.path().join("tokens");
+    let launch = launch
+        .without_environment("PLANTD_TOKEN")
+        .arguments(["--tokens", tokens.to_str().unwrap()]);
+    std::os::unix::fs::symlink(folder.path().join("nowhere"), &tokens).unwrap();
+    check(&launch, CONFIGURATION, &[tokens.to_str().unwrap(), "a link to nothing"]);
+    fs::remove_file(&tokens).unwrap();
+    fs::create_dir(&tokens).unwrap();
+    check(&launch, CONFIGURATION, &[tokens.to_str().unwrap(), "is not a file"]);
+    assert!(!folder.path().join("data/first-run-token").exists());
+}
+
+#[test]
 fn a_folder_that_is_in_use_ends_with_74() {
     let server = TestServer::start();
     let data = server.data().to_str().unwrap();
@@ -203,6 +218,13 @@ fn a_database_that_is_none_ends_with_74() {
 
 #[test]
 fn flags_win_over_the_environment() {
+    for subcommand in [None, Some("serve")] {
+        check_flags_win(subcommand);
+    }
+}
+
+#[track_caller]
+fn check_flags_win(subcommand: Option<&str>) {
     let (launch, folder) = launch();
     let [data, tokens] = ["flag-data", "flag-tokens"].map(|name| folder.path().join(name));
     let launch = launch
@@ -212,9 +234,10 @@ fn flags_win_over_the_environment() {
         .environment("PLANTD_CACHE_MB", "much")
         .environment("PLANTD_DRAIN_DELAY", "never")
         .environment("PLANTD_DRAIN_TIMEOUT", "never")
+        .arguments(subcommand)
         .arguments(["--listen", "127.0.0.1:0", "--cache-mb", "16", "--drain-delay", "0s"])
-        .arguments(["--drain-timeout", "1s", "--data", data.to_str().unwrap()])
-        .arguments(["--tokens", tokens.to_str().unwrap()]);
+        .arguments(["--drain-timeout", "1s", "--data", data.to_str().expect("UTF-8")])
+        .arguments(["--tokens", tokens.to_str().expect("UTF-8")]);
     let mut process = launch.spawn();
     assert!(process.first_line().starts_with("plantd listening on http://127.0.0.1:"));
     assert!(data.join("first-run-token").exists() && tokens.exists());

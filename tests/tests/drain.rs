@@ -55,7 +55,10 @@ fn check_delay(signal: impl Fn(&Process)) {
     fresh.send(create_request(&plant_body(2, "Abies", None)));
     fresh.receive().assert_plant("Abies", None);
     kept.send(create_request(&plant_body(3, "Quercus", None)));
-    kept.receive().assert_plant("Quercus", None);
+    let last = kept.receive();
+    last.assert_plant("Quercus", None);
+    // The client is told not to send another request where no answer would come.
+    assert_eq!(last.header("connection"), Some("close"), "{last:?}");
     half_sent.send(&body[10..]);
     half_sent.receive().assert_plant("Rosa", None);
     assert_eq!(server.process().wait_for_exit().code(), Some(0));

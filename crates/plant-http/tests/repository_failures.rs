@@ -22,6 +22,7 @@ const CAUSE: &str = "no space left on /var/lib/plants";
 /// Misbehaves as the id says.
 struct Misbehaves {
     failed: watch::Sender<bool>,
+    close_fails: bool,
 }
 
 fn failure() -> StoreFailure {
@@ -62,7 +63,7 @@ impl PlantRepository for Misbehaves {
     }
 
     async fn close(&self) -> Result<(), StoreFailure> {
-        Ok(())
+        if self.close_fails { Err(failure()) } else { Ok(()) }
     }
 }
 
@@ -74,6 +75,10 @@ struct RunningServer {
 
 impl RunningServer {
     fn start() -> Self {
+        Self::start_with(Misbehaves { failed: watch::Sender::new(false), close_fails: false })
+    }
+
+    fn start_with(repository: Misbehaves) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
         let (stop, stopped) = oneshot::channel();
@@ -81,7 +86,7 @@ impl RunningServer {
             let token = Token::chosen(TOKEN.to_owned())?;
             let record = TokenRecord::new("test", Scope::Write, &token);
             let service = PlantService {
-                repository: Arc::new(Misbehaves { failed: watch::Sender::new(false) }),
+                repository: Arc::new(repository),
                 tokens: Tokens::new(vec![record]),
             };
             let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };
@@ -163,4 +168,11 @@ fn a_store_that_fails_for_good_ends_the_server_with_its_cause() {
     let ended = server.thread.take().expect("once").join().expect("the server does not panic");
     let cause = ended.expect_err("the store has failed");
     assert!(cause.to_string().contains(CAUSE), "{cause}");
+}
+
+#[test]
+fn a_store_that_fails_while_it_is_closed_is_not_taken_for_a_good_end() {
+    let repository = Misbehaves { failed: watch::Sender::new(false), close_fails: true };
+    let ended = RunningServer::start_with(repository).stop();
+    assert!(ended.expect_err("the store has failed").to_string().contains(CAUSE));
 }
