@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -25,9 +25,6 @@ use super::tag_index::TagIndex;
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-const DAMAGED: &str =
-    "the database is damaged; restore a backup into a new folder, and keep this one";
-
 /// sled's own folder, in the folder of the database.
 pub(super) const SLED_DIRECTORY: &str = "sled";
 /// Where sled's folder is made, before it is whole and gets its name.
@@ -49,8 +46,23 @@ pub(super) fn open_guarded(config: &SledConfig) -> anyhow::Result<Opened> {
     panic::catch_unwind(AssertUnwindSafe(|| open(config))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(anyhow!("sled panicked: {text}").context(DAMAGED))
+        Err(advise(anyhow!("sled panicked: {text}")))
     })
+}
+
+/// Says what to do about a database that cannot be read, unless it is the disk that fails.
+fn advise(error: anyhow::Error) -> anyhow::Error {
+    let is_io = error.chain().any(|cause| {
+        cause.is::<io::Error>() || matches!(cause.downcast_ref(), Some(sled::Error::Io(_)))
+    });
+    if is_io {
+        error.context("the disk cannot be read or written; make sure that it works and has room")
+    } else {
+        error.context(
+            "if the disk works and has room, the database is damaged; \
+             restore a backup into a new folder, and keep this one",
+        )
+    }
 }
 
 fn open(config: &SledConfig) -> anyhow::Result<Opened> {
@@ -66,11 +78,11 @@ fn open(config: &SledConfig) -> anyhow::Result<Opened> {
 
     let db = open_sled(config, &sled_directory)?;
     check_format(&db)?;
-    let EventLog { state, tag_index, gap: _ } = read_events(&db).context(DAMAGED)?;
+    let EventLog { state, tag_index, gap: _ } = read_events(&db).map_err(advise)?;
     let database_file = File::open(sled_directory.join(SLED_FILE))?;
     let mut database = Database { db, state, tag_index };
-    replay_journal(&mut database, directory).context(DAMAGED)?;
-    check_whole(&database).context(DAMAGED)?;
+    replay_journal(&mut database, directory).map_err(advise)?;
+    check_whole(&database).map_err(advise)?;
     checkpoint(&database.db, &database_file)?;
     // What sled has repaired while it opened is on disk before anything builds on it.
     sync_directory(&sled_directory)?;
@@ -118,9 +130,9 @@ fn lock(directory: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Makes an empty journal, and an empty database under another name, which it gets its own when
-/// everything is whole and on disk. A kill in
-/// between leaves nothing that sled would later stumble over.
+/// Makes an empty journal, and an empty database under another name. It gets its own name when
+/// everything is whole and on disk, so that a kill in between leaves nothing that sled would later
+/// stumble over.
 fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<()> {
     let unfinished = config.directory.join(UNFINISHED_DIRECTORY);
     match fs::remove_dir_all(&unfinished) {
@@ -170,10 +182,11 @@ fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<sled:
             {
                 thread::sleep(LOCK_RETRY_INTERVAL);
             }
-            Err(sled::Error::Corruption { .. }) => {
-                bail!("{DAMAGED}: sled cannot read {}", sled_directory.display())
+            Err(cause) => {
+                let cause = anyhow!(cause);
+                let failed = format!("sled cannot open {}", sled_directory.display());
+                return Err(advise(cause.context(failed)));
             }
-            Err(cause) => return Err(cause).context("sled cannot open it"),
         }
     }
 }
@@ -256,11 +269,10 @@ fn replay_journal(database: &mut Database, directory: &Path) -> anyhow::Result<(
     }
     groups.sort_unstable_by_key(|group| group.first_sequence);
     let newest = groups.chunk_by(|one, next| one.last_sequence() + 1 == next.first_sequence).last();
-    let Some([first, ..]) = newest else { return Ok(()) };
+    let Some(newest @ [first, ..]) = newest else { return Ok(()) };
 
     let in_sled = database.state.last_sequence;
-    let in_journal = newest.and_then(<[_]>::last).map_or(0, Group::last_sequence);
-    if in_journal < in_sled {
+    if newest.last().is_some_and(|last| last.last_sequence() < in_sled) {
         // A kill came while the first record since the last start was written, over the newest ones.
         // What those held was brought to the disk in sled by that start.
         return Ok(());
@@ -271,7 +283,7 @@ fn replay_journal(database: &mut Database, directory: &Path) -> anyhow::Result<(
         first.first_sequence
     );
     database.state = State { last_sequence: first.first_sequence - 1, plants: first.plants_before };
-    for group in newest.unwrap_or_default() {
+    for group in newest {
         database.apply(group)?;
     }
     Ok(())
