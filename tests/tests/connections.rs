@@ -244,6 +244,35 @@ fn the_body_of_a_request_that_is_refused_on_its_head_is_not_taken_for_a_request(
 }
 
 #[test]
+fn nothing_is_done_behind_an_answer_that_closes_the_connection() {
+    let server = TestServer::start();
+    let next = create_request(&plant_body(1, "Rosa", None));
+    let authorization = format!("Authorization: Bearer {TOKEN}\r\n");
+    for (request_line, lines, status, number) in [
+        ("POST /plants", "", 401, 2001),
+        ("POST /nowhere", &*authorization, 404, 4004),
+        ("POST /plants", &*authorization, 400, 1002),
+        ("GET /plants/1", &*authorization, 404, 3002),
+    ] {
+        for body in [
+            "Content-Length: 2\r\n\r\n{}",
+            "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        ] {
+            let mut connection = server.connect();
+            connection.send(format!("{request_line} HTTP/1.1\r\nHost: x\r\n{lines}{body}{next}"));
+            let answer = connection.receive();
+            answer.assert_error(status, number);
+            assert_eq!(answer.header("connection"), Some("close"), "{answer:?}");
+            if let Ok(answer) = connection.try_receive() {
+                answer.assert_error(503, 5003);
+            }
+            connection.wait_for_close();
+            server.client().read(1).assert_error(404, 3002);
+        }
+    }
+}
+
+#[test]
 fn a_body_in_broken_chunks_is_1001_and_nothing_is_created() {
     let server = TestServer::start();
     let body = plant_body(1, "Rosa", None);

@@ -1,6 +1,7 @@
 //! A JSON body, read in bounded memory and bounded time.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix_http::Payload;
@@ -9,6 +10,7 @@ use actix_web::web::{Bytes, BytesMut};
 use actix_web::{FromRequest, HttpRequest};
 use futures_util::StreamExt as _;
 
+use crate::connection::ConnectionState;
 use crate::failure::{ErrorNumber, Failure};
 
 /// The largest body that is read, in bytes.
@@ -28,12 +30,15 @@ impl FromRequest for JsonBody {
         let checked =
             check_media_type(request.headers()).and_then(|()| check_length(request.headers()));
         let payload = payload.take();
+        let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);
         Box::pin(async move {
             checked?;
-            match tokio::time::timeout(BODY_DEADLINE, read(payload)).await {
-                Ok(body) => body.map(Self),
-                Err(_) => Err(did_not_arrive()),
+            let body = tokio::time::timeout(BODY_DEADLINE, read(payload)).await;
+            let body = body.unwrap_or_else(|_| Err(did_not_arrive()))?;
+            if let Some(connection) = connection {
+                connection.body_was_read();
             }
+            Ok(Self(body))
         })
     }
 }

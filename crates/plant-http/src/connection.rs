@@ -1,8 +1,13 @@
-//! A connection on which the head of a request has to come in time.
+//! A connection on which the head of a request has to come in time, and on which nothing is done any
+//! more after an answer that closes it.
 //!
 //! actix-http has a deadline for the first head of a connection, and one for the rest between two
 //! requests, which ends as soon as a byte comes. A later head that begins and does not end has none:
 //! it would hold the connection for ever.
+//!
+//! An answer to a request whose body was not read closes the connection. actix-http says so, but goes
+//! on with what the client has sent behind it, which the client believes was not done (RFC 9112,
+//! section 9.6).
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -24,7 +29,7 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Connection {
     stream: TcpStream,
-    clock: Rc<HeadClock>,
+    state: Rc<ConnectionState>,
     /// Wakes the connection when a head may be due. It is set anew only when it has gone off, so that
     /// it costs nothing to those who are in time.
     alarm: Option<Pin<Box<Sleep>>>,
@@ -42,25 +47,42 @@ enum Waiting {
 }
 
 /// Told by the exchanges of a connection, and asked by the connection.
-pub(crate) struct HeadClock(Cell<Waiting>);
+pub(crate) struct ConnectionState {
+    waiting: Cell<Waiting>,
+    has_unread_body: Cell<bool>,
+    is_closing: Cell<bool>,
+}
 
-impl HeadClock {
-    pub(crate) fn request_begins(&self) {
-        self.0.set(Waiting::Elsewhere);
+impl ConnectionState {
+    pub(crate) fn request_begins(&self, has_body: bool) {
+        self.waiting.set(Waiting::Elsewhere);
+        self.has_unread_body.set(has_body);
+    }
+
+    pub(crate) fn body_was_read(&self) {
+        self.has_unread_body.set(false);
     }
 
     pub(crate) fn request_ends(&self) {
-        self.0.set(Waiting::ForRequest(Instant::now()));
+        self.waiting.set(Waiting::ForRequest(Instant::now()));
+        if self.has_unread_body.get() {
+            self.is_closing.set(true);
+        }
+    }
+
+    /// Whether an answer has closed the connection.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.get()
     }
 
     fn bytes_came(&self) {
-        if let Waiting::ForRequest(_) = self.0.get() {
-            self.0.set(Waiting::ForHead(Instant::now()));
+        if let Waiting::ForRequest(_) = self.waiting.get() {
+            self.waiting.set(Waiting::ForHead(Instant::now()));
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.0.get() {
+        match self.waiting.get() {
             Waiting::Elsewhere => None,
             // The head may have begun in the bytes that came with the last request.
             Waiting::ForRequest(since) => Some(since + KEEP_ALIVE + HEAD_DEADLINE),
@@ -71,17 +93,21 @@ impl HeadClock {
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        let clock = Rc::new(HeadClock(Cell::new(Waiting::Elsewhere)));
-        Self { stream, clock, alarm: None }
+        let state = Rc::new(ConnectionState {
+            waiting: Cell::new(Waiting::Elsewhere),
+            has_unread_body: Cell::new(false),
+            is_closing: Cell::new(false),
+        });
+        Self { stream, state, alarm: None }
     }
 
-    pub(crate) fn clock(&self) -> Rc<HeadClock> {
-        Rc::clone(&self.clock)
+    pub(crate) fn state(&self) -> Rc<ConnectionState> {
+        Rc::clone(&self.state)
     }
 
     /// Ready when the head that is waited for is overdue.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while let Some(deadline) = self.clock.deadline() {
+        while let Some(deadline) = self.state.deadline() {
             let alarm = match &mut self.alarm {
                 Some(alarm) => alarm,
                 None => self.alarm.insert(Box::pin(sleep_until(deadline))),
@@ -109,7 +135,7 @@ impl AsyncRead for Connection {
         let filled = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
         if buffer.filled().len() > filled {
-            this.clock.bytes_came();
+            this.state.bytes_came();
         }
         if this.poll_overdue(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));

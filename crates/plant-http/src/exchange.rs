@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use actix_http::body::BoxBody;
-use actix_http::header::{HeaderName, HeaderValue};
-use actix_http::{HttpMessage as _, Request, Response};
+use actix_http::header::{self, HeaderName, HeaderValue};
+use actix_http::{ConnectionType, HttpMessage as _, Request, Response};
 use futures_util::FutureExt as _;
 use uuid::Uuid;
 
-use crate::connection::HeadClock;
-use crate::failure::{Cause, Failure};
+use crate::connection::ConnectionState;
+use crate::failure::{Cause, ErrorNumber, Failure};
 use crate::gate::Gate;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -39,7 +39,7 @@ pub(crate) struct Exchange {
     /// What the access log tells of the request. It holds no query, no header but the id, no body:
     /// each may hold a secret.
     line: Option<String>,
-    head_clock: Option<Rc<HeadClock>>,
+    connection: Option<Rc<ConnectionState>>,
 }
 
 impl Exchange {
@@ -48,11 +48,23 @@ impl Exchange {
             let peer = request.peer_addr().map_or_else(|| "-".to_owned(), |peer| peer.to_string());
             format!("{peer} {} {}", request.method(), request.path())
         });
-        let head_clock = request.conn_data::<Rc<HeadClock>>().map(Rc::clone);
-        if let Some(clock) = &head_clock {
-            clock.request_begins();
+        let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);
+        if let Some(connection) = &connection {
+            connection.request_begins(has_body(request));
         }
-        Self { begun: Instant::now(), id: request_id(request), line, head_clock }
+        Self { begun: Instant::now(), id: request_id(request), line, connection }
+    }
+
+    /// Nothing is done for a request that was sent behind an answer that closes its connection.
+    pub(crate) fn check_open(&self) -> Result<(), Failure> {
+        match &self.connection {
+            Some(connection) if connection.is_closing() => Err(Failure::new(
+                ErrorNumber::Busy,
+                "the connection was closed by the answer before this one, and nothing was done; \
+                 send the request on another connection",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The answer of the application, whose panic is a 500, or of the gate.
@@ -96,12 +108,22 @@ impl Exchange {
             let micros = self.begun.elapsed().as_micros();
             log::info!(target: ACCESS_LOG, "{line} {status} {micros}us id={id}");
         }
-        if let Some(clock) = self.head_clock {
-            clock.request_ends();
+        if let Some(connection) = self.connection {
+            connection.request_ends();
+            if connection.is_closing() {
+                response.head_mut().set_connection_type(ConnectionType::Close);
+            }
         }
         response.headers_mut().insert(REQUEST_ID, self.id);
         response
     }
+}
+
+/// Whether the request's head announces a body.
+fn has_body(request: &Request) -> bool {
+    let headers = request.headers();
+    let length = headers.get(header::CONTENT_LENGTH);
+    headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
 /// The client's own id for the request, when it can stand in a log line, else a new one.

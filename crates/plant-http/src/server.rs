@@ -80,8 +80,10 @@ pub async fn serve(
                     (Arc::clone(&gate), Arc::clone(&draining));
                 let answered = apply_fn_factory(app, move |request: Request, app| {
                     let exchange = Exchange::begin(&request);
-                    let answering =
-                        gate_of_answers.check(request.head()).map(|()| app.call(request));
+                    let answering = exchange
+                        .check_open()
+                        .and_then(|()| gate_of_answers.check(request.head()))
+                        .map(|()| app.call(request));
                     let draining = Arc::clone(&draining_of_answers);
                     exchange.answer(answering).map(move |mut answer| {
                         if draining.has_begun() {
@@ -105,7 +107,7 @@ pub async fn serve(
                     })
                     .expect(expect)
                     .on_connect_ext(|connection: &Connection, data| {
-                        data.insert(connection.clock());
+                        data.insert(connection.state());
                     })
                     .h1(answered);
                 let connected = fn_service(|stream: TcpStream| {
