@@ -30,8 +30,8 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(60);
 pub(crate) struct Connection {
     stream: TcpStream,
     state: Rc<ConnectionState>,
-    /// Wakes the connection when a head may be due. It is set anew only when it has gone off, so that
-    /// it costs nothing to those who are in time.
+    /// Wakes the connection when a head may be due. It is set anew only when it has gone off or is too
+    /// late, so that it costs next to nothing to those who are in time.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 

@@ -92,15 +92,14 @@ impl<'de> Deserialize<'de> for Members<'de> {
                         }
                     };
                     let value = map.next_value()?;
-                    *member = match member {
+                    *member = match *member {
                         Member::Absent => Member::Once(value),
-                        Member::Once(first) => {
-                            check_text(first)?;
-                            check_text(value)?;
-                            Member::Repeated
-                        }
-                        Member::Repeated => {
-                            check_text(value)?;
+                        repeated => {
+                            // Values that are not used must be text too, where they are strings.
+                            if let Member::Once(first) = repeated {
+                                text_of(first).map_err(de::Error::custom)?;
+                            }
+                            text_of(value).map_err(de::Error::custom)?;
                             Member::Repeated
                         }
                     };
@@ -184,10 +183,8 @@ impl<'a> Member<'a> {
 }
 
 fn integer(value: &RawValue) -> Result<i64, WrongValue> {
+    text_of(value).map_err(WrongValue::Syntax)?;
     let value = value.get();
-    if value.starts_with('"') {
-        text_of(value)?;
-    }
     if !value.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
         return Err(WrongValue::Type("must be an integer"));
     }
@@ -198,20 +195,13 @@ fn integer(value: &RawValue) -> Result<i64, WrongValue> {
 }
 
 fn text(value: &RawValue) -> Result<String, WrongValue> {
-    let value = value.get();
-    if value.starts_with('"') { text_of(value) } else { Err(WrongValue::Type("must be a string")) }
+    text_of(value).map_err(WrongValue::Syntax)?.ok_or(WrongValue::Type("must be a string"))
 }
 
-fn text_of(quoted: &str) -> Result<String, WrongValue> {
-    serde_json::from_str(quoted).map_err(WrongValue::Syntax)
-}
-
-/// A value that is not used must be JSON too, and that it is no lone surrogate shows only here.
-fn check_text<E: de::Error>(value: &RawValue) -> Result<(), E> {
-    if value.get().starts_with('"') {
-        serde_json::from_str::<String>(value.get()).map_err(E::custom)?;
-    }
-    Ok(())
+/// The text of a value that is a string, `None` for any other. That a string holds a lone surrogate,
+/// and so is no text, shows only here.
+fn text_of(value: &RawValue) -> serde_json::Result<Option<String>> {
+    value.get().starts_with('"').then(|| serde_json::from_str(value.get())).transpose()
 }
 
 fn not_json(cause: &dyn fmt::Display) -> Failure {

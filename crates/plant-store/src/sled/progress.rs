@@ -12,7 +12,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(1);
 
 /// A group that takes longer than this to reach the disk counts as failed. sled can wait for ever
 /// where the disk is full.
-pub(super) const FAILED_AFTER: Duration = Duration::from_secs(10);
+const FAILED_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -40,14 +40,11 @@ impl Progress {
     /// Waits until the store has failed.
     pub(super) async fn failed(&self) -> StoreFailure {
         let mut failure = self.failure.subscribe();
-        loop {
-            if let Some(failure) = failure.borrow_and_update().clone() {
-                return failure;
-            }
-            if failure.changed().await.is_err() {
-                // The sender lives as long as `self`.
-                std::future::pending::<()>().await;
-            }
+        let failed = failure.wait_for(Option::is_some).await.ok().and_then(|failed| failed.clone());
+        match failed {
+            Some(failure) => failure,
+            // Only where the sender is gone, which lives as long as `self`.
+            None => std::future::pending().await,
         }
     }
 
