@@ -35,6 +35,12 @@ pub mod error_number {
     /// assert_eq!(plant_domain::error_number::NO_SUCH_PLANT, 3002);
     /// ```
     pub const NO_SUCH_PLANT: i32 = 3002;
+    /// The plant is not, or no longer, in the state that a change asks for; nothing changed.
+    ///
+    /// ```
+    /// assert_eq!(plant_domain::error_number::PRECONDITION_FAILED, 3003);
+    /// ```
+    pub const PRECONDITION_FAILED: i32 = 3003;
 }
 
 /// The Error resource of the specification (section "Error"): `{"error": int32, "message": text}`.

@@ -32,11 +32,15 @@
 //! ```
 
 mod error;
+mod filter;
+mod patch;
 mod plant;
 mod plant_id;
 mod rules;
 
 pub use error::{Error, error_number};
+pub use filter::{PlantFilter, UncheckedPlantFilter, fold_name};
+pub use patch::{PlantPatch, TagPatch, UncheckedPlantPatch};
 pub use plant::{NewPlant, Plant, UncheckedNewPlant, UncheckedPlant};
 pub use plant_id::{NotAPlantId, PlantId};
 pub use rules::{Member, NAME_MAX_CHARACTERS, Rule, TAG_MAX_CHARACTERS, Violation, Violations};

@@ -6,10 +6,8 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use validator::Validate;
 
-use crate::rules::{no_control_characters, not_blank};
-use crate::{Member, NAME_MAX_CHARACTERS, PlantId, TAG_MAX_CHARACTERS, Violations};
+use crate::{PlantId, Violations, rules};
 
 /// What someone says is a plant. It becomes a [`Plant`] by [`Plant::try_from`].
 ///
@@ -62,9 +60,9 @@ pub struct UncheckedNewPlant {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Plant {
-    name: String,
+    pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tag: Option<String>,
+    pub(crate) tag: Option<String>,
 }
 
 /// A valid plant with its id: the NewPlant resource of the specification (section "NewPlant").
@@ -174,17 +172,10 @@ impl NewPlant {
 impl TryFrom<UncheckedPlant> for Plant {
     type Error = Violations;
 
-    /// The one place where the rules are applied.
     fn try_from(unchecked: UncheckedPlant) -> Result<Self, Violations> {
         let UncheckedPlant { name, tag } = unchecked;
-        let members = PlantMembers { name, tag };
-        match members.validate() {
-            Ok(()) => Ok(Self { name: members.name, tag: members.tag }),
-            Err(errors) => Err(Violations::from_validator(&errors, |field| match field {
-                "tag" => Member::Tag,
-                _ => Member::Name,
-            })),
-        }
+        rules::check(Some(&name), tag.as_deref())?;
+        Ok(Self { name, tag })
     }
 }
 
@@ -198,20 +189,10 @@ impl TryFrom<UncheckedNewPlant> for NewPlant {
     }
 }
 
-/// The members of a Plant, with their rules.
-#[derive(Deserialize, Validate)]
+/// The members of a Plant, as they are read.
+#[derive(Deserialize)]
 struct PlantMembers {
-    #[validate(
-        length(min = 1, max = NAME_MAX_CHARACTERS),
-        custom(function = not_blank),
-        custom(function = no_control_characters)
-    )]
     name: String,
-    #[validate(
-        length(min = 1, max = TAG_MAX_CHARACTERS),
-        custom(function = not_blank),
-        custom(function = no_control_characters)
-    )]
     tag: Option<String>,
 }
 

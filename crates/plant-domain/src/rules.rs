@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use validator::{ValidationError, ValidationErrors};
+use validator::{Validate, ValidateLength as _, ValidationError, ValidationErrors};
 
 /// The most characters (Unicode scalar values) that a name may have; the least is one.
 ///
@@ -141,21 +141,49 @@ impl Violations {
         self.0.iter().copied()
     }
 
-    /// Names in our terms what the validator found; `member_of` says which field is which member.
-    pub(crate) fn from_validator(
-        errors: &ValidationErrors,
-        member_of: impl Fn(&str) -> Member,
-    ) -> Self {
+    /// Names in our terms what the validator found.
+    fn from_validator(errors: &ValidationErrors) -> Self {
         let mut violations: Vec<Violation> = errors
             .field_errors()
             .into_iter()
             .flat_map(|(field, errors)| {
-                let member = member_of(&field);
+                let member = if field == "tag" { Member::Tag } else { Member::Name };
                 errors.iter().map(move |error| Violation { member, rule: rule_of(error) })
             })
             .collect();
         violations.sort_unstable();
         Self(violations)
+    }
+}
+
+/// The text members that are there, with their rules.
+#[derive(Validate)]
+struct Texts<'a> {
+    #[validate(
+        length(min = 1, max = NAME_MAX_CHARACTERS),
+        custom(function = not_blank),
+        custom(function = no_control_characters)
+    )]
+    name: Option<&'a str>,
+    #[validate(
+        length(min = 1, max = TAG_MAX_CHARACTERS),
+        custom(function = not_blank),
+        custom(function = no_control_characters)
+    )]
+    tag: Option<&'a str>,
+}
+
+/// The one place where the rules are applied, to those members that are there.
+pub(crate) fn check(name: Option<&str>, tag: Option<&str>) -> Result<(), Violations> {
+    Texts { name, tag }.validate().map_err(|errors| Violations::from_validator(&errors))
+}
+
+/// A part of a name follows the rule for its length only: it may be blank.
+pub(crate) fn check_name_part(part: &str) -> Result<(), Violations> {
+    if part.validate_length(Some(1), Some(NAME_MAX_CHARACTERS), None) {
+        Ok(())
+    } else {
+        Err(Violations(vec![Violation { member: Member::Name, rule: Rule::Length }]))
     }
 }
 
@@ -168,7 +196,7 @@ fn rule_of(error: &ValidationError) -> Rule {
 }
 
 /// Empty text is left to the length rule, so that it is told one thing and not two.
-pub(crate) fn not_blank(text: &str) -> Result<(), ValidationError> {
+fn not_blank(text: &str) -> Result<(), ValidationError> {
     if !text.is_empty() && text.chars().all(char::is_whitespace) {
         Err(ValidationError::new(BLANK))
     } else {
@@ -177,7 +205,7 @@ pub(crate) fn not_blank(text: &str) -> Result<(), ValidationError> {
 }
 
 /// `char::is_control` is Unicode's general category `Cc`.
-pub(crate) fn no_control_characters(text: &str) -> Result<(), ValidationError> {
+fn no_control_characters(text: &str) -> Result<(), ValidationError> {
     if text.chars().any(char::is_control) {
         Err(ValidationError::new(CONTROL_CHARACTER))
     } else {

@@ -1,0 +1,106 @@
+//! Which plants someone looks for.
+
+use crate::{Violations, rules};
+
+/// What someone says to look for. It becomes a [`PlantFilter`] by [`PlantFilter::try_from`].
+///
+/// ```
+/// use plant_domain::{PlantFilter, UncheckedPlantFilter};
+///
+/// let unchecked = UncheckedPlantFilter { name: None, tag: Some(String::new()) };
+/// assert!(PlantFilter::try_from(unchecked).is_err());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UncheckedPlantFilter {
+    /// A part of the name, unchecked.
+    pub name: Option<String>,
+    /// The tag, unchecked.
+    pub tag: Option<String>,
+}
+
+/// Tells the plants that someone looks for from the others. Without anything to look for, that is
+/// every plant.
+///
+/// The tag is compared exactly. The name must hold the given part, where both are folded by
+/// [`fold_name`] first.
+///
+/// ```
+/// use plant_domain::{PlantFilter, UncheckedPlantFilter};
+///
+/// let unchecked = UncheckedPlantFilter { name: Some("ROSA".to_owned()), tag: None };
+/// let roses = PlantFilter::try_from(unchecked)?;
+/// assert!(roses.matches("Rosa canina", Some("Rosaceae")));
+/// assert!(!roses.matches("Salix alba", None));
+/// # Ok::<(), plant_domain::Violations>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlantFilter {
+    folded_name_part: Option<String>,
+    tag: Option<String>,
+}
+
+impl PlantFilter {
+    /// Whether it lets every plant through.
+    ///
+    /// ```
+    /// assert!(plant_domain::PlantFilter::default().is_empty());
+    /// ```
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.folded_name_part.is_none() && self.tag.is_none()
+    }
+
+    /// The tag that a plant must have, if it must have a certain one.
+    ///
+    /// ```
+    /// assert_eq!(plant_domain::PlantFilter::default().tag(), None);
+    /// ```
+    #[must_use]
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// What the folded name must hold, if it must hold something.
+    ///
+    /// ```
+    /// assert_eq!(plant_domain::PlantFilter::default().folded_name_part(), None);
+    /// ```
+    #[must_use]
+    pub fn folded_name_part(&self) -> Option<&str> {
+        self.folded_name_part.as_deref()
+    }
+
+    /// Whether a plant with this name and tag is one of those that are looked for.
+    ///
+    /// ```
+    /// assert!(plant_domain::PlantFilter::default().matches("Rosa", None));
+    /// ```
+    #[must_use]
+    pub fn matches(&self, name: &str, tag: Option<&str>) -> bool {
+        let tag_matches = self.tag.is_none() || self.tag.as_deref() == tag;
+        tag_matches
+            && self.folded_name_part.as_ref().is_none_or(|part| fold_name(name).contains(part))
+    }
+}
+
+impl TryFrom<UncheckedPlantFilter> for PlantFilter {
+    type Error = Violations;
+
+    fn try_from(unchecked: UncheckedPlantFilter) -> Result<Self, Violations> {
+        let UncheckedPlantFilter { name, tag } = unchecked;
+        name.as_deref().map_or(Ok(()), rules::check_name_part)?;
+        rules::check(None, tag.as_deref())?;
+        Ok(Self { folded_name_part: name.as_deref().map(fold_name), tag })
+    }
+}
+
+/// A name without the difference between upper and lower case: [`str::to_lowercase`], whatever
+/// compares it, so that every store finds the same plants.
+///
+/// ```
+/// assert_eq!(plant_domain::fold_name("ROSA × Damascena"), "rosa × damascena");
+/// ```
+#[must_use]
+pub fn fold_name(name: &str) -> String {
+    name.to_lowercase()
+}
