@@ -64,14 +64,32 @@ impl PlantPatch {
     /// ```
     #[must_use]
     pub fn apply(&self, plant: &Plant) -> Plant {
-        Plant {
-            name: self.name.as_ref().unwrap_or(&plant.name).clone(),
-            tag: match &self.tag {
-                TagPatch::Keep => plant.tag.clone(),
-                TagPatch::Remove => None,
-                TagPatch::Set(tag) => Some(tag.clone()),
-            },
-        }
+        let (name, tag) = self.apply_to_parts(&plant.name, plant.tag());
+        Plant { name: name.to_owned(), tag: tag.map(str::to_owned) }
+    }
+
+    /// The name and the tag that a plant with this name and tag has after the change, for stores that
+    /// have them apart.
+    ///
+    /// ```
+    /// # use plant_domain::{PlantPatch, UncheckedPlantPatch};
+    /// let nothing = PlantPatch::try_from(UncheckedPlantPatch::default())?;
+    /// assert_eq!(nothing.apply_to_parts("Rosa", None), ("Rosa", None));
+    /// # Ok::<(), plant_domain::Violations>(())
+    /// ```
+    #[must_use]
+    pub fn apply_to_parts<'a>(
+        &'a self,
+        name: &'a str,
+        tag: Option<&'a str>,
+    ) -> (&'a str, Option<&'a str>) {
+        let name = self.name.as_deref().unwrap_or(name);
+        let tag = match &self.tag {
+            TagPatch::Keep => tag,
+            TagPatch::Remove => None,
+            TagPatch::Set(tag) => Some(tag.as_str()),
+        };
+        (name, tag)
     }
 }
 

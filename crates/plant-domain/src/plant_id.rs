@@ -36,6 +36,13 @@ pub struct PlantId(i64);
 pub struct NotAPlantId;
 
 impl PlantId {
+    /// The least id.
+    ///
+    /// ```
+    /// assert_eq!(plant_domain::PlantId::MIN.get(), i64::MIN);
+    /// ```
+    pub const MIN: Self = Self(i64::MIN);
+
     /// The number itself.
     ///
     /// ```
@@ -44,6 +51,32 @@ impl PlantId {
     #[must_use]
     pub const fn get(self) -> i64 {
         self.0
+    }
+
+    /// The id after this one, if it is not the greatest.
+    ///
+    /// ```
+    /// use plant_domain::PlantId;
+    ///
+    /// assert_eq!(PlantId::from(-1).next(), Some(PlantId::from(0)));
+    /// assert_eq!(PlantId::from(i64::MAX).next(), None);
+    /// ```
+    #[must_use]
+    pub fn next(self) -> Option<Self> {
+        self.0.checked_add(1).map(Self)
+    }
+
+    /// The id before this one, if it is not [`Self::MIN`].
+    ///
+    /// ```
+    /// use plant_domain::PlantId;
+    ///
+    /// assert_eq!(PlantId::from(0).previous(), Some(PlantId::from(-1)));
+    /// assert_eq!(PlantId::MIN.previous(), None);
+    /// ```
+    #[must_use]
+    pub fn previous(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self)
     }
 }
 

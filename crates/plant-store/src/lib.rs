@@ -28,10 +28,23 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod error;
+mod event;
 mod idempotency;
+mod import;
+mod preconditions;
 mod repository;
 mod sled;
+mod stored_plant;
 
+pub use error::{StoreError, StoreFailure};
+pub use event::{Event, EventKind, EventPage};
 pub use idempotency::IdempotencyDigest;
-pub use repository::{PlantRepository, Revision, StoreError, StoreFailure, StoredPlant};
-pub use sled::{DEFAULT_CACHE_MIB, SledConfig, SledRepository};
+pub use import::{Imported, OnConflict};
+pub use preconditions::{Precondition, Preconditions, Revisions};
+pub use repository::{Page, PageRequest, PlantRepository, Put};
+pub use sled::{
+    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DEFAULT_TAG_CHANGES_IN_MEMORY, SledConfig,
+    SledRepository,
+};
+pub use stored_plant::{Revision, StoredPlant};

@@ -1,12 +1,12 @@
 //! What every plant repository promises.
 
-use std::fmt;
-use std::sync::Arc;
-
 use async_trait::async_trait;
-use plant_domain::{NewPlant, Plant, PlantId};
+use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 
-use crate::IdempotencyDigest;
+use crate::{
+    EventPage, IdempotencyDigest, Imported, OnConflict, Preconditions, Revision, StoreError,
+    StoreFailure, StoredPlant,
+};
 
 /// Keeps plants. This documentation is the contract; the conformance suite holds an implementation
 /// against it.
@@ -18,6 +18,7 @@ use crate::IdempotencyDigest;
 ///   the event that tells of it.
 /// - **A caller that goes away cancels nothing.** A change that was taken is carried out even when
 ///   the future that asked for it is dropped.
+/// - **Bounded.** No method reads or returns more than a caller asks for plus a constant.
 /// - **After a failure nothing pretends.** Once a write has failed so that its outcome is unknown,
 ///   every later write fails too, until the repository is opened anew.
 #[async_trait]
@@ -38,12 +39,90 @@ pub trait PlantRepository: Send + Sync {
         idempotency: Option<IdempotencyDigest>,
     ) -> Result<StoredPlant, StoreError>;
 
+    /// Makes `new_plant` the plant with its id, whether there is one already or not. A plant that is
+    /// there already, exactly so, keeps its revision, and there is no event. A plant that is replaced
+    /// keeps the idempotency digest of its create.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::PreconditionFailed`] or [`StoreError::Busy`], and then nothing was written; or
+    /// [`StoreError::Failed`], as for a create.
+    async fn put(
+        &self,
+        new_plant: NewPlant,
+        preconditions: Preconditions,
+    ) -> Result<Put, StoreError>;
+
+    /// Changes the plant with this id. A patch that changes nothing leaves the plant's revision as it
+    /// is, and there is no event. The plant keeps the idempotency digest of its create.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSuchPlant`], and otherwise as for [`Self::put`]. Where there is no plant, that
+    /// comes before any precondition (RFC 9110, section 13.2.1).
+    async fn patch(
+        &self,
+        id: PlantId,
+        patch: PlantPatch,
+        preconditions: Preconditions,
+    ) -> Result<StoredPlant, StoreError>;
+
+    /// Removes the plant with this id, and with it the idempotency digest of its create.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::patch`].
+    async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError>;
+
+    /// Takes many plants, one after the other, each as a write of its own, and says of each what
+    /// became of it. It waits for room where a create would be told [`StoreError::Busy`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Failed`] when the store failed: the plants up to some one were taken, and those
+    /// after it not.
+    async fn import(
+        &self,
+        new_plants: Vec<NewPlant>,
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Imported>, StoreError>;
+
     /// The plant with this id, or `None` when there is none.
     ///
     /// # Errors
     ///
     /// [`StoreError::Failed`] when it cannot be read, or when what stands there may not be on disk.
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError>;
+
+    /// Some of the plants that a filter lets through, by ascending id.
+    ///
+    /// The work for one page is bounded, so a page may be short, or even empty, although more plants
+    /// follow: [`Page::next`] says where to go on. Over all pages, a plant that is there and matches
+    /// from the first page to the last is on exactly one of them; a plant that comes, goes or changes
+    /// meanwhile is on one or on none.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Failed`] when it cannot be read.
+    async fn list(&self, request: PageRequest) -> Result<Page, StoreError>;
+
+    /// How many plants there are. It counts nothing: the number is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Failed`] when it cannot be read.
+    async fn count(&self) -> Result<u64, StoreError>;
+
+    /// The events after the one that led to the revision `after`, in order, at most `limit`. Every
+    /// event has the number of the revision that it led to. The numbers grow; whether they grow
+    /// without gaps is the repository's own affair. [`Revision::BEFORE_ALL`] asks for the oldest.
+    ///
+    /// A repository may forget old events: then it says so, rather than leave them out in silence.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Failed`] when they cannot be read.
+    async fn events(&self, after: Revision, limit: usize) -> Result<EventPage, StoreError>;
 
     /// Whether writes are taken now.
     ///
@@ -64,87 +143,31 @@ pub trait PlantRepository: Send + Sync {
     async fn close(&self) -> Result<(), StoreFailure>;
 }
 
-/// A plant as it is kept.
+/// What became of a [`PlantRepository::put`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredPlant {
-    /// The plant's id.
-    pub id: PlantId,
-    /// The plant itself.
-    pub plant: Plant,
-    /// The state of the plant that this is.
-    pub revision: Revision,
+pub struct Put {
+    /// The plant as it is kept now.
+    pub stored: StoredPlant,
+    /// Whether there was no plant with this id before.
+    pub is_new: bool,
 }
 
-impl StoredPlant {
-    /// The plant with its id, without the revision.
-    #[must_use]
-    pub fn into_new_plant(self) -> NewPlant {
-        NewPlant::new(self.id, self.plant)
-    }
+/// Which page of which plants is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageRequest {
+    /// Which plants.
+    pub filter: PlantFilter,
+    /// Only those with a greater id.
+    pub after: Option<PlantId>,
+    /// How many at most.
+    pub limit: usize,
 }
 
-/// Names one state of one plant: the sequence number of the event that led to it. It grows with
-/// each change and is never used again, not even when a plant is removed and created anew.
-///
-/// ```
-/// use plant_store::Revision;
-///
-/// assert!(Revision::from(2) > Revision::from(1));
-/// assert_eq!(Revision::from(2).to_string(), "2");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(u64);
-
-impl Revision {
-    /// The sequence number of the event that led to this state; the first event has number 1.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
+/// Some plants, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The plants, by ascending id.
+    pub plants: Vec<StoredPlant>,
+    /// Where to go on: the [`PageRequest::after`] of the next page, when there may be one.
+    pub next: Option<PlantId>,
 }
-
-impl From<u64> for Revision {
-    fn from(sequence: u64) -> Self {
-        Self(sequence)
-    }
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
-    }
-}
-
-/// Why a repository did not do what it was asked to.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum StoreError {
-    /// There is a plant with the id of the plant to create; nothing was written.
-    #[error("a plant with id {0} exists already")]
-    IdTaken(PlantId),
-    /// Too much waits to be written, or the disk does not answer; nothing was written.
-    #[error("the store is too busy")]
-    Busy,
-    /// The store failed; the outcome of a write is unknown.
-    #[error("the store failed: {0}")]
-    Failed(#[from] StoreFailure),
-}
-
-/// What made a store fail, shared by all that it failed for. It is meant for the log: it may tell
-/// of files and folders.
-#[derive(Clone, Debug)]
-pub struct StoreFailure(Arc<anyhow::Error>);
-
-impl From<anyhow::Error> for StoreFailure {
-    fn from(cause: anyhow::Error) -> Self {
-        Self(Arc::new(cause))
-    }
-}
-
-impl fmt::Display for StoreFailure {
-    /// The whole chain of causes.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:#}", self.0)
-    }
-}
-
-impl std::error::Error for StoreFailure {}

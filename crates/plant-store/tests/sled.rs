@@ -1,30 +1,49 @@
 //! The sled repository: the contract, and what is its own.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
-use plant_store::conformance::{self, Place};
+use plant_store::conformance::{self, Place, model};
 use plant_store::{PlantRepository, SledConfig, SledRepository};
+use proptest::prelude::ProptestConfig;
+use proptest::proptest;
 use tempfile::TempDir;
 
-struct Folder(TempDir);
+/// How many events the model test keeps: few, so that many are forgotten.
+const FEW_EVENTS: usize = 16;
+
+struct Folder {
+    folder: TempDir,
+    config: SledConfig,
+}
 
 impl Folder {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary folder"))
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = SledConfig::new(folder.path().join("plants"));
+        Self { folder, config }
     }
 
-    fn directory(&self) -> PathBuf {
-        self.0.path().join("plants")
+    /// A database in which everything that happens now and then happens often.
+    fn with_small_limits() -> Self {
+        let mut folder = Self::new();
+        folder.config.cache_mib = 1;
+        folder.config.keep_events = FEW_EVENTS as u64;
+        folder.config.tag_changes_in_memory = 5;
+        folder
+    }
+
+    fn directory(&self) -> &Path {
+        &self.config.directory
     }
 
     fn try_open(&self) -> anyhow::Result<SledRepository> {
-        SledRepository::open(&SledConfig::new(self.directory()))
+        SledRepository::open(&self.config)
     }
 
     /// What an open says that is refused.
@@ -38,6 +57,14 @@ impl Folder {
 impl Place for Folder {
     async fn open(&self) -> Arc<dyn PlantRepository> {
         Arc::new(self.try_open().expect("opens"))
+    }
+
+    async fn kill(&self, repository: Arc<dyn PlantRepository>) {
+        let copy = killed_copy(self);
+        repository.close().await.expect("closes");
+        drop(repository);
+        fs::remove_dir_all(self.directory()).expect("removes");
+        copy_directory(copy.directory(), self.directory());
     }
 }
 
@@ -66,7 +93,7 @@ fn killed_copy(folder: &Folder) -> Folder {
     let written = || fs::metadata(&database).and_then(|file| file.modified()).expect("a file");
     loop {
         let (before, copy) = (written(), Folder::new());
-        copy_directory(&folder.directory(), &copy.directory());
+        copy_directory(folder.directory(), copy.directory());
         // sled writes now and then by itself; a copy of that is no copy of one moment.
         if written() == before {
             return copy;
@@ -90,6 +117,17 @@ fn copy_directory(from: &Path, to: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sled_repository_keeps_the_contract() {
     conformance::check(async || Folder::new()).await;
+}
+
+#[test]
+fn the_sled_repository_is_as_the_model() {
+    const OPERATIONS: usize = 40;
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    // PROPTEST_CASES in the environment says otherwise.
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(operations in model::operations(OPERATIONS))| {
+        runtime.block_on(model::check(&Folder::with_small_limits(), &operations, FEW_EVENTS));
+    });
 }
 
 #[tokio::test]
@@ -255,7 +293,8 @@ async fn a_journal_record_that_is_damaged_before_others_is_noticed() {
 async fn a_database_that_is_missing_beside_its_journal_is_not_made_anew() {
     let folder = Folder::new();
     create(&folder.try_open().expect("opens"), 0..10).await;
-    let (sled, elsewhere) = (folder.directory().join("sled"), folder.0.path().join("elsewhere"));
+    let (sled, elsewhere) =
+        (folder.directory().join("sled"), folder.folder.path().join("elsewhere"));
     fs::rename(&sled, &elsewhere).expect("renames");
     assert!(folder.refusal().contains("is missing"), "{}", folder.refusal());
     fs::rename(&elsewhere, &sled).expect("renames");

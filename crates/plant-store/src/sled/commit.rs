@@ -7,7 +7,7 @@
 //! Readers see sled only, so what they see is on disk.
 
 use std::collections::HashMap;
-use std::mem;
+use std::collections::hash_map::Entry;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -15,18 +15,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::checkpoint::Checkpointer;
 use super::database::Database;
 use super::journal::{self, Journal};
-use super::layout::{self, Change, EventKind, GROUP_EVENT_BYTES, Group, PlantRecord, plant_key};
+use super::layout::{self, Change, GROUP_EVENT_BYTES, Group, PlantRecord, plant_key};
 use super::progress::Progress;
-use crate::{IdempotencyDigest, Revision, StoreError, StoredPlant};
+use super::write::{Decision, Outcome, Write, Written};
 
-/// How many writes a group has at most. A write never waits for more than its own group and the one
-/// before.
+/// How many writes a group has at most.
 const MAX_GROUP: usize = 1024;
 
 /// How often the disk is checked for being stuck.
@@ -34,19 +32,37 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) enum Message {
-    Create(Create),
+    Write(Write, oneshot::Sender<Outcome>),
+    /// Many writes. Their outcomes come in the same order; when there are fewer, the store failed.
+    Import(Vec<Write>, mpsc::UnboundedSender<Outcome>),
     /// Carry out what waits, then end, and say so.
     Close(oneshot::Sender<()>),
 }
 
-#[derive(Debug)]
-pub(super) struct Create {
-    pub(super) new_plant: NewPlant,
-    pub(super) idempotency: Option<IdempotencyDigest>,
-    pub(super) answer: oneshot::Sender<Outcome>,
+struct Waiting {
+    write: Write,
+    answer: Answer,
 }
 
-type Outcome = Result<StoredPlant, StoreError>;
+/// Where the outcome of a write goes.
+enum Answer {
+    Single(oneshot::Sender<Outcome>),
+    Import(mpsc::UnboundedSender<Outcome>),
+}
+
+impl Answer {
+    /// A client that has gone away does not listen: that is no error.
+    fn send(self, outcome: Outcome) {
+        match self {
+            Self::Single(answer) => {
+                let _ = answer.send(outcome);
+            }
+            Self::Import(answers) => {
+                let _ = answers.send(outcome);
+            }
+        }
+    }
+}
 
 /// Everything that a commit needs. It belongs to the commit thread.
 pub(super) struct Committer {
@@ -101,20 +117,28 @@ impl Committer {
     /// Carries out what comes until the queue is closed and empty, or the store has failed.
     fn run(&mut self, messages: &mut mpsc::Receiver<Message>) {
         let mut received = Vec::with_capacity(MAX_GROUP);
+        let mut waiting = Vec::with_capacity(MAX_GROUP);
         let mut closing = Vec::new();
         while messages.blocking_recv_many(&mut received, MAX_GROUP) > 0 {
-            let mut waiting = Vec::with_capacity(received.len());
             for message in received.drain(..) {
                 match message {
-                    Message::Create(create) => waiting.push(create),
+                    Message::Write(write, answer) => {
+                        waiting.push(Waiting { write, answer: Answer::Single(answer) });
+                    }
+                    Message::Import(writes, answers) => {
+                        waiting.extend(writes.into_iter().map(|write| Waiting {
+                            write,
+                            answer: Answer::Import(answers.clone()),
+                        }));
+                    }
                     Message::Close(done) => {
                         messages.close();
                         closing.push(done);
                     }
                 }
             }
-            while let Some(group) = take_group(&mut waiting) {
-                self.commit_and_answer(group);
+            while !waiting.is_empty() {
+                self.commit_and_answer(&mut waiting);
                 if self.progress.failure().is_some() {
                     // Whoever still waits is told of the failure when the queue is dropped.
                     return;
@@ -132,96 +156,84 @@ impl Committer {
         }
     }
 
-    fn commit_and_answer(&mut self, group: Vec<Create>) {
+    /// Carries out as many of those who wait, from the first one on, as make a group.
+    fn commit_and_answer(&mut self, waiting: &mut Vec<Waiting>) {
         self.progress.group_begins();
-        let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(&group)))
+        let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(waiting)))
             .unwrap_or_else(|_| Err(anyhow!("a commit panicked")));
         self.progress.group_ends();
 
-        // A client that has gone away does not listen: that is no error.
         match committed {
             Ok(outcomes) => {
-                for (create, outcome) in group.into_iter().zip(outcomes) {
-                    let _ = create.answer.send(outcome);
+                let group = waiting.drain(..outcomes.len());
+                for (waiting, outcome) in group.zip(outcomes) {
+                    waiting.answer.send(outcome);
                 }
             }
             Err(cause) => {
                 let failure = self.progress.fail(cause);
-                for create in group {
-                    let _ = create.answer.send(Err(failure.clone().into()));
+                for waiting in waiting.drain(..) {
+                    waiting.answer.send(Err(failure.clone().into()));
                 }
             }
         }
     }
 
-    /// Decides each write and brings the group to the disk. An error means that what the disk holds
-    /// is not known any more.
-    fn commit(&mut self, creates: &[Create]) -> anyhow::Result<Vec<Outcome>> {
+    /// Decides the first writes, each as it finds the plants after those before it, and brings them
+    /// to the disk. An error means that what the disk holds is not known any more.
+    fn commit(&mut self, waiting: &[Waiting]) -> anyhow::Result<Vec<Outcome>> {
         self.checkpointer.look()?;
-        let mut decisions = Decisions {
-            group: Group {
-                first_sequence: self.database.state.last_sequence + 1,
-                plants_before: self.database.state.plants,
-                changes: Vec::with_capacity(creates.len()),
-            },
-            plants: HashMap::with_capacity(creates.len()),
-        };
-        let mut outcomes = Vec::with_capacity(creates.len());
-        for create in creates {
-            outcomes.push(self.create(create, &mut decisions)?);
+        let waiting = &waiting[..waiting.len().min(MAX_GROUP)];
+        let mut values = Vec::with_capacity(waiting.len());
+        for Waiting { write, .. } in waiting {
+            let id = write.id();
+            let value = self.database.db.get(plant_key(id));
+            values.push(value.with_context(|| format!("reading plant {id}"))?);
         }
-        let group = decisions.group;
+
+        let mut plants = HashMap::with_capacity(waiting.len());
+        let mut group = Group {
+            first_sequence: self.database.state.last_sequence + 1,
+            plants_before: self.database.state.plants,
+            changes: Vec::with_capacity(waiting.len()),
+        };
+        let mut event_bytes = 0;
+        let mut outcomes = Vec::with_capacity(waiting.len());
+        for (Waiting { write, .. }, value) in waiting.iter().zip(&values) {
+            if event_bytes >= GROUP_EVENT_BYTES {
+                break;
+            }
+            let id = write.id();
+            let plant: &mut Option<PlantRecord<'_>> = match plants.entry(id) {
+                Entry::Occupied(plant) => plant.into_mut(),
+                Entry::Vacant(place) => {
+                    let value = value.as_deref().map(layout::decode).transpose();
+                    let damaged = || format!("the record of plant {id} is damaged");
+                    place.insert(value.with_context(damaged)?)
+                }
+            };
+            let revision = group.first_sequence + group.changes.len() as u64;
+            let (told, after) = match write.decide(*plant, revision) {
+                Decision::Refuse(refusal) => {
+                    outcomes.push(Err(refusal));
+                    continue;
+                }
+                Decision::Keep(record) => (record, *plant),
+                Decision::Store(record) => (record, Some(record)),
+                Decision::Remove(record) => (record, None),
+            };
+            let change = (after != *plant).then(|| Change::new(id, plant.as_ref(), after));
+            let kind = change.map(|change| change.kind);
+            outcomes.push(Ok(Written { kind, stored: told.to_stored_plant(id)? }));
+            event_bytes += change.map_or(0, |change| change.event().max_bytes());
+            group.changes.extend(change);
+            *plant = after;
+        }
         if !group.changes.is_empty() {
             self.append(journal::Record::new(&group)?)?;
             self.database.apply(&group)?;
         }
         Ok(outcomes)
-    }
-
-    fn create<'group>(
-        &self,
-        create: &'group Create,
-        decisions: &mut Decisions<'group>,
-    ) -> anyhow::Result<Outcome> {
-        let Create { new_plant, idempotency, answer: _ } = create;
-        let id = new_plant.id();
-        let plant = new_plant.plant();
-        let revision = match self.existing(id, decisions)? {
-            None => decisions.add(
-                id,
-                Change {
-                    kind: EventKind::Created,
-                    id: id.get(),
-                    idempotency: idempotency.map(IdempotencyDigest::to_bytes),
-                    name: plant.name(),
-                    tag: plant.tag(),
-                },
-            ),
-            Some(existing)
-                if idempotency.is_some()
-                    && existing.idempotency == idempotency.map(IdempotencyDigest::to_bytes) =>
-            {
-                existing.revision
-            }
-            Some(_) => return Ok(Err(StoreError::IdTaken(id))),
-        };
-        Ok(Ok(StoredPlant { id, plant: plant.clone(), revision: Revision::from(revision) }))
-    }
-
-    /// The plant as it is after the writes before this one.
-    fn existing(&self, id: PlantId, decisions: &Decisions<'_>) -> anyhow::Result<Option<Existing>> {
-        if let Some(existing) = decisions.plants.get(&id) {
-            return Ok(Some(*existing));
-        }
-        let value = self.database.db.get(plant_key(id));
-        let value = value.with_context(|| format!("reading plant {id}"))?;
-        value
-            .map(|value| {
-                let record: PlantRecord<'_> = layout::decode(&value)
-                    .with_context(|| format!("the record of plant {id} is damaged"))?;
-                Ok(Existing { revision: record.revision, idempotency: record.idempotency })
-            })
-            .transpose()
     }
 
     fn append(&mut self, record: journal::Record) -> anyhow::Result<()> {
@@ -239,43 +251,4 @@ impl Committer {
         self.checkpointer.begin()?;
         self.checkpointer.wait()
     }
-}
-
-/// Takes as many creates from the front as make one group; `None` when there are none.
-fn take_group(waiting: &mut Vec<Create>) -> Option<Vec<Create>> {
-    let mut bytes = 0;
-    let fitting = waiting.iter().take_while(|create| {
-        bytes += layout::event_max_bytes(create.new_plant.plant().tag());
-        bytes <= GROUP_EVENT_BYTES
-    });
-    let count = fitting.count();
-    if count == waiting.len() {
-        return Some(mem::take(waiting)).filter(|group| !group.is_empty());
-    }
-    let later = waiting.split_off(count);
-    Some(mem::replace(waiting, later))
-}
-
-/// What was decided for a group so far.
-struct Decisions<'group> {
-    group: Group<'group>,
-    /// The plants that the group changes, as they will be; they are not in the tree yet.
-    plants: HashMap<PlantId, Existing>,
-}
-
-impl<'group> Decisions<'group> {
-    /// Adds a change, and returns the revision that it leads to.
-    fn add(&mut self, id: PlantId, change: Change<'group>) -> u64 {
-        let revision = self.group.first_sequence + self.group.changes.len() as u64;
-        self.plants.insert(id, Existing { revision, idempotency: change.idempotency });
-        self.group.changes.push(change);
-        revision
-    }
-}
-
-/// What a create has to know of a plant that is there already.
-#[derive(Clone, Copy)]
-struct Existing {
-    revision: u64,
-    idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
 }

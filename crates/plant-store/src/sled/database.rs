@@ -1,65 +1,137 @@
 //! What sled holds, and what goes with it in memory.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
+use sled::IVec;
 
-use super::layout::{
-    self, Event, EventKind, EventRecord, Group, PlantRecord, event_key, plant_key,
-};
+use super::layout::{self, EVENT_PREFIX, EventRecord, Group, event_key, event_sequence, plant_key};
 use super::tag_index::TagIndex;
+use crate::EventKind;
+
+/// How many old event records go with a group at most. More than one, so that a store that keeps
+/// fewer events than before gets there.
+const FORGOTTEN_WITH_A_GROUP: usize = 4;
 
 /// How far the database is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) last_sequence: u64,
     pub(super) plants: u64,
+    /// The events from this sequence number on are kept.
+    pub(super) kept_from: u64,
 }
 
+impl Default for State {
+    fn default() -> Self {
+        Self { last_sequence: 0, plants: 0, kept_from: 1 }
+    }
+}
+
+/// What readers need beside sled. Only the commit thread changes it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    pub(super) tag_index: TagIndex,
+}
+
+impl Shared {
+    pub(super) fn new(state: State, tag_index: TagIndex) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(state), tag_index })
+    }
+
+    /// How far the database is for those who read.
+    pub(super) fn state(&self) -> State {
+        // A state is replaced as a whole: a panic cannot leave a part of one.
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_state(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+/// The one that writes.
 pub(super) struct Database {
     pub(super) db: sled::Db,
     pub(super) state: State,
-    pub(super) tag_index: TagIndex,
+    pub(super) shared: Arc<Shared>,
+    /// How many of the newest events are kept at least.
+    pub(super) keep_events: u64,
 }
 
 impl Database {
     /// Applies a group that is on disk in the journal.
     ///
     /// The writes go to sled one by one, for its batches cost two rolls of its log each. A kill in
-    /// between leaves the first of them, in order; the event record comes last, so without it the
-    /// group counts as not applied, and is applied again from the journal: each write here may be
-    /// made twice.
+    /// between leaves the first of them, in order; the event record comes last of what the group
+    /// changes, so without it the group counts as not applied, and is applied again from the journal:
+    /// each write here may be made twice.
     pub(super) fn apply(&mut self, group: &Group<'_>) -> anyhow::Result<()> {
         ensure!(group.first_sequence == self.state.last_sequence + 1, "a group is out of order");
-        for (revision, change) in (group.first_sequence..).zip(&group.changes) {
-            let id = PlantId::from(change.id);
-            let record = PlantRecord {
-                revision,
-                idempotency: change.idempotency,
-                name: change.name,
-                tag: change.tag,
-            };
-            self.db.insert(plant_key(id), layout::encode(&record)?).context("writing a plant")?;
-            if let Some(tag) = change.tag {
-                self.tag_index.add(tag, id);
+        for change in &group.changes {
+            let key = plant_key(PlantId::from(change.id));
+            match &change.record {
+                Some(record) => self.db.insert(key, layout::encode(record)?),
+                None => self.db.remove(key),
             }
+            .context("writing a plant")?;
         }
         let last_sequence = group.last_sequence();
-        self.tag_index.fold(&self.db, group.changes.len(), last_sequence)?;
+        let tag_index = &self.shared.tag_index;
+        let events: Vec<_> = group.changes.iter().map(layout::Change::event).collect();
+        tag_index.apply(events.iter().copied());
+        // An event may change what two tags have.
+        tag_index.fold(&self.db, 2 * events.len(), last_sequence)?;
 
         let mut plants = self.state.plants;
-        for change in &group.changes {
-            plants += match change.kind {
-                EventKind::Created => 1,
-            };
+        for event in &events {
+            match event.kind {
+                EventKind::Created => plants += 1,
+                EventKind::Updated => {}
+                EventKind::Deleted => plants = plants.saturating_sub(1),
+            }
         }
-        let record = EventRecord {
-            plants,
-            indexed_through: self.tag_index.indexed_through(),
-            events: group.changes.iter().map(Event::of).collect(),
-        };
+        let indexed_through = tag_index.indexed_through();
+        let (old, kept_from) = self.old_event_records(last_sequence, indexed_through)?;
+        let record = EventRecord { plants, indexed_through, kept_from, events };
         let key = event_key(group.first_sequence);
         self.db.insert(key, layout::encode(&record)?).context("writing events")?;
-        self.state = State { last_sequence, plants };
+        for key in old {
+            self.db.remove(key).context("removing old events")?;
+        }
+        self.state = State { last_sequence, plants, kept_from };
+        self.shared.set_state(self.state);
         Ok(())
+    }
+
+    /// The keys of some event records that need not be kept when `last_sequence` has come, and from
+    /// which event on all are kept then.
+    fn old_event_records(
+        &self,
+        last_sequence: u64,
+        indexed_through: u64,
+    ) -> anyhow::Result<(Vec<IVec>, u64)> {
+        let mut kept_from = self.state.kept_from;
+        let mut old = Vec::new();
+        // The tag index needs the events that are not in its blocks.
+        let needed_from = last_sequence.saturating_sub(self.keep_events).min(indexed_through) + 1;
+        if needed_from <= kept_from {
+            return Ok((old, kept_from));
+        }
+        let mut keys = self.db.scan_prefix(EVENT_PREFIX).keys();
+        let mut oldest = keys.next().transpose()?;
+        for key in keys.take(FORGOTTEN_WITH_A_GROUP) {
+            let key = key.context("reading old events")?;
+            let sequence = event_sequence(&key)?;
+            if sequence > needed_from {
+                break;
+            }
+            // The next record begins here, so the one before has nothing that is needed.
+            old.extend(oldest.replace(key));
+            kept_from = kept_from.max(sequence);
+        }
+        Ok((old, kept_from))
     }
 }

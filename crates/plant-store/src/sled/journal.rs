@@ -200,10 +200,13 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sled::layout::{Change, EventKind};
+    use crate::EventKind;
+    use crate::sled::layout::{Change, PlantRecord};
 
     fn group(first_sequence: u64, name: &str) -> Group<'_> {
-        let change = Change { kind: EventKind::Created, id: 7, idempotency: None, name, tag: None };
+        let record = PlantRecord { revision: first_sequence, idempotency: None, name, tag: None };
+        let change =
+            Change { kind: EventKind::Created, id: 7, left_tag: None, record: Some(record) };
         Group { first_sequence, plants_before: first_sequence - 1, changes: vec![change] }
     }
 

@@ -14,12 +14,14 @@
 //! the order of the ids. A zero byte ends a tag, for the rules allow no control character in one.
 //! Values are in the postcard format behind a version byte.
 
+use std::ops::Range;
+
 use anyhow::{Context as _, bail, ensure};
 use plant_domain::{Plant, PlantId, UncheckedPlant};
 use serde::{Deserialize, Serialize};
 use sled::IVec;
 
-use crate::{IdempotencyDigest, Revision, StoredPlant};
+use crate::{EventKind, IdempotencyDigest, Revision, StoredPlant};
 
 /// The number of this layout. A database with another number is not opened.
 pub(super) const FORMAT: u32 = 1;
@@ -38,11 +40,12 @@ const VALUE_VERSION: u8 = 1;
 /// own, which it never syncs.
 const MAX_VALUE_BYTES: usize = 96 * 1024;
 
-/// The events of a group have at most about this size, in bytes, so that they fit in one record.
+/// A group takes no more events when its events have this size, in bytes, so that they fit in one
+/// record.
 pub(super) const GROUP_EVENT_BYTES: usize = 64 * 1024;
 
 /// What is kept of a plant.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PlantRecord<'a> {
     pub(super) revision: u64,
     /// The digest of the create that made the plant, when it came with an idempotency key.
@@ -60,6 +63,8 @@ pub(super) struct EventRecord<'a> {
     /// The tag index's blocks hold all events up to this sequence number. The later events are in
     /// memory only, and are read from here when the database is opened.
     pub(super) indexed_through: u64,
+    /// The events from this sequence number on are kept. There may be remains of older ones.
+    pub(super) kept_from: u64,
     /// The events; the first one's sequence number is in the key, and they follow without a gap.
     #[serde(borrow)]
     pub(super) events: Vec<Event<'a>>,
@@ -90,46 +95,64 @@ impl<'a> Group<'a> {
 }
 
 /// One change to one plant, and what the plant is after it.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Change<'a> {
     pub(super) kind: EventKind,
     pub(super) id: i64,
-    pub(super) idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
-    pub(super) name: &'a str,
-    pub(super) tag: Option<&'a str>,
+    /// The tag that the plant had before and has no more.
+    pub(super) left_tag: Option<&'a str>,
+    /// The plant after the change; none when it is gone.
+    #[serde(borrow)]
+    pub(super) record: Option<PlantRecord<'a>>,
+}
+
+impl<'a> Change<'a> {
+    /// What leads from the plant as it was to the plant as it is, where these differ.
+    pub(super) fn new(
+        id: PlantId,
+        before: Option<&PlantRecord<'a>>,
+        after: Option<PlantRecord<'a>>,
+    ) -> Self {
+        let kind = match (before, after) {
+            (None, _) => EventKind::Created,
+            (Some(_), Some(_)) => EventKind::Updated,
+            (Some(_), None) => EventKind::Deleted,
+        };
+        let tag = after.and_then(|after| after.tag);
+        let left_tag = before.and_then(|before| before.tag).filter(|left| Some(*left) != tag);
+        Self { kind, id: id.get(), left_tag, record: after }
+    }
+
+    /// What is kept of the change when it is done.
+    pub(super) fn event(&self) -> Event<'a> {
+        let tag = self.record.and_then(|record| record.tag);
+        Event { kind: self.kind, id: self.id, left_tag: self.left_tag, tag }
+    }
 }
 
 /// What is kept of a change when it is done.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Event<'a> {
     pub(super) kind: EventKind,
     pub(super) id: i64,
+    /// The tag that the plant had before and has no more.
+    pub(super) left_tag: Option<&'a str>,
     /// The tag that the plant has after the change.
     pub(super) tag: Option<&'a str>,
 }
 
-/// What happened to the plant.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum EventKind {
-    Created,
-}
-
-impl<'a> Event<'a> {
-    pub(super) fn of(change: &Change<'a>) -> Self {
-        Self { kind: change.kind, id: change.id, tag: change.tag }
+impl Event<'_> {
+    /// An upper bound of the size that the event has within a record, in bytes.
+    pub(super) fn max_bytes(&self) -> usize {
+        const FIXED_BYTES: usize = 20;
+        FIXED_BYTES + self.left_tag.map_or(0, str::len) + self.tag.map_or(0, str::len)
     }
-}
-
-/// An upper bound of the size that an event with this tag has within a record, in bytes.
-pub(super) fn event_max_bytes(tag: Option<&str>) -> usize {
-    const FIXED_BYTES: usize = 16;
-    FIXED_BYTES + tag.map_or(0, str::len)
 }
 
 impl PlantRecord<'_> {
     /// The plant that is kept. It goes through the create rules again: a record that breaks one was
     /// not written by us.
-    pub(super) fn to_stored_plant(&self, id: PlantId) -> anyhow::Result<StoredPlant> {
+    pub(super) fn to_stored_plant(self, id: PlantId) -> anyhow::Result<StoredPlant> {
         let unchecked =
             UncheckedPlant { name: self.name.to_owned(), tag: self.tag.map(str::to_owned) };
         let plant = Plant::try_from(unchecked)
@@ -146,14 +169,29 @@ pub(super) fn event_key(first_sequence: u64) -> [u8; 9] {
     prefixed(EVENT_PREFIX, first_sequence.to_be_bytes())
 }
 
+/// The keys of the plants from an id on.
+pub(super) fn plant_keys(first: PlantId) -> Range<Vec<u8>> {
+    plant_key(first).to_vec()..vec![PLANT_PREFIX[0] + 1]
+}
+
+/// The keys of all event records.
+pub(super) fn event_keys() -> Range<Vec<u8>> {
+    EVENT_PREFIX.to_vec()..vec![EVENT_PREFIX[0] + 1]
+}
+
+pub(super) fn plant_id(key: &[u8]) -> anyhow::Result<PlantId> {
+    let bytes = key.strip_prefix(PLANT_PREFIX).context("not the key of a plant")?;
+    Ok(from_ordered(bytes.try_into().context("a plant's key has a wrong length")?))
+}
+
 pub(super) fn event_sequence(key: &[u8]) -> anyhow::Result<u64> {
     let bytes = key.strip_prefix(EVENT_PREFIX).context("not the key of an event record")?;
     Ok(u64::from_be_bytes(bytes.try_into().context("an event record's key has a wrong length")?))
 }
 
-/// The keys that a tag's blocks can have: from the first, up to but without the second.
-pub(super) fn tag_block_keys(tag: &str) -> (Vec<u8>, Vec<u8>) {
-    (tag_key(tag, TAG_END), tag_key(tag, TAG_END + 1))
+/// The keys that a tag's blocks can have.
+pub(super) fn tag_block_keys(tag: &str) -> Range<Vec<u8>> {
+    tag_key(tag, TAG_END)..tag_key(tag, TAG_END + 1)
 }
 
 pub(super) fn tag_block_key(tag: &str, first: PlantId) -> Vec<u8> {

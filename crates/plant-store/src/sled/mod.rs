@@ -11,7 +11,9 @@ mod journal;
 mod layout;
 mod open;
 mod progress;
+mod reader;
 mod tag_index;
+mod write;
 
 use std::mem;
 use std::path::PathBuf;
@@ -20,21 +22,34 @@ use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId};
-use tokio::sync::{mpsc, oneshot};
+use plant_domain::{NewPlant, PlantId, PlantPatch};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::checkpoint::Checkpointer;
-use self::commit::{Committer, Create, Message};
-use self::layout::PlantRecord;
+use self::commit::{Committer, Message};
 use self::progress::Progress;
-use crate::{IdempotencyDigest, PlantRepository, StoreError, StoreFailure, StoredPlant};
+use self::reader::Reader;
+use self::write::{Outcome, Write, Written};
+use crate::{
+    EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
+    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
+};
 
 /// How many writes wait at most. What comes on top is refused at once ([`StoreError::Busy`]), so
 /// that a write that is taken waits for a few groups only.
 const QUEUE_CAPACITY: usize = 1024;
 
+/// How many imports may have plants in the queue. It bounds how long other writes wait behind them.
+const IMPORTS_IN_QUEUE: usize = 2;
+
 /// How much memory sled's cache takes unless something else is said, in MiB.
 pub const DEFAULT_CACHE_MIB: u64 = 128;
+
+/// How many of the newest events are kept unless something else is said.
+pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
+
+/// How many changes to the tags gather in memory unless something else is said.
+pub const DEFAULT_TAG_CHANGES_IN_MEMORY: usize = 65_536;
 
 /// Where the database is, and what it may use.
 ///
@@ -48,29 +63,41 @@ pub struct SledConfig {
     pub directory: PathBuf,
     /// How much memory sled's cache takes, in MiB. The process takes several times as much.
     pub cache_mib: u64,
+    /// How many of the newest events are shown. A few more may be kept.
+    pub keep_events: u64,
+    /// How many changes to the tags gather in memory before they go into the index on disk, which
+    /// makes less work of many than of few. They have to be read again at the next open.
+    pub tag_changes_in_memory: usize,
 }
 
 impl SledConfig {
     /// A database in `directory`, with everything else as it is by default.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), cache_mib: DEFAULT_CACHE_MIB }
+        Self {
+            directory: directory.into(),
+            cache_mib: DEFAULT_CACHE_MIB,
+            keep_events: DEFAULT_KEEP_EVENTS,
+            tag_changes_in_memory: DEFAULT_TAG_CHANGES_IN_MEMORY,
+        }
     }
 }
 
 /// Keeps plants in a sled database, with group commit: writes that wait at the same time are synced
 /// to the disk together, in a journal beside the database, and answered after that.
 ///
-/// A database is open in one process at a time.
+/// A database is open in one process at a time. Its methods need a tokio runtime: pages of plants and
+/// of events are read on its pool of threads for what blocks.
 ///
 /// Dropping the repository carries out what was taken, like [`PlantRepository::close`].
 #[derive(Debug)]
 pub struct SledRepository {
     queue: mpsc::Sender<Message>,
+    imports: Semaphore,
     progress: Arc<Progress>,
     // The fields are dropped in this order: when the queue is gone the commit thread ends, and only
     // when that has let go of the database may the lock fall.
     _commit_thread: JoinOnDrop,
-    db: sled::Db,
+    reader: Reader,
     _lock: std::fs::File,
 }
 
@@ -87,29 +114,64 @@ impl SledRepository {
         })?;
         let progress = Arc::new(Progress::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let db = opened.database.db.clone();
-        let checkpointer = Checkpointer::start(db.clone(), opened.database_file)?;
+        let reader = Reader {
+            db: opened.database.db.clone(),
+            shared: Arc::clone(&opened.database.shared),
+            keep_events: config.keep_events,
+        };
+        let checkpointer = Checkpointer::start(reader.db.clone(), opened.database_file)?;
         let committer =
             Committer::new(opened.database, opened.journal, checkpointer, Arc::clone(&progress));
         let thread = commit::spawn(committer, messages)?;
         Ok(Self {
             queue,
+            imports: Semaphore::new(IMPORTS_IN_QUEUE),
             _commit_thread: JoinOnDrop { thread: Some(thread), progress: Arc::clone(&progress) },
             progress,
-            db,
+            reader,
             _lock: opened.lock,
         })
     }
 
-    fn read(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
-        let value = self.db.get(layout::plant_key(id))?;
-        value
-            .map(|value| {
-                let record: PlantRecord<'_> = layout::decode(&value)?;
-                record.to_stored_plant(id)
-            })
-            .transpose()
-            .with_context(|| format!("cannot read plant {id}"))
+    async fn write(&self, write: Write) -> Outcome {
+        if let Some(failure) = self.progress.failure() {
+            return Err(failure.into());
+        }
+        let (answer, outcome) = oneshot::channel();
+        match self.queue.try_send(Message::Write(write, answer)) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => return Err(StoreError::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(self.why_no_more_writes()),
+        }
+        tokio::select! {
+            biased;
+            outcome = outcome => outcome.unwrap_or_else(|_| Err(self.why_no_more_writes())),
+            // The commit thread may be stuck in a disk that does not answer.
+            failure = self.progress.failed() => Err(failure.into()),
+        }
+    }
+
+    /// The outcomes of the writes, in their order. There are fewer of them only after a failure.
+    async fn write_all(&self, writes: Vec<Write>) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(writes.len());
+        let (answers, mut answered) = mpsc::unbounded_channel();
+        let Ok(_turn) = self.imports.acquire().await else { return outcomes };
+        if self.queue.send(Message::Import(writes, answers)).await.is_ok() {
+            while let Some(outcome) = answered.recv().await {
+                outcomes.push(outcome);
+            }
+        }
+        outcomes
+    }
+
+    /// Reads what may take a while on a thread where it keeps nobody waiting.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> anyhow::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let reader = self.reader.clone();
+        let read = tokio::task::spawn_blocking(move || read(&reader)).await;
+        Ok(read.context("a read panicked").flatten().map_err(StoreFailure::from)?)
     }
 
     /// The failure that ended the commit thread, or that it was closed.
@@ -126,26 +188,79 @@ impl PlantRepository for SledRepository {
         new_plant: NewPlant,
         idempotency: Option<IdempotencyDigest>,
     ) -> Result<StoredPlant, StoreError> {
-        if let Some(failure) = self.progress.failure() {
-            return Err(failure.into());
-        }
-        let (answer, outcome) = oneshot::channel();
-        let create = Create { new_plant, idempotency, answer };
-        match self.queue.try_send(Message::Create(create)) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(_)) => return Err(StoreError::Busy),
-            Err(mpsc::error::TrySendError::Closed(_)) => return Err(self.why_no_more_writes()),
-        }
-        tokio::select! {
+        let written = self.write(Write::Create { new_plant, idempotency }).await?;
+        Ok(written.stored)
+    }
+
+    async fn put(
+        &self,
+        new_plant: NewPlant,
+        preconditions: Preconditions,
+    ) -> Result<Put, StoreError> {
+        let Written { kind, stored } = self.write(Write::Put { new_plant, preconditions }).await?;
+        Ok(Put { stored, is_new: kind == Some(EventKind::Created) })
+    }
+
+    async fn patch(
+        &self,
+        id: PlantId,
+        patch: PlantPatch,
+        preconditions: Preconditions,
+    ) -> Result<StoredPlant, StoreError> {
+        let written = self.write(Write::Patch { id, patch, preconditions }).await?;
+        Ok(written.stored)
+    }
+
+    async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
+        self.write(Write::Delete { id, preconditions }).await?;
+        Ok(())
+    }
+
+    async fn import(
+        &self,
+        new_plants: Vec<NewPlant>,
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Imported>, StoreError> {
+        let count = new_plants.len();
+        let to_write = |new_plant| match on_conflict {
+            OnConflict::Error | OnConflict::Skip => Write::Create { new_plant, idempotency: None },
+            OnConflict::Replace => {
+                Write::Put { new_plant, preconditions: Preconditions::default() }
+            }
+        };
+        let writes = new_plants.into_iter().map(to_write).collect();
+        let outcomes = tokio::select! {
             biased;
-            outcome = outcome => outcome.unwrap_or_else(|_| Err(self.why_no_more_writes())),
-            // The commit thread may be stuck in a disk that does not answer.
-            failure = self.progress.failed() => Err(failure.into()),
+            outcomes = self.write_all(writes) => outcomes,
+            failure = self.progress.failed() => return Err(failure.into()),
+        };
+        if outcomes.len() < count {
+            return Err(self.why_no_more_writes());
         }
+        let to_imported = |outcome| match (outcome, on_conflict) {
+            (Ok(Written { kind: Some(EventKind::Created), .. }), _) => Ok(Imported::Created),
+            (Ok(_), _) => Ok(Imported::Replaced),
+            (Err(StoreError::IdTaken(_)), OnConflict::Skip) => Ok(Imported::Skipped),
+            (Err(StoreError::IdTaken(_)), _) => Ok(Imported::IdTaken),
+            (Err(error), _) => Err(error),
+        };
+        outcomes.into_iter().map(to_imported).collect()
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
-        Ok(self.read(id).map_err(StoreFailure::from)?)
+        Ok(self.reader.plant(id).map_err(StoreFailure::from)?)
+    }
+
+    async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
+        self.read(move |reader| reader.page(&request)).await
+    }
+
+    async fn count(&self) -> Result<u64, StoreError> {
+        Ok(self.reader.count())
+    }
+
+    async fn events(&self, after: Revision, limit: usize) -> Result<EventPage, StoreError> {
+        self.read(move |reader| reader.events(after, limit)).await
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {
@@ -181,7 +296,7 @@ impl Drop for SledRepository {
     fn drop(&mut self) {
         if self.progress.failure().is_some() {
             // sled would flush when the last handle goes, and may wait for ever or panic there.
-            mem::forget(self.db.clone());
+            mem::forget(self.reader.db.clone());
         }
     }
 }

@@ -10,11 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use plant_domain::PlantId;
 
 use super::SledConfig;
 use super::checkpoint::checkpoint;
-use super::database::{Database, State};
+use super::database::{Database, Shared, State};
 use super::journal::{self, Journal};
 use super::layout::{
     self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, PLANT_PREFIX, event_sequence,
@@ -78,9 +77,11 @@ fn open(config: &SledConfig) -> anyhow::Result<Opened> {
 
     let db = open_sled(config, &sled_directory)?;
     check_format(&db)?;
-    let EventLog { state, tag_index, gap } = read_events(&db).map_err(advise)?;
+    let EventLog { state, tag_index, gap } =
+        read_events(&db, config.tag_changes_in_memory).map_err(advise)?;
     let database_file = File::open(sled_directory.join(SLED_FILE))?;
-    let mut database = Database { db, state, tag_index };
+    let shared = Shared::new(state, tag_index);
+    let mut database = Database { db, state, shared, keep_events: config.keep_events };
     replay_journal(&mut database, directory).map_err(advise)?;
     if gap.is_some() {
         // The journal may have filled it.
@@ -216,42 +217,40 @@ struct EventLog {
     gap: Option<(u64, u64)>,
 }
 
-fn read_events(db: &sled::Db) -> anyhow::Result<EventLog> {
+fn read_events(db: &sled::Db, changes_in_memory: usize) -> anyhow::Result<EventLog> {
     let Some(newest) = db.scan_prefix(EVENT_PREFIX).next_back().transpose()? else {
-        return Ok(EventLog { state: State::default(), tag_index: TagIndex::new(0), gap: None });
+        let tag_index = TagIndex::new(changes_in_memory, 0);
+        return Ok(EventLog { state: State::default(), tag_index, gap: None });
     };
     let newest: EventRecord<'_> = layout::decode(&newest.1).context("the newest event record")?;
-    let indexed_through = newest.indexed_through;
+    let EventRecord { plants, indexed_through, kept_from, events: _ } = newest;
 
-    let mut tag_index = TagIndex::new(indexed_through);
-    let mut last_sequence = None;
+    let tag_index = TagIndex::new(changes_in_memory, indexed_through);
+    let mut last_sequence = kept_from.saturating_sub(1);
     let mut gap = None;
     for entry in db.scan_prefix(EVENT_PREFIX) {
         let (key, value) = entry?;
         let first_sequence = event_sequence(&key)?;
         let record: EventRecord<'_> = layout::decode(&value)
             .with_context(|| format!("the event record from number {first_sequence} on"))?;
-        if let Some(last) = last_sequence
-            && last + 1 != first_sequence
-        {
-            gap = Some((last, first_sequence));
+        let end = first_sequence + record.events.len() as u64;
+        if end <= kept_from {
+            // Remains of old events.
+            continue;
         }
-        for (sequence, event) in (first_sequence..).zip(&record.events) {
-            if sequence > indexed_through
-                && let Some(tag) = event.tag
-            {
-                tag_index.add(tag, PlantId::from(event.id));
-            }
-            last_sequence = Some(sequence);
+        if first_sequence > last_sequence + 1 {
+            gap = Some((last_sequence, first_sequence));
         }
+        let later = (first_sequence..).zip(record.events);
+        tag_index.apply(later.filter(|(sequence, _)| *sequence > indexed_through).map(|e| e.1));
+        last_sequence = end - 1;
     }
-    let last_sequence = last_sequence.context("the newest event record is empty")?;
-    Ok(EventLog { state: State { last_sequence, plants: newest.plants }, tag_index, gap })
+    Ok(EventLog { state: State { last_sequence, plants, kept_from }, tag_index, gap })
 }
 
 /// Events that are missing in sled even though the journal was applied again are lost.
 fn check_events(db: &sled::Db) -> anyhow::Result<()> {
-    match read_events(db)?.gap {
+    match read_events(db, usize::MAX)?.gap {
         Some((last, next)) => bail!("the events between number {last} and {next} are lost"),
         None => Ok(()),
     }
@@ -291,7 +290,11 @@ fn replay_journal(database: &mut Database, directory: &Path) -> anyhow::Result<(
         "the changes between number {in_sled} and {} are lost from the journal",
         first.first_sequence
     );
-    database.state = State { last_sequence: first.first_sequence - 1, plants: first.plants_before };
+    database.state = State {
+        last_sequence: first.first_sequence - 1,
+        plants: first.plants_before,
+        kept_from: database.state.kept_from,
+    };
     for group in newest {
         database.apply(group)?;
     }

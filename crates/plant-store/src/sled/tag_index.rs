@@ -1,119 +1,240 @@
 //! The tag index: which plants have a tag.
 //!
 //! On disk it stands in blocks: a key for a tag and a run of ids, the ids as the value. Writing a
-//! block for each plant would double what sled has to do, so additions gather in memory first and are
+//! block for each plant would double what sled has to do, so changes gather in memory first and are
 //! folded into the blocks in bulk, a few blocks with each group. Those that are not folded yet are in
 //! the event records as well, from which they are read again when the database is opened.
 //!
-//! There are two generations of additions in memory: the active one, which takes new ones, and the
-//! frozen one, which is being folded. When the frozen one is empty, all events up to a known
-//! sequence number are in the blocks.
+//! There are two generations of changes in memory: the active one, which takes new ones, and the
+//! frozen one, which is being folded. When the frozen one is empty, all events up to a known sequence
+//! number are in the blocks. What a generation says of a plant counts more than what the blocks say,
+//! and the active one counts more than the frozen one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::Context as _;
 use plant_domain::PlantId;
 use sled::{IVec, Tree};
 
 use super::layout::{
-    decode_tag_block, encode_tag_block, tag_block_first_id, tag_block_key, tag_block_keys,
+    Event, decode_tag_block, encode_tag_block, tag_block_first_id, tag_block_key, tag_block_keys,
 };
 
-/// The active generation is frozen when it has this many ids. The more there are, the more of them
-/// share a block when it is written; the fewer there are, the less is read again at the start.
-const ADDITIONS_UNTIL_FROZEN: usize = 65_536;
-
-/// How many additions one step of a fold takes at most: it bounds how long a group waits for it.
-const ADDITIONS_IN_A_STEP: usize = 256;
+/// How many changes one step of a fold takes at most: it bounds how long readers wait for it.
+const CHANGES_IN_A_STEP: usize = 256;
 
 /// How many ids a block has at most. Larger blocks make more work of a change in the middle.
 const MAX_BLOCK_IDS: usize = 128;
 
-/// Plants that have the tag, and that are not in its blocks yet.
-type Additions = BTreeMap<String, BTreeSet<PlantId>>;
+/// Whether a plant has a tag.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Presence {
+    Present,
+    Absent,
+}
 
+/// Plants that have or have lost a tag, and of which its blocks do not know that yet.
+type Changes = BTreeMap<PlantId, Presence>;
+
+/// Read by everyone, changed by the commit thread only.
 #[derive(Debug)]
 pub(super) struct TagIndex {
-    active: Additions,
-    /// How many ids there are in the active generation.
-    active_additions: usize,
-    frozen: Additions,
-    /// The last event whose addition is in the frozen generation or in the blocks.
+    /// How many changes the active generation has when it is frozen.
+    changes_in_memory: usize,
+    /// Guards the blocks as well, so that nobody sees one that is half written.
+    generations: RwLock<Generations>,
+}
+
+#[derive(Debug)]
+struct Generations {
+    active: BTreeMap<String, Changes>,
+    /// How many changes there are in the active generation.
+    active_changes: usize,
+    frozen: BTreeMap<String, Changes>,
+    /// The last event whose change is in the frozen generation or in the blocks.
     frozen_through: u64,
-    /// The last event up to which all additions are in the blocks.
+    /// The last event up to which all changes are in the blocks.
     indexed_through: u64,
 }
 
+/// Some of the plants that have a tag, and from which id on there may be more.
+pub(super) struct TagRun {
+    /// By ascending id.
+    pub(super) ids: Vec<PlantId>,
+    /// The id that the next run begins at; `None` when this is the last one.
+    pub(super) next: Option<PlantId>,
+}
+
 impl TagIndex {
-    pub(super) const fn new(indexed_through: u64) -> Self {
+    /// An index whose blocks hold all events up to `indexed_through`.
+    pub(super) const fn new(changes_in_memory: usize, indexed_through: u64) -> Self {
         Self {
-            active: Additions::new(),
-            active_additions: 0,
-            frozen: Additions::new(),
-            frozen_through: indexed_through,
-            indexed_through,
+            changes_in_memory,
+            generations: RwLock::new(Generations {
+                active: BTreeMap::new(),
+                active_changes: 0,
+                frozen: BTreeMap::new(),
+                frozen_through: indexed_through,
+                indexed_through,
+            }),
         }
     }
 
-    pub(super) const fn indexed_through(&self) -> u64 {
-        self.indexed_through
+    pub(super) fn indexed_through(&self) -> u64 {
+        self.read().indexed_through
     }
 
-    /// Remembers that the plant has the tag now.
-    pub(super) fn add(&mut self, tag: &str, id: PlantId) {
-        let ids = match self.active.get_mut(tag) {
-            Some(ids) => ids,
-            None => self.active.entry(tag.to_owned()).or_default(),
-        };
-        if ids.insert(id) {
-            self.active_additions += 1;
+    /// Remembers which tags the plants of some events have and have lost.
+    pub(super) fn apply<'a>(&self, events: impl IntoIterator<Item = Event<'a>>) {
+        let mut generations = self.write();
+        for event in events {
+            let id = PlantId::from(event.id);
+            if let Some(tag) = event.left_tag {
+                generations.remember(tag, id, Presence::Absent);
+            }
+            if let Some(tag) = event.tag {
+                generations.remember(tag, id, Presence::Present);
+            }
         }
     }
 
-    /// Folds additions into the blocks, in up to `max_steps` small steps. Called with at least as many as
-    /// were added since, the frozen generation is empty before the active one is full again.
-    /// `last_sequence` is the event of the last addition.
+    /// Folds changes into the blocks, in up to `max_steps` small steps. Called with at least as many
+    /// as were applied since, the frozen generation is empty before the active one is full again.
+    /// `last_sequence` is the last event that was applied.
     pub(super) fn fold(
-        &mut self,
+        &self,
         tree: &Tree,
         max_steps: usize,
         last_sequence: u64,
     ) -> anyhow::Result<()> {
-        if self.frozen.is_empty() && self.active_additions >= ADDITIONS_UNTIL_FROZEN {
-            self.frozen = mem::take(&mut self.active);
-            self.active_additions = 0;
-            self.frozen_through = last_sequence;
-        }
+        self.write().freeze_when_full(self.changes_in_memory, last_sequence);
         for _ in 0..max_steps {
-            let Some((tag, block)) = self.take_block(tree)? else { break };
+            // Readers get their turn between any two steps.
+            let mut generations = self.write();
+            let Some((tag, block)) = generations.take_block(tree)? else { break };
             block.write(tree, &tag)?;
         }
-        if self.frozen.is_empty() {
+        let mut generations = self.write();
+        if generations.frozen.is_empty() {
             // It may be behind while a journal is applied again.
-            self.indexed_through = self.indexed_through.max(self.frozen_through);
+            generations.indexed_through =
+                generations.indexed_through.max(generations.frozen_through);
         }
         Ok(())
     }
 
-    /// Takes the first frozen addition and the next ones that go into the same block, up to
-    /// [`ADDITIONS_IN_A_STEP`].
+    /// The plants that have the tag, from an id on. It looks at about `about` of them.
+    pub(super) fn run(
+        &self,
+        tree: &Tree,
+        tag: &str,
+        from: PlantId,
+        about: usize,
+    ) -> anyhow::Result<TagRun> {
+        let generations = self.read();
+        let (mut ids, mut next) = ids_in_blocks(tree, tag, from, about)
+            .with_context(|| format!("reading the index of tag {tag:?}"))?;
+        let changes = [&generations.frozen, &generations.active].map(|changes| changes.get(tag));
+        for changes in changes.into_iter().flatten() {
+            let ending = changes.range(from..).nth(about).map(|(id, _)| *id);
+            next = next.into_iter().chain(ending).min();
+        }
+        if let Some(next) = next {
+            ids.split_off(&next);
+        }
+        for changes in changes.into_iter().flatten() {
+            let end = next.map_or(Bound::Unbounded, Bound::Excluded);
+            for (id, presence) in changes.range((Bound::Included(from), end)) {
+                match presence {
+                    Presence::Present => ids.insert(*id),
+                    Presence::Absent => ids.remove(id),
+                };
+            }
+        }
+        Ok(TagRun { ids: ids.into_iter().collect(), next })
+    }
+
+    /// A generation that a panic has left is as good as before: each change to it is a single one.
+    fn read(&self) -> RwLockReadGuard<'_, Generations> {
+        self.generations.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Generations> {
+        self.generations.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Generations {
+    fn remember(&mut self, tag: &str, id: PlantId, presence: Presence) {
+        let changes = match self.active.get_mut(tag) {
+            Some(changes) => changes,
+            None => self.active.entry(tag.to_owned()).or_default(),
+        };
+        if changes.insert(id, presence).is_none() {
+            self.active_changes += 1;
+        }
+    }
+
+    fn freeze_when_full(&mut self, changes_in_memory: usize, last_sequence: u64) {
+        if self.frozen.is_empty() && self.active_changes >= changes_in_memory {
+            self.frozen = mem::take(&mut self.active);
+            self.active_changes = 0;
+            self.frozen_through = last_sequence;
+        }
+    }
+
+    /// Takes the first frozen change and the next ones that go into the same block, up to
+    /// [`CHANGES_IN_A_STEP`], and makes them.
     fn take_block(&mut self, tree: &Tree) -> anyhow::Result<Option<(String, Block)>> {
-        let Some((tag, mut additions)) = self.frozen.pop_first() else { return Ok(None) };
-        let Some(first) = additions.first() else { return Ok(None) };
+        let Some((tag, mut changes)) = self.frozen.pop_first() else { return Ok(None) };
+        let Some((first, _)) = changes.first_key_value() else { return Ok(None) };
 
         let mut block = Block::around(tree, &tag, *first)
             .with_context(|| format!("reading the index of tag {tag:?}"))?;
-        let end = additions.iter().nth(ADDITIONS_IN_A_STEP).copied();
+        let end = changes.keys().nth(CHANGES_IN_A_STEP).copied();
         let end = end.into_iter().chain(block.end).min();
-        let later = end.map_or_else(BTreeSet::new, |end| additions.split_off(&end));
+        let later = end.map_or_else(Changes::new, |end| changes.split_off(&end));
         if !later.is_empty() {
             self.frozen.insert(tag.clone(), later);
         }
-        block.ids.append(&mut additions);
+        for (id, presence) in changes {
+            match presence {
+                Presence::Present => block.ids.insert(id),
+                Presence::Absent => block.ids.remove(&id),
+            };
+        }
         Ok(Some((tag, block)))
     }
+}
+
+/// The ids from one on that a tag's blocks hold, and where they go on: whole blocks, until there are
+/// `about` ids.
+fn ids_in_blocks(
+    tree: &Tree,
+    tag: &str,
+    from: PlantId,
+    about: usize,
+) -> anyhow::Result<(BTreeSet<PlantId>, Option<PlantId>)> {
+    let Range { start, end } = tag_block_keys(tag);
+    let from_key = tag_block_key(tag, from);
+    let around = tree.range(start..=from_key.clone()).next_back();
+    let later = tree.range((Bound::Excluded(from_key), Bound::Excluded(end)));
+    let mut ids = BTreeSet::new();
+    for block in around.into_iter().chain(later) {
+        let (key, value) = block?;
+        let first = tag_block_first_id(&key)?;
+        if ids.len() >= about {
+            ids.split_off(&first);
+            return Ok((ids, Some(first)));
+        }
+        // What is left of a half written block is not its own.
+        ids.split_off(&first);
+        ids.extend(decode_tag_block(&key, &value)?.into_iter().filter(|id| *id >= from));
+    }
+    Ok((ids, None))
 }
 
 /// A block as it stands in the tree, or the place where a tag's first block will stand.
@@ -130,10 +251,10 @@ struct Block {
 impl Block {
     /// The block that `id` belongs into: the last one that starts at or before it, else the first.
     fn around(tree: &Tree, tag: &str, id: PlantId) -> anyhow::Result<Self> {
-        let (first_key, end_key) = tag_block_keys(tag);
+        let Range { start, end } = tag_block_keys(tag);
         let key_of_id = tag_block_key(tag, id);
-        let at_or_before = tree.range(first_key..=key_of_id.clone()).next_back();
-        let mut after = tree.range((Bound::Excluded(key_of_id), Bound::Excluded(end_key)));
+        let at_or_before = tree.range(start..=key_of_id.clone()).next_back();
+        let mut after = tree.range((Bound::Excluded(key_of_id), Bound::Excluded(end)));
         let found = at_or_before.or_else(|| after.next()).transpose()?;
         let next = after.next().transpose()?;
 
@@ -151,7 +272,7 @@ impl Block {
         Ok(Self { key, ids, end })
     }
 
-    /// Writes the ids, as several blocks when there are too many for one.
+    /// Writes the ids, as several blocks when there are too many for one, or as none.
     fn write(self, tree: &Tree, tag: &str) -> anyhow::Result<()> {
         let ids = Vec::from_iter(self.ids);
         // Blocks of about the same size leave room in each for what comes between.
@@ -173,58 +294,77 @@ impl Block {
 }
 
 #[cfg(test)]
-impl TagIndex {
-    /// All plants that have the tag: those in the blocks and those in memory.
-    pub(super) fn ids_with_tag(&self, tree: &Tree, tag: &str) -> anyhow::Result<BTreeSet<PlantId>> {
-        let (first_key, end_key) = tag_block_keys(tag);
-        let mut ids = BTreeSet::<PlantId>::new();
-        for entry in tree.range(first_key..end_key) {
-            let (key, value) = entry?;
-            // What is left of a half written block is not its own.
-            ids.split_off(&tag_block_first_id(&key)?);
-            let block = decode_tag_block(&key, &value)?;
-            anyhow::ensure!(block.len() <= 2 * MAX_BLOCK_IDS, "a block holds too many ids");
-            ids.extend(block);
-        }
-        for generation in [&self.active, &self.frozen] {
-            ids.extend(generation.get(tag).into_iter().flatten());
-        }
-        Ok(ids)
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::EventKind;
 
     const GROUP: usize = 1_000;
     const GROUPS: u64 = 150;
+    const CHANGES_IN_MEMORY: usize = 20_000;
     const TAGS: [&str; 4] = ["Rosa", "Rosaceae", "Rosaceae, cultivated", "木"];
 
-    /// Adds plants in groups, as the commit thread does, with ids in the order that `id_of` gives.
+    /// All plants that have the tag, read in runs of about this many.
+    fn ids_with_tag(index: &TagIndex, tree: &Tree, tag: &str, about: usize) -> BTreeSet<PlantId> {
+        let mut ids = Vec::new();
+        let mut next = Some(PlantId::from(i64::MIN));
+        while let Some(from) = next {
+            let run = index.run(tree, tag, from, about).expect("reads");
+            assert!(run.ids.len() <= 3 * about + 2 * MAX_BLOCK_IDS, "{} ids", run.ids.len());
+            assert!(run.next.is_none_or(|next| next > from), "a run goes on");
+            ids.extend(run.ids);
+            next = run.next;
+        }
+        assert!(ids.is_sorted_by(|one, next| one < next), "each once, in order");
+        ids.into_iter().collect()
+    }
+
+    fn event<'a>(id: i64, left_tag: Option<&'a str>, tag: Option<&'a str>) -> Event<'a> {
+        Event { kind: EventKind::Updated, id, left_tag, tag }
+    }
+
+    /// Gives and takes tags in groups, as the commit thread does, with ids in the order that `id_of`
+    /// gives.
     fn check(id_of: impl Fn(u64) -> i64) {
         let folder = tempfile::tempdir().expect("a folder");
         let db = sled::open(folder.path()).expect("a database");
-        let mut index = TagIndex::new(0);
+        let index = TagIndex::new(CHANGES_IN_MEMORY, 0);
         let mut expected = BTreeMap::<&str, BTreeSet<PlantId>>::new();
         let mut sequence = 0;
         let mut most_in_memory = 0;
-        for _ in 0..GROUPS {
+        let tag_of = |number: u64| TAGS[usize::try_from(number % 4).expect("small")];
+        for group in 0..GROUPS {
+            let mut events = Vec::new();
             for _ in 0..GROUP {
                 sequence += 1;
-                let id = PlantId::from(id_of(sequence));
-                let tag = TAGS[usize::try_from(sequence % 4).expect("small")];
-                index.add(tag, id);
-                expected.entry(tag).or_default().insert(id);
+                let (id, tag) = (id_of(sequence), tag_of(sequence));
+                events.push(event(id, None, Some(tag)));
+                expected.entry(tag).or_default().insert(PlantId::from(id));
+                if sequence % 3 == 0 {
+                    // One that has got its tag long before loses it, or gets another one.
+                    let number = sequence / 3;
+                    let (id, left) = (id_of(number), tag_of(number));
+                    let tag = (number % 2 == 0).then(|| tag_of(number + 1));
+                    events.push(event(id, Some(left), tag));
+                    expected.entry(left).or_default().remove(&PlantId::from(id));
+                    if let Some(tag) = tag {
+                        expected.entry(tag).or_default().insert(PlantId::from(id));
+                    }
+                }
             }
-            index.fold(&db, GROUP, sequence).expect("folds");
+            let steps = 2 * events.len();
+            index.apply(events);
+            index.fold(&db, steps, sequence).expect("folds");
             most_in_memory = most_in_memory.max(sequence - index.indexed_through());
-        }
-        for (tag, ids) in expected {
-            assert_eq!(index.ids_with_tag(&db, tag).expect("reads"), ids, "{tag}");
+            if group % 50 == 49 {
+                for (tag, ids) in &expected {
+                    for about in [100, 10_000, 1_000_000] {
+                        assert_eq!(ids_with_tag(&index, &db, tag, about), *ids, "{tag}");
+                    }
+                }
+            }
         }
         assert!(index.indexed_through() > 0, "something was folded");
-        let bound = 2 * (ADDITIONS_UNTIL_FROZEN + GROUP);
+        let bound = 2 * (CHANGES_IN_MEMORY + 2 * GROUP);
         assert!(most_in_memory <= u64::try_from(bound).expect("small"), "{most_in_memory}");
     }
 
@@ -232,18 +372,18 @@ mod tests {
     fn a_block_that_was_half_written_does_no_harm() {
         let folder = tempfile::tempdir().expect("a folder");
         let db = sled::open(folder.path()).expect("a database");
-        let mut index = TagIndex::new(0);
-        let mut add_and_fold = |ids: std::ops::Range<i64>, sequence| {
-            ids.clone().for_each(|id| index.add("Rosa", PlantId::from(2 * id)));
+        let index = TagIndex::new(CHANGES_IN_MEMORY, 0);
+        let add_and_fold = |ids: Range<i64>, sequence| {
+            index.apply(ids.map(|id| event(2 * id, None, Some("Rosa"))));
             index.fold(&db, usize::MAX, sequence).expect("folds");
-            index.ids_with_tag(&db, "Rosa").expect("reads")
+            ids_with_tag(&index, &db, "Rosa", 1_000)
         };
-        let count = i64::try_from(ADDITIONS_UNTIL_FROZEN).expect("small");
+        let count = i64::try_from(CHANGES_IN_MEMORY).expect("small");
         let whole = add_and_fold(0..count, 1);
 
         // The second half of a split is there, and the block that was split still is as it was.
-        let (first_key, end_key) = tag_block_keys("Rosa");
-        let mut blocks = db.range(first_key..end_key).skip(7).map(|block| block.expect("reads"));
+        let mut blocks =
+            db.range(tag_block_keys("Rosa")).skip(7).map(|block| block.expect("reads"));
         let (key, value) = blocks.next().expect("a block");
         let (next_key, next_value) = blocks.next().expect("a block");
         let mut both = decode_tag_block(&key, &value).expect("decodes");
@@ -252,8 +392,21 @@ mod tests {
 
         assert_eq!(add_and_fold(0..0, 1), whole);
         let more = add_and_fold(count..2 * count, 2);
-        assert_eq!(more.len(), 2 * ADDITIONS_UNTIL_FROZEN);
+        assert_eq!(more.len(), 2 * CHANGES_IN_MEMORY);
         assert!(more.is_superset(&whole));
+    }
+
+    #[test]
+    fn a_tag_that_no_plant_has_any_more_leaves_no_block() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = sled::open(folder.path()).expect("a database");
+        let index = TagIndex::new(1, 0);
+        for (sequence, tags) in (1..).zip([(None, Some("Rosa")), (Some("Rosa"), None)]) {
+            index.apply((0..1_000).map(|id| event(id, tags.0, tags.1)));
+            index.fold(&db, usize::MAX, sequence).expect("folds");
+            assert_eq!(index.indexed_through(), sequence);
+            assert_eq!(db.range(tag_block_keys("Rosa")).next().is_some(), sequence == 1);
+        }
     }
 
     #[test]

@@ -1,0 +1,673 @@
+//! Holds a repository against the contract of [`PlantRepository`].
+//!
+//! Give [`check`] a way to make empty places for a repository; it panics at the first claim that does
+//! not hold. [`model`] does random operations, and compares the repository with a model. This crate's
+//! own tests of the sled repository show how to call them.
+
+pub mod model;
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use async_trait::async_trait;
+use plant_domain::{
+    NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch, UncheckedNewPlant, UncheckedPlantFilter,
+    UncheckedPlantPatch,
+};
+use tokio::task::JoinSet;
+
+use crate::{
+    Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PageRequest,
+    PlantRepository, Precondition, Preconditions, Revision, Revisions, StoreError, StoredPlant,
+};
+
+/// A place where a repository keeps its plants: a folder, say, or a database schema.
+#[async_trait]
+pub trait Place: Send + Sync {
+    /// Opens the repository here. It is opened again only after it was closed and dropped.
+    async fn open(&self) -> Arc<dyn PlantRepository>;
+
+    /// Makes an end of the repository as a kill would do: what it had not brought to the disk is lost.
+    /// Where that cannot be done, it is closed.
+    async fn kill(&self, repository: Arc<dyn PlantRepository>) {
+        repository.close().await.expect("closes");
+    }
+}
+
+/// Checks every claim of the contract, each in a new empty place. Needs a tokio runtime.
+///
+/// # Panics
+///
+/// When a claim does not hold; the message says which.
+pub async fn check<P: Place>(new_place: impl AsyncFn() -> P) {
+    a_created_plant_reads_back_exactly(&new_place().await).await;
+    what_was_never_created_is_not_found(&new_place().await).await;
+    an_id_that_is_taken_is_refused_and_nothing_changes(&new_place().await).await;
+    one_of_many_creates_of_the_same_id_wins(&new_place().await).await;
+    many_creates_at_once_all_arrive(&new_place().await).await;
+    revisions_grow_and_never_repeat(&new_place().await).await;
+    a_create_sent_again_gets_the_same_answer(&new_place().await).await;
+    a_put_creates_or_replaces(&new_place().await).await;
+    a_patch_changes_what_it_says(&new_place().await).await;
+    a_removed_plant_is_gone_and_its_revision_is_never_used_again(&new_place().await).await;
+    what_changes_nothing_leaves_no_trace(&new_place().await).await;
+    a_precondition_that_fails_changes_nothing(&new_place().await).await;
+    changes_that_race_happen_one_after_the_other(&new_place().await).await;
+    the_digest_of_a_create_goes_with_the_plant(&new_place().await).await;
+    an_import_says_of_each_plant_what_became_of_it(&new_place().await).await;
+    imports_leave_room_for_others(&new_place().await).await;
+    pages_have_every_plant_once_in_order(&new_place().await).await;
+    pages_have_what_is_there_all_the_time_while_others_write(&new_place().await).await;
+    filters_let_through_what_matches(&new_place().await).await;
+    a_page_of_a_filter_that_matches_rarely_ends_early(&new_place().await).await;
+    the_log_has_an_event_for_each_change(&new_place().await).await;
+    everything_is_there_after_opening_again(&new_place().await).await;
+    a_caller_that_goes_away_cancels_nothing(&new_place().await).await;
+    a_closed_repository_is_read_but_not_written(&new_place().await).await;
+}
+
+fn new_plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
+    let unchecked = UncheckedNewPlant { id, name: name.to_owned(), tag: tag.map(str::to_owned) };
+    NewPlant::try_from(unchecked).expect("the suite's plants are valid")
+}
+
+async fn create(repository: &Arc<dyn PlantRepository>, new_plant: &NewPlant) -> StoredPlant {
+    let id = new_plant.id();
+    let stored = repository.create(new_plant.clone(), None).await;
+    stored.unwrap_or_else(|error| panic!("creating plant {id} failed: {error}"))
+}
+
+async fn get(repository: &Arc<dyn PlantRepository>, id: PlantId) -> Option<StoredPlant> {
+    let found = repository.get(id).await;
+    found.unwrap_or_else(|error| panic!("reading plant {id} failed: {error}"))
+}
+
+async fn put(repository: &Arc<dyn PlantRepository>, new_plant: &NewPlant) -> StoredPlant {
+    let put = repository.put(new_plant.clone(), Preconditions::default()).await;
+    put.unwrap_or_else(|error| panic!("putting plant {} failed: {error}", new_plant.id())).stored
+}
+
+fn patch_of(name: Option<&str>, tag: TagPatch) -> PlantPatch {
+    let unchecked = UncheckedPlantPatch { name: name.map(str::to_owned), tag };
+    PlantPatch::try_from(unchecked).expect("the suite's patches are valid")
+}
+
+fn filter_of(name: Option<&str>, tag: Option<&str>) -> PlantFilter {
+    let unchecked =
+        UncheckedPlantFilter { name: name.map(str::to_owned), tag: tag.map(str::to_owned) };
+    PlantFilter::try_from(unchecked).expect("the suite's filters are valid")
+}
+
+fn if_match(revision: Revision) -> Preconditions {
+    let if_match = Some(Revisions::OneOf(vec![revision]));
+    Preconditions { if_match, ..Preconditions::default() }
+}
+
+/// The plants of all pages, one after the other.
+async fn all_pages(
+    repository: &Arc<dyn PlantRepository>,
+    filter: &PlantFilter,
+    limit: usize,
+) -> Vec<StoredPlant> {
+    let mut plants = Vec::new();
+    let mut after = None;
+    loop {
+        let request = PageRequest { filter: filter.clone(), after, limit };
+        let page = repository.list(request).await.expect("reads");
+        assert!(page.plants.len() <= limit, "{} plants on a page", page.plants.len());
+        plants.extend(page.plants);
+        match page.next {
+            Some(next) => assert!(after.replace(next).is_none_or(|last| last < next), "it goes on"),
+            None => break,
+        }
+    }
+    assert!(plants.is_sorted_by(|one, next| one.id < next.id), "each plant once, in order");
+    plants
+}
+
+async fn ids(repository: &Arc<dyn PlantRepository>, filter: &PlantFilter) -> Vec<i64> {
+    let plants = all_pages(repository, filter, 1_000).await;
+    plants.into_iter().map(|stored| stored.id.get()).collect()
+}
+
+async fn all_events(repository: &Arc<dyn PlantRepository>) -> Vec<Event> {
+    let mut events = Vec::<Event>::new();
+    loop {
+        let last = events.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
+        match repository.events(last, 100).await.expect("reads") {
+            EventPage::Kept(next) if next.is_empty() => return events,
+            EventPage::Kept(next) => events.extend(next),
+            EventPage::Forgotten => panic!("events are forgotten too soon"),
+        }
+    }
+}
+
+/// Plants at the edges of what the rules allow.
+fn edge_plants() -> Vec<NewPlant> {
+    let longest = "木".repeat(255);
+    vec![
+        new_plant(i64::MIN, "Rosa × damascena", Some("Rosaceae")),
+        new_plant(-1, " Salix alba ", None),
+        new_plant(0, "\"Kalmia\", 'Ostbo Red'", Some("Rosaceae, cultivated")),
+        new_plant(1, &longest, Some(&longest)),
+        new_plant(i64::MAX, "🌱\u{200b}é", Some("R")),
+    ]
+}
+
+async fn a_created_plant_reads_back_exactly(place: &impl Place) {
+    let repository = place.open().await;
+    for new_plant in edge_plants() {
+        let created = create(&repository, &new_plant).await;
+        assert_eq!(created.clone().into_new_plant(), new_plant);
+        assert_eq!(get(&repository, new_plant.id()).await, Some(created));
+    }
+}
+
+async fn what_was_never_created_is_not_found(place: &impl Place) {
+    let repository = place.open().await;
+    create(&repository, &new_plant(7, "Rosa", Some("Rosaceae"))).await;
+    for id in [i64::MIN, -7, 0, 6, 8, i64::MAX] {
+        assert_eq!(get(&repository, PlantId::from(id)).await, None);
+    }
+}
+
+async fn an_id_that_is_taken_is_refused_and_nothing_changes(place: &impl Place) {
+    let repository = place.open().await;
+    let first = create(&repository, &new_plant(7, "Rosa", None)).await;
+    for again in [new_plant(7, "Rosa", None), new_plant(7, "Salix", Some("Salicaceae"))] {
+        let refusal = repository.create(again, None).await;
+        assert!(
+            matches!(refusal, Err(StoreError::IdTaken(id)) if id == first.id),
+            "a second create of plant 7 gave {refusal:?}"
+        );
+        assert_eq!(get(&repository, first.id).await.as_ref(), Some(&first));
+    }
+}
+
+async fn one_of_many_creates_of_the_same_id_wins(place: &impl Place) {
+    let repository = place.open().await;
+    let mut creates = JoinSet::new();
+    for number in 0..64 {
+        let repository = Arc::clone(&repository);
+        let new_plant = new_plant(7, &format!("Rosa {number}"), None);
+        creates.spawn(async move { repository.create(new_plant, None).await });
+    }
+    let mut winners = Vec::new();
+    for outcome in creates.join_all().await {
+        match outcome {
+            Ok(stored) => winners.push(stored),
+            Err(StoreError::IdTaken(_)) => {}
+            Err(error) => panic!("a create of plant 7 failed: {error}"),
+        }
+    }
+    assert_eq!(winners.len(), 1, "exactly one create wins");
+    assert_eq!(get(&repository, PlantId::from(7)).await, winners.pop());
+}
+
+async fn many_creates_at_once_all_arrive(place: &impl Place) {
+    const CREATES: i64 = 3_000;
+    let repository = place.open().await;
+    let mut creates = JoinSet::new();
+    for id in 0..CREATES {
+        let repository = Arc::clone(&repository);
+        // Tags of the greatest length make groups whose events are large.
+        let tag = format!("{}{}", "木".repeat(254), id % 10);
+        let new_plant = new_plant(id, &format!("Rosa {id}"), Some(&tag));
+        creates.spawn(async move {
+            loop {
+                match repository.create(new_plant.clone(), None).await {
+                    Ok(stored) => return stored,
+                    Err(StoreError::Busy) => tokio::task::yield_now().await,
+                    Err(error) => panic!("creating plant {id} failed: {error}"),
+                }
+            }
+        });
+    }
+    for stored in creates.join_all().await {
+        assert_eq!(get(&repository, stored.id).await.as_ref(), Some(&stored));
+    }
+}
+
+async fn revisions_grow_and_never_repeat(place: &impl Place) {
+    let mut last = Revision::from(0);
+    for opening in 0..3 {
+        let repository = place.open().await;
+        for number in 0..5 {
+            let created = create(&repository, &new_plant(opening * 5 + number, "Rosa", None)).await;
+            assert!(created.revision > last, "{} comes after {last}", created.revision);
+            last = created.revision;
+        }
+        repository.close().await.expect("closes");
+    }
+}
+
+async fn a_create_sent_again_gets_the_same_answer(place: &impl Place) {
+    let rose = new_plant(7, "Rosa", Some("Rosaceae"));
+    let digest = IdempotencyDigest::new("key", &rose);
+    let other_digest = IdempotencyDigest::new("other key", &rose);
+
+    let repository = place.open().await;
+    let first = repository.create(rose.clone(), Some(digest)).await.expect("the id is free");
+    for other in [None, Some(other_digest)] {
+        let refusal = repository.create(rose.clone(), other).await;
+        assert!(matches!(refusal, Err(StoreError::IdTaken(_))), "{refusal:?}");
+    }
+    let again = repository.create(rose.clone(), Some(digest)).await.expect("it is the same create");
+    assert_eq!(again, first);
+    repository.close().await.expect("closes");
+    drop(repository);
+
+    let repository = place.open().await;
+    let again = repository.create(rose.clone(), Some(digest)).await.expect("it is the same create");
+    assert_eq!(again, first);
+    assert_eq!(get(&repository, rose.id()).await, Some(first), "sending again wrote nothing");
+
+    let poplar = new_plant(9, "Populus", None);
+    let digest = IdempotencyDigest::new("key", &poplar);
+    let mut at_once = JoinSet::new();
+    for _ in 0..16 {
+        let (repository, poplar) = (Arc::clone(&repository), poplar.clone());
+        at_once.spawn(async move { repository.create(poplar, Some(digest)).await });
+    }
+    let answers: BTreeSet<Revision> = at_once
+        .join_all()
+        .await
+        .into_iter()
+        .map(|outcome| outcome.expect("they are all the same create").revision)
+        .collect();
+    assert_eq!(answers.len(), 1, "the same create was carried out once");
+}
+
+async fn everything_is_there_after_opening_again(place: &impl Place) {
+    let repository = place.open().await;
+    let mut created = Vec::new();
+    for new_plant in edge_plants() {
+        created.push(create(&repository, &new_plant).await);
+    }
+    repository.close().await.expect("closes");
+    drop(repository);
+
+    for _ in 0..3 {
+        let repository = place.open().await;
+        for stored in &created {
+            assert_eq!(get(&repository, stored.id).await.as_ref(), Some(stored));
+            let refusal = repository.create(stored.clone().into_new_plant(), None).await;
+            assert!(matches!(refusal, Err(StoreError::IdTaken(_))), "{refusal:?}");
+        }
+        repository.close().await.expect("closes");
+    }
+}
+
+async fn a_caller_that_goes_away_cancels_nothing(place: &impl Place) {
+    let repository = place.open().await;
+    let rose = new_plant(7, "Rosa", None);
+    {
+        let mut create = pin!(repository.create(rose.clone(), None));
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(outcome) = create.as_mut().poll(&mut context) {
+            outcome.expect("the id is free");
+        }
+    }
+    repository.close().await.expect("closes");
+    let kept = get(&repository, rose.id()).await.expect("the create was taken");
+    assert_eq!(kept.into_new_plant(), rose);
+}
+
+async fn a_closed_repository_is_read_but_not_written(place: &impl Place) {
+    let repository = place.open().await;
+    let rose = create(&repository, &new_plant(7, "Rosa", None)).await;
+    repository.check_ready().await.expect("an open repository is ready");
+    repository.close().await.expect("closes");
+    repository.close().await.expect("closes");
+
+    assert!(repository.check_ready().await.is_err());
+    let refusal = repository.create(new_plant(8, "Salix", None), None).await;
+    assert!(matches!(refusal, Err(StoreError::Failed(_))), "{refusal:?}");
+    assert_eq!(get(&repository, rose.id).await, Some(rose));
+}
+
+async fn a_put_creates_or_replaces(place: &impl Place) {
+    let repository = place.open().await;
+    let rose = new_plant(7, "Rosa", Some("Rosaceae"));
+    let put = repository.put(rose.clone(), Preconditions::default()).await.expect("is carried out");
+    assert!(put.is_new);
+    assert_eq!(put.stored.clone().into_new_plant(), rose);
+
+    let willow = new_plant(7, "Salix", None);
+    let again = repository.put(willow.clone(), Preconditions::default()).await.expect("replaces");
+    assert!(!again.is_new);
+    assert_eq!(again.stored.clone().into_new_plant(), willow);
+    assert!(again.stored.revision > put.stored.revision);
+    assert_eq!(get(&repository, willow.id()).await, Some(again.stored));
+    assert_eq!(repository.count().await.expect("counts"), 1);
+}
+
+async fn a_patch_changes_what_it_says(place: &impl Place) {
+    let repository = place.open().await;
+    let id = create(&repository, &new_plant(7, "Rosa", Some("Rosaceae"))).await.id;
+    let steps = [
+        (patch_of(Some("Salix"), TagPatch::Keep), new_plant(7, "Salix", Some("Rosaceae"))),
+        (patch_of(None, TagPatch::Remove), new_plant(7, "Salix", None)),
+        (patch_of(None, TagPatch::Set("S".to_owned())), new_plant(7, "Salix", Some("S"))),
+        (patch_of(Some("木"), TagPatch::Remove), new_plant(7, "木", None)),
+    ];
+    for (patch, expected) in steps {
+        let before = get(&repository, id).await.expect("it is there");
+        let patched = repository.patch(id, patch, Preconditions::default()).await;
+        let patched = patched.expect("is carried out");
+        assert_eq!(patched.clone().into_new_plant(), expected);
+        assert!(patched.revision > before.revision);
+        assert_eq!(get(&repository, id).await, Some(patched));
+    }
+    let missing = PlantId::from(8);
+    let patch = patch_of(None, TagPatch::Keep);
+    let refusal = repository.patch(missing, patch, Preconditions::default()).await;
+    assert!(matches!(refusal, Err(StoreError::NoSuchPlant(id)) if id == missing), "{refusal:?}");
+}
+
+async fn a_removed_plant_is_gone_and_its_revision_is_never_used_again(place: &impl Place) {
+    let rose = new_plant(7, "Rosa", Some("Rosaceae"));
+    let repository = place.open().await;
+    let first = create(&repository, &rose).await;
+    repository.delete(first.id, Preconditions::default()).await.expect("it is there");
+    assert_eq!(get(&repository, first.id).await, None);
+    let again = repository.delete(first.id, Preconditions::default()).await;
+    assert!(matches!(again, Err(StoreError::NoSuchPlant(_))), "{again:?}");
+    assert_eq!(repository.count().await.expect("counts"), 0);
+    repository.close().await.expect("closes");
+    drop(repository);
+
+    let repository = place.open().await;
+    assert_eq!(get(&repository, first.id).await, None);
+    let second = create(&repository, &rose).await;
+    assert!(second.revision > first.revision);
+}
+
+async fn what_changes_nothing_leaves_no_trace(place: &impl Place) {
+    let repository = place.open().await;
+    let rose = new_plant(7, "Rosa", Some("Rosaceae"));
+    let created = create(&repository, &rose).await;
+    assert_eq!(put(&repository, &rose).await, created);
+    for patch in [
+        patch_of(None, TagPatch::Keep),
+        patch_of(Some("Rosa"), TagPatch::Set("Rosaceae".to_owned())),
+    ] {
+        let patched = repository.patch(created.id, patch, Preconditions::default()).await;
+        assert_eq!(patched.expect("is carried out"), created);
+    }
+    let imported = repository.import(vec![rose], OnConflict::Replace).await.expect("imports");
+    assert_eq!(imported, [Imported::Replaced]);
+    assert_eq!(get(&repository, created.id).await, Some(created));
+    assert_eq!(all_events(&repository).await.len(), 1);
+}
+
+async fn a_precondition_that_fails_changes_nothing(place: &impl Place) {
+    let repository = place.open().await;
+    let rose = create(&repository, &new_plant(7, "Rosa", None)).await;
+    let other = create(&repository, &new_plant(8, "Salix", None)).await;
+    let any = Some(Revisions::Any);
+    let failing = [
+        (if_match(other.revision), Precondition::IfMatch),
+        (
+            Preconditions { if_match: Some(Revisions::OneOf(vec![])), if_none_match: None },
+            Precondition::IfMatch,
+        ),
+        (Preconditions { if_match: None, if_none_match: any.clone() }, Precondition::IfNoneMatch),
+        (
+            Preconditions { if_match: any.clone(), if_none_match: any.clone() },
+            Precondition::IfNoneMatch,
+        ),
+    ];
+    for (preconditions, failed) in failing {
+        let change = patch_of(Some("Abies"), TagPatch::Keep);
+        let put = repository.put(new_plant(7, "Abies", None), preconditions.clone()).await;
+        let patched = repository.patch(rose.id, change, preconditions.clone()).await;
+        let deleted = repository.delete(rose.id, preconditions.clone()).await;
+        for refusal in [put.err(), patched.err(), deleted.err()] {
+            assert!(
+                matches!(refusal, Some(StoreError::PreconditionFailed(which)) if which == failed),
+                "{preconditions:?}: {refusal:?}"
+            );
+        }
+        assert_eq!(get(&repository, rose.id).await.as_ref(), Some(&rose));
+    }
+
+    // Where there is no plant.
+    let must_exist = Preconditions { if_match: any.clone(), if_none_match: None };
+    let put = repository.put(new_plant(9, "Abies", None), must_exist).await;
+    assert!(matches!(put, Err(StoreError::PreconditionFailed(Precondition::IfMatch))), "{put:?}");
+    let must_be_new = Preconditions { if_match: None, if_none_match: any };
+    let put = repository.put(new_plant(9, "Abies", None), must_be_new).await;
+    assert!(put.expect("there is none yet").is_new);
+    let deleted = repository.delete(PlantId::from(10), if_match(rose.revision)).await;
+    assert!(matches!(deleted, Err(StoreError::NoSuchPlant(_))), "{deleted:?}");
+
+    repository.delete(rose.id, if_match(rose.revision)).await.expect("it is unchanged");
+}
+
+async fn changes_that_race_happen_one_after_the_other(place: &impl Place) {
+    const CLIENTS: usize = 16;
+    const INCREMENTS: usize = 20;
+    let repository = place.open().await;
+    let id = create(&repository, &new_plant(7, "0", None)).await.id;
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let repository = Arc::clone(&repository);
+        clients.spawn(async move {
+            let mut done = 0;
+            while done < INCREMENTS {
+                let seen = get(&repository, id).await.expect("it is there");
+                let number: usize = seen.plant.name().parse().expect("a number");
+                let next = patch_of(Some(&(number + 1).to_string()), TagPatch::Keep);
+                match repository.patch(id, next, if_match(seen.revision)).await {
+                    Ok(_) => done += 1,
+                    Err(StoreError::PreconditionFailed(_)) => {}
+                    Err(error) => panic!("a patch failed: {error}"),
+                }
+            }
+        });
+    }
+    clients.join_all().await;
+    let last = get(&repository, id).await.expect("it is there");
+    assert_eq!(last.plant.name(), (CLIENTS * INCREMENTS).to_string());
+}
+
+async fn the_digest_of_a_create_goes_with_the_plant(place: &impl Place) {
+    let rose = new_plant(7, "Rosa", None);
+    let digest = IdempotencyDigest::new("key", &rose);
+    let repository = place.open().await;
+    repository.create(rose.clone(), Some(digest)).await.expect("the id is free");
+    put(&repository, &new_plant(7, "Salix", None)).await;
+    let patch = patch_of(Some("Abies"), TagPatch::Keep);
+    let patched = repository.patch(rose.id(), patch, Preconditions::default()).await;
+    let patched = patched.expect("is carried out");
+
+    let again = repository.create(rose.clone(), Some(digest)).await.expect("it is the same create");
+    assert_eq!((again.plant.name(), again.revision), ("Rosa", patched.revision));
+    assert_eq!(get(&repository, rose.id()).await, Some(patched), "sending again wrote nothing");
+
+    repository.delete(rose.id(), Preconditions::default()).await.expect("it is there");
+    let anew = repository.create(rose.clone(), Some(digest)).await.expect("the id is free");
+    assert_eq!(get(&repository, rose.id()).await, Some(anew));
+}
+
+async fn an_import_says_of_each_plant_what_became_of_it(place: &impl Place) {
+    let repository = place.open().await;
+    create(&repository, &new_plant(1, "Rosa", None)).await;
+    let rows =
+        |name| vec![new_plant(0, name, None), new_plant(1, name, None), new_plant(0, name, None)];
+
+    let refused = repository.import(rows("Salix"), OnConflict::Error).await.expect("imports");
+    assert_eq!(refused, [Imported::Created, Imported::IdTaken, Imported::IdTaken]);
+    let skipped = repository.import(rows("Abies"), OnConflict::Skip).await.expect("imports");
+    assert_eq!(skipped, [Imported::Skipped; 3]);
+    let name = async |id| {
+        let stored = get(&repository, PlantId::from(id)).await.expect("it is there");
+        stored.plant.name().to_owned()
+    };
+    assert_eq!((name(0).await, name(1).await), ("Salix".to_owned(), "Rosa".to_owned()));
+    let replaced = repository.import(rows("Abies"), OnConflict::Replace).await.expect("imports");
+    assert_eq!(replaced, [Imported::Replaced; 3]);
+    assert_eq!((name(0).await, name(1).await), ("Abies".to_owned(), "Abies".to_owned()));
+    assert_eq!(repository.import(Vec::new(), OnConflict::Error).await.expect("imports"), []);
+    assert_eq!(repository.count().await.expect("counts"), 2);
+}
+
+async fn imports_leave_room_for_others(place: &impl Place) {
+    const ROWS: i64 = 2_000;
+    let repository = place.open().await;
+    let mut imports = JoinSet::new();
+    for import in 0..8 {
+        let repository = Arc::clone(&repository);
+        // Tags of the greatest length make groups whose events are large.
+        let tag = "木".repeat(255);
+        let rows = (0..ROWS).map(|row| new_plant(import * ROWS + row, "Rosa", Some(&tag)));
+        let rows = rows.collect();
+        imports.spawn(async move { repository.import(rows, OnConflict::Error).await });
+    }
+    // None of these may be told that the store is too busy.
+    for id in 0..50 {
+        create(&repository, &new_plant(-1 - id, "Salix", None)).await;
+    }
+    for imported in imports.join_all().await {
+        assert!(imported.expect("imports").iter().all(|imported| *imported == Imported::Created));
+    }
+    assert_eq!(repository.count().await.expect("counts"), 8 * 2_000 + 50);
+}
+
+async fn pages_have_every_plant_once_in_order(place: &impl Place) {
+    let repository = place.open().await;
+    let everything = PlantFilter::default();
+    assert_eq!(all_pages(&repository, &everything, 1).await, []);
+    let mut expected = Vec::new();
+    for new_plant in edge_plants() {
+        expected.push(create(&repository, &new_plant).await);
+    }
+    expected.sort_by_key(|stored| stored.id);
+    for limit in [1, 2, 4, 5, 6, 1_000] {
+        assert_eq!(all_pages(&repository, &everything, limit).await, expected, "limit {limit}");
+    }
+    let page = |after, limit| PageRequest { filter: PlantFilter::default(), after, limit };
+    let whole = repository.list(page(None, 5)).await.expect("reads");
+    assert_eq!(whole.next, None, "the last page says that it is the last");
+    let behind = repository.list(page(Some(PlantId::from(i64::MAX)), 5)).await.expect("reads");
+    assert_eq!((behind.plants.len(), behind.next), (0, None));
+    let between = repository.list(page(Some(PlantId::from(-2)), 1)).await.expect("reads");
+    assert_eq!(between.plants[0].id.get(), -1);
+}
+
+async fn pages_have_what_is_there_all_the_time_while_others_write(place: &impl Place) {
+    const STABLE: i64 = 300;
+    let repository = place.open().await;
+    let rows = (0..STABLE).map(|id| new_plant(2 * id, "Rosa", Some("Rosaceae"))).collect();
+    repository.import(rows, OnConflict::Error).await.expect("imports");
+    let writer = {
+        let repository = Arc::clone(&repository);
+        tokio::spawn(async move {
+            for turn in 0.. {
+                let id = 2 * (turn % STABLE) + 1;
+                put(&repository, &new_plant(id, "Salix", Some("Rosaceae"))).await;
+                put(&repository, &new_plant(id, "Salix", Some("Salicaceae"))).await;
+                let removed = repository.delete(PlantId::from(id), Preconditions::default()).await;
+                removed.expect("it is there");
+            }
+        })
+    };
+    for filter in [PlantFilter::default(), filter_of(None, Some("Rosaceae"))] {
+        for _ in 0..10 {
+            let plants = all_pages(&repository, &filter, 7).await;
+            let stable = plants.iter().map(|stored| stored.id.get()).filter(|id| id % 2 == 0);
+            assert!(stable.eq((0..STABLE).map(|id| 2 * id)), "a plant is missing");
+        }
+    }
+    writer.abort();
+}
+
+async fn filters_let_through_what_matches(place: &impl Place) {
+    let repository = place.open().await;
+    let plants = [
+        (1, "Rosa canina", Some("Rosa")),
+        (2, "ROSA ×", Some("Rosaceae")),
+        (3, "Kamrosamol", Some("rosa")),
+        (4, "Straße", Some(" Rosa")),
+        (5, "Salix", None),
+        (6, "🌱", Some("Rosa ")),
+        (7, "İris", Some("Rosa")),
+    ];
+    for (id, name, tag) in plants {
+        create(&repository, &new_plant(id, name, tag)).await;
+    }
+    let expectations: [(Option<&str>, Option<&str>, &[i64]); 10] = [
+        (None, Some("Rosa"), &[1, 7]),
+        (None, Some("Rosaceae"), &[2]),
+        (None, Some("R"), &[]),
+        (Some("rosa"), None, &[1, 2, 3]),
+        (Some("RoSa "), None, &[1, 2]),
+        (Some("STRASSE"), None, &[]),
+        (Some("STRAẞE"), None, &[4]),
+        (Some("İ"), None, &[7]),
+        (Some("ROSA"), Some("Rosa"), &[1]),
+        (Some("a"), Some("Abies"), &[]),
+    ];
+    for (name, tag, expected) in expectations {
+        assert_eq!(ids(&repository, &filter_of(name, tag)).await, expected, "{name:?} {tag:?}");
+    }
+
+    // A plant that changes is under its new tag at once, and no more under the old one.
+    put(&repository, &new_plant(1, "Rosa canina", Some("Rosaceae"))).await;
+    let id = PlantId::from(7);
+    let untag = patch_of(None, TagPatch::Remove);
+    repository.patch(id, untag, Preconditions::default()).await.expect("is carried out");
+    repository.delete(PlantId::from(2), Preconditions::default()).await.expect("it is there");
+    assert_eq!(ids(&repository, &filter_of(None, Some("Rosa"))).await, [0_i64; 0]);
+    assert_eq!(ids(&repository, &filter_of(None, Some("Rosaceae"))).await, [1]);
+}
+
+async fn a_page_of_a_filter_that_matches_rarely_ends_early(place: &impl Place) {
+    const PLANTS: i64 = 30_000;
+    let repository = place.open().await;
+    let name = |id| if id == PLANTS - 1 { "Salix" } else { "Rosa" };
+    let rows = (0..PLANTS).map(|id| new_plant(id, name(id), Some("Rosaceae"))).collect();
+    repository.import(rows, OnConflict::Error).await.expect("imports");
+    for filter in [filter_of(Some("salix"), None), filter_of(Some("salix"), Some("Rosaceae"))] {
+        let request = PageRequest { filter: filter.clone(), after: None, limit: 10 };
+        let first = repository.list(request).await.expect("reads");
+        assert_eq!(first.plants, [], "the work for a page is bounded");
+        assert!(first.next.is_some(), "there may be more");
+        assert_eq!(ids(&repository, &filter).await, [PLANTS - 1]);
+    }
+}
+
+async fn the_log_has_an_event_for_each_change(place: &impl Place) {
+    let repository = place.open().await;
+    assert_eq!(all_events(&repository).await, []);
+    let created = create(&repository, &new_plant(7, "Rosa", None)).await;
+    let updated = put(&repository, &new_plant(7, "Salix", None)).await;
+    let deleted = repository.delete(created.id, Preconditions::default()).await;
+    deleted.expect("it is there");
+    let refused = repository.delete(created.id, Preconditions::default()).await;
+    assert!(refused.is_err(), "what is refused leaves no event");
+    let rows = vec![new_plant(8, "Abies", None), new_plant(8, "Abies", None)];
+    repository.import(rows, OnConflict::Skip).await.expect("imports");
+
+    let events = all_events(&repository).await;
+    let kinds: Vec<(EventKind, i64)> =
+        events.iter().map(|event| (event.kind, event.id.get())).collect();
+    assert_eq!(
+        kinds,
+        [
+            (EventKind::Created, 7),
+            (EventKind::Updated, 7),
+            (EventKind::Deleted, 7),
+            (EventKind::Created, 8)
+        ]
+    );
+    assert!(events.is_sorted_by(|one, next| one.revision < next.revision), "{events:?}");
+    assert_eq!([events[0].revision, events[1].revision], [created.revision, updated.revision]);
+    repository.close().await.expect("closes");
+    drop(repository);
+    assert_eq!(all_events(&place.open().await).await, events);
+}

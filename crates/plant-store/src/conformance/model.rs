@@ -1,0 +1,379 @@
+//! Random operations, against a repository and against a model of it that is too simple to be wrong.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plant_domain::{
+    NewPlant, Plant, PlantFilter, PlantId, PlantPatch, TagPatch, UncheckedPlant,
+    UncheckedPlantFilter, UncheckedPlantPatch,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::sample::select;
+
+use super::{Place, all_pages};
+use crate::{
+    Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PlantRepository,
+    Precondition, Preconditions, Put, Revision, Revisions, StoreError, StoredPlant,
+};
+
+/// Few ids, so that the operations meet each other.
+const IDS: [i64; 8] = [i64::MIN, -2, -1, 0, 1, 2, 3, i64::MAX];
+const NAMES: [&str; 4] = ["Rosa", "ROSA ×", "rosa alba", "Salix"];
+const NAME_PARTS: [&str; 2] = ["rosa", "L"];
+/// Some begin another one, and the last ones have every length that UTF-8 knows.
+const TAGS: [&str; 6] = ["R", "Ro", "Ro ", "é", "木", "🌱"];
+
+/// One step of a random test of a repository.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// [`PlantRepository::create`], with an idempotency key or without.
+    Create(NewPlant, Option<String>),
+    /// [`PlantRepository::put`].
+    Put(NewPlant, Condition),
+    /// [`PlantRepository::patch`].
+    Patch(PlantId, PlantPatch, Condition),
+    /// [`PlantRepository::delete`].
+    Delete(PlantId, Condition),
+    /// [`PlantRepository::import`].
+    Import(Vec<NewPlant>, OnConflict),
+    /// Close the repository, and open it again.
+    Reopen,
+    /// [`Place::kill`], and open it again.
+    Kill,
+}
+
+/// A precondition, before it is known which revision the plant has.
+#[derive(Clone, Copy, Debug)]
+pub enum Condition {
+    /// None.
+    Always,
+    /// `If-Match` with the plant's revision, or with one that no plant has.
+    IfMatchCurrent,
+    /// `If-Match` with a revision that no plant has.
+    IfMatchOther,
+    /// `If-Match: *`.
+    IfMatchAny,
+    /// `If-None-Match` with the plant's revision, or with one that no plant has.
+    IfNoneMatchCurrent,
+    /// `If-None-Match: *`.
+    IfNoneMatchAny,
+}
+
+/// Up to `length` random operations.
+pub fn operations(length: usize) -> impl Strategy<Value = Vec<Operation>> {
+    vec(operation(), 1..=length)
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let key = || option::of(select(vec!["key", "other key"]).prop_map(str::to_owned));
+    let on_conflict = || select(vec![OnConflict::Error, OnConflict::Skip, OnConflict::Replace]);
+    prop_oneof![
+        6 => (new_plant(), key()).prop_map(|(plant, key)| Operation::Create(plant, key)),
+        6 => (new_plant(), condition()).prop_map(|(plant, when)| Operation::Put(plant, when)),
+        6 => (id(), patch(), condition()).prop_map(|(id, patch, when)| Operation::Patch(id, patch, when)),
+        6 => (id(), condition()).prop_map(|(id, when)| Operation::Delete(id, when)),
+        3 => (vec(new_plant(), 0..8), on_conflict())
+            .prop_map(|(plants, on_conflict)| Operation::Import(plants, on_conflict)),
+        1 => Just(Operation::Reopen),
+        1 => Just(Operation::Kill),
+    ]
+}
+
+fn id() -> impl Strategy<Value = PlantId> {
+    select(&IDS[..]).prop_map(PlantId::from)
+}
+
+fn new_plant() -> impl Strategy<Value = NewPlant> {
+    (id(), select(&NAMES[..]), option::of(select(&TAGS[..]))).prop_map(|(id, name, tag)| {
+        let unchecked = UncheckedPlant { name: name.to_owned(), tag: tag.map(str::to_owned) };
+        NewPlant::new(id, Plant::try_from(unchecked).expect("the model's plants are valid"))
+    })
+}
+
+fn patch() -> impl Strategy<Value = PlantPatch> {
+    let tag = prop_oneof![
+        Just(TagPatch::Keep),
+        Just(TagPatch::Remove),
+        select(&TAGS[..]).prop_map(|tag| TagPatch::Set(tag.to_owned())),
+    ];
+    (option::of(select(&NAMES[..])), tag).prop_map(|(name, tag)| {
+        let unchecked = UncheckedPlantPatch { name: name.map(str::to_owned), tag };
+        PlantPatch::try_from(unchecked).expect("the model's patches are valid")
+    })
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    let rare = select(vec![
+        Condition::IfMatchCurrent,
+        Condition::IfMatchOther,
+        Condition::IfMatchAny,
+        Condition::IfNoneMatchCurrent,
+        Condition::IfNoneMatchAny,
+    ]);
+    (any::<bool>(), rare)
+        .prop_map(|(is_always, rare)| if is_always { Condition::Always } else { rare })
+}
+
+/// Does the operations to the repository of an empty place and to the model, and compares after each
+/// what they say and everything that can be read. `keep_events` says how many events the repository
+/// keeps.
+///
+/// # Panics
+///
+/// At the first difference.
+pub async fn check(place: &impl Place, operations: &[Operation], keep_events: usize) {
+    let mut model = Model::default();
+    let mut repository = place.open().await;
+    for operation in operations {
+        match operation {
+            Operation::Reopen => {
+                repository.close().await.expect("closes");
+                drop(repository);
+                repository = place.open().await;
+            }
+            Operation::Kill => {
+                place.kill(repository).await;
+                repository = place.open().await;
+            }
+            _ => {
+                model.check_operation(&*repository, operation).await;
+                model.check_new_events(&*repository).await;
+            }
+        }
+        model.check_everything(&repository, keep_events).await;
+    }
+    repository.close().await.expect("closes");
+}
+
+/// What a repository should be.
+#[derive(Default)]
+struct Model {
+    plants: BTreeMap<PlantId, (StoredPlant, Option<IdempotencyDigest>)>,
+    events: Vec<Event>,
+    /// What the last operation did, and the revision where it was told.
+    new_events: Vec<(EventKind, PlantId, Option<Revision>)>,
+}
+
+impl Model {
+    async fn check_operation(&mut self, repository: &dyn PlantRepository, operation: &Operation) {
+        match operation {
+            Operation::Create(new_plant, key) => {
+                let digest = key.as_ref().map(|key| IdempotencyDigest::new(key, new_plant));
+                let outcome = repository.create(new_plant.clone(), digest).await;
+                match self.plants.get(&new_plant.id()) {
+                    None => self.store(new_plant.clone(), digest, outcome.expect("the id is free")),
+                    Some((present, known)) if digest.is_some() && *known == digest => {
+                        let told = outcome.expect("it is the same create");
+                        assert_eq!(told.revision, present.revision);
+                        assert_eq!(told.into_new_plant(), *new_plant);
+                    }
+                    Some(_) => {
+                        assert!(matches!(outcome, Err(StoreError::IdTaken(_))), "{outcome:?}")
+                    }
+                }
+            }
+            Operation::Put(new_plant, condition) => {
+                let present = self.plants.get(&new_plant.id()).cloned();
+                let preconditions = self.preconditions(*condition, new_plant.id());
+                let outcome = repository.put(new_plant.clone(), preconditions.clone()).await;
+                if let Some(failed) = self.failed(&preconditions, new_plant.id()) {
+                    return assert_precondition_failed(outcome, failed);
+                }
+                let Put { stored, is_new } = outcome.expect("a put is carried out");
+                assert_eq!(is_new, present.is_none());
+                let digest = present.and_then(|(_, digest)| digest);
+                self.store(new_plant.clone(), digest, stored);
+            }
+            Operation::Patch(id, patch, condition) => {
+                let preconditions = self.preconditions(*condition, *id);
+                let outcome = repository.patch(*id, patch.clone(), preconditions.clone()).await;
+                let Some((present, digest)) = self.plants.get(id).cloned() else {
+                    return assert!(
+                        matches!(outcome, Err(StoreError::NoSuchPlant(_))),
+                        "{outcome:?}"
+                    );
+                };
+                if let Some(failed) = self.failed(&preconditions, *id) {
+                    return assert_precondition_failed(outcome, failed);
+                }
+                let patched = NewPlant::new(*id, patch.apply(&present.plant));
+                self.store(patched, digest, outcome.expect("a patch is carried out"));
+            }
+            Operation::Delete(id, condition) => {
+                let preconditions = self.preconditions(*condition, *id);
+                let outcome = repository.delete(*id, preconditions.clone()).await;
+                if !self.plants.contains_key(id) {
+                    return assert!(
+                        matches!(outcome, Err(StoreError::NoSuchPlant(_))),
+                        "{outcome:?}"
+                    );
+                }
+                if let Some(failed) = self.failed(&preconditions, *id) {
+                    return assert_precondition_failed(outcome, failed);
+                }
+                outcome.expect("a removal is carried out");
+                self.plants.remove(id);
+                self.new_events.push((EventKind::Deleted, *id, None));
+            }
+            Operation::Import(new_plants, on_conflict) => {
+                let outcome = repository.import(new_plants.clone(), *on_conflict).await;
+                let outcome = outcome.expect("an import is carried out");
+                assert_eq!(outcome.len(), new_plants.len());
+                for (new_plant, imported) in new_plants.iter().zip(outcome) {
+                    let is_free = !self.plants.contains_key(&new_plant.id());
+                    let expected = match on_conflict {
+                        _ if is_free => Imported::Created,
+                        OnConflict::Error => Imported::IdTaken,
+                        OnConflict::Skip => Imported::Skipped,
+                        OnConflict::Replace => Imported::Replaced,
+                    };
+                    assert_eq!(imported, expected, "{new_plant:?}");
+                    if matches!(imported, Imported::Created | Imported::Replaced) {
+                        self.import(new_plant);
+                    }
+                }
+            }
+            Operation::Reopen | Operation::Kill => {}
+        }
+    }
+
+    /// A plant is what an operation said that it is.
+    fn store(
+        &mut self,
+        new_plant: NewPlant,
+        digest: Option<IdempotencyDigest>,
+        stored: StoredPlant,
+    ) {
+        assert_eq!(stored.clone().into_new_plant(), new_plant);
+        let id = new_plant.id();
+        let present = self.plants.get(&id).map(|(present, _)| present);
+        if present.is_some_and(|present| present.plant == stored.plant) {
+            assert_eq!(present, Some(&stored), "what changes nothing keeps the revision");
+            return;
+        }
+        let kind = if present.is_some() { EventKind::Updated } else { EventKind::Created };
+        self.new_events.push((kind, id, Some(stored.revision)));
+        self.plants.insert(id, (stored, digest));
+    }
+
+    /// As [`Self::store`], where the revision is not told.
+    fn import(&mut self, new_plant: &NewPlant) {
+        let (id, plant) = new_plant.clone().into_parts();
+        let present = self.plants.get(&id);
+        if present.is_some_and(|(present, _)| present.plant == plant) {
+            return;
+        }
+        let kind = if present.is_some() { EventKind::Updated } else { EventKind::Created };
+        let digest = present.and_then(|(_, digest)| *digest);
+        self.new_events.push((kind, id, None));
+        let stored = StoredPlant { id, plant, revision: Revision::BEFORE_ALL };
+        self.plants.insert(id, (stored, digest));
+    }
+
+    /// The log has what the last operation did. What an import did to the revisions is known from
+    /// there.
+    async fn check_new_events(&mut self, repository: &dyn PlantRepository) {
+        let last = self.events.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
+        let new = kept(repository.events(last, 1_000).await);
+        assert_eq!(new.len(), self.new_events.len(), "{new:?}");
+        for (event, (kind, id, revision)) in new.into_iter().zip(self.new_events.drain(..)) {
+            assert_eq!((event.kind, event.id), (kind, id));
+            assert!(revision.is_none_or(|revision| revision == event.revision), "{event:?}");
+            let last = self.events.last();
+            assert!(last.is_none_or(|last| last.revision < event.revision), "{event:?}");
+            if let Some((stored, _)) = self.plants.get_mut(&id) {
+                stored.revision = event.revision;
+            }
+            self.events.push(event);
+        }
+    }
+
+    fn preconditions(&self, condition: Condition, id: PlantId) -> Preconditions {
+        let current = self.plants.get(&id).map(|(stored, _)| stored.revision);
+        let current = Some(Revisions::OneOf(current.into_iter().collect()));
+        let other = Some(Revisions::OneOf(vec![Revision::from(u64::MAX)]));
+        let (if_match, if_none_match) = match condition {
+            Condition::Always => (None, None),
+            Condition::IfMatchCurrent => (current, None),
+            Condition::IfMatchOther => (other, None),
+            Condition::IfMatchAny => (Some(Revisions::Any), None),
+            Condition::IfNoneMatchCurrent => (None, current),
+            Condition::IfNoneMatchAny => (None, Some(Revisions::Any)),
+        };
+        Preconditions { if_match, if_none_match }
+    }
+
+    /// The precondition that the plant, or its absence, does not meet.
+    fn failed(&self, preconditions: &Preconditions, id: PlantId) -> Option<Precondition> {
+        let current = self.plants.get(&id).map(|(stored, _)| stored.revision);
+        preconditions.check(current).err()
+    }
+
+    /// Everything that can be read is as the model has it.
+    async fn check_everything(&self, repository: &Arc<dyn PlantRepository>, keep_events: usize) {
+        assert_eq!(repository.count().await.expect("counts"), self.plants.len() as u64);
+        for id in IDS.map(PlantId::from) {
+            let read = repository.get(id).await.expect("reads");
+            assert_eq!(read.as_ref(), self.plants.get(&id).map(|(stored, _)| stored));
+        }
+        let tags = TAGS.map(Some).into_iter().chain([None]);
+        for tag in tags {
+            for name in NAME_PARTS.map(Some).into_iter().chain([None]) {
+                self.check_list(repository, name, tag).await;
+            }
+        }
+        self.check_events(&**repository, keep_events).await;
+    }
+
+    async fn check_list(
+        &self,
+        repository: &Arc<dyn PlantRepository>,
+        name: Option<&str>,
+        tag: Option<&str>,
+    ) {
+        let unchecked =
+            UncheckedPlantFilter { name: name.map(str::to_owned), tag: tag.map(str::to_owned) };
+        let filter = PlantFilter::try_from(unchecked).expect("the model's filters are valid");
+        let plants = self.plants.values().map(|(stored, _)| stored.clone());
+        let expected: Vec<StoredPlant> = plants
+            .filter(|stored| filter.matches(stored.plant.name(), stored.plant.tag()))
+            .collect();
+        assert_eq!(all_pages(repository, &filter, 3).await, expected, "{filter:?}");
+    }
+
+    /// The newest events are there, and the others are forgotten.
+    async fn check_events(&self, repository: &dyn PlantRepository, keep_events: usize) {
+        let forgotten = self.events.len().saturating_sub(keep_events);
+        let after =
+            |events: &[Event]| events.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
+        let mut last = after(&self.events[..forgotten]);
+        for newest in self.events[forgotten..].chunks(4) {
+            assert_eq!(kept(repository.events(last, 4).await), newest);
+            last = after(newest);
+        }
+        assert_eq!(kept(repository.events(last, 4).await), []);
+        if let Some(forgotten) = forgotten.checked_sub(1) {
+            let page = repository.events(after(&self.events[..forgotten]), 1).await;
+            assert_eq!(page.expect("reads"), EventPage::Forgotten);
+        }
+    }
+}
+
+fn kept(page: Result<EventPage, StoreError>) -> Vec<Event> {
+    match page.expect("reads") {
+        EventPage::Kept(events) => events,
+        EventPage::Forgotten => panic!("events are forgotten too soon"),
+    }
+}
+
+fn assert_precondition_failed<T: std::fmt::Debug>(
+    outcome: Result<T, StoreError>,
+    expected: Precondition,
+) {
+    match outcome {
+        Err(StoreError::PreconditionFailed(failed)) => assert_eq!(failed, expected),
+        other => panic!("{expected} should have failed: {other:?}"),
+    }
+}

@@ -1,0 +1,48 @@
+//! Why a repository did not do what it was asked to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use plant_domain::PlantId;
+
+use crate::Precondition;
+
+/// Why a repository did not do what it was asked to.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is a plant with the id of the plant to create; nothing was written.
+    #[error("a plant with id {0} exists already")]
+    IdTaken(PlantId),
+    /// There is no plant with the id of the plant to change; nothing was written.
+    #[error("there is no plant with id {0}")]
+    NoSuchPlant(PlantId),
+    /// The plant is not in the state that the change asks for; nothing was written.
+    #[error("the precondition {0} failed")]
+    PreconditionFailed(Precondition),
+    /// Too much waits to be written, or the disk does not answer; nothing was written.
+    #[error("the store is too busy")]
+    Busy,
+    /// The store failed; the outcome of a write is unknown.
+    #[error("the store failed: {0}")]
+    Failed(#[from] StoreFailure),
+}
+
+/// What made a store fail, shared by all that it failed for. It is meant for the log: it may tell
+/// of files and folders.
+#[derive(Clone, Debug)]
+pub struct StoreFailure(Arc<anyhow::Error>);
+
+impl From<anyhow::Error> for StoreFailure {
+    fn from(cause: anyhow::Error) -> Self {
+        Self(Arc::new(cause))
+    }
+}
+
+impl fmt::Display for StoreFailure {
+    /// The whole chain of causes.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for StoreFailure {}
