@@ -11,10 +11,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use clap::Parser;
-use plant_domain::{NewPlant, Plant, PlantId, UncheckedPlant};
+use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, UncheckedPlant};
 use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens};
 use plant_store::{
-    IdempotencyDigest, PlantRepository, Revision, StoreError, StoreFailure, StoredPlant,
+    EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest, PlantRepository,
+    Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -46,8 +47,55 @@ impl PlantRepository for StoresNothing {
         Ok(StoredPlant { id, plant, revision })
     }
 
+    async fn put(
+        &self,
+        new_plant: NewPlant,
+        _preconditions: Preconditions,
+    ) -> Result<Put, StoreError> {
+        Ok(Put { stored: self.create(new_plant, None).await?, is_new: true })
+    }
+
+    async fn patch(
+        &self,
+        id: PlantId,
+        patch: PlantPatch,
+        _preconditions: Preconditions,
+    ) -> Result<StoredPlant, StoreError> {
+        self.create(NewPlant::new(id, patch.apply(&self.plant)), None).await
+    }
+
+    async fn delete(&self, _id: PlantId, _preconditions: Preconditions) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn import(
+        &self,
+        new_plants: Vec<NewPlant>,
+        _on_conflict: OnConflict,
+    ) -> Result<Vec<Imported>, StoreError> {
+        Ok(vec![Imported::Created; new_plants.len()])
+    }
+
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
         Ok(Some(StoredPlant { id, plant: self.plant.clone(), revision: Revision::from(1) }))
+    }
+
+    async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
+        let first = request.after.map_or(0, |after| after.get().saturating_add(1));
+        let plants = (first..).take(request.limit).map(|id| StoredPlant {
+            id: PlantId::from(id),
+            plant: self.plant.clone(),
+            revision: Revision::from(1),
+        });
+        Ok(Page { plants: plants.collect(), next: None })
+    }
+
+    async fn count(&self) -> Result<u64, StoreError> {
+        Ok(self.sequence.load(Ordering::Relaxed))
+    }
+
+    async fn events(&self, _after: Revision, _limit: usize) -> Result<EventPage, StoreError> {
+        Ok(EventPage::Kept(Vec::new()))
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

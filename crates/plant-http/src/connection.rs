@@ -8,6 +8,9 @@
 //! An answer to a request whose body was not read closes the connection. actix-http says so, but goes
 //! on with what the client has sent behind it, which the client believes was not done (RFC 9112,
 //! section 9.6).
+//!
+//! A client that takes nothing of an answer any more would hold the connection, and what is still to be
+//! sent, for ever: it has a deadline too.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -27,12 +30,17 @@ pub(crate) const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a connection may rest between two requests.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
+/// How long a client may take nothing of an answer that waits to be sent.
+pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(30);
+
 pub(crate) struct Connection {
     stream: TcpStream,
     state: Rc<ConnectionState>,
     /// Wakes the connection when a head may be due. It is set anew only when it has gone off or is too
     /// late, so that it costs next to nothing to those who are in time.
     alarm: Option<Pin<Box<Sleep>>>,
+    /// Wakes the connection when the client has taken nothing for too long; only while it does not.
+    answer_alarm: Option<Pin<Box<Sleep>>>,
 }
 
 /// What a connection waits for.
@@ -98,11 +106,27 @@ impl Connection {
             has_unread_body: Cell::new(false),
             is_closing: Cell::new(false),
         });
-        Self { stream, state, alarm: None }
+        Self { stream, state, alarm: None, answer_alarm: None }
     }
 
     pub(crate) fn state(&self) -> Rc<ConnectionState> {
         Rc::clone(&self.state)
+    }
+
+    /// What came of writing, unless the client has taken nothing for too long.
+    fn unless_stuck(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.answer_alarm = None;
+            return written;
+        }
+        let alarm = self
+            .answer_alarm
+            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + ANSWER_IDLE_DEADLINE)));
+        alarm.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Ready when the head that is waited for is overdue.
@@ -150,7 +174,9 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.unless_stuck(context, written)
     }
 
     fn poll_write_vectored(
@@ -158,7 +184,9 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(context, slices);
+        this.unless_stuck(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

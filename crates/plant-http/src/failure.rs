@@ -8,7 +8,7 @@ use actix_http::header::{self, HeaderName, HeaderValue};
 use actix_http::{Response, StatusCode, body::BoxBody};
 use actix_web::{HttpResponse, ResponseError};
 use plant_domain::{Error, Violations, error_number};
-use plant_store::{StoreError, StoreFailure};
+use plant_store::{Precondition, StoreError, StoreFailure};
 
 /// After how many seconds a client may try again that met a busy or a failed store.
 const RETRY_AFTER_SECONDS: u16 = 1;
@@ -31,6 +31,7 @@ pub(crate) enum ErrorNumber {
     InsufficientScope = 2003,
     IdTaken = error_number::ID_TAKEN,
     NoSuchPlant = error_number::NO_SUCH_PLANT,
+    PreconditionFailed = error_number::PRECONDITION_FAILED,
     NoSuchPath = 4004,
     NoSuchMethod = 4005,
     Internal = 5001,
@@ -55,6 +56,7 @@ impl ErrorNumber {
             Self::NoToken | Self::InvalidToken => StatusCode::UNAUTHORIZED,
             Self::InsufficientScope => StatusCode::FORBIDDEN,
             Self::NoSuchPlant | Self::NoSuchPath => StatusCode::NOT_FOUND,
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::StoreFailed | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
@@ -96,6 +98,17 @@ impl Failure {
         self.number
     }
 
+    /// The Error resource (specification, section "Error").
+    pub(crate) fn error(&self) -> Error {
+        Error { error: self.number as i32, message: self.message.clone() }
+    }
+
+    /// The same failure, with more to say about it.
+    pub(crate) fn and_say(mut self, more: &str) -> Self {
+        self.message = format!("{}; {more}", self.message);
+        self
+    }
+
     /// A 500 says nothing but that.
     pub(crate) fn internal() -> Self {
         Self::new(
@@ -112,8 +125,7 @@ impl Failure {
         if self.number == ErrorNumber::RequestTimeout {
             response.force_close();
         }
-        let mut response =
-            response.json(Error { error: self.number as i32, message: self.message.clone() });
+        let mut response = response.json(self.error());
         if let Some(cause) = &self.cause {
             response.extensions_mut().insert(Cause(cause.clone()));
         }
@@ -156,6 +168,22 @@ impl From<StoreError> for Failure {
                 ErrorNumber::IdTaken,
                 format!("a plant with id {id} exists already; choose another id"),
             ),
+            StoreError::NoSuchPlant(id) => {
+                Self::new(ErrorNumber::NoSuchPlant, format!("there is no plant with id {id}"))
+            }
+            StoreError::PreconditionFailed(precondition) => Self::new(
+                ErrorNumber::PreconditionFailed,
+                match precondition {
+                    Precondition::IfMatch => {
+                        "the plant is not in the state that If-Match asks for, and nothing \
+                         changed; read it again"
+                    }
+                    Precondition::IfNoneMatch => {
+                        "the plant is in a state that If-None-Match rules out, and nothing \
+                         changed; read it"
+                    }
+                },
+            ),
             StoreError::Busy => Self::new(
                 ErrorNumber::Busy,
                 "the store is too busy and nothing was written; try again later",
@@ -164,8 +192,8 @@ impl From<StoreError> for Failure {
                 cause: Some(cause),
                 ..Self::new(
                     ErrorNumber::StoreFailed,
-                    "the store failed and the outcome of a write is unknown; \
-                     read the plant before sending it again",
+                    "the store failed; where this was a write its outcome is unknown, \
+                     so read before sending it again",
                 )
             },
         }

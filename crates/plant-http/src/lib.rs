@@ -9,19 +9,27 @@
 
 mod body;
 mod connection;
+mod entity_tag;
 mod exchange;
+mod export;
 mod failure;
 mod gate;
 mod health;
 mod idempotency_key;
+mod import;
 mod parameters;
 mod plants;
 mod routes;
+mod rows;
 mod server;
 mod tokens;
+mod transfer_format;
 mod wire;
 
-pub use body::{BODY_DEADLINE, BODY_MAX_BYTES};
+pub use body::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
 pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
+pub use import::REPORT_MAX_ERRORS;
+pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
+pub use rows::ROW_MAX_BYTES;
 pub use server::{Drain, PlantService, serve};
 pub use tokens::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, Scope, Token, TokenRecord, Tokens, TokensFile};

@@ -1,16 +1,22 @@
-//! The operations on plants.
+//! The operations on one plant, and the list of them.
 
-use actix_http::header;
+use actix_http::header::{self, HeaderName};
 use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
-use plant_domain::NewPlant;
-use plant_store::{IdempotencyDigest, PlantRepository, Revision};
+use actix_web::{HttpRequest, HttpResponse};
+use form_urlencoded::Serializer;
+use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, Violations};
+use plant_store::{
+    IdempotencyDigest, PageRequest, PlantRepository, Precondition, Put, StoreError, StoredPlant,
+};
 
-use crate::body::JsonBody;
+use crate::body::{JsonBody, MergePatchBody};
+use crate::entity_tag::{entity_tag, preconditions};
 use crate::failure::{ErrorNumber, Failure};
 use crate::idempotency_key::idempotency_key;
 use crate::parameters;
-use crate::wire::read_new_plant;
+use crate::wire::{read_new_plant, read_plant, read_plant_patch};
+
+pub(crate) const TOTAL_COUNT: HeaderName = HeaderName::from_static("x-total-count");
 
 /// `POST /plants`: the specification's operation.
 pub(crate) async fn create(
@@ -25,9 +31,31 @@ pub(crate) async fn create(
 
     let stored = repository.create(new_plant, idempotency).await?;
 
-    Ok(ok(stored.revision)
-        .insert_header((header::LOCATION, format!("/plants/{}", stored.id)))
+    Ok(HttpResponse::Ok()
+        .insert_header(location(stored.id))
+        .insert_header(entity_tag(stored.revision))
         .json(&stored.plant))
+}
+
+/// `GET /plants`.
+pub(crate) async fn list(
+    request: HttpRequest,
+    repository: Data<dyn PlantRepository>,
+) -> Result<HttpResponse, Failure> {
+    let page_request = parameters::page_request(&request)?;
+
+    let page = repository.list(page_request.clone()).await?;
+
+    let mut response = HttpResponse::Ok();
+    if page_request.filter.is_empty() {
+        response.insert_header((TOTAL_COUNT, repository.count().await?));
+    }
+    if let Some(after) = page.next {
+        let next = next_page(&request, &page_request, after);
+        response.insert_header((header::LINK, format!("<{next}>; rel=\"next\"")));
+    }
+    let plants: Vec<NewPlant> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
+    Ok(response.json(plants))
 }
 
 /// `GET /plants/{id}`.
@@ -37,18 +65,107 @@ pub(crate) async fn read(
 ) -> Result<HttpResponse, Failure> {
     parameters::no_query(&request)?;
     let id = parameters::plant_id(&request)?;
+    let preconditions = preconditions(request.headers())?;
 
     let found = repository.get(id).await?;
 
-    let stored = found.ok_or_else(|| {
-        Failure::new(ErrorNumber::NoSuchPlant, format!("there is no plant with id {id}"))
-    })?;
-    Ok(ok(stored.revision).json(stored.into_new_plant()))
+    let stored = found.ok_or(StoreError::NoSuchPlant(id))?;
+    match preconditions.check(Some(stored.revision)) {
+        Ok(()) => Ok(HttpResponse::Ok()
+            .insert_header(entity_tag(stored.revision))
+            .json(stored.into_new_plant())),
+        // The client has it already (RFC 9110, section 13.2.2).
+        Err(Precondition::IfNoneMatch) => {
+            Ok(HttpResponse::NotModified().insert_header(entity_tag(stored.revision)).finish())
+        }
+        Err(failed) => Err(StoreError::PreconditionFailed(failed).into()),
+    }
 }
 
-/// A success that carries the plant's revision as a strong entity tag (RFC 9110, section 8.8.3).
-fn ok(revision: Revision) -> HttpResponseBuilder {
-    let mut response = HttpResponse::Ok();
-    response.insert_header((header::ETAG, format!("\"{revision}\"")));
-    response
+/// `PUT /plants/{id}`.
+pub(crate) async fn put(
+    request: HttpRequest,
+    repository: Data<dyn PlantRepository>,
+    body: JsonBody,
+) -> Result<HttpResponse, Failure> {
+    parameters::no_query(&request)?;
+    let id = parameters::plant_id(&request)?;
+    let preconditions = preconditions(request.headers())?;
+    let (sent_id, plant) = read_plant(&body.0)?;
+    let plant = checked(id, sent_id, Plant::try_from(plant))?;
+
+    let put = repository.put(NewPlant::new(id, plant), preconditions).await?;
+
+    let Put { stored, is_new } = put;
+    let mut response = if is_new { HttpResponse::Created() } else { HttpResponse::Ok() };
+    if is_new {
+        response.insert_header(location(id));
+    }
+    Ok(response.insert_header(entity_tag(stored.revision)).json(&stored.plant))
+}
+
+/// `PATCH /plants/{id}`: a merge patch (RFC 7396).
+pub(crate) async fn patch(
+    request: HttpRequest,
+    repository: Data<dyn PlantRepository>,
+    body: MergePatchBody,
+) -> Result<HttpResponse, Failure> {
+    parameters::no_query(&request)?;
+    let id = parameters::plant_id(&request)?;
+    let preconditions = preconditions(request.headers())?;
+    let (sent_id, patch) = read_plant_patch(&body.0)?;
+    let patch = checked(id, sent_id, PlantPatch::try_from(patch))?;
+
+    let stored = repository.patch(id, patch, preconditions).await?;
+
+    Ok(HttpResponse::Ok().insert_header(entity_tag(stored.revision)).json(&stored.plant))
+}
+
+/// `DELETE /plants/{id}`.
+pub(crate) async fn delete(
+    request: HttpRequest,
+    repository: Data<dyn PlantRepository>,
+) -> Result<HttpResponse, Failure> {
+    parameters::no_query(&request)?;
+    let id = parameters::plant_id(&request)?;
+    let preconditions = preconditions(request.headers())?;
+
+    repository.delete(id, preconditions).await?;
+
+    Ok(HttpResponse::NoContent().finish())
+}
+
+fn location(id: PlantId) -> (HeaderName, String) {
+    (header::LOCATION, format!("/plants/{id}"))
+}
+
+/// The address of the page after this one. It keeps the filter and the limit.
+fn next_page(request: &HttpRequest, page_request: &PageRequest, after: PlantId) -> String {
+    let mut query = Serializer::new(String::new());
+    for (name, value) in form_urlencoded::parse(request.query_string().as_bytes()) {
+        if name == "tag" || name == "name" {
+            query.append_pair(&name, &value);
+        }
+    }
+    query.append_pair("limit", &page_request.limit.to_string());
+    query.append_pair("after", &after.to_string());
+    format!("/plants?{}", query.finish())
+}
+
+/// What was sent for the plant with this id, where it follows the rules and any id in it is the same.
+fn checked<T>(
+    id: PlantId,
+    sent_id: Option<i64>,
+    checked: Result<T, Violations>,
+) -> Result<T, Failure> {
+    let mut problems = Vec::new();
+    if sent_id.is_some_and(|sent_id| sent_id != id.get()) {
+        problems.push(format!("id must be {id}, as in the path, or be left out"));
+    }
+    match checked {
+        Ok(checked) if problems.is_empty() => return Ok(checked),
+        Ok(_) => {}
+        Err(violations) => problems.push(violations.to_string()),
+    }
+    Err(Failure::new(ErrorNumber::RuleBroken, problems.join("; ")))
 }

@@ -7,12 +7,18 @@ use actix_web::web::ServiceConfig;
 use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, web};
 
 use crate::failure::{ErrorNumber, Failure};
-use crate::{health, plants};
+use crate::{export, health, import, plants};
 
 fn paths() -> Vec<Path> {
     vec![
-        Path::new("/plants").post(plants::create),
-        Path::new("/plants/{id}").get(plants::read),
+        Path::new("/plants").get(plants::list).post(plants::create),
+        Path::new("/plants/import").post(import::import),
+        Path::new("/plants/export").get(export::export),
+        Path::new("/plants/{id}")
+            .get(plants::read)
+            .put(plants::put)
+            .patch(plants::patch)
+            .delete(plants::delete),
         Path::open("/livez").get(health::live),
         Path::open("/readyz").get(health::ready),
     ]
@@ -65,6 +71,33 @@ impl Path {
         F::Output: Responder + 'static,
     {
         self.route(&[Method::POST], handler)
+    }
+
+    fn put<F, Arguments>(self, handler: F) -> Self
+    where
+        F: Handler<Arguments>,
+        Arguments: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.route(&[Method::PUT], handler)
+    }
+
+    fn patch<F, Arguments>(self, handler: F) -> Self
+    where
+        F: Handler<Arguments>,
+        Arguments: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.route(&[Method::PATCH], handler)
+    }
+
+    fn delete<F, Arguments>(self, handler: F) -> Self
+    where
+        F: Handler<Arguments>,
+        Arguments: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.route(&[Method::DELETE], handler)
     }
 
     fn route<F, Arguments>(mut self, methods: &[Method], handler: F) -> Self

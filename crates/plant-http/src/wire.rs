@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use plant_domain::UncheckedNewPlant;
+use plant_domain::{TagPatch, UncheckedNewPlant, UncheckedPlant, UncheckedPlantPatch};
 use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -22,7 +22,39 @@ pub(crate) fn read_new_plant(body: &[u8]) -> Result<UncheckedNewPlant, Failure> 
     let tag = members.tag.optional("tag", text, &mut problems)?;
     match (id, name) {
         (Some(id), Some(name)) if problems.is_empty() => Ok(UncheckedNewPlant { id, name, tag }),
-        _ => Err(Failure::new(ErrorNumber::WrongShape, problems.join("; "))),
+        _ => Err(wrong_shape(&problems)),
+    }
+}
+
+/// Reads a Plant (specification, section "Plant"), and the id where there is one. Otherwise as
+/// [`read_new_plant`].
+pub(crate) fn read_plant(body: &[u8]) -> Result<(Option<i64>, UncheckedPlant), Failure> {
+    let members = Members::read(body)?;
+    let mut problems = Vec::new();
+    let id = members.id.if_present("id", integer, &mut problems)?;
+    let name = members.name.required("name", text, &mut problems)?;
+    let tag = members.tag.optional("tag", text, &mut problems)?;
+    match name {
+        Some(name) if problems.is_empty() => Ok((id, UncheckedPlant { name, tag })),
+        _ => Err(wrong_shape(&problems)),
+    }
+}
+
+/// Reads a merge patch (RFC 7396) of a Plant, and the id where there is one: an absent member stays
+/// as it is, `null` removes it. Otherwise as [`read_new_plant`].
+pub(crate) fn read_plant_patch(body: &[u8]) -> Result<(Option<i64>, UncheckedPlantPatch), Failure> {
+    let members = Members::read(body)?;
+    let mut problems = Vec::new();
+    let id = members.id.if_present("id", integer, &mut problems)?;
+    let name = members.name.if_present("name", text, &mut problems)?;
+    let tag = match members.tag {
+        Member::Once(value) if value.get() == "null" => TagPatch::Remove,
+        tag => tag.if_present("tag", text, &mut problems)?.map_or(TagPatch::Keep, TagPatch::Set),
+    };
+    if problems.is_empty() {
+        Ok((id, UncheckedPlantPatch { name, tag }))
+    } else {
+        Err(wrong_shape(&problems))
     }
 }
 
@@ -167,8 +199,8 @@ impl<'a> Member<'a> {
         Ok(None)
     }
 
-    /// As [`Self::required`], but the member may be absent, or `null`, which means the same.
-    fn optional<T>(
+    /// As [`Self::required`], but the member may be absent.
+    fn if_present<T>(
         self,
         name: &str,
         convert: impl Fn(&'a RawValue) -> Result<T, WrongValue>,
@@ -176,8 +208,20 @@ impl<'a> Member<'a> {
     ) -> Result<Option<T>, Failure> {
         match self {
             Self::Absent => Ok(None),
-            Self::Once(value) if value.get() == "null" => Ok(None),
             _ => self.required(name, convert, problems),
+        }
+    }
+
+    /// As [`Self::if_present`], but the member may also be `null`, which means the same.
+    fn optional<T>(
+        self,
+        name: &str,
+        convert: impl Fn(&'a RawValue) -> Result<T, WrongValue>,
+        problems: &mut Vec<String>,
+    ) -> Result<Option<T>, Failure> {
+        match self {
+            Self::Once(value) if value.get() == "null" => Ok(None),
+            _ => self.if_present(name, convert, problems),
         }
     }
 }
@@ -202,6 +246,10 @@ fn text(value: &RawValue) -> Result<String, WrongValue> {
 /// and so is no text, shows only here.
 fn text_of(value: &RawValue) -> serde_json::Result<Option<String>> {
     value.get().starts_with('"').then(|| serde_json::from_str(value.get())).transpose()
+}
+
+fn wrong_shape(problems: &[String]) -> Failure {
+    Failure::new(ErrorNumber::WrongShape, problems.join("; "))
 }
 
 fn not_json(cause: &dyn fmt::Display) -> Failure {
@@ -310,6 +358,38 @@ mod tests {
             r#"{"id":7,"name":"Rosa","tag":{}}"#,
         ] {
             assert_eq!(check(body), Err(1004), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_patch_tells_what_is_absent_from_what_is_null() {
+        let check = |body: &str| {
+            read_plant_patch(body.as_bytes()).map_err(|failure| failure.number() as i32)
+        };
+        let patch = |id, name: Option<&str>, tag| {
+            Ok((id, UncheckedPlantPatch { name: name.map(str::to_owned), tag }))
+        };
+        assert_eq!(check("{}"), patch(None, None, TagPatch::Keep));
+        assert_eq!(check(r#"{"tag":null}"#), patch(None, None, TagPatch::Remove));
+        let all = patch(Some(7), Some("Rosa"), TagPatch::Set("R".to_owned()));
+        assert_eq!(check(r#"{"id":7,"name":"Rosa","tag":"R","more":null}"#), all);
+        for wrong in
+            ["[]", "null", r#"{"name":null}"#, r#"{"id":null}"#, r#"{"tag":7}"#, r#"{"id":"7"}"#]
+        {
+            assert_eq!(check(wrong), Err(1004), "{wrong}");
+        }
+        assert_eq!(check(r#"{"tag":null"#), Err(1001));
+    }
+
+    #[test]
+    fn the_id_of_a_plant_may_be_absent_but_not_null() {
+        let check =
+            |body: &str| read_plant(body.as_bytes()).map_err(|failure| failure.number() as i32);
+        let rosa = UncheckedPlant { name: "Rosa".to_owned(), tag: None };
+        assert_eq!(check(r#"{"name":"Rosa","tag":null}"#), Ok((None, rosa.clone())));
+        assert_eq!(check(r#"{"name":"Rosa","id":-7}"#), Ok((Some(-7), rosa)));
+        for wrong in [r#"{"id":7}"#, r#"{"id":null,"name":"Rosa"}"#, r#"{"name":null}"#] {
+            assert_eq!(check(wrong), Err(1004), "{wrong}");
         }
     }
 

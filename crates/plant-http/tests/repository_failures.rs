@@ -7,9 +7,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId};
+use plant_domain::{NewPlant, PlantId, PlantPatch, UncheckedNewPlant};
 use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, serve};
-use plant_store::{IdempotencyDigest, PlantRepository, StoreError, StoreFailure, StoredPlant};
+use plant_store::{
+    EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest, PlantRepository,
+    Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
+};
 use tokio::sync::{oneshot, watch};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -23,6 +26,11 @@ const CAUSE: &str = "no space left on /var/lib/plants";
 struct Misbehaves {
     failed: watch::Sender<bool>,
     close_fails: bool,
+}
+
+fn plant(id: i64) -> NewPlant {
+    let unchecked = UncheckedNewPlant { id, name: "Rosa".to_owned(), tag: None };
+    NewPlant::try_from(unchecked).expect("valid")
 }
 
 fn failure() -> StoreFailure {
@@ -48,7 +56,56 @@ impl PlantRepository for Misbehaves {
         }
     }
 
+    async fn put(
+        &self,
+        new_plant: NewPlant,
+        _preconditions: Preconditions,
+    ) -> Result<Put, StoreError> {
+        Ok(Put { stored: self.create(new_plant, None).await?, is_new: true })
+    }
+
+    async fn patch(
+        &self,
+        id: PlantId,
+        _patch: PlantPatch,
+        _preconditions: Preconditions,
+    ) -> Result<StoredPlant, StoreError> {
+        self.create(plant(id.get()), None).await
+    }
+
+    async fn delete(&self, id: PlantId, _preconditions: Preconditions) -> Result<(), StoreError> {
+        self.create(plant(id.get()), None).await.map(drop)
+    }
+
+    /// Takes plants up to the first one that fails.
+    async fn import(
+        &self,
+        new_plants: Vec<NewPlant>,
+        _on_conflict: OnConflict,
+    ) -> Result<Vec<Imported>, StoreError> {
+        let fails = new_plants.iter().any(|new_plant| new_plant.id().get() == FAILS);
+        if fails { Err(failure().into()) } else { Ok(vec![Imported::Created; new_plants.len()]) }
+    }
+
     async fn get(&self, _id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
+        Err(failure().into())
+    }
+
+    /// One page, and then no more.
+    async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
+        if request.after.is_some() {
+            return Err(failure().into());
+        }
+        let (id, plant) = plant(7).into_parts();
+        let stored = StoredPlant { id, plant, revision: Revision::from(1) };
+        Ok(Page { plants: vec![stored], next: Some(id) })
+    }
+
+    async fn count(&self) -> Result<u64, StoreError> {
+        Ok(2)
+    }
+
+    async fn events(&self, _after: Revision, _limit: usize) -> Result<EventPage, StoreError> {
         Err(failure().into())
     }
 
@@ -98,11 +155,15 @@ impl RunningServer {
     }
 
     fn send(&self, method: &str, path: &str, body: &str) -> String {
+        self.send_as("application/json", method, path, body)
+    }
+
+    fn send_as(&self, content_type: &str, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.address).expect("connects");
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
-             Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
+             Authorization: Bearer {TOKEN}\r\nContent-Type: {content_type}\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         )
@@ -144,7 +205,14 @@ fn a_panic_is_a_500_and_the_server_stays_up() {
 #[test]
 fn a_busy_store_is_a_503_that_says_when_to_come_back() {
     let server = RunningServer::start();
-    for answer in [server.create(IS_BUSY), server.send("GET", "/readyz", "")] {
+    let path = format!("/plants/{IS_BUSY}");
+    for answer in [
+        server.create(IS_BUSY),
+        server.send("PUT", &path, r#"{"name":"Rosa"}"#),
+        server.send("PATCH", &path, "{}"),
+        server.send("DELETE", &path, ""),
+        server.send("GET", "/readyz", ""),
+    ] {
         check(&answer, "503", 5003);
         assert!(answer.contains("retry-after: "), "{answer}");
     }
@@ -154,7 +222,15 @@ fn a_busy_store_is_a_503_that_says_when_to_come_back() {
 #[test]
 fn a_failed_store_is_a_503_whose_cause_stays_in_the_log() {
     let server = RunningServer::start();
-    for answer in [server.create(FAILS), server.send("GET", "/plants/7", "")] {
+    let path = format!("/plants/{FAILS}");
+    for answer in [
+        server.create(FAILS),
+        server.send("PUT", &path, r#"{"name":"Rosa"}"#),
+        server.send("PATCH", &path, "{}"),
+        server.send("DELETE", &path, ""),
+        server.send("GET", "/plants/7", ""),
+        server.send("GET", "/plants?after=7", ""),
+    ] {
         check(&answer, "503", 5002);
         assert!(answer.contains("retry-after: "), "{answer}");
     }
@@ -175,4 +251,29 @@ fn a_store_that_fails_while_it_is_closed_is_not_taken_for_a_good_end() {
     let repository = Misbehaves { failed: watch::Sender::new(false), close_fails: true };
     let ended = RunningServer::start_with(repository).stop();
     assert!(ended.expect_err("the store has failed").to_string().contains(CAUSE));
+}
+
+/// Large enough to go to the repository in more than one piece.
+#[test]
+fn an_import_into_a_store_that_fails_is_a_503_that_says_what_was_taken_before() {
+    let server = RunningServer::start();
+    let rows = |count: i64| -> String {
+        (100..100 + count).map(|id| format!("{{\"id\":{id},\"name\":\"Rosa\"}}\n")).collect()
+    };
+    let body = format!("{}{{\"id\":{FAILS},\"name\":\"Rosa\"}}\n{}", rows(20_000), rows(20_000));
+    let answer = server.send_as("application/x-ndjson", "POST", "/plants/import", &body);
+    check(&answer, "503", 5002);
+    assert!(answer.contains(" plants were created") && answer.contains("skip"), "{answer}");
+    server.stop().expect("ends well");
+}
+
+#[test]
+fn an_export_that_fails_midway_does_not_look_whole() {
+    let server = RunningServer::start();
+    let answer = server.send("GET", "/plants/export", "");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("transfer-encoding: chunked"), "{answer}");
+    assert!(answer.contains(r#"{"id":7,"name":"Rosa"}"#), "{answer}");
+    assert!(!answer.contains("\r\n0\r\n"), "the body ends as if it were whole: {answer}");
+    server.stop().expect("ends well");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
-use plant_store::DEFAULT_CACHE_MIB;
+use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS};
 
 use crate::exit_code;
 
@@ -49,6 +49,11 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
     #[arg(default_value_t = DEFAULT_CACHE_MIB, value_parser = value_parser!(u64).range(1..=1_048_576))]
     pub(crate) cache_mb: u64,
+
+    /// How many of the newest events are kept
+    #[arg(long, value_name = "N", env = "PLANTD_KEEP_EVENTS")]
+    #[arg(default_value_t = DEFAULT_KEEP_EVENTS)]
+    pub(crate) keep_events: u64,
 
     /// After SIGTERM, how long new connections are still taken while /readyz answers 503
     #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]

@@ -23,8 +23,11 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let tokens_path = tokens_path(options);
     let tokens_file = TokensFile::read(&tokens_path).map_err(stop_of_tokens_file)?;
 
-    let config =
-        SledConfig { cache_mib: options.cache_mb, ..SledConfig::new(options.data.join("plants")) };
+    let config = SledConfig {
+        cache_mib: options.cache_mb,
+        keep_events: options.keep_events,
+        ..SledConfig::new(options.data.join("plants"))
+    };
     let repository = SledRepository::open(&config).map_err(Stop::Io)?;
     let (listener, address) = listen(options.listen).map_err(Stop::Io)?;
 

@@ -1,0 +1,100 @@
+//! Giving all plants, row by row, in bounded memory.
+
+use actix_http::Method;
+use actix_http::header;
+use actix_web::web::{Bytes, Data};
+use actix_web::{HttpRequest, HttpResponse};
+use anyhow::Context as _;
+use futures_util::stream;
+use plant_domain::{NewPlant, PlantFilter, PlantId};
+use plant_store::{PageRequest, PlantRepository, StoredPlant};
+
+use crate::failure::Failure;
+use crate::parameters;
+use crate::plants::TOTAL_COUNT;
+use crate::transfer_format::{CSV_HEADER, TransferFormat};
+
+/// How many plants are read at a time.
+const PAGE_PLANTS: usize = 1000;
+
+/// `GET /plants/export`.
+///
+/// It gives the plants as they are when their turn comes, by ascending id: every plant that is there
+/// all the time once, as it was at some moment meanwhile; one that comes or goes meanwhile once or not
+/// at all.
+pub(crate) async fn export(
+    request: HttpRequest,
+    repository: Data<dyn PlantRepository>,
+) -> Result<HttpResponse, Failure> {
+    parameters::no_query(&request)?;
+    let format = TransferFormat::of_answer(&request);
+    let total = repository.count().await?;
+
+    let export = Export {
+        repository,
+        format,
+        // An answer to HEAD has no body: nothing is read for it.
+        next: (request.method() == Method::GET).then_some(Next::Start),
+    };
+    Ok(HttpResponse::Ok()
+        .content_type(format.content_type())
+        .insert_header((header::VARY, "accept"))
+        .insert_header((TOTAL_COUNT, total))
+        .streaming(stream::try_unfold(export, Export::part)))
+}
+
+struct Export {
+    repository: Data<dyn PlantRepository>,
+    format: TransferFormat,
+    /// What comes next; `None` at the end.
+    next: Option<Next>,
+}
+
+enum Next {
+    Start,
+    After(PlantId),
+}
+
+impl Export {
+    /// The next part of the body. The client notices an error by a body that does not end as it
+    /// should.
+    async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
+        let Some(next) = self.next else { return Ok(None) };
+        let after = match next {
+            Next::Start => None,
+            Next::After(id) => Some(id),
+        };
+        let page_request =
+            PageRequest { filter: PlantFilter::default(), after, limit: PAGE_PLANTS };
+        let page = self.repository.list(page_request).await;
+        let page = page.map_err(anyhow::Error::from);
+        let page = page.inspect_err(|cause| log::error!("an export broke off: {cause:#}"))?;
+        let rows = match self.format {
+            TransferFormat::NdJson => ndjson(page.plants)?,
+            TransferFormat::Csv => csv(after.is_none(), &page.plants)?,
+        };
+        self.next = page.next.map(Next::After);
+        Ok(Some((Bytes::from(rows), self)))
+    }
+}
+
+fn ndjson(plants: Vec<StoredPlant>) -> anyhow::Result<Vec<u8>> {
+    let mut rows = Vec::new();
+    for stored in plants {
+        let new_plant: NewPlant = stored.into_new_plant();
+        serde_json::to_writer(&mut rows, &new_plant)?;
+        rows.push(b'\n');
+    }
+    Ok(rows)
+}
+
+fn csv(with_header: bool, plants: &[StoredPlant]) -> anyhow::Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    if with_header {
+        writer.write_record(CSV_HEADER)?;
+    }
+    for StoredPlant { id, plant, .. } in plants {
+        writer.write_record([&id.to_string(), plant.name(), plant.tag().unwrap_or_default()])?;
+    }
+    writer.into_inner().context("writing to memory")
+}

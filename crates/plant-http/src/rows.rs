@@ -1,0 +1,441 @@
+//! Plants that arrive row by row, in parts that end anywhere.
+
+use csv_core::ReadRecordResult;
+use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
+
+use crate::failure::{ErrorNumber, Failure};
+use crate::transfer_format::{CSV_HEADER, TransferFormat};
+use crate::wire::read_new_plant;
+
+/// The largest row that is read, in bytes, without what ends it.
+pub const ROW_MAX_BYTES: usize = 64 * 1024;
+
+/// One row that holds something.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The line that it begins in; the first one is 1.
+    pub(crate) line: u64,
+    /// What it says, if that is a plant.
+    pub(crate) plant: Result<NewPlant, Failure>,
+}
+
+/// Makes rows of the parts of a body.
+pub(crate) enum Rows {
+    NdJson(NdJsonRows),
+    Csv(Box<CsvRows>),
+}
+
+impl Rows {
+    pub(crate) fn new(format: TransferFormat) -> Self {
+        match format {
+            TransferFormat::NdJson => Self::NdJson(NdJsonRows::default()),
+            TransferFormat::Csv => Self::Csv(Box::new(CsvRows::new())),
+        }
+    }
+
+    /// Adds to `rows` those that end in this part. An error means that no row at all can be read.
+    pub(crate) fn read(&mut self, part: &[u8], rows: &mut Vec<Row>) -> Result<(), Failure> {
+        match self {
+            Self::NdJson(reader) => {
+                reader.read(part, rows);
+                Ok(())
+            }
+            Self::Csv(reader) => reader.read(part, rows),
+        }
+    }
+
+    /// Adds to `rows` the one that the end of the body ends.
+    pub(crate) fn finish(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
+        match self {
+            Self::NdJson(reader) => {
+                reader.finish(rows);
+                Ok(())
+            }
+            Self::Csv(reader) => reader.finish(rows),
+        }
+    }
+
+    /// Whether no more rows come, whatever follows.
+    pub(crate) fn is_stopped(&self) -> bool {
+        match self {
+            Self::NdJson(_) => false,
+            Self::Csv(reader) => reader.is_stopped,
+        }
+    }
+}
+
+fn too_large() -> Failure {
+    Failure::new(
+        ErrorNumber::BodyTooLarge,
+        format!("the row is too large; it may have {ROW_MAX_BYTES} bytes"),
+    )
+}
+
+/// A JSON object in each line. Blank lines count, but hold nothing.
+#[derive(Default)]
+pub(crate) struct NdJsonRows {
+    lines: u64,
+    /// The line that has not ended yet.
+    line: Vec<u8>,
+    /// It has too many bytes, and is not kept.
+    is_too_large: bool,
+}
+
+impl NdJsonRows {
+    fn read(&mut self, part: &[u8], rows: &mut Vec<Row>) {
+        for piece in part.split_inclusive(|byte| *byte == b'\n') {
+            let (piece, ends) = match piece {
+                [piece @ .., b'\n'] => (piece, true),
+                piece => (piece, false),
+            };
+            self.is_too_large |= self.line.len() + piece.len() > ROW_MAX_BYTES;
+            if !self.is_too_large {
+                self.line.extend_from_slice(piece);
+            }
+            if ends {
+                self.end_line(rows);
+            }
+        }
+    }
+
+    fn finish(&mut self, rows: &mut Vec<Row>) {
+        self.end_line(rows);
+    }
+
+    fn end_line(&mut self, rows: &mut Vec<Row>) {
+        self.lines += 1;
+        if self.is_too_large {
+            rows.push(Row { line: self.lines, plant: Err(too_large()) });
+        } else if !self.line.trim_ascii().is_empty() {
+            let unchecked = read_new_plant(&self.line);
+            let plant = unchecked.and_then(|unchecked| Ok(NewPlant::try_from(unchecked)?));
+            rows.push(Row { line: self.lines, plant });
+        }
+        self.line.clear();
+        self.is_too_large = false;
+    }
+}
+
+/// A record in each row, behind a header. Records may go over several lines where a quoted cell does.
+pub(crate) struct CsvRows {
+    reader: csv_core::Reader,
+    /// The first bytes of the body, until it can be told whether they are a byte order mark.
+    start: Option<Vec<u8>>,
+    has_header: bool,
+    is_stopped: bool,
+    /// How many lines have ended.
+    lines: u64,
+    record: Record,
+}
+
+/// A record as far as it has been read.
+struct Record {
+    /// The line that it begins in; `None` before its first byte.
+    line: Option<u64>,
+    /// How many bytes it has in the body.
+    bytes: usize,
+    /// The text of the cells, one after the other.
+    text: Box<[u8]>,
+    text_bytes: usize,
+    /// Where the cells end. There is room for one more than there should be.
+    ends: [usize; CSV_HEADER.len() + 1],
+    cells: usize,
+    has_too_many_cells: bool,
+}
+
+impl Record {
+    fn begin(&mut self, line: u64) {
+        self.line = Some(line);
+        (self.bytes, self.text_bytes, self.cells) = (0, 0, 0);
+        self.has_too_many_cells = false;
+    }
+
+    /// The cells, if there are as many as there should be.
+    fn cells(&self) -> Result<[&str; CSV_HEADER.len()], Failure> {
+        if self.has_too_many_cells || self.cells != CSV_HEADER.len() {
+            return Err(Failure::new(
+                ErrorNumber::WrongShape,
+                format!("a row must have {} cells: {}", CSV_HEADER.len(), CSV_HEADER.join(",")),
+            ));
+        }
+        let mut begin = 0;
+        let mut cells = [""; CSV_HEADER.len()];
+        for (cell, end) in cells.iter_mut().zip(self.ends) {
+            let text = &self.text[begin..end];
+            *cell = std::str::from_utf8(text)
+                .map_err(|_| Failure::new(ErrorNumber::NotJson, "the row is not text in UTF-8"))?;
+            begin = end;
+        }
+        Ok(cells)
+    }
+
+    fn plant(&self) -> Result<NewPlant, Failure> {
+        let [id, name, tag] = self.cells()?;
+        let id: PlantId = id
+            .parse()
+            .map_err(|refusal| Failure::new(ErrorNumber::WrongShape, format!("id: {refusal}")))?;
+        let tag = (!tag.is_empty()).then(|| tag.to_owned());
+        Ok(NewPlant::try_from(UncheckedNewPlant { id: id.get(), name: name.to_owned(), tag })?)
+    }
+}
+
+impl CsvRows {
+    fn new() -> Self {
+        Self {
+            reader: csv_core::Reader::new(),
+            start: Some(Vec::new()),
+            has_header: false,
+            is_stopped: false,
+            lines: 0,
+            record: Record {
+                line: None,
+                bytes: 0,
+                text: vec![0; ROW_MAX_BYTES].into(),
+                text_bytes: 0,
+                ends: [0; CSV_HEADER.len() + 1],
+                cells: 0,
+                has_too_many_cells: false,
+            },
+        }
+    }
+
+    fn read(&mut self, part: &[u8], rows: &mut Vec<Row>) -> Result<(), Failure> {
+        const BYTE_ORDER_MARK_BYTES: usize = 3;
+        match &mut self.start {
+            None => self.read_records(part, rows),
+            Some(start) => {
+                // The reader knows a byte order mark only as a whole.
+                start.extend_from_slice(part);
+                if start.len() < BYTE_ORDER_MARK_BYTES {
+                    return Ok(());
+                }
+                let start = self.start.take().unwrap_or_default();
+                self.read_records(&start, rows)
+            }
+        }
+    }
+
+    fn finish(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
+        if let Some(start) = self.start.take() {
+            self.read_records(&start, rows)?;
+        }
+        // A line end ends the last record, unless it stands within quotes.
+        self.read_records(b"\n", rows)?;
+        if let Some(line) = self.record.line
+            && !self.is_stopped
+        {
+            let message = "a quote is open at the end; close it, and double those within";
+            let open_quote = Failure::new(ErrorNumber::WrongShape, message);
+            self.end_record(line, Err(open_quote), rows)?;
+        }
+        if self.has_header { Ok(()) } else { Err(wrong_header()) }
+    }
+
+    fn read_records(&mut self, mut part: &[u8], rows: &mut Vec<Row>) -> Result<(), Failure> {
+        while !part.is_empty() && !self.is_stopped {
+            let line = match self.record.line {
+                Some(line) => line,
+                None => {
+                    if let [end @ (b'\n' | b'\r'), rest @ ..] = part {
+                        self.lines += u64::from(*end == b'\n');
+                        part = rest;
+                        continue;
+                    }
+                    self.record.begin(self.lines + 1);
+                    self.lines + 1
+                }
+            };
+            let Record { bytes, text, text_bytes, ends, cells, .. } = &mut self.record;
+            let (result, read, written, ended) =
+                self.reader.read_record(part, &mut text[*text_bytes..], &mut ends[*cells..]);
+            let (done, rest) = part.split_at(read);
+            part = rest;
+            *bytes += read;
+            *text_bytes += written;
+            *cells += ended;
+            self.lines += done.iter().filter(|byte| **byte == b'\n').count() as u64;
+
+            let ends_line = done.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r'));
+            let is_whole = matches!(result, ReadRecordResult::Record);
+            let row_bytes = self.record.bytes - usize::from(is_whole && ends_line);
+            if row_bytes > ROW_MAX_BYTES || matches!(result, ReadRecordResult::OutputFull) {
+                // What is open here may be a quote, which would take in all that follows.
+                self.is_stopped = true;
+                let failure = too_large().and_say(
+                    "the import stops here, for the end of this row may be missed where a quote \
+                     is open",
+                );
+                self.end_record(line, Err(failure), rows)?;
+            } else if is_whole {
+                self.end_record(line, self.record.plant(), rows)?;
+            } else if matches!(result, ReadRecordResult::OutputEndsFull) {
+                // The others are not kept.
+                self.record.has_too_many_cells = true;
+                self.record.cells = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_record(
+        &mut self,
+        line: u64,
+        plant: Result<NewPlant, Failure>,
+        rows: &mut Vec<Row>,
+    ) -> Result<(), Failure> {
+        self.record.line = None;
+        if self.has_header {
+            rows.push(Row { line, plant });
+            return Ok(());
+        }
+        self.has_header = self.record.cells().is_ok_and(|cells| cells == CSV_HEADER);
+        if self.has_header { Ok(()) } else { Err(wrong_header()) }
+    }
+}
+
+fn wrong_header() -> Failure {
+    Failure::new(
+        ErrorNumber::WrongShape,
+        format!("the first line of a CSV body must be {}", CSV_HEADER.join(",")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines and the names or error numbers of the rows, which are the same wherever the body is
+    /// cut into parts.
+    #[track_caller]
+    fn check(format: TransferFormat, body: &[u8], expected: Result<&[(u64, &str)], i32>) {
+        for part_bytes in [1, 2, 3, 5, 7, body.len().max(1)] {
+            let mut reader = Rows::new(format);
+            let mut rows = Vec::new();
+            let mut read =
+                body.chunks(part_bytes).try_for_each(|part| reader.read(part, &mut rows));
+            read = read.and_then(|()| reader.finish(&mut rows));
+            let rows: Vec<(u64, String)> = rows
+                .into_iter()
+                .map(|row| match row.plant {
+                    Ok(plant) => (row.line, format!("{:?}", plant.plant().name())),
+                    Err(failure) => (row.line, (failure.number() as i32).to_string()),
+                })
+                .collect();
+            let rows: Vec<(u64, &str)> =
+                rows.iter().map(|(line, text)| (*line, text.as_str())).collect();
+            let read = read.map(|()| &rows[..]).map_err(|failure| failure.number() as i32);
+            assert_eq!(read, expected, "in parts of {part_bytes}: {:?}", body.escape_ascii());
+        }
+    }
+
+    #[track_caller]
+    fn check_ndjson(body: impl AsRef<[u8]>, expected: &[(u64, &str)]) {
+        check(TransferFormat::NdJson, body.as_ref(), Ok(expected));
+    }
+
+    /// A body behind the right header.
+    #[track_caller]
+    fn check_csv(body: impl AsRef<[u8]>, expected: &[(u64, &str)]) {
+        for header in ["id,name,tag\n", "\u{feff}id,name,tag\r\n", "\n\"id\",name,\"tag\"\n"] {
+            let whole = [header.as_bytes(), body.as_ref()].concat();
+            let lines_before = if header.starts_with('\n') { 1 } else { 0 };
+            let expected: Vec<(u64, &str)> =
+                expected.iter().map(|(line, text)| (line + lines_before, *text)).collect();
+            check(TransferFormat::Csv, &whole, Ok(&expected));
+        }
+    }
+
+    #[test]
+    fn ndjson_has_a_plant_in_each_line_that_is_not_blank() {
+        check_ndjson("", &[]);
+        check_ndjson("\n \r\n\t\n", &[]);
+        let rosa = r#"{"id":1,"name":"Rosa"}"#;
+        check_ndjson(rosa, &[(1, "\"Rosa\"")]);
+        let three = format!("{rosa}\r\n\n  {rosa} \n{rosa}");
+        check_ndjson(three, &[(1, "\"Rosa\""), (3, "\"Rosa\""), (4, "\"Rosa\"")]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_of_ndjson_keeps_none_of_the_others() {
+        let body = "{\n[]\n{\"id\":1,\"name\":\"\"}\n{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":1";
+        check_ndjson(body, &[(1, "1001"), (2, "1004"), (3, "1005"), (4, "\"Rosa\""), (5, "1001")]);
+    }
+
+    #[test]
+    fn a_line_of_ndjson_that_is_too_large_is_skipped() {
+        let line = |bytes| {
+            let shortest = r#"{"id":1,"name":"Rosa","x":""}"#.len();
+            format!(r#"{{"id":1,"name":"Rosa","x":"{}"}}"#, "x".repeat(bytes - shortest))
+        };
+        let body = format!("{}\n{}\n{}", line(ROW_MAX_BYTES), line(ROW_MAX_BYTES + 1), line(40));
+        check_ndjson(body, &[(1, "\"Rosa\""), (2, "1003"), (3, "\"Rosa\"")]);
+    }
+
+    #[test]
+    fn csv_cells_are_kept_exactly() {
+        let body =
+            "1,\"say \"\"Rosa\"\", twice\",\r\n\n2, =Rosa ,x\n-3,5\" pot,\"a,b\"\n4,a\u{2028},";
+        check_csv(
+            body,
+            &[
+                (2, r#""say \"Rosa\", twice""#),
+                (4, "\" =Rosa \""),
+                (5, "\"5\\\" pot\""),
+                (6, "\"a\\u{2028}\""),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_row_of_csv_keeps_none_of_the_others() {
+        let body = b"1\n1,a\n1,a,b,c\n1,a,b,c,d,e,f,g,h\nx,a,b\n007,a,b\n,a,b\n1,,b\n1,a\xff,b\n\
+                     \"1\",\"two\nlines\",b\n9,a,b\n";
+        let expected = [
+            (2, "1004"),
+            (3, "1004"),
+            (4, "1004"),
+            (5, "1004"),
+            (6, "1004"),
+            (7, "1004"),
+            (8, "1004"),
+            (9, "1005"),
+            (10, "1001"),
+            (11, "1005"),
+            (13, "\"a\""),
+        ];
+        check_csv(body, &expected);
+    }
+
+    #[test]
+    fn a_quote_that_is_open_at_the_end_is_noticed() {
+        check_csv("1,a,b\n2,\"a,b\n3,a,b\n", &[(2, "\"a\""), (3, "1004")]);
+        check_csv("1,a,\"b\"", &[(2, "\"a\"")]);
+    }
+
+    #[test]
+    fn a_row_of_csv_that_is_too_large_ends_the_import() {
+        let name = |bytes: usize| "x".repeat(bytes);
+        let largest = format!("1,a,{}\r\n2,a,b\n", name(ROW_MAX_BYTES - 4));
+        check_csv(largest, &[(2, "1005"), (3, "\"a\"")]);
+        let too_large = format!("1,a,b\n1,a,{}\n2,a,b\n", name(ROW_MAX_BYTES - 3));
+        check_csv(too_large, &[(2, "\"a\""), (3, "1003")]);
+        let swallowed = format!("1,\"a,b\n{}", "2,a,b\n".repeat(20_000));
+        check_csv(swallowed, &[(2, "1003")]);
+    }
+
+    #[test]
+    fn csv_without_its_header_is_refused() {
+        for body in [
+            "",
+            "\n\n",
+            "1,a,b\n",
+            "id,name\n",
+            "id,name,tag,x\n",
+            "ID,name,tag",
+            "\"id,name,tag\n",
+        ] {
+            check(TransferFormat::Csv, body.as_bytes(), Err(1004));
+        }
+        check(TransferFormat::Csv, b"id,name,tag", Ok(&[]));
+    }
+}

@@ -1,0 +1,52 @@
+//! The formats in which many plants travel at once.
+
+use actix_http::HttpMessage;
+use actix_http::header::{HeaderMap, Quality};
+use actix_web::http::header::{Accept, Header as _};
+
+use crate::body::check_media_type;
+use crate::failure::Failure;
+
+/// How many plants are written, row by row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransferFormat {
+    /// A JSON object in each line (<https://github.com/ndjson/ndjson-spec>).
+    NdJson,
+    /// Comma-separated values (RFC 4180), with the header [`CSV_HEADER`]; an empty tag cell is no tag.
+    Csv,
+}
+
+pub(crate) const CSV_HEADER: [&str; 3] = ["id", "name", "tag"];
+
+const NDJSON: &str = "application/x-ndjson";
+const CSV: &str = "text/csv";
+
+impl TransferFormat {
+    /// The format that the body is said to have.
+    pub(crate) fn of_body(headers: &HeaderMap) -> Result<Self, Failure> {
+        let media_type = check_media_type(headers, &[NDJSON, CSV])?;
+        Ok(if media_type == CSV { Self::Csv } else { Self::NdJson })
+    }
+
+    /// The format that the client would rather have (RFC 9110, section 12.5.1). Where it wants
+    /// neither, it gets the default.
+    pub(crate) fn of_answer(request: &impl HttpMessage) -> Self {
+        let Ok(mut accept) = Accept::parse(request) else { return Self::NdJson };
+        accept.retain(|accepted| accepted.quality > Quality::ZERO);
+        let format =
+            accept.ranked().into_iter().find_map(|accepted| match accepted.essence_str() {
+                NDJSON | "application/*" | "*/*" => Some(Self::NdJson),
+                CSV | "text/*" => Some(Self::Csv),
+                _ => None,
+            });
+        format.unwrap_or(Self::NdJson)
+    }
+
+    /// As it stands in a `Content-Type` header.
+    pub(crate) const fn content_type(self) -> &'static str {
+        match self {
+            Self::NdJson => NDJSON,
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+        }
+    }
+}
