@@ -43,7 +43,7 @@ const QUEUE_CAPACITY: usize = 1024;
 const IMPORTS_IN_QUEUE: usize = 2;
 
 /// How much memory sled's cache takes unless something else is said, in MiB.
-pub const DEFAULT_CACHE_MIB: u64 = 128;
+pub const DEFAULT_CACHE_MIB: u64 = 64;
 
 /// How many of the newest events are kept unless something else is said.
 pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
