@@ -1,5 +1,6 @@
 //! Requests as most clients send them: well formed, on connections that are kept.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use ureq::http::{HeaderMap, Request, Response};
@@ -7,6 +8,7 @@ use ureq::{Agent, Body};
 
 use crate::answer::Answer;
 use crate::deadline::DEADLINE;
+use crate::plant::{Format, NewPlant, plant_body};
 
 /// The longest body of an answer that is read, in bytes.
 const ANSWER_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -65,6 +67,100 @@ impl Client {
         self.send("POST", "/plants", &all, body)
     }
 
+    /// Replaces a plant, or makes it, from this body.
+    #[track_caller]
+    pub fn put(&self, id: i64, body: &str) -> Answer {
+        self.put_with(id, &[], body)
+    }
+
+    /// As [`Self::put`], with more headers.
+    #[track_caller]
+    pub fn put_with(&self, id: i64, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut all = vec![("content-type", "application/json")];
+        all.extend(headers);
+        self.send("PUT", &format!("/plants/{id}"), &all, body)
+    }
+
+    /// Changes a plant by a merge patch.
+    #[track_caller]
+    pub fn patch(&self, id: i64, body: &str) -> Answer {
+        self.patch_with(id, &[], body)
+    }
+
+    /// As [`Self::patch`], with more headers.
+    #[track_caller]
+    pub fn patch_with(&self, id: i64, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut all = vec![("content-type", "application/merge-patch+json")];
+        all.extend(headers);
+        self.send("PATCH", &format!("/plants/{id}"), &all, body)
+    }
+
+    /// Deletes a plant.
+    #[track_caller]
+    pub fn delete(&self, id: i64) -> Answer {
+        self.delete_with(id, &[])
+    }
+
+    /// As [`Self::delete`], with headers.
+    #[track_caller]
+    pub fn delete_with(&self, id: i64, headers: &[(&str, &str)]) -> Answer {
+        self.send("DELETE", &format!("/plants/{id}"), headers, "")
+    }
+
+    /// Lists plants: one page of those that `query` asks for, which stands as it is in the URL.
+    #[track_caller]
+    pub fn list(&self, query: &str) -> Answer {
+        let mark = if query.is_empty() { "" } else { "?" };
+        self.get(&format!("/plants{mark}{query}"))
+    }
+
+    /// Lists plants from page to page, as the links lead, to the end.
+    ///
+    /// # Panics
+    ///
+    /// When a link leads back to a page that was there already.
+    #[must_use]
+    #[track_caller]
+    pub fn list_pages(&self, query: &str) -> Vec<Answer> {
+        let mut pages = vec![self.list(query)];
+        let mut seen = HashSet::new();
+        while let Some(next) = pages.last().and_then(Answer::next_page) {
+            pages.push(self.get(&next));
+            assert!(seen.insert(next.clone()), "{next} leads back to itself");
+        }
+        pages
+    }
+
+    /// The plants of all pages, in the order in which they came.
+    #[must_use]
+    #[track_caller]
+    pub fn list_all(&self, query: &str) -> Vec<NewPlant> {
+        self.list_pages(query).iter().flat_map(Answer::plants).collect()
+    }
+
+    /// Imports plants. `query` is empty, or what stands behind the `?`.
+    #[track_caller]
+    pub fn import(&self, format: Format, query: &str, body: impl AsRef<[u8]>) -> Answer {
+        let mark = if query.is_empty() { "" } else { "?" };
+        let path = format!("/plants/import{mark}{query}");
+        self.send("POST", &path, &[("content-type", format.media_type())], body)
+    }
+
+    /// Exports all plants.
+    ///
+    /// # Panics
+    ///
+    /// When the answer is no export in this format.
+    #[must_use]
+    #[track_caller]
+    pub fn export(&self, format: Format) -> Vec<u8> {
+        let answer = self.send("GET", "/plants/export", &[("accept", format.media_type())], "");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let media_type = answer.header("content-type").unwrap_or_default();
+        assert!(media_type.starts_with(format.media_type()), "{answer:?}");
+        answer.body
+    }
+
     /// Reads a plant.
     #[track_caller]
     pub fn read(&self, id: i64) -> Answer {
@@ -83,7 +179,13 @@ impl Client {
     ///
     /// When there is no answer.
     #[track_caller]
-    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Answer {
         match self.try_send(method, path, headers, body) {
             Ok(answer) => answer,
             Err(cause) => panic!("no answer to {method} {path}: {cause}"),
@@ -100,8 +202,9 @@ impl Client {
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
-        body: &str,
+        body: impl AsRef<[u8]>,
     ) -> Result<Answer, ureq::Error> {
+        let body = body.as_ref();
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
@@ -116,16 +219,6 @@ impl Client {
         };
         answer(response)
     }
-}
-
-/// The body that creates a plant.
-#[must_use]
-pub fn plant_body(id: i64, name: &str, tag: Option<&str>) -> String {
-    let mut plant = serde_json::json!({ "id": id, "name": name });
-    if let Some(tag) = tag {
-        plant["tag"] = tag.into();
-    }
-    plant.to_string()
 }
 
 fn answer(response: Response<Body>) -> Result<Answer, ureq::Error> {

@@ -1,6 +1,7 @@
 //! Bytes as they stand, on one connection: for what well-behaved clients do not send.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::mem;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -90,6 +91,19 @@ impl Connection {
         self.try_receive_head().unwrap_or_else(|cause| panic!("no answer: {cause}"))
     }
 
+    /// Receives an answer that goes on until the server closes the connection, just as it came.
+    ///
+    /// # Panics
+    ///
+    /// When none comes, or the server keeps the connection.
+    #[track_caller]
+    pub fn receive_to_the_end(&mut self) -> Answer {
+        let mut answer = self.receive_head();
+        self.wait_for_close();
+        answer.body = mem::take(&mut self.received);
+        answer
+    }
+
     /// As [`Self::receive`], for a server that may be gone.
     ///
     /// # Errors
@@ -100,26 +114,56 @@ impl Connection {
         if answer.status < 200 || answer.status == 204 || answer.status == 304 {
             return Ok(answer);
         }
+        if answer.header("transfer-encoding") == Some("chunked") {
+            answer.body = self.try_receive_chunks()?;
+            return Ok(answer);
+        }
         let length = match answer.header("content-length").map(str::parse) {
             Some(Ok(length)) => length,
             other => return Err(io::Error::other(format!("body length {other:?}: {answer:?}"))),
         };
-        while self.received.len() < length {
-            self.receive_some()?;
-        }
-        answer.body = self.received.drain(..length).collect();
+        answer.body = self.take(length)?;
         Ok(answer)
     }
 
-    fn try_receive_head(&mut self) -> io::Result<Answer> {
-        const END: &[u8] = b"\r\n\r\n";
-        let end = loop {
-            if let Some(at) = self.received.windows(END.len()).position(|bytes| bytes == END) {
-                break at + END.len();
+    /// The chunks of a body up to and with the last, which is empty, put together.
+    fn try_receive_chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = String::from_utf8_lossy(&self.take_through(b"\r\n")?).into_owned();
+            let length = usize::from_str_radix(line.trim_end(), 16)
+                .map_err(|cause| io::Error::other(format!("chunk length {line:?}: {cause}")))?;
+            body.extend(self.take(length)?);
+            let end = self.take(2)?;
+            if end != b"\r\n" {
+                return Err(io::Error::other(format!("{end:?} at the end of a chunk")));
+            }
+            if length == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
+    /// The next `length` bytes.
+    fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        while self.received.len() < length {
+            self.receive_some()?;
+        }
+        Ok(self.received.drain(..length).collect())
+    }
+
+    /// The next bytes up to and with the next `end`.
+    fn take_through(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
+        loop {
+            if let Some(at) = self.received.windows(end.len()).position(|bytes| bytes == end) {
+                return self.take(at + end.len());
             }
             self.receive_some()?;
-        };
-        let head: Vec<u8> = self.received.drain(..end).collect();
+        }
+    }
+
+    fn try_receive_head(&mut self) -> io::Result<Answer> {
+        let head = self.take_through(b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&head).into_owned();
         let broken = || io::Error::other(format!("a broken head: {head:?}"));
         let mut lines = head.trim_end().split("\r\n");
@@ -227,6 +271,31 @@ impl Connection {
             .set_linger(Some(Duration::ZERO))
             .expect("a TCP socket can linger");
     }
+}
+
+/// A whole request with the token, byte for byte. `lines` are more lines of its head, each with
+/// its line end.
+#[must_use]
+pub fn raw_request(request_line: &str, lines: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let length = format!("Content-Length: {}\r\n", body.len());
+    [raw_head(request_line, &(lines.to_owned() + &length)).as_bytes(), body].concat()
+}
+
+/// The head of a request with the token, and nothing of its body. `lines` are more lines of it,
+/// each with its line end.
+#[must_use]
+pub fn raw_head(request_line: &str, lines: &str) -> String {
+    format!(
+        "{request_line} HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {TOKEN}\r\n{lines}\r\n"
+    )
+}
+
+/// One chunk of a body.
+#[must_use]
+pub fn chunk(bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    let bytes = bytes.as_ref();
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
 /// A whole create request, byte for byte.

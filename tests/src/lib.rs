@@ -4,6 +4,7 @@
 //! - [`Process`] is one run of the program, whether it serves or not.
 //! - [`Client`] sends requests as most clients do; [`Connection`] sends bytes as they stand.
 //! - [`Answer`] is what either of them gets back.
+//! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
 
@@ -12,15 +13,19 @@ mod client;
 mod connection;
 mod deadline;
 mod launch;
+mod plant;
 mod process;
 mod server;
 mod system_calls;
+mod tokens_file;
 
-pub use answer::Answer;
-pub use client::{Client, plant_body};
-pub use connection::{Connection, create_request};
+pub use answer::{Answer, Counts};
+pub use client::Client;
+pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use launch::{Launch, TOKEN};
+pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;
 pub use system_calls::{SystemCall, SystemCalls};
+pub use tokens_file::write_tokens_file;

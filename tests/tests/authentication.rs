@@ -1,12 +1,8 @@
 //! Bearer tokens: who may pass, and what those hear who may not.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::time::Duration;
 
-use plantd_tests::{Answer, Connection, Launch, TOKEN, TestServer, plant_body};
-use sha2::{Digest as _, Sha256};
+use plantd_tests::{Answer, Connection, Launch, TOKEN, TestServer, plant_body, write_tokens_file};
 
 const NO_TOKEN_CHALLENGE: &str = r#"Bearer realm="plant-store""#;
 
@@ -184,31 +180,10 @@ fn a_client_that_asks_before_it_sends_is_let_in_only_with_a_token() {
     connection.receive().assert_plant("Rosa", None);
 }
 
-/// One record of a tokens file as someone would write it by hand.
-fn record(token: &str, scope: &str, expires: &str) -> String {
-    let digest: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!(
-        r#"{{"name":"{token}","scope":"{scope}","created":"2020-01-01T00:00:00Z",
-            "expires":{expires},"sha256":"{digest}"}}"#
-    )
-}
-
-fn write_tokens(data: &Path) {
-    fs::create_dir(data).expect("a folder can be made");
-    let path = data.join("tokens.json");
-    let records = [
-        record("reader", "read", "null"),
-        record("writer", "write", "\"9999-12-30T00:00:00Z\""),
-        record("expired", "write", "\"2020-01-02T00:00:00Z\""),
-    ];
-    fs::write(&path, format!(r#"{{"tokens":[{}]}}"#, records.join(","))).expect("it is written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
-}
-
 #[test]
 fn a_token_may_do_what_its_scope_says_until_it_expires() {
     let launch = Launch::new().without_environment("PLANTD_TOKEN");
-    let server = TestServer::start_prepared(launch, "data", write_tokens);
+    let server = TestServer::start_prepared(launch, "data", write_tokens_file);
     let [reader, writer, expired] =
         ["reader", "writer", "expired"].map(|token| server.client().with_token(token));
 
@@ -236,7 +211,7 @@ fn a_token_may_do_what_its_scope_says_until_it_expires() {
 
 #[test]
 fn the_token_of_the_environment_is_one_more() {
-    let server = TestServer::start_prepared(Launch::new(), "data", write_tokens);
+    let server = TestServer::start_prepared(Launch::new(), "data", write_tokens_file);
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
     server.client().with_token("reader").read(1).assert_new_plant(1, "Rosa", None);
 }

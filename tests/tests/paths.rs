@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plantd_tests::{Answer, TOKEN, TestServer};
+use plantd_tests::{Answer, TOKEN, TestServer, raw_request};
 
 /// Sends a request line as it stands, with the token and without a body.
 #[track_caller]
@@ -29,6 +29,8 @@ fn an_unknown_path_is_4004() {
         "/plants/",
         "/plants/1/",
         "/plants/1/2",
+        "/plants/import/",
+        "/plants/export/1",
         "//plants",
         "/plants//1",
         "/v1/plants",
@@ -45,33 +47,48 @@ fn an_unknown_path_is_4004() {
 #[test]
 fn a_method_that_a_path_has_not_is_4005_and_the_answer_names_those_it_has() {
     let server = TestServer::start();
-    for (path, wrong, some) in [
+    for (path, wrong, right) in [
         (
             "/plants",
             &["PUT", "PATCH", "DELETE", "BREW"] as &[&str],
-            &["POST", "OPTIONS"] as &[&str],
+            &["GET", "HEAD", "POST", "OPTIONS"] as &[&str],
         ),
-        ("/plants/1", &["POST", "BREW"], &["GET", "HEAD", "OPTIONS"]),
+        ("/plants/1", &["POST", "BREW"], &["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]),
+        ("/plants/import", &["GET", "PUT", "PATCH", "DELETE", "BREW"], &["POST", "OPTIONS"]),
+        (
+            "/plants/export",
+            &["POST", "PUT", "PATCH", "DELETE", "BREW"],
+            &["GET", "HEAD", "OPTIONS"],
+        ),
         ("/livez", &["POST", "PUT", "DELETE", "BREW"], &["GET", "HEAD", "OPTIONS"]),
         ("/readyz", &["POST", "PUT", "DELETE", "BREW"], &["GET", "HEAD", "OPTIONS"]),
     ] {
         for method in wrong {
             let answer = send(&server, &format!("{method} {path}"));
             answer.assert_error(405, 4005);
-            let allowed = methods(&answer);
-            assert!(some.iter().all(|method| allowed.contains(*method)), "{path}: {answer:?}");
-            assert!(!allowed.contains(*method), "{path}: {answer:?}");
+            let right = right.iter().map(|method| (*method).to_owned()).collect();
+            assert_eq!(methods(&answer), right, "{path}: {answer:?}");
         }
     }
+    let mut connection = server.connect();
+    connection.send(raw_request("HEAD /plants/import", "", ""));
+    let answer = connection.receive_head();
+    assert_eq!(answer.status, 405, "HEAD is only where GET is: {answer:?}");
+    assert!(!methods(&answer).contains("HEAD"), "{answer:?}");
 }
 
 #[test]
 fn options_names_the_methods_without_a_token() {
     let server = TestServer::start();
     let client = server.client().without_token();
-    for (path, method) in
-        [("/plants", "POST"), ("/plants/1", "GET"), ("/livez", "GET"), ("/readyz", "HEAD")]
-    {
+    for (path, method) in [
+        ("/plants", "POST"),
+        ("/plants/1", "PATCH"),
+        ("/plants/import", "POST"),
+        ("/plants/export", "GET"),
+        ("/livez", "GET"),
+        ("/readyz", "HEAD"),
+    ] {
         let answer = client.send("OPTIONS", path, &[], "");
         assert_eq!(answer.status, 204, "{path}: {answer:?}");
         assert_eq!(answer.body, b"", "{path}: {answer:?}");
@@ -87,7 +104,17 @@ fn head_is_get_without_its_body() {
     let server = TestServer::start();
     server.client().create(1, "Rosa", Some("Rosaceae")).assert_plant("Rosa", Some("Rosaceae"));
     let mut connection = server.connect();
-    for path in ["/plants/1", "/plants/2", "/plants/007", "/plants/1?x=1", "/livez", "/readyz"] {
+    for path in [
+        "/plants",
+        "/plants?x=1",
+        "/plants/1",
+        "/plants/2",
+        "/plants/007",
+        "/plants/1?x=1",
+        "/plants/export?x=1",
+        "/livez",
+        "/readyz",
+    ] {
         let request = |method: &str| {
             format!(
                 "{method} {path} HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {TOKEN}\r\n\
@@ -162,6 +189,7 @@ fn an_id_that_is_not_canonical_is_1006() {
         "7;x=1",
         "\"7\"",
         "null",
+        "imports",
         ".",
         "7.",
         "9223372036854775808",

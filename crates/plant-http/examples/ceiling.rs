@@ -14,8 +14,8 @@ use clap::Parser;
 use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, UncheckedPlant};
 use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens};
 use plant_store::{
-    EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest, PlantRepository,
-    Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
+    Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
+    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -41,10 +41,10 @@ impl PlantRepository for StoresNothing {
         &self,
         new_plant: NewPlant,
         _idempotency: Option<IdempotencyDigest>,
-    ) -> Result<StoredPlant, StoreError> {
+    ) -> Result<Created, StoreError> {
         let (id, plant) = new_plant.into_parts();
         let revision = Revision::from(self.sequence.fetch_add(1, Ordering::Relaxed) + 1);
-        Ok(StoredPlant { id, plant, revision })
+        Ok(Created { stored: StoredPlant { id, plant, revision }, is_current: true })
     }
 
     async fn put(
@@ -52,7 +52,7 @@ impl PlantRepository for StoresNothing {
         new_plant: NewPlant,
         _preconditions: Preconditions,
     ) -> Result<Put, StoreError> {
-        Ok(Put { stored: self.create(new_plant, None).await?, is_new: true })
+        Ok(Put { stored: self.create(new_plant, None).await?.stored, is_new: true })
     }
 
     async fn patch(
@@ -61,7 +61,8 @@ impl PlantRepository for StoresNothing {
         patch: PlantPatch,
         _preconditions: Preconditions,
     ) -> Result<StoredPlant, StoreError> {
-        self.create(NewPlant::new(id, patch.apply(&self.plant)), None).await
+        let patched = NewPlant::new(id, patch.apply(&self.plant));
+        Ok(self.create(patched, None).await?.stored)
     }
 
     async fn delete(&self, _id: PlantId, _preconditions: Preconditions) -> Result<(), StoreError> {

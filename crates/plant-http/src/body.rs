@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::connection::ConnectionState;
 use crate::failure::{ErrorNumber, Failure};
 
-pub(crate) const JSON: &str = "application/json";
-const MERGE_PATCH: &str = "application/merge-patch+json";
+const JSON: &str = "application/json";
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The largest body that is read, in bytes.
 pub const BODY_MAX_BYTES: usize = 64 * 1024;

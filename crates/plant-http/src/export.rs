@@ -1,7 +1,7 @@
 //! Giving all plants, row by row, in bounded memory.
 
-use actix_http::Method;
 use actix_http::header;
+use actix_http::{ConnectionType, Method, Version};
 use actix_web::web::{Bytes, Data};
 use actix_web::{HttpRequest, HttpResponse};
 use anyhow::Context as _;
@@ -36,11 +36,17 @@ pub(crate) async fn export(
         // An answer to HEAD has no body: nothing is read for it.
         next: (request.method() == Method::GET).then_some(Next::Start),
     };
-    Ok(HttpResponse::Ok()
+    let mut response = HttpResponse::Ok()
         .content_type(format.content_type())
         .insert_header((header::VARY, "accept"))
         .insert_header((TOTAL_COUNT, total))
-        .streaming(stream::try_unfold(export, Export::part)))
+        .streaming(stream::try_unfold(export, Export::part));
+    if request.version() < Version::HTTP_11 {
+        // The end of the connection is the end of the body (RFC 9112, section 6.1).
+        response.head_mut().no_chunking(true);
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    Ok(response)
 }
 
 struct Export {

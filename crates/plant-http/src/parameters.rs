@@ -1,13 +1,9 @@
 //! Path and query parameters.
 
 use actix_web::HttpRequest;
-use actix_web::error::QueryPayloadError;
-use actix_web::web::Query;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use plant_domain::{PlantFilter, PlantId, UncheckedPlantFilter};
 use plant_store::{OnConflict, PageRequest};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use crate::failure::{ErrorNumber, Failure};
 
@@ -16,6 +12,10 @@ pub const LIMIT_MAX: usize = 1000;
 
 /// How many plants a page has at most unless something else is asked for.
 pub const LIMIT_DEFAULT: usize = 100;
+
+/// What has to be encoded in a query (RFC 3986, section 2.3), to be safe everywhere.
+const ALL_BUT_UNRESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The id in the path.
 pub(crate) fn plant_id(request: &HttpRequest) -> Result<PlantId, Failure> {
@@ -34,15 +34,7 @@ pub(crate) fn no_query(request: &HttpRequest) -> Result<(), Failure> {
 
 /// Which page of which plants is asked for.
 pub(crate) fn page_request(request: &HttpRequest) -> Result<PageRequest, Failure> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Parameters {
-        limit: Option<String>,
-        after: Option<String>,
-        tag: Option<String>,
-        name: Option<String>,
-    }
-    let Parameters { limit, after, tag, name } = query(request)?;
+    let [limit, after, tag, name] = query(request, ["limit", "after", "tag", "name"])?;
     let filter = PlantFilter::try_from(UncheckedPlantFilter { name, tag });
     Ok(PageRequest {
         filter: filter.map_err(|violations| wrong(violations.to_string()))?,
@@ -51,14 +43,28 @@ pub(crate) fn page_request(request: &HttpRequest) -> Result<PageRequest, Failure
     })
 }
 
+/// The query of the page after this one: the same filter and limit, and where to go on.
+pub(crate) fn next_query(
+    request: &HttpRequest,
+    page_request: &PageRequest,
+    after: PlantId,
+) -> Result<String, Failure> {
+    let [_, _, tag, name] = query(request, ["limit", "after", "tag", "name"])?;
+    let limit = page_request.limit;
+    let mut next = format!("limit={limit}&after={after}");
+    for (parameter, value) in [("tag", tag), ("name", name)] {
+        if let Some(value) = value {
+            let value = utf8_percent_encode(&value, ALL_BUT_UNRESERVED);
+            next.push_str(&format!("&{parameter}={value}"));
+        }
+    }
+    Ok(next)
+}
+
 /// What an import is to do with an id that is taken.
 pub(crate) fn on_conflict(request: &HttpRequest) -> Result<OnConflict, Failure> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Parameters {
-        on_conflict: Option<String>,
-    }
-    match query::<Parameters>(request)?.on_conflict.as_deref() {
+    let [on_conflict] = query(request, ["on_conflict"])?;
+    match on_conflict.as_deref() {
         None | Some("error") => Ok(OnConflict::Error),
         Some("skip") => Ok(OnConflict::Skip),
         Some("replace") => Ok(OnConflict::Replace),
@@ -66,17 +72,42 @@ pub(crate) fn on_conflict(request: &HttpRequest) -> Result<OnConflict, Failure> 
     }
 }
 
-/// The parameters of the query, each known and at most once.
-fn query<T: DeserializeOwned>(request: &HttpRequest) -> Result<T, Failure> {
-    let query = request.query_string();
-    // What is not UTF-8 would be replaced in silence.
-    if percent_decode_str(query).decode_utf8().is_err() {
-        return Err(wrong("the query must be UTF-8, percent-encoded"));
+/// The values of the parameters that an operation takes, each of which may stand once. What the
+/// libraries take for a form is read more loosely: they replace what is not UTF-8, and leave an
+/// encoding that is none as it is.
+fn query<const N: usize>(
+    request: &HttpRequest,
+    names: [&str; N],
+) -> Result<[Option<String>; N], Failure> {
+    let mut values = [const { None }; N];
+    for pair in request.query_string().split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = decode(name).unwrap_or_default();
+        let Some(place) = names.iter().position(|known| *known == name) else {
+            let names = names.join(", ");
+            return Err(wrong(format!("a query parameter is unknown; there is only: {names}")));
+        };
+        let value = decode(value).ok_or_else(|| {
+            wrong(format!("{name} must be UTF-8 with percent-encoding, such as %20 for a space"))
+        })?;
+        if values[place].replace(value).is_some() {
+            return Err(wrong(format!("{name} must stand once")));
+        }
     }
-    Query::from_query(query).map(Query::into_inner).map_err(|error| match error {
-        QueryPayloadError::Deserialize(cause) => wrong(format!("the query is wrong: {cause}")),
-        other => wrong(format!("the query is wrong: {other}")),
-    })
+    Ok(values)
+}
+
+/// The text of a name or a value in a query, where `+` is a space as in a form.
+fn decode(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    parts.next();
+    let is_encoded = |part: &str| part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !parts.all(is_encoded) {
+        return None;
+    }
+    let text = text.replace('+', " ");
+    let decoded = percent_decode_str(&text).decode_utf8().ok()?;
+    Some(decoded.into_owned())
 }
 
 fn read_id(name: &str, text: &str) -> Result<PlantId, Failure> {

@@ -3,10 +3,9 @@
 use actix_http::header::{self, HeaderName};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use form_urlencoded::Serializer;
 use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, Violations};
 use plant_store::{
-    IdempotencyDigest, PageRequest, PlantRepository, Precondition, Put, StoreError, StoredPlant,
+    Created, IdempotencyDigest, PlantRepository, Precondition, Put, StoreError, StoredPlant,
 };
 
 use crate::body::{JsonBody, MergePatchBody};
@@ -29,12 +28,14 @@ pub(crate) async fn create(
     let new_plant = NewPlant::try_from(read_new_plant(&body.0)?)?;
     let idempotency = key.map(|key| IdempotencyDigest::new(&key, &new_plant));
 
-    let stored = repository.create(new_plant, idempotency).await?;
+    let Created { stored, is_current } = repository.create(new_plant, idempotency).await?;
 
-    Ok(HttpResponse::Ok()
-        .insert_header(location(stored.id))
-        .insert_header(entity_tag(stored.revision))
-        .json(&stored.plant))
+    let mut response = HttpResponse::Ok();
+    if is_current {
+        // Else the client would take the tag for one of the plant that it is told of.
+        response.insert_header(entity_tag(stored.revision));
+    }
+    Ok(response.insert_header(location(stored.id)).json(&stored.plant))
 }
 
 /// `GET /plants`.
@@ -51,8 +52,8 @@ pub(crate) async fn list(
         response.insert_header((TOTAL_COUNT, repository.count().await?));
     }
     if let Some(after) = page.next {
-        let next = next_page(&request, &page_request, after);
-        response.insert_header((header::LINK, format!("<{next}>; rel=\"next\"")));
+        let query = parameters::next_query(&request, &page_request, after)?;
+        response.insert_header((header::LINK, format!("</plants?{query}>; rel=\"next\"")));
     }
     let plants: Vec<NewPlant> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
     Ok(response.json(plants))
@@ -137,19 +138,6 @@ pub(crate) async fn delete(
 
 fn location(id: PlantId) -> (HeaderName, String) {
     (header::LOCATION, format!("/plants/{id}"))
-}
-
-/// The address of the page after this one. It keeps the filter and the limit.
-fn next_page(request: &HttpRequest, page_request: &PageRequest, after: PlantId) -> String {
-    let mut query = Serializer::new(String::new());
-    for (name, value) in form_urlencoded::parse(request.query_string().as_bytes()) {
-        if name == "tag" || name == "name" {
-            query.append_pair(&name, &value);
-        }
-    }
-    query.append_pair("limit", &page_request.limit.to_string());
-    query.append_pair("after", &after.to_string());
-    format!("/plants?{}", query.finish())
 }
 
 /// What was sent for the plant with this id, where it follows the rules and any id in it is the same.

@@ -6,6 +6,7 @@ use actix_web::guard::{self, GuardContext};
 use actix_web::web::ServiceConfig;
 use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, web};
 
+use crate::body::MERGE_PATCH;
 use crate::failure::{ErrorNumber, Failure};
 use crate::{export, health, import, plants};
 
@@ -115,10 +116,16 @@ impl Path {
         let allow = self.methods.iter().map(Method::as_str).chain(["OPTIONS"]);
         let allow = allow.collect::<Vec<&str>>().join(", ");
         let options = allow.clone();
+        let takes_patches = self.methods.contains(&Method::PATCH);
         self.resource
             .route(route_for(vec![Method::OPTIONS]).to(move || {
-                let allow = options.clone();
-                async { HttpResponse::NoContent().insert_header((header::ALLOW, allow)).finish() }
+                let mut response = HttpResponse::NoContent();
+                response.insert_header((header::ALLOW, options.clone()));
+                if takes_patches {
+                    // RFC 5789, section 3.1.
+                    response.insert_header(("accept-patch", MERGE_PATCH));
+                }
+                async move { response.finish() }
             }))
             .default_service(web::route().to(move || {
                 let allow = allow.clone();

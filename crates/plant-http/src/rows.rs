@@ -88,7 +88,8 @@ impl NdJsonRows {
                 [piece @ .., b'\n'] => (piece, true),
                 piece => (piece, false),
             };
-            self.is_too_large |= self.line.len() + piece.len() > ROW_MAX_BYTES;
+            // One more may be the carriage return before the line's end.
+            self.is_too_large |= self.line.len() + piece.len() > ROW_MAX_BYTES + 1;
             if !self.is_too_large {
                 self.line.extend_from_slice(piece);
             }
@@ -104,10 +105,11 @@ impl NdJsonRows {
 
     fn end_line(&mut self, rows: &mut Vec<Row>) {
         self.lines += 1;
-        if self.is_too_large {
+        let row = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+        if self.is_too_large || row.len() > ROW_MAX_BYTES {
             rows.push(Row { line: self.lines, plant: Err(too_large()) });
-        } else if !self.line.trim_ascii().is_empty() {
-            let unchecked = read_new_plant(&self.line);
+        } else if !row.trim_ascii().is_empty() {
+            let unchecked = read_new_plant(row);
             let plant = unchecked.and_then(|unchecked| Ok(NewPlant::try_from(unchecked)?));
             rows.push(Row { line: self.lines, plant });
         }
@@ -141,17 +143,51 @@ struct Record {
     ends: [usize; CSV_HEADER.len() + 1],
     cells: usize,
     has_too_many_cells: bool,
+    quotes: Quotes,
+}
+
+/// Where in the quotes of a record the reader is. It reads text behind a closing quote as a part of the
+/// cell, and would change it in silence.
+#[derive(Clone, Copy, PartialEq)]
+enum Quotes {
+    CellBegins,
+    Unquoted,
+    Open,
+    Closed,
+    /// Text stands behind a closing quote.
+    Broken,
+}
+
+impl Quotes {
+    fn after(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::CellBegins | Self::Closed, b'"') => Self::Open,
+            (Self::Open, b'"') => Self::Closed,
+            (Self::CellBegins | Self::Unquoted | Self::Closed, b',') => Self::CellBegins,
+            (Self::CellBegins, _) => Self::Unquoted,
+            (Self::Closed, b'\r' | b'\n') => Self::Closed,
+            (Self::Closed, _) => Self::Broken,
+            (quotes, _) => quotes,
+        }
+    }
 }
 
 impl Record {
     fn begin(&mut self, line: u64) {
         self.line = Some(line);
+        self.quotes = Quotes::CellBegins;
         (self.bytes, self.text_bytes, self.cells) = (0, 0, 0);
         self.has_too_many_cells = false;
     }
 
     /// The cells, if there are as many as there should be.
     fn cells(&self) -> Result<[&str; CSV_HEADER.len()], Failure> {
+        if self.quotes == Quotes::Broken {
+            return Err(Failure::new(
+                ErrorNumber::WrongShape,
+                "text stands behind a closing quote; double the quotes within a quoted cell",
+            ));
+        }
         if self.has_too_many_cells || self.cells != CSV_HEADER.len() {
             return Err(Failure::new(
                 ErrorNumber::WrongShape,
@@ -195,6 +231,7 @@ impl CsvRows {
                 ends: [0; CSV_HEADER.len() + 1],
                 cells: 0,
                 has_too_many_cells: false,
+                quotes: Quotes::CellBegins,
             },
         }
     }
@@ -253,7 +290,10 @@ impl CsvRows {
             *bytes += read;
             *text_bytes += written;
             *cells += ended;
-            self.lines += done.iter().filter(|byte| **byte == b'\n').count() as u64;
+            for byte in done {
+                self.lines += u64::from(*byte == b'\n');
+                self.record.quotes = self.record.quotes.after(*byte);
+            }
 
             let ends_line = done.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r'));
             let is_whole = matches!(result, ReadRecordResult::Record);
@@ -367,8 +407,10 @@ mod tests {
             let shortest = r#"{"id":1,"name":"Rosa","x":""}"#.len();
             format!(r#"{{"id":1,"name":"Rosa","x":"{}"}}"#, "x".repeat(bytes - shortest))
         };
-        let body = format!("{}\n{}\n{}", line(ROW_MAX_BYTES), line(ROW_MAX_BYTES + 1), line(40));
-        check_ndjson(body, &[(1, "\"Rosa\""), (2, "1003"), (3, "\"Rosa\"")]);
+        let (largest, too_large) = (line(ROW_MAX_BYTES), line(ROW_MAX_BYTES + 1));
+        let body = format!("{largest}\n{too_large}\n{largest}\r\n{too_large}\r\n{}", line(40));
+        let rosa = "\"Rosa\"";
+        check_ndjson(body, &[(1, rosa), (2, "1003"), (3, rosa), (4, "1003"), (5, rosa)]);
     }
 
     #[test]
@@ -389,7 +431,7 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_row_of_csv_keeps_none_of_the_others() {
         let body = b"1\n1,a\n1,a,b,c\n1,a,b,c,d,e,f,g,h\nx,a,b\n007,a,b\n,a,b\n1,,b\n1,a\xff,b\n\
-                     \"1\",\"two\nlines\",b\n9,a,b\n";
+                     \"1\",\"two\nlines\",b\n9,a,b\n1,\"a\"b,c\n1,\"a\" ,c\n9,a,\"b\"\n";
         let expected = [
             (2, "1004"),
             (3, "1004"),
@@ -402,6 +444,9 @@ mod tests {
             (10, "1001"),
             (11, "1005"),
             (13, "\"a\""),
+            (14, "1004"),
+            (15, "1004"),
+            (16, "\"a\""),
         ];
         check_csv(body, &expected);
     }

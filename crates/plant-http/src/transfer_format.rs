@@ -31,15 +31,20 @@ impl TransferFormat {
     /// The format that the client would rather have (RFC 9110, section 12.5.1). Where it wants
     /// neither, it gets the default.
     pub(crate) fn of_answer(request: &impl HttpMessage) -> Self {
-        let Ok(mut accept) = Accept::parse(request) else { return Self::NdJson };
-        accept.retain(|accepted| accepted.quality > Quality::ZERO);
-        let format =
-            accept.ranked().into_iter().find_map(|accepted| match accepted.essence_str() {
-                NDJSON | "application/*" | "*/*" => Some(Self::NdJson),
-                CSV | "text/*" => Some(Self::Csv),
-                _ => None,
-            });
-        format.unwrap_or(Self::NdJson)
+        let Ok(accept) = Accept::parse(request) else { return Self::NdJson };
+        // What counts for a format is the most specific range that it is in.
+        let quality = |ranges: [&str; 3]| {
+            let quality_of = |range: &str| {
+                let accepted = accept.iter().find(|item| item.item.essence_str() == range);
+                accepted.map(|item| item.quality)
+            };
+            ranges.into_iter().find_map(quality_of).unwrap_or(Quality::ZERO)
+        };
+        if quality([CSV, "text/*", "*/*"]) > quality([NDJSON, "application/*", "*/*"]) {
+            Self::Csv
+        } else {
+            Self::NdJson
+        }
     }
 
     /// As it stands in a `Content-Type` header.

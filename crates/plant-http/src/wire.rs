@@ -94,7 +94,7 @@ impl<'a> Members<'a> {
             serde_json::from_str::<IgnoredAny>(text).map_err(|cause| not_json(&cause))?;
             Err(Failure::new(
                 ErrorNumber::WrongShape,
-                "the body must be a JSON object, such as {\"id\":1,\"name\":\"Rosa\"}",
+                "a plant must be a JSON object, such as {\"id\":1,\"name\":\"Rosa\"}",
             ))
         }
     }
@@ -253,10 +253,9 @@ fn wrong_shape(problems: &[String]) -> Failure {
 }
 
 fn not_json(cause: &dyn fmt::Display) -> Failure {
-    Failure::new(
-        ErrorNumber::NotJson,
-        format!("the body must be JSON (RFC 8259) in UTF-8: {cause}"),
-    )
+    // In a body of one line, or a row of many, the line says nothing.
+    let cause = cause.to_string().replacen(" at line 1 column ", " at column ", 1);
+    Failure::new(ErrorNumber::NotJson, format!("this must be JSON (RFC 8259) in UTF-8: {cause}"))
 }
 
 #[cfg(test)]

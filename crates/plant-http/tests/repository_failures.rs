@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, PlantPatch, UncheckedNewPlant};
 use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, serve};
 use plant_store::{
-    EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest, PlantRepository,
-    Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
+    Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
+    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -43,7 +43,7 @@ impl PlantRepository for Misbehaves {
         &self,
         new_plant: NewPlant,
         _idempotency: Option<IdempotencyDigest>,
-    ) -> Result<StoredPlant, StoreError> {
+    ) -> Result<Created, StoreError> {
         match new_plant.id().get() {
             PANICS => panic!("a panic in the repository"),
             IS_BUSY => Err(StoreError::Busy),
@@ -61,7 +61,7 @@ impl PlantRepository for Misbehaves {
         new_plant: NewPlant,
         _preconditions: Preconditions,
     ) -> Result<Put, StoreError> {
-        Ok(Put { stored: self.create(new_plant, None).await?, is_new: true })
+        Ok(Put { stored: self.create(new_plant, None).await?.stored, is_new: true })
     }
 
     async fn patch(
@@ -70,7 +70,7 @@ impl PlantRepository for Misbehaves {
         _patch: PlantPatch,
         _preconditions: Preconditions,
     ) -> Result<StoredPlant, StoreError> {
-        self.create(plant(id.get()), None).await
+        Ok(self.create(plant(id.get()), None).await?.stored)
     }
 
     async fn delete(&self, id: PlantId, _preconditions: Preconditions) -> Result<(), StoreError> {

@@ -42,7 +42,7 @@ pub use event::{Event, EventKind, EventPage};
 pub use idempotency::IdempotencyDigest;
 pub use import::{Imported, OnConflict};
 pub use preconditions::{Precondition, Preconditions, Revisions};
-pub use repository::{Page, PageRequest, PlantRepository, Put};
+pub use repository::{Created, Page, PageRequest, PlantRepository, Put};
 pub use sled::{
     DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DEFAULT_TAG_CHANGES_IN_MEMORY, SledConfig,
     SledRepository,

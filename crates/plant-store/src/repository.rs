@@ -26,7 +26,7 @@ pub trait PlantRepository: Send + Sync {
     /// Adds a plant whose id is free.
     ///
     /// With an `idempotency` digest, a plant that was created with the same digest counts as this
-    /// very plant: it is returned as it was sent, with its present revision, and nothing is written.
+    /// very plant: it is returned as it was sent, and nothing is written.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ pub trait PlantRepository: Send + Sync {
         &self,
         new_plant: NewPlant,
         idempotency: Option<IdempotencyDigest>,
-    ) -> Result<StoredPlant, StoreError>;
+    ) -> Result<Created, StoreError>;
 
     /// Makes `new_plant` the plant with its id, whether there is one already or not. A plant that is
     /// there already, exactly so, keeps its revision, and there is no event. A plant that is replaced
@@ -141,6 +141,16 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// When the store has failed, now or before; those who were waiting have been told.
     async fn close(&self) -> Result<(), StoreFailure>;
+}
+
+/// What became of a [`PlantRepository::create`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// The plant as it was sent, with the revision that the plant has now.
+    pub stored: StoredPlant,
+    /// Whether that still is the plant: one that was created by the same request before may have
+    /// changed since.
+    pub is_current: bool,
 }
 
 /// What became of a [`PlantRepository::put`].

@@ -20,7 +20,7 @@ use plant_domain::{
 use tokio::task::JoinSet;
 
 use crate::{
-    Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PageRequest,
+    Created, Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PageRequest,
     PlantRepository, Precondition, Preconditions, Revision, Revisions, StoreError, StoredPlant,
 };
 
@@ -76,8 +76,11 @@ fn new_plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
 
 async fn create(repository: &Arc<dyn PlantRepository>, new_plant: &NewPlant) -> StoredPlant {
     let id = new_plant.id();
-    let stored = repository.create(new_plant.clone(), None).await;
-    stored.unwrap_or_else(|error| panic!("creating plant {id} failed: {error}"))
+    let created = repository.create(new_plant.clone(), None).await;
+    let Created { stored, is_current } =
+        created.unwrap_or_else(|error| panic!("creating plant {id} failed: {error}"));
+    assert!(is_current, "plant {id} is new");
+    stored
 }
 
 async fn get(repository: &Arc<dyn PlantRepository>, id: PlantId) -> Option<StoredPlant> {
@@ -198,7 +201,7 @@ async fn one_of_many_creates_of_the_same_id_wins(place: &impl Place) {
     let mut winners = Vec::new();
     for outcome in creates.join_all().await {
         match outcome {
-            Ok(stored) => winners.push(stored),
+            Ok(created) => winners.push(created.stored),
             Err(StoreError::IdTaken(_)) => {}
             Err(error) => panic!("a create of plant 7 failed: {error}"),
         }
@@ -219,7 +222,7 @@ async fn many_creates_at_once_all_arrive(place: &impl Place) {
         creates.spawn(async move {
             loop {
                 match repository.create(new_plant.clone(), None).await {
-                    Ok(stored) => return stored,
+                    Ok(created) => return created.stored,
                     Err(StoreError::Busy) => tokio::task::yield_now().await,
                     Err(error) => panic!("creating plant {id} failed: {error}"),
                 }
@@ -263,7 +266,8 @@ async fn a_create_sent_again_gets_the_same_answer(place: &impl Place) {
     let repository = place.open().await;
     let again = repository.create(rose.clone(), Some(digest)).await.expect("it is the same create");
     assert_eq!(again, first);
-    assert_eq!(get(&repository, rose.id()).await, Some(first), "sending again wrote nothing");
+    let kept = get(&repository, rose.id()).await;
+    assert_eq!(kept, Some(first.stored), "sending again wrote nothing");
 
     let poplar = new_plant(9, "Populus", None);
     let digest = IdempotencyDigest::new("key", &poplar);
@@ -276,7 +280,7 @@ async fn a_create_sent_again_gets_the_same_answer(place: &impl Place) {
         .join_all()
         .await
         .into_iter()
-        .map(|outcome| outcome.expect("they are all the same create").revision)
+        .map(|outcome| outcome.expect("they are all the same create").stored.revision)
         .collect();
     assert_eq!(answers.len(), 1, "the same create was carried out once");
 }
@@ -486,12 +490,13 @@ async fn the_digest_of_a_create_goes_with_the_plant(place: &impl Place) {
     let patched = patched.expect("is carried out");
 
     let again = repository.create(rose.clone(), Some(digest)).await.expect("it is the same create");
-    assert_eq!((again.plant.name(), again.revision), ("Rosa", patched.revision));
+    assert_eq!(again.stored.into_new_plant(), rose);
+    assert!(!again.is_current, "it is another plant by now");
     assert_eq!(get(&repository, rose.id()).await, Some(patched), "sending again wrote nothing");
 
     repository.delete(rose.id(), Preconditions::default()).await.expect("it is there");
     let anew = repository.create(rose.clone(), Some(digest)).await.expect("the id is free");
-    assert_eq!(get(&repository, rose.id()).await, Some(anew));
+    assert_eq!(get(&repository, rose.id()).await, Some(anew.stored));
 }
 
 async fn an_import_says_of_each_plant_what_became_of_it(place: &impl Place) {

@@ -14,7 +14,7 @@ use proptest::sample::select;
 
 use super::{Place, all_pages};
 use crate::{
-    Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PlantRepository,
+    Created, Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PlantRepository,
     Precondition, Preconditions, Put, Revision, Revisions, StoreError, StoredPlant,
 };
 
@@ -163,11 +163,17 @@ impl Model {
                 let digest = key.as_ref().map(|key| IdempotencyDigest::new(key, new_plant));
                 let outcome = repository.create(new_plant.clone(), digest).await;
                 match self.plants.get(&new_plant.id()) {
-                    None => self.store(new_plant.clone(), digest, outcome.expect("the id is free")),
+                    None => {
+                        let Created { stored, is_current } = outcome.expect("the id is free");
+                        assert!(is_current);
+                        self.store(new_plant.clone(), digest, stored);
+                    }
                     Some((present, known)) if digest.is_some() && *known == digest => {
-                        let told = outcome.expect("it is the same create");
-                        assert_eq!(told.revision, present.revision);
-                        assert_eq!(told.into_new_plant(), *new_plant);
+                        let Created { stored, is_current } =
+                            outcome.expect("it is the same create");
+                        assert_eq!(is_current, stored == *present);
+                        assert_eq!(stored.revision, present.revision);
+                        assert_eq!(stored.into_new_plant(), *new_plant);
                     }
                     Some(_) => {
                         assert!(matches!(outcome, Err(StoreError::IdTaken(_))), "{outcome:?}")

@@ -224,7 +224,8 @@ impl Committer {
             };
             let change = (after != *plant).then(|| Change::new(id, plant.as_ref(), after));
             let kind = change.map(|change| change.kind);
-            outcomes.push(Ok(Written { kind, stored: told.to_stored_plant(id)? }));
+            let is_current = after.is_some_and(|after| told.is_same_plant(&after));
+            outcomes.push(Ok(Written { kind, stored: told.to_stored_plant(id)?, is_current }));
             event_bytes += change.map_or(0, |change| change.event().max_bytes());
             group.changes.extend(change);
             *plant = after;

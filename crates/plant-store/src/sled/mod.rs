@@ -31,7 +31,7 @@ use self::progress::Progress;
 use self::reader::Reader;
 use self::write::{Outcome, Write, Written};
 use crate::{
-    EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
+    Created, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
     PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
 };
 
@@ -187,9 +187,10 @@ impl PlantRepository for SledRepository {
         &self,
         new_plant: NewPlant,
         idempotency: Option<IdempotencyDigest>,
-    ) -> Result<StoredPlant, StoreError> {
-        let written = self.write(Write::Create { new_plant, idempotency }).await?;
-        Ok(written.stored)
+    ) -> Result<Created, StoreError> {
+        let write = Write::Create { new_plant, idempotency };
+        let Written { stored, is_current, .. } = self.write(write).await?;
+        Ok(Created { stored, is_current })
     }
 
     async fn put(
@@ -197,7 +198,8 @@ impl PlantRepository for SledRepository {
         new_plant: NewPlant,
         preconditions: Preconditions,
     ) -> Result<Put, StoreError> {
-        let Written { kind, stored } = self.write(Write::Put { new_plant, preconditions }).await?;
+        let Written { kind, stored, .. } =
+            self.write(Write::Put { new_plant, preconditions }).await?;
         Ok(Put { stored, is_new: kind == Some(EventKind::Created) })
     }
 

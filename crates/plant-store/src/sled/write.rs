@@ -20,8 +20,11 @@ pub(super) type Outcome = Result<Written, StoreError>;
 pub(super) struct Written {
     /// What happened to the plant, if anything did.
     pub(super) kind: Option<EventKind>,
-    /// The plant after the write; for one that was removed, the plant that it was.
+    /// The plant after the write, as the writer is told of it; for one that was removed, the plant
+    /// that it was.
     pub(super) stored: StoredPlant,
+    /// Whether there is this plant now.
+    pub(super) is_current: bool,
 }
 
 /// What is decided of a write.
@@ -112,10 +115,10 @@ impl<'group> PlantRecord<'group> {
 
     /// A plant that would be the same but for its revision stays as it is.
     fn become_(self, record: Self) -> Decision<'group> {
-        if (Self { revision: record.revision, ..self }) == record {
-            Decision::Keep(self)
-        } else {
-            Decision::Store(record)
-        }
+        if self.is_same_plant(&record) { Decision::Keep(self) } else { Decision::Store(record) }
+    }
+
+    pub(super) fn is_same_plant(&self, other: &PlantRecord<'_>) -> bool {
+        (self.name, self.tag) == (other.name, other.tag)
     }
 }

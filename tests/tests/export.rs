@@ -1,0 +1,374 @@
+//! `GET /plants/export`: every plant, in either format, such that an import of it gives the same
+//! store.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::{fs, str};
+
+use plantd_tests::{
+    Answer, Client, Counts, Format, Launch, NewPlant, TOKEN, TestServer, raw_request,
+    replacement_body, write_tokens_file,
+};
+
+const PATH: &str = "/plants/export";
+
+/// Reads an export, whose order is that of the ids.
+#[track_caller]
+fn parse(format: Format, export: &[u8]) -> Vec<NewPlant> {
+    let plants: Vec<_> = match format {
+        Format::Ndjson => {
+            let text = str::from_utf8(export).expect("an export is UTF-8");
+            assert!(text.is_empty() || text.ends_with('\n'), "the last line has no end");
+            let json = |line| serde_json::from_str(line).expect("a line is JSON");
+            text.lines().map(|line| NewPlant::from_json(&json(line))).collect()
+        }
+        Format::Csv => {
+            let mut reader = csv::Reader::from_reader(export);
+            assert_eq!(reader.headers().expect("a header"), vec!["id", "name", "tag"]);
+            let plant = |record: csv::StringRecord| {
+                let tag = Some(&record[2]).filter(|tag| !tag.is_empty());
+                NewPlant::new(record[0].parse().expect("an id"), &record[1], tag)
+            };
+            reader.records().map(|record| plant(record.expect("a record"))).collect()
+        }
+    };
+    let ascend = plants.is_sorted_by(|one, next| one.id < next.id);
+    assert!(ascend, "the ids do not ascend: {plants:?}");
+    plants
+}
+
+/// Claims that an export of one server holds these plants and that, imported into a second, it is
+/// exported there as the same bytes.
+#[track_caller]
+fn check_round_trip(first: &TestServer, wanted: &[NewPlant]) {
+    for format in Format::ALL {
+        let export = first.client().export(format);
+        assert_eq!(parse(format, &export), wanted);
+        assert_eq!(first.client().export(format), export);
+
+        let mut second = TestServer::start();
+        let answer = second.client().import(format, "", &export);
+        let counts = Counts { created: wanted.len() as u64, ..Counts::default() };
+        assert_eq!(answer.assert_report(counts), []);
+        assert_eq!(second.client().list_all("limit=1000"), wanted);
+        second.kill();
+        second.restart();
+        for again in Format::ALL {
+            assert_eq!(second.client().export(again), first.client().export(again));
+        }
+    }
+}
+
+/// Imports plants into a server that has none of them.
+#[track_caller]
+fn plant_all(client: &Client, plants: &[NewPlant]) {
+    let answer = client.import(Format::Ndjson, "", Format::Ndjson.body(plants));
+    answer.assert_report(Counts { created: plants.len() as u64, ..Counts::default() });
+}
+
+/// Asks for an export with these lines in the head, and returns what format came.
+#[track_caller]
+fn format_for(server: &TestServer, lines: &str) -> Format {
+    let mut connection = server.connect();
+    connection.send(raw_request(&format!("GET {PATH}"), lines, ""));
+    let answer = connection.receive();
+    assert_eq!(answer.status, 200, "{lines:?}: {answer:?}");
+    assert_vary(&answer);
+    let media_type = answer.header("content-type").unwrap_or_default();
+    let media_type = media_type.split(';').next().unwrap_or_default();
+    let format = Format::ALL.into_iter().find(|format| format.media_type() == media_type);
+    let format = format.unwrap_or_else(|| panic!("{lines:?}: another media type: {answer:?}"));
+    assert_eq!(parse(format, &answer.body), [NewPlant::new(1, "Rosa", None)], "{lines:?}");
+    format
+}
+
+/// Claims that a cache is told that the answer is another one for another `Accept`.
+#[track_caller]
+fn assert_vary(answer: &Answer) {
+    let vary = answer.header("vary").unwrap_or_default();
+    let named = vary.split(',').any(|name| name.trim().eq_ignore_ascii_case("accept"));
+    assert!(named, "no Vary: Accept: {answer:?}");
+}
+
+#[test]
+fn the_export_of_an_empty_store_is_empty_but_for_the_header() {
+    let server = TestServer::start();
+    let client = server.client();
+    assert_eq!(client.export(Format::Ndjson), b"");
+    let export = client.export(Format::Csv);
+    let header = str::from_utf8(&export).expect("an export is UTF-8");
+    assert!(["id,name,tag\n", "id,name,tag\r\n"].contains(&header), "{header:?}");
+    check_round_trip(&server, &[]);
+}
+
+#[test]
+fn a_line_of_an_export_is_a_plant_without_the_tag_that_it_has_not() {
+    let server = TestServer::start();
+    let client = server.client();
+    client.create(2, "Rosa", Some("Rosaceae")).assert_plant("Rosa", Some("Rosaceae"));
+    client.create(-1, "Abies, alba", None).assert_plant("Abies, alba", None);
+    let export = client.export(Format::Ndjson);
+    let lines: Vec<serde_json::Value> = str::from_utf8(&export)
+        .expect("an export is UTF-8")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+        .collect();
+    let wanted = [
+        serde_json::json!({ "id": -1, "name": "Abies, alba" }),
+        serde_json::json!({ "id": 2, "name": "Rosa", "tag": "Rosaceae" }),
+    ];
+    assert_eq!(lines, wanted);
+    // How much of it is quoted is not said.
+    let wanted =
+        [NewPlant::new(-1, "Abies, alba", None), NewPlant::new(2, "Rosa", Some("Rosaceae"))];
+    let export = client.export(Format::Csv);
+    assert!(export.starts_with(b"id,name,tag"), "{}", String::from_utf8_lossy(&export));
+    assert_eq!(parse(Format::Csv, &export), wanted);
+}
+
+#[test]
+fn an_import_of_an_export_gives_the_same_store_whatever_the_texts_are() {
+    let longest = "𝒑".repeat(255);
+    let longest_quotes = "\"".repeat(255);
+    let texts = [
+        "Rosa",
+        "a,b",
+        ",",
+        "\"",
+        "\"\"",
+        "\"quoted\"",
+        "the \"queen\", they say",
+        "'x'",
+        " edges ",
+        "\u{3000}x\u{a0}",
+        "=1+1",
+        "+1",
+        "-1",
+        "@x",
+        "\\",
+        "\\n\\\"",
+        "#x",
+        ";x",
+        "|x",
+        "null",
+        "007",
+        "1e999",
+        "id",
+        "id,name,tag",
+        "{\"id\":1}",
+        "\u{feff}",
+        "\u{feff}x",
+        "x\u{2028}y\u{2029}z",
+        "\u{200b}\u{ad}\u{200e}",
+        "\u{fffd}\u{ffff}\u{10ffff}\u{e000}",
+        "é",
+        "e\u{301}",
+        "ẞ İ ǅ",
+        "植物 растение نبات",
+        "🌱👩\u{200d}🌾🏳\u{fe0f}\u{200d}🌈",
+        "<script>&amp;</script>",
+        &longest,
+        &longest_quotes,
+    ];
+    let mut plants = Vec::new();
+    for (number, text) in (0..).zip(texts) {
+        plants.push(NewPlant::new(number, text, None));
+        plants.push(NewPlant::new(-1 - number, "Rosa", Some(text)));
+        plants.push(NewPlant::new(i64::MAX - number, text, Some(text)));
+    }
+    plants.push(NewPlant::new(i64::MIN, "Rosa", None));
+    let server = TestServer::start();
+    for plant in &plants {
+        let answer = server.client().create_from(&plant.json());
+        answer.assert_plant(&plant.name, plant.tag.as_deref());
+    }
+    plants.sort();
+    check_round_trip(&server, &plants);
+}
+
+#[test]
+fn real_plants_come_out_as_they_went_in() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/plants.csv");
+    let body = fs::read(file).expect("the file of plants");
+    let wanted = parse(Format::Csv, &body);
+    let server = TestServer::start();
+    let answer = server.client().import(Format::Csv, "", &body);
+    let counts = Counts { created: 960, ..Counts::default() };
+    assert_eq!(answer.assert_report(counts), []);
+    assert_eq!(wanted.len(), 960);
+    check_round_trip(&server, &wanted);
+}
+
+#[test]
+fn an_export_is_csv_only_for_whoever_prefers_it() {
+    let server = TestServer::start();
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    for lines in [
+        "",
+        "Accept: */*\r\n",
+        "Accept: application/x-ndjson\r\n",
+        "Accept: application/*\r\n",
+        "Accept: application/x-ndjson, text/csv;q=0.9\r\n",
+        "Accept: text/csv;q=0.5, application/x-ndjson;q=0.6\r\n",
+        "Accept: text/csv;q=0.5, */*;q=0.6\r\n",
+        "Accept: text/csv;q=0\r\n",
+        "Accept: text/csv;q=0.000, */*\r\n",
+        "Accept: text/csv;q=0, text/*\r\n",
+        "Accept: text/*;q=0.5, text/csv;q=0.1, application/x-ndjson;q=0.2\r\n",
+        "Accept: text/*;q=0.001, application/*;q=0.002\r\n",
+        // What nobody here can answer gets what everybody gets.
+        "Accept: application/json\r\n",
+        "Accept: text/html, image/*;q=0.8\r\n",
+        "Accept: text/plain\r\n",
+        "Accept: text/csvx\r\n",
+        "Accept: csv\r\n",
+        "Accept:\r\n",
+        "X-Accept: text/csv\r\n",
+    ] {
+        assert_eq!(format_for(&server, lines), Format::Ndjson, "{lines:?}");
+    }
+    for lines in [
+        "Accept: text/csv\r\n",
+        "Accept: Text/CSV\r\n",
+        "accept:text/csv\r\n",
+        "Accept: text/*\r\n",
+        "Accept: text/csv;q=0.001\r\n",
+        "Accept: text/csv; q=1.0, application/x-ndjson; q=0.999\r\n",
+        "Accept: application/x-ndjson;q=0.1,text/csv;Q=0.2\r\n",
+        "Accept: text/csv, */*;q=0.1\r\n",
+        "Accept: */*;q=0.1, text/csv\r\n",
+        "Accept: application/json, text/csv;q=0.5\r\n",
+        "Accept: application/x-ndjson;q=0, text/csv;q=0.1\r\n",
+        // The closest range counts (RFC 9110, section 12.5.1).
+        "Accept: application/x-ndjson;q=0, */*;q=0.1\r\n",
+        "Accept: */*, application/x-ndjson;q=0.1\r\n",
+        "Accept: text/html, , text/csv;q=0.3,\r\n",
+        "Accept: application/x-ndjson;q=0.1\r\nAccept: text/csv\r\n",
+    ] {
+        assert_eq!(format_for(&server, lines), Format::Csv, "{lines:?}");
+    }
+}
+
+#[test]
+fn an_export_takes_no_parameters() {
+    let server = TestServer::start();
+    for query in ["x=1", "x", "limit=1", "after=1", "tag=x", "name=x", "format=csv", "="] {
+        for format in Format::ALL {
+            let headers = [("accept", format.media_type())];
+            let answer = server.client().send("GET", &format!("{PATH}?{query}"), &headers, "");
+            answer.assert_error(400, 1006);
+        }
+    }
+}
+
+#[test]
+fn head_tells_the_format_of_an_export_and_sends_nothing_of_it() {
+    let server = TestServer::start();
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    let mut connection = server.connect();
+    for format in Format::ALL {
+        let lines = format!("Accept: {}\r\n", format.media_type());
+        connection.send(raw_request(&format!("HEAD {PATH}"), &lines, ""));
+        let head = connection.receive_head();
+        assert_eq!(head.status, 200, "{head:?}");
+        let media_type = head.header("content-type").unwrap_or_default();
+        assert!(media_type.starts_with(format.media_type()), "{head:?}");
+        assert_vary(&head);
+        // Had it a body, this would read it as the head of an answer.
+        connection.send(raw_request(&format!("GET {PATH}"), &lines, ""));
+        let get = connection.receive();
+        assert_eq!(get.header("content-type"), head.header("content-type"));
+        assert_eq!(parse(format, &get.body).len(), 1);
+        // And one that is refused has no body either.
+        connection.send(raw_request(&format!("HEAD {PATH}?x=1"), &lines, ""));
+        assert_eq!(connection.receive_head().status, 400);
+        connection.send(raw_request("GET /plants/1", "", ""));
+        connection.receive().assert_new_plant(1, "Rosa", None);
+    }
+}
+
+#[test]
+fn a_client_of_http_1_0_gets_an_export_that_ends_with_the_connection() {
+    let plants: Vec<_> = (0..1500).map(|id| NewPlant::new(id, "Rosa", None)).collect();
+    let server = TestServer::start();
+    plant_all(&server.client(), &plants);
+    for format in Format::ALL {
+        let lines = format!("Accept: {}\r\n", format.media_type());
+        let mut request = raw_request(&format!("GET {PATH}"), &lines, "");
+        let version = request.windows(8).position(|bytes| bytes == b"HTTP/1.1").expect("a version");
+        request[version + 7] = b'0';
+        let mut connection = server.connect();
+        connection.send(request);
+        let answer = connection.receive_to_the_end();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        // It knows no chunks (RFC 9112, section 6.1).
+        assert_eq!(answer.header("transfer-encoding"), None, "{:?}", answer.headers);
+        assert_eq!(parse(format, &answer.body), plants);
+    }
+}
+
+#[test]
+fn a_token_that_may_read_may_list_and_export() {
+    let server = TestServer::start_prepared(Launch::new(), "data", write_tokens_file);
+    let plants = [NewPlant::new(1, "Rosa", Some("x"))];
+    plant_all(&server.client(), &plants);
+    let reader = server.client().with_token("reader");
+    assert_eq!(reader.list("tag=x").plants(), plants);
+    for format in Format::ALL {
+        assert_eq!(parse(format, &reader.export(format)), plants);
+    }
+    assert_eq!(reader.send("HEAD", PATH, &[], "").status, 200);
+    for path in ["/plants", PATH] {
+        server.client().without_token().get(path).assert_error(401, 2001);
+        server.client().with_token("expired").get(path).assert_error(401, 2002);
+    }
+}
+
+#[test]
+fn an_export_of_many_plants_is_whole() {
+    let plants: Vec<_> = (0..5000)
+        .map(|number| NewPlant::new(number * 7, &format!("plant {number}"), Some("tag")))
+        .collect();
+    let server = TestServer::start();
+    plant_all(&server.client(), &plants);
+    for format in Format::ALL {
+        assert_eq!(parse(format, &server.client().export(format)), plants);
+    }
+}
+
+/// Creates and deletes plants of its own, all over the ids, until it is told to stop.
+fn disturb(client: &Client, number: i64, stop: &AtomicBool) {
+    for round in (0_i64..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        // Never a multiple of ten: those stay.
+        let id = (round * 7919 % 1000) * 10 - 5000 + number;
+        client.create(id, "Rosa", Some("other")).assert_plant("Rosa", Some("other"));
+        client.put(id, &replacement_body("Abies", None)).assert_plant("Abies", None);
+        client.delete(id).assert_no_content();
+    }
+}
+
+#[test]
+fn a_plant_that_is_there_all_the_time_is_exported_exactly_once_whatever_comes_and_goes() {
+    let steady: Vec<_> =
+        (-500..500).map(|number| NewPlant::new(number * 10, "Rosa", Some("steady"))).collect();
+    let server = TestServer::start();
+    plant_all(&server.client(), &steady);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (1..=3)
+            .map(|number| {
+                let (stop, client) = (&stop, Client::new(server.address(), Some(TOKEN)));
+                scope.spawn(move || disturb(&client, number, stop))
+            })
+            .collect();
+        for format in Format::ALL.into_iter().cycle().take(10) {
+            let exported = parse(format, &server.client().export(format));
+            let of_them: Vec<_> = exported.into_iter().filter(|plant| plant.id % 10 == 0).collect();
+            assert_eq!(of_them, steady);
+        }
+        assert!(!writers.iter().any(|writer| writer.is_finished()), "a writer stopped too early");
+        stop.store(true, Ordering::Relaxed);
+    });
+    check_round_trip(&server, &steady);
+}

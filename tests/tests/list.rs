@@ -1,0 +1,876 @@
+//! `GET /plants`: pages, filters, and what they refuse.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
+
+use plantd_tests::{
+    Answer, Client, Counts, Format, NewPlant, TOKEN, TestServer, raw_request, replacement_body,
+    wait_until,
+};
+
+/// How many plants a page has when nobody says.
+const LIMIT_DEFAULT: usize = 100;
+
+/// The most plants that a page may have.
+const LIMIT_MAX: usize = 1000;
+
+/// The longest tag and name, in characters.
+const TEXT_MAX_CHARACTERS: usize = 255;
+
+/// Text that means something in a URL, in a header or in JSON, and text that is no ASCII.
+const NASTY_TEXTS: [&str; 16] = [
+    "a b",
+    "a&tag=b",
+    "a+b",
+    "100%",
+    "%41%zz",
+    "\"quoted\"",
+    "'single'",
+    ">; rel=\"next\", <",
+    "#fragment",
+    "a?b/c\\d",
+    "a=b;c,d",
+    "[a]{b}|^`~",
+    "é ẞ İ",
+    "植物 🌱",
+    "\u{2028}\u{feff}x",
+    " edges ",
+];
+
+/// Text as it stands in the value of a query parameter.
+fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// The parameters behind the `?` of a link, decoded and ordered.
+///
+/// A `+` would be read by some as itself and by others as a space, so that there must be none.
+#[track_caller]
+fn parameters(link: &str) -> Vec<(String, String)> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%=&!$'()*,;:@/?".contains(&byte);
+    let (_, query) = link.split_once('?').expect("a link with a query");
+    assert!(query.bytes().all(plain), "{link} is not encoded");
+    let decode = |text: &str| {
+        let mut parts = text.split('%');
+        let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+        for part in parts {
+            let (byte, rest) = part.split_at(2);
+            bytes.push(u8::from_str_radix(byte, 16).expect("two hexadecimal digits"));
+            bytes.extend_from_slice(rest.as_bytes());
+        }
+        String::from_utf8(bytes).expect("a parameter is UTF-8")
+    };
+    let mut parameters: Vec<_> = query
+        .split('&')
+        .map(|parameter| parameter.split_once('=').expect("a parameter has a value"))
+        .map(|(name, value)| (decode(name), decode(value)))
+        .collect();
+    parameters.sort();
+    parameters
+}
+
+#[track_caller]
+fn total_count(answer: &Answer) -> Option<usize> {
+    answer.header("x-total-count").map(|count| count.parse().expect("the total count is a number"))
+}
+
+/// Imports plants into a server that has none of them.
+#[track_caller]
+fn plant_all(client: &Client, plants: &[NewPlant]) {
+    let answer = client.import(Format::Ndjson, "", Format::Ndjson.body(plants));
+    answer.assert_report(Counts { created: plants.len() as u64, ..Counts::default() });
+}
+
+#[track_caller]
+fn ids(plants: &[NewPlant]) -> Vec<i64> {
+    plants.iter().map(|plant| plant.id).collect()
+}
+
+/// Sends a request line as it stands.
+#[track_caller]
+fn send(server: &TestServer, request_line: &str) -> Answer {
+    let mut connection = server.connect();
+    connection.send(raw_request(request_line, "", ""));
+    connection.receive()
+}
+
+#[test]
+fn an_empty_store_lists_an_empty_array() {
+    let server = TestServer::start();
+    for query in ["", "limit=1", "after=-5", "tag=x", "name=x", "tag=x&name=x"] {
+        let answer = server.client().list(query);
+        assert_eq!((answer.status, answer.body.as_slice()), (200, &b"[]"[..]), "{answer:?}");
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{answer:?}");
+        assert_eq!(answer.next_page(), None);
+    }
+}
+
+#[test]
+fn plants_are_listed_in_the_order_of_their_ids_whatever_order_they_came_in() {
+    let server = TestServer::start();
+    let client = server.client();
+    let mut plants = Vec::new();
+    for id in [10, 9, i64::MAX, -1, i64::MIN, 0, 1, -10, i64::MAX - 1, i64::MIN + 1, 256, -256] {
+        let plant = NewPlant::new(id, &format!("plant {id}"), (id % 2 == 0).then_some("even"));
+        client.create_from(&plant.json()).assert_plant(&plant.name, plant.tag.as_deref());
+        plants.push(plant);
+        plants.sort();
+        // What was answered is listed at once.
+        assert_eq!(client.list("").plants(), plants);
+    }
+}
+
+#[test]
+fn a_page_holds_the_plants_behind_after_and_no_more_than_limit() {
+    let all = [i64::MIN, i64::MIN + 1, -7, -1, 0, 1, 7, i64::MAX - 1, i64::MAX];
+    let plants: Vec<_> = all.iter().map(|id| NewPlant::new(*id, "Rosa", None)).collect();
+    let server = TestServer::start();
+    let client = server.client();
+    plant_all(&client, &plants);
+    for after in [i64::MIN, i64::MIN + 1, i64::MIN + 2, -8, -7, -1, 0, 6, i64::MAX - 1, i64::MAX] {
+        let behind: Vec<_> = plants.iter().filter(|plant| plant.id > after).cloned().collect();
+        for limit in 1..=all.len() + 1 {
+            let answer = client.list(&format!("after={after}&limit={limit}"));
+            assert_eq!(answer.plants(), behind[..limit.min(behind.len())]);
+            assert_eq!(total_count(&answer), Some(all.len()), "{answer:?}");
+            assert_eq!(answer.next_page().is_some(), limit < behind.len(), "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_page_has_100_plants_unless_said_and_at_most_1000() {
+    let plants: Vec<_> = (1..=1001).map(|id| NewPlant::new(id, "Rosa", None)).collect();
+    let server = TestServer::start();
+    let client = server.client();
+    plant_all(&client, &plants);
+
+    let first = client.list("");
+    assert_eq!(first.plants(), plants[..LIMIT_DEFAULT]);
+    assert_eq!(total_count(&first), Some(1001));
+    let second = client.get(&first.next_page().expect("a second page"));
+    assert_eq!(second.plants(), plants[LIMIT_DEFAULT..2 * LIMIT_DEFAULT]);
+    assert_eq!(client.list_pages("").len(), 11);
+
+    let first = client.list(&format!("limit={LIMIT_MAX}"));
+    assert_eq!(first.plants(), plants[..LIMIT_MAX]);
+    let second = client.get(&first.next_page().expect("a second page"));
+    assert_eq!(second.plants(), plants[LIMIT_MAX..]);
+    assert_eq!(second.next_page(), None);
+}
+
+#[test]
+fn a_page_that_holds_exactly_the_last_plants_has_no_link() {
+    let server = TestServer::start();
+    let client = server.client();
+    for id in 1..=5_usize {
+        client.create(i64::try_from(id).unwrap(), "Rosa", None).assert_plant("Rosa", None);
+        for limit in 1..=6 {
+            let answer = client.list(&format!("limit={limit}"));
+            assert_eq!(answer.plants().len(), limit.min(id));
+            assert_eq!(answer.next_page().is_some(), limit < id, "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn following_the_links_gives_each_plant_exactly_once() {
+    let plants: Vec<_> =
+        (-20..=20).map(|id| NewPlant::new(id * 1_000_000_007, "Rosa", Some("tag"))).collect();
+    let server = TestServer::start();
+    let client = server.client();
+    plant_all(&client, &plants);
+    for limit in [1, 2, 3, 40, 41, 42, LIMIT_MAX] {
+        for filter in ["", "&tag=tag", "&name=ROSA", "&tag=tag&name=os"] {
+            assert_eq!(
+                client.list_all(&format!("limit={limit}{filter}")),
+                plants,
+                "{limit}{filter}"
+            );
+        }
+        let from_there = client.list_all(&format!("limit={limit}&after=-1"));
+        assert_eq!(from_there, plants[20..], "{limit}");
+    }
+}
+
+#[test]
+fn a_link_keeps_the_limit_and_the_filters_and_leads_on_behind_the_page() {
+    let server = TestServer::start();
+    let client = server.client();
+    for id in 1..=5 {
+        client
+            .create(id, "Rosa canina", Some("Rosaceae"))
+            .assert_plant("Rosa canina", Some("Rosaceae"));
+    }
+    for (query, kept) in [
+        ("", &[] as &[(&str, &str)]),
+        ("&tag=Rosaceae", &[("tag", "Rosaceae")]),
+        ("&name=ROSA%20c", &[("name", "ROSA c")]),
+        ("&name=rosa&tag=Rosaceae", &[("name", "rosa"), ("tag", "Rosaceae")]),
+    ] {
+        for after in ["", "&after=1"] {
+            let answer = client.list(&format!("limit=2{query}{after}"));
+            let last = answer.plants().last().expect("a full page").id.to_string();
+            let mut wanted = vec![("after", last.as_str()), ("limit", "2")];
+            wanted.extend(kept);
+            wanted.sort_unstable();
+            let wanted: Vec<_> =
+                wanted.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            let link = answer.next_page().expect("a next page");
+            assert_eq!(parameters(&link), wanted, "{link}");
+        }
+    }
+}
+
+#[test]
+fn a_link_is_encoded_so_that_it_can_be_followed_whatever_the_filters_are() {
+    let server = TestServer::start();
+    let client = server.client();
+    let mut all = Vec::new();
+    for (number, text) in (0..).zip(NASTY_TEXTS) {
+        for id in [number, number + 100, number + 200] {
+            all.push(NewPlant::new(id, &format!("x{text}y"), Some(text)));
+        }
+    }
+    plant_all(&client, &all);
+    for text in NASTY_TEXTS {
+        let wanted: Vec<_> =
+            all.iter().filter(|plant| plant.tag.as_deref() == Some(text)).cloned().collect();
+        for filter in [
+            format!("tag={}", encode(text)),
+            format!("name={}", encode(text)),
+            format!("name={0}&tag={0}", encode(text)),
+        ] {
+            let pages = client.list_pages(&format!("{filter}&limit=1"));
+            let listed: Vec<_> = pages.iter().flat_map(Answer::plants).collect();
+            assert_eq!(listed, wanted, "{filter}");
+            for link in pages.iter().filter_map(Answer::next_page) {
+                for (name, value) in parameters(&link) {
+                    match name.as_str() {
+                        "tag" | "name" => assert_eq!(value, text, "{link}"),
+                        "limit" => assert_eq!(value, "1", "{link}"),
+                        other => assert_eq!(other, "after", "{link}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_total_count_is_right_after_each_change() {
+    let mut server = TestServer::start();
+    let client = server.client();
+    let check = |client: &Client, wanted: usize| {
+        for query in ["", "limit=1", "after=3", "limit=1000&after=9223372036854775807"] {
+            let answer = client.list(query);
+            assert_eq!(total_count(&answer), Some(wanted), "{query}: {answer:?}");
+        }
+    };
+    check(&client, 0);
+    for id in 1..=5 {
+        client.create(id, "Rosa", None).assert_plant("Rosa", None);
+        check(&client, usize::try_from(id).unwrap());
+    }
+    client.create(5, "Rosa", None).assert_error(400, 3001);
+    check(&client, 5);
+    client.put(6, &replacement_body("Rosa", None)).assert_made("Rosa", None);
+    check(&client, 6);
+    client.put(6, &replacement_body("Abies", None)).assert_plant("Abies", None);
+    client.patch(6, r#"{"tag":"x"}"#).assert_plant("Abies", Some("x"));
+    check(&client, 6);
+    client.delete(1).assert_no_content();
+    check(&client, 5);
+    client.delete(1).assert_error(404, 3002);
+    check(&client, 5);
+    server.kill();
+    server.restart();
+    check(&server.client(), 5);
+}
+
+#[test]
+fn a_filtered_list_has_no_total_count() {
+    let server = TestServer::start();
+    let client = server.client();
+    client.create(1, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
+    for query in ["tag=x", "name=rosa", "tag=y", "tag=x&name=rosa", "limit=1&tag=x&after=0"] {
+        let answer = client.list(query);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(total_count(&answer), None, "{query}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_tag_finds_the_plants_that_have_exactly_it() {
+    let longest = "x".repeat(TEXT_MAX_CHARACTERS);
+    let longest_but_one = "x".repeat(TEXT_MAX_CHARACTERS - 1);
+    let longest_in_bytes = "𝒑".repeat(TEXT_MAX_CHARACTERS);
+    let other_longest = format!("{}𝒒", "𝒑".repeat(TEXT_MAX_CHARACTERS - 1));
+    let mut tags = vec![
+        // Each the beginning of another.
+        "R",
+        "Ro",
+        "Ros",
+        "Rosa",
+        "Rosaceae",
+        "Rosaceae Rosa",
+        // Neither case nor spaces nor the form of a character are forgiven.
+        "rosa",
+        "ROSA",
+        " Rosa",
+        "Rosa ",
+        " Rosa ",
+        "Rosa\u{a0}",
+        "Rosé",
+        "Rose\u{301}",
+        // Each end of each length of UTF-8, and of what rules allow.
+        "!",
+        "~",
+        " ~",
+        "\u{a0}!",
+        "\u{ff}",
+        "\u{7ff}",
+        "\u{800}",
+        "\u{d7ff}",
+        "\u{e000}",
+        "\u{fffd}",
+        "\u{ffff}",
+        "\u{10000}",
+        "\u{10ffff}",
+        "\u{10ffff}\u{10ffff}",
+        "\u{feff}",
+        "\u{200b}",
+        "\u{2028}x",
+        "\u{ad}",
+        "ẞ",
+        "ß",
+        "ss",
+        "İ",
+        "i̇",
+        "i",
+        "ı",
+        // What could be taken for something else than text.
+        "0",
+        "00",
+        "null",
+        "\"",
+        "\\0",
+        "%00",
+        "*",
+        "~~",
+        ":",
+        "/",
+        "\u{ff}\u{ff}",
+    ];
+    tags.extend([&longest, &longest_but_one, &longest_in_bytes, &other_longest].map(|t| &**t));
+    assert_eq!(tags.iter().collect::<BTreeSet<_>>().len(), tags.len(), "a tag stands twice");
+
+    let count = i64::try_from(tags.len()).unwrap();
+    let mut plants = Vec::new();
+    for (number, tag) in (0..).zip(&tags) {
+        // The plants of a tag lie far apart; the tag of one is the name of another.
+        for id in [number - 1_000_000, number, (number + 1) << 40] {
+            plants.push(NewPlant::new(id, tag, Some(tag)));
+        }
+        plants.push(NewPlant::new(count + number, tag, None));
+    }
+    let mut server = TestServer::start();
+    plant_all(&server.client(), &plants);
+    plants.sort();
+
+    for _ in 0..2 {
+        let client = server.client();
+        for tag in &tags {
+            let wanted: Vec<_> =
+                plants.iter().filter(|plant| plant.tag.as_deref() == Some(*tag)).cloned().collect();
+            let listed = client.list_all(&format!("limit=2&tag={}", encode(tag)));
+            assert_eq!(listed, wanted, "{tag:?}");
+        }
+        for absent in ["Rosac", "rOSA", "x", "Rosa  ", "~~~", "None"] {
+            assert_eq!(client.list_all(&format!("tag={}", encode(absent))), [], "{absent:?}");
+        }
+        server.kill();
+        server.restart();
+    }
+}
+
+#[test]
+fn a_name_finds_the_plants_whose_name_holds_it_both_folded_by_to_lowercase() {
+    let longest = "İ".repeat(TEXT_MAX_CHARACTERS);
+    let names = [
+        "Rosa canina",
+        "rosa",
+        "ROSA",
+        "roSa Rugosa",
+        "Ros",
+        "Aster",
+        "Rose\u{301}",
+        "ROSÉ",
+        "İstanbul",
+        "istanbul",
+        "i̇stanbul",
+        "ISTANBUL",
+        "ısırgan",
+        "IŞGIN",
+        "ẞ",
+        "ß",
+        "SS",
+        "Straße",
+        "STRASSE",
+        "STRAẞE",
+        "ΟΔΟΣ",
+        "οδος",
+        "οδοσ",
+        "ΟΔΟΣ ΡΟΔΟΣ",
+        "Σ",
+        "ǅ",
+        "Ǆ",
+        "ǆ",
+        "K (Kelvin)",
+        "k",
+        "Ω",
+        "ω",
+        "100%",
+        "a_b",
+        ".*",
+        " edges ",
+        "\u{2028}x",
+        "植物 🌱",
+        &longest,
+    ];
+    let queries = [
+        "rosa", "ROSA", "oS", "a c", " ", "é", "É", "e\u{301}", "İ", "i̇", "i", "I", "ı", "ẞ", "ß",
+        "ss", "SS", "ΟΔΟΣ", "οδος", "οδοσ", "Σ", "σ", "ς", "ΟΣ Ρ", "ǅ", "ǆ", "K", "k", "Ω", "ω",
+        "%", "_", ".*", "  ", "s ", "\u{2028}", "🌱", "物 🌱", "nowhere", &longest,
+    ];
+    let plants: Vec<_> =
+        (0..).zip(names).map(|(id, name)| NewPlant::new(id, name, Some("rosa"))).collect();
+    let server = TestServer::start();
+    let client = server.client();
+    plant_all(&client, &plants);
+    for query in queries {
+        let holds = |name: &str| name.to_lowercase().contains(&query.to_lowercase());
+        let wanted: Vec<_> = plants.iter().filter(|plant| holds(&plant.name)).cloned().collect();
+        for limit in [1, 7, 1000] {
+            let listed = client.list_all(&format!("name={}&limit={limit}", encode(query)));
+            assert_eq!(listed, wanted, "{query:?}");
+        }
+    }
+}
+
+#[test]
+fn a_tag_and_a_name_together_find_the_plants_that_both_find() {
+    let server = TestServer::start();
+    let client = server.client();
+    let mut plants = Vec::new();
+    for (id, tag) in (0..300).zip([None, Some("a"), Some("ab")].into_iter().cycle()) {
+        let name = if id % 7 == 0 { "Rosa canina" } else { "Abies alba" };
+        plants.push(NewPlant::new(id, name, tag));
+    }
+    plant_all(&client, &plants);
+    for (tag, name, fragment) in
+        [("a", "Rosa canina", "ROSA"), ("ab", "Abies alba", "s al"), ("a", "", "nowhere")]
+    {
+        let holds = |plant: &&NewPlant| plant.tag.as_deref() == Some(tag) && plant.name == name;
+        let wanted: Vec<_> = plants.iter().filter(holds).cloned().collect();
+        for limit in [1, 5, 100] {
+            let query = format!("name={}&limit={limit}&tag={tag}", encode(fragment));
+            assert_eq!(client.list_all(&query), wanted, "{query}");
+        }
+    }
+}
+
+#[test]
+fn a_filter_that_finds_little_among_many_comes_to_its_end() {
+    // More than a server may want to look at for one page.
+    const PLANTS: i64 = 25_000;
+    let plants: Vec<_> = (1..=PLANTS)
+        .map(|id| {
+            let (name, tag) = if id == PLANTS { ("Needle", "one") } else { ("Hay", "many") };
+            NewPlant::new(id, name, Some(tag))
+        })
+        .collect();
+    let server = TestServer::start();
+    let client = server.client();
+    plant_all(&client, &plants);
+    for query in ["name=needle", "tag=one", "name=needle&tag=one", "name=needle&limit=1"] {
+        assert_eq!(client.list_all(query), plants[plants.len() - 1..], "{query}");
+    }
+    for query in ["name=needle&tag=many", "name=hay&tag=one", "name=nowhere", "tag=nowhere"] {
+        assert_eq!(client.list_all(query), [], "{query}");
+    }
+}
+
+#[test]
+fn a_parameter_that_is_wrong_is_1006_and_the_message_names_it() {
+    let server = TestServer::start();
+    server.client().create(1, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
+    let too_long = "é".repeat(TEXT_MAX_CHARACTERS + 1);
+    let mut wrong = vec![
+        ("limit", "limit=0".to_owned()),
+        ("after", format!("after={}", encode(&too_long))),
+        ("tag", format!("tag={}", encode(&too_long))),
+        ("name", format!("name={}", encode(&too_long))),
+    ];
+    for value in [
+        "",
+        "-1",
+        "+1",
+        "1001",
+        "x",
+        "1.0",
+        "1e2",
+        "%201",
+        "1%20",
+        "4294967297",
+        "9223372036854775808",
+    ] {
+        wrong.push(("limit", format!("limit={value}")));
+    }
+    for value in [
+        "",
+        "+7",
+        "%2B7",
+        "007",
+        "-0",
+        "-07",
+        "7.0",
+        "7e0",
+        "x",
+        "%207",
+        "7%20",
+        "null",
+        "9223372036854775808",
+        "-9223372036854775809",
+    ] {
+        wrong.push(("after", format!("after={value}")));
+    }
+    for name in ["tag", "name"] {
+        wrong.push((name, format!("{name}=")));
+        // What is no character, or no encoding of one.
+        for value in
+            ["%", "%4", "a%", "%zz", "%4g", "%ff", "%C3", "%ED%A0%80", "%C0%AF", "%F4%90%80%80"]
+        {
+            wrong.push((name, format!("{name}={value}")));
+        }
+    }
+    for control in ["%00", "a%0Ab", "%7F", "%C2%85", "%1B"] {
+        wrong.push(("tag", format!("tag={control}")));
+    }
+    for name in ["limit", "after", "tag", "name"] {
+        wrong.push((name, format!("{name}=1&{name}=1")));
+        wrong.push((name, format!("{name}=1&{name}=2")));
+        wrong.push((name, name.to_owned()));
+    }
+    wrong.extend([
+        ("limit", "limit=1&after=1&%6Cimit=1".to_owned()),
+        ("Limit", "Limit=1".to_owned()),
+        ("offset", "offset=1".to_owned()),
+        ("tags", "limit=1&tags=x".to_owned()),
+        ("access_token", "access_token=x".to_owned()),
+        ("", "=".to_owned()),
+        ("", "=x".to_owned()),
+        ("", "x".to_owned()),
+    ]);
+    for (name, query) in wrong {
+        let answer = send(&server, &format!("GET /plants?{query}"));
+        assert_eq!(answer.status, 400, "{query}: {answer:?}");
+        let message = answer.assert_error(400, 1006);
+        assert!(message.contains(name), "{query}: {message:?} does not name {name}");
+    }
+}
+
+#[test]
+fn a_parameter_that_is_right_is_taken_however_it_is_spelled() {
+    let longest = "é".repeat(TEXT_MAX_CHARACTERS);
+    let server = TestServer::start();
+    let client = server.client();
+    client.create(1, &longest, Some(&longest)).assert_plant(&longest, Some(&longest));
+    let wanted = [NewPlant::new(1, &longest, Some(&longest))];
+    for query in [
+        "limit=1".to_owned(),
+        "limit=1000".to_owned(),
+        "limit=%31".to_owned(),
+        "%6Cimit=1".to_owned(),
+        "after=0".to_owned(),
+        "after=-9223372036854775808".to_owned(),
+        "after=%2D1".to_owned(),
+        format!("tag={}", encode(&longest)),
+        format!("tag={}", encode(&longest).to_lowercase()),
+        format!("name={}", encode(&longest)),
+        format!("name={}", encode(&longest.to_uppercase())),
+        format!("name=%c3%a9&tag={}&after=0&limit=1", encode(&longest)),
+    ] {
+        assert_eq!(send(&server, &format!("GET /plants?{query}")).plants(), wanted, "{query}");
+    }
+    let end = client.list("after=9223372036854775807");
+    assert_eq!((end.plants(), end.next_page()), (vec![], None));
+}
+
+#[test]
+fn head_is_get_without_its_body() {
+    let server = TestServer::start();
+    for id in 1..=3 {
+        server.client().create(id, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
+    }
+    let mut connection = server.connect();
+    let lines = "X-Request-Id: same\r\n";
+    for path in ["/plants", "/plants?limit=1", "/plants?tag=x&limit=1", "/plants?limit=0"] {
+        connection.send(raw_request(&format!("GET {path}"), lines, ""));
+        let mut get = connection.receive();
+        connection.send(raw_request(&format!("HEAD {path}"), lines, ""));
+        let mut head = connection.receive_head();
+        assert!(!get.body.is_empty(), "{get:?}");
+        get.body.clear();
+        for answer in [&mut get, &mut head] {
+            answer.headers.retain(|(name, _)| name != "date");
+            answer.headers.sort();
+        }
+        assert_eq!(head, get, "{path}");
+    }
+}
+
+#[test]
+fn a_plant_leaves_the_list_of_its_tag_with_the_tag_and_with_itself() {
+    let mut server = TestServer::start();
+    let client = server.client();
+    let check = |client: &Client, tag: &str, wanted: &[i64]| {
+        assert_eq!(ids(&client.list_all(&format!("tag={tag}"))), wanted, "{tag}");
+    };
+    for id in 1..=4 {
+        client.create(id, "Rosa", Some("old")).assert_plant("Rosa", Some("old"));
+    }
+    check(&client, "old", &[1, 2, 3, 4]);
+    client.put(1, &replacement_body("Rosa", Some("new"))).assert_plant("Rosa", Some("new"));
+    check(&client, "old", &[2, 3, 4]);
+    check(&client, "new", &[1]);
+    client.patch(2, r#"{"tag":"new"}"#).assert_plant("Rosa", Some("new"));
+    check(&client, "old", &[3, 4]);
+    check(&client, "new", &[1, 2]);
+    client.patch(3, r#"{"tag":null}"#).assert_plant("Rosa", None);
+    check(&client, "old", &[4]);
+    client.put(2, &replacement_body("Rosa", None)).assert_plant("Rosa", None);
+    check(&client, "new", &[1]);
+    client.delete(4).assert_no_content();
+    check(&client, "old", &[]);
+    assert_eq!(ids(&client.list_all("")), [1, 2, 3]);
+    // And comes back with it, and with a name that is another.
+    client.put(4, &replacement_body("Abies", Some("old"))).assert_made("Abies", Some("old"));
+    client.patch(3, r#"{"tag":"old"}"#).assert_plant("Rosa", Some("old"));
+    check(&client, "old", &[3, 4]);
+    assert_eq!(ids(&client.list_all("name=abies")), [4]);
+    client.patch(4, r#"{"name":"Picea"}"#).assert_plant("Picea", Some("old"));
+    assert_eq!(client.list_all("name=abies"), []);
+    assert_eq!(ids(&client.list_all("name=PICEA&tag=old")), [4]);
+
+    server.kill();
+    server.restart();
+    let client = server.client();
+    check(&client, "old", &[3, 4]);
+    check(&client, "new", &[1]);
+    assert_eq!(ids(&client.list_all("")), [1, 2, 3, 4]);
+}
+
+#[test]
+fn many_plants_with_one_tag_are_listed_whole_and_change_their_tag_together() {
+    const PLANTS: i64 = 3000;
+    let mut server = TestServer::start();
+    let client = server.client();
+    let plant = |number: i64, tag: &str| NewPlant::new(number * 37, "Rosa", Some(tag));
+    let plants: Vec<_> = (0..PLANTS).map(|number| plant(number, "one")).collect();
+    plant_all(&client, &plants);
+    assert_eq!(client.list_all("tag=one&limit=1000"), plants);
+    assert_eq!(client.list_all("tag=one&limit=17"), plants);
+
+    let (odd, even): (Vec<i64>, Vec<i64>) = (0..PLANTS).partition(|number| number % 2 == 1);
+    let even: Vec<_> = even.into_iter().map(|number| plant(number, "one")).collect();
+    let odd: Vec<_> = odd.into_iter().map(|number| plant(number, "two")).collect();
+    let answer = client.import(Format::Ndjson, "on_conflict=replace", Format::Ndjson.body(&odd));
+    answer.assert_report(Counts { replaced: odd.len() as u64, ..Counts::default() });
+    for restarted in [false, true] {
+        if restarted {
+            server.kill();
+            server.restart();
+        }
+        let client = server.client();
+        assert_eq!(client.list_all("tag=one&limit=1000"), even);
+        assert_eq!(client.list_all("tag=two&limit=999"), odd);
+        assert_eq!(client.list_all("limit=1000").len(), plants.len());
+    }
+}
+
+/// Lists the newest plants, all and by their tag, until the server is gone. Returns those that it saw,
+/// and how many there were at least.
+fn list_until_killed(client: &Client) -> (BTreeSet<i64>, usize) {
+    let (mut seen, mut total) = (BTreeSet::new(), 0);
+    for filter in ["tag=tag", "", "name=ROSA", "limit=1000"].iter().cycle() {
+        let after = seen.last().map_or(0, |last| last - 10);
+        let path = format!("/plants?after={after}&{filter}");
+        let Ok(page) = client.try_send("GET", path.trim_end_matches('&'), &[], "") else { break };
+        seen.extend(ids(&page.plants()));
+        total = total.max(total_count(&page).unwrap_or_default());
+    }
+    (seen, total)
+}
+
+#[test]
+fn a_list_never_shows_what_a_kill_then_takes_away() {
+    const WRITERS: i64 = 4;
+    let mut server = TestServer::start();
+    let next = AtomicI64::new(1);
+    for round in 0..5 {
+        let address = server.address();
+        let (seen, total) = thread::scope(|scope| {
+            let (next, new) = (&next, || Client::new(address, Some(TOKEN)));
+            for client in (0..WRITERS).map(|_| new()) {
+                scope.spawn(move || {
+                    loop {
+                        let id = next.fetch_add(1, Ordering::SeqCst);
+                        let (headers, body) = (
+                            [("content-type", "application/json")],
+                            NewPlant::new(id, "Rosa", Some("tag")).json(),
+                        );
+                        if client.try_send("POST", "/plants", &headers, body).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            let readers =
+                [new(), new()].map(|client| scope.spawn(move || list_until_killed(&client)));
+            let goal = next.load(Ordering::SeqCst) + 100 + round * 37;
+            wait_until("the creates of a round", || next.load(Ordering::SeqCst) >= goal);
+            server.kill();
+            let [(mut seen, total), (more, other)] =
+                readers.map(|reader| reader.join().expect("no reader panicked"));
+            seen.extend(more);
+            (seen, total.max(other))
+        });
+        server.restart();
+        assert!(!seen.is_empty(), "no reader saw anything in round {round}");
+        let client = server.client();
+        for query in ["limit=1000", "limit=1000&tag=tag"] {
+            let there: BTreeSet<_> = ids(&client.list_all(query)).into_iter().collect();
+            let gone: Vec<_> = seen.difference(&there).collect();
+            assert!(gone.is_empty(), "{query}: gone are {gone:?}");
+            assert!(there.len() >= total, "{query}: {} of {total}", there.len());
+        }
+    }
+}
+
+/// Claims that every list says the same of the plants, and returns them.
+#[track_caller]
+fn check_lists(client: &Client, tags: &[&str]) -> Vec<NewPlant> {
+    let all = client.list_all("limit=7");
+    assert_eq!(total_count(&client.list("limit=1")), Some(all.len()));
+    let export = String::from_utf8(client.export(Format::Ndjson)).expect("an export is UTF-8");
+    let plant = |line| NewPlant::from_json(&serde_json::from_str(line).expect("a line is JSON"));
+    assert_eq!(export.lines().map(plant).collect::<Vec<_>>(), all);
+    for tag in tags {
+        let with_tag = |plant: &&NewPlant| plant.tag.as_deref() == Some(*tag);
+        let wanted: Vec<_> = all.iter().filter(with_tag).cloned().collect();
+        assert_eq!(client.list_all(&format!("limit=3&tag={tag}")), wanted, "{tag}");
+    }
+    for plant in &all {
+        client.read(plant.id).assert_new_plant(plant.id, &plant.name, plant.tag.as_deref());
+    }
+    all
+}
+
+#[test]
+fn all_lists_agree_whatever_was_changed_at_the_same_time() {
+    const TAGS: [&str; 3] = ["a", "ab", "b"];
+    const IDS: u64 = 30;
+    const CHANGES: u64 = 300;
+    let mut server = TestServer::start();
+    let random = RandomState::new();
+    for round in 0..3_u64 {
+        thread::scope(|scope| {
+            for number in 0..4_u64 {
+                let (random, client) = (&random, Client::new(server.address(), Some(TOKEN)));
+                scope.spawn(move || {
+                    for change in 0..CHANGES {
+                        let mut dice = random.hash_one((round, number, change));
+                        let mut roll = |sides: u64| {
+                            let rolled = dice % sides;
+                            dice /= sides;
+                            rolled
+                        };
+                        let id = i64::try_from(roll(IDS)).expect("a small number") * 5000 - 7000;
+                        let tag = usize::try_from(roll(4)).expect("a small number");
+                        let plant = NewPlant::new(id, "Rosa", TAGS.get(tag).copied());
+                        let answer = match roll(5) {
+                            0 => client.create_from(&plant.json()),
+                            1 => client.put(id, &plant.json()),
+                            2 => client
+                                .patch(id, &serde_json::json!({ "tag": plant.tag }).to_string()),
+                            3 => client.import(Format::Ndjson, "on_conflict=replace", plant.json()),
+                            _ => client.delete(id),
+                        };
+                        assert!(answer.status < 500, "{answer:?}");
+                    }
+                });
+            }
+        });
+        let before = check_lists(&server.client(), &TAGS);
+        server.kill();
+        server.restart();
+        assert_eq!(check_lists(&server.client(), &TAGS), before);
+    }
+}
+
+/// Creates and deletes plants of its own, all over the ids, until it is told to stop.
+fn disturb(client: &Client, number: i64, stop: &AtomicBool) {
+    for round in (0_i64..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        // Never a multiple of ten: those stay.
+        let id = (round * 7919 % 300) * 10 - 1500 + number;
+        client.create(id, "Rosa", Some("steady")).assert_plant("Rosa", Some("steady"));
+        if round % 2 == 0 {
+            let new = replacement_body("Abies", Some("other"));
+            client.put(id, &new).assert_plant("Abies", Some("other"));
+        }
+        client.delete(id).assert_no_content();
+    }
+}
+
+#[test]
+fn a_plant_that_is_there_all_the_time_is_seen_exactly_once_whatever_comes_and_goes() {
+    let steady: Vec<_> =
+        (-150..150).map(|number| NewPlant::new(number * 10, "Rosa", Some("steady"))).collect();
+    let server = TestServer::start();
+    plant_all(&server.client(), &steady);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (1..=3)
+            .map(|number| {
+                let (stop, client) = (&stop, Client::new(server.address(), Some(TOKEN)));
+                scope.spawn(move || disturb(&client, number, stop))
+            })
+            .collect();
+        for query in ["limit=7", "limit=7&tag=steady", "limit=7&name=ROSA", "limit=1000"] {
+            for _ in 0..2 {
+                let seen = server.client().list_all(query);
+                assert!(
+                    ids(&seen).is_sorted_by(|one, next| one < next),
+                    "{query}: {:?}",
+                    ids(&seen)
+                );
+                let of_them: Vec<_> = seen.into_iter().filter(|plant| plant.id % 10 == 0).collect();
+                assert_eq!(of_them, steady, "{query}");
+            }
+        }
+        assert!(!writers.iter().any(|writer| writer.is_finished()), "a writer stopped too early");
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(server.client().list_all(""), steady);
+}
