@@ -85,7 +85,7 @@ fn query<const N: usize>(
         let name = decode(name).unwrap_or_default();
         let Some(place) = names.iter().position(|known| *known == name) else {
             let names = names.join(", ");
-            return Err(wrong(format!("a query parameter is unknown; there is only: {names}")));
+            return Err(wrong(format!("there is no query parameter {name:.64}, only {names}")));
         };
         let value = decode(value).ok_or_else(|| {
             wrong(format!("{name} must be UTF-8 with percent-encoding, such as %20 for a space"))
