@@ -31,7 +31,7 @@ pub(crate) const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// How long a client may take nothing of an answer that waits to be sent.
-pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Connection {
     stream: TcpStream,
