@@ -33,3 +33,4 @@ pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
 pub use rows::ROW_MAX_BYTES;
 pub use server::{Drain, PlantService, serve};
 pub use tokens::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, Scope, Token, TokenRecord, Tokens, TokensFile};
+pub use transfer_format::{TransferFormat, UnknownTransferFormat};

@@ -1,5 +1,8 @@
 //! The formats in which many plants travel at once.
 
+use std::fmt;
+use std::str::FromStr;
+
 use actix_http::HttpMessage;
 use actix_http::header::{HeaderMap, Quality};
 use actix_web::http::header::{Accept, Header as _};
@@ -7,12 +10,16 @@ use actix_web::http::header::{Accept, Header as _};
 use crate::body::check_media_type;
 use crate::failure::Failure;
 
-/// How many plants are written, row by row.
+/// How many plants are written, row by row. As a word it is `ndjson` or `csv`.
+///
+/// ```
+/// assert_eq!("csv".parse(), Ok(plant_http::TransferFormat::Csv));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TransferFormat {
+pub enum TransferFormat {
     /// A JSON object in each line (<https://github.com/ndjson/ndjson-spec>).
     NdJson,
-    /// Comma-separated values (RFC 4180), with the header [`CSV_HEADER`]; an empty tag cell is no tag.
+    /// Comma-separated values (RFC 4180), with the header `id,name,tag`; an empty tag cell is no tag.
     Csv,
 }
 
@@ -47,6 +54,15 @@ impl TransferFormat {
         }
     }
 
+    /// The media type, without parameters.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::NdJson => NDJSON,
+            Self::Csv => CSV,
+        }
+    }
+
     /// As it stands in a `Content-Type` header.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
@@ -55,3 +71,27 @@ impl TransferFormat {
         }
     }
 }
+
+impl FromStr for TransferFormat {
+    type Err = UnknownTransferFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTransferFormat> {
+        match text {
+            "ndjson" => Ok(Self::NdJson),
+            "csv" => Ok(Self::Csv),
+            _ => Err(UnknownTransferFormat),
+        }
+    }
+}
+
+/// The word names none of the formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownTransferFormat;
+
+impl fmt::Display for UnknownTransferFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a format is csv or ndjson")
+    }
+}
+
+impl std::error::Error for UnknownTransferFormat {}

@@ -7,10 +7,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
+use clap::{
+    Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, value_parser,
+};
+use plant_http::TransferFormat;
 use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS};
 
 use crate::exit_code;
+use crate::remote::ServerUrl;
 
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
 /// you get the answer.
@@ -28,6 +32,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve plants over HTTP
     Serve(ServeOptions),
+    /// Send the plants in a file to a running server
+    Import(ImportOptions),
+    /// Get all plants from a running server
+    Export(ExportOptions),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -64,6 +72,66 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
     #[arg(default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) drain_timeout: Duration,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "It ends with 0 when every plant was taken or skipped, and with 1 when there \
+    are some that were not;\nthose are listed, and the others are in the store."
+)]
+pub(crate) struct ImportOptions {
+    /// The file of the plants; - is standard input
+    pub(crate) file: PathBuf,
+
+    /// What is in the file [default: as its name says, .csv, .ndjson or .jsonl; ndjson for -]
+    #[arg(long, value_name = "csv|ndjson")]
+    pub(crate) format: Option<TransferFormat>,
+
+    /// What becomes of a plant whose id is taken
+    #[arg(long, value_name = "WAY", default_value = "error")]
+    pub(crate) on_conflict: OnConflict,
+
+    #[command(flatten)]
+    pub(crate) remote: RemoteOptions,
+}
+
+/// What becomes of an imported plant whose id is taken.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnConflict {
+    /// It fails
+    Error,
+    /// The plant that is there stays
+    Skip,
+    /// It replaces the plant that is there
+    Replace,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "A file is written whole or not at all.")]
+pub(crate) struct ExportOptions {
+    /// The file to write; - is standard output
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+
+    /// What to write [default: as the file's name says, .csv, .ndjson or .jsonl; ndjson for -]
+    #[arg(long, value_name = "csv|ndjson")]
+    pub(crate) format: Option<TransferFormat>,
+
+    #[command(flatten)]
+    pub(crate) remote: RemoteOptions,
+}
+
+/// Where a running server is, and who asks it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RemoteOptions {
+    /// Where the server is; for https the certificates of this system count, or those in the file that
+    /// SSL_CERT_FILE names
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    pub(crate) url: ServerUrl,
+
+    /// The file of the token [default: the token is in PLANTD_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 impl Cli {

@@ -1,9 +1,15 @@
 //! `plantd`: a plant store in one binary.
 
 mod cli;
+mod export;
 mod first_run;
+mod import;
+mod output;
+mod progress;
+mod remote;
 mod serve;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use env_logger::Env;
@@ -12,16 +18,23 @@ use crate::cli::{Cli, Command};
 
 /// What a process ends with, next to 0 (the numbers of BSD's `sysexits.h`).
 mod exit_code {
+    /// The command did its work, and found what is wrong with the data.
+    pub(crate) const FINDINGS: u8 = 1;
     /// The command line is wrong.
     pub(crate) const USAGE: u8 = 64;
-    /// A folder, a file or a port cannot be used, or the store failed while serving.
+    /// A folder, a file, a port or a server cannot be used, or the store failed while serving.
     pub(crate) const IO: u8 = 74;
     /// What the environment or a file says cannot be right.
     pub(crate) const CONFIGURATION: u8 = 78;
+    /// A signal ended it, as shells have it for SIGINT.
+    pub(crate) const INTERRUPTED: u8 = 130;
 }
 
 /// Why a command stopped.
+#[derive(Debug)]
 enum Stop {
+    Findings(anyhow::Error),
+    Usage(anyhow::Error),
     Io(anyhow::Error),
     Configuration(anyhow::Error),
 }
@@ -31,20 +44,30 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(exit_code) => return exit_code,
     };
-    env_logger::init_from_env(
-        Env::default().default_filter_or("info,actix_server=warn,actix_http=off"),
-    );
+    let is_server = matches!(cli.command, Command::Serve(_));
+    // What the other commands have to say is for the person who waits for it, and no log.
+    let log_filter = if is_server { "info,actix_server=warn,actix_http=off" } else { "error" };
+    env_logger::init_from_env(Env::default().default_filter_or(log_filter));
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 
     let result = match cli.command {
         Command::Serve(options) => serve::run(&options),
+        Command::Import(options) => import::run(&options),
+        Command::Export(options) => export::run(&options),
     };
     let (exit_code, error) = match result {
         Ok(()) => return ExitCode::SUCCESS,
+        Err(Stop::Findings(error)) => (exit_code::FINDINGS, error),
+        Err(Stop::Usage(error)) => (exit_code::USAGE, error),
         Err(Stop::Io(error)) => (exit_code::IO, error),
         Err(Stop::Configuration(error)) => (exit_code::CONFIGURATION, error),
     };
-    log::error!("{error:#}");
+    if is_server {
+        log::error!("{error:#}");
+    } else {
+        // Nobody is there to be told when it cannot be printed.
+        let _ = writeln!(io::stderr(), "error: {error:#}");
+    }
     // Threads may be stuck in a disk that does not answer: nothing is waited for.
     std::process::exit(i32::from(exit_code));
 }

@@ -99,7 +99,7 @@ fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
 }
 
 /// Waits for SIGTERM or SIGINT.
-fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+pub(crate) fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     Ok(async move {

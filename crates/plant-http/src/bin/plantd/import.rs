@@ -1,0 +1,250 @@
+//! `plantd import`.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow};
+use indicatif::{HumanCount, ProgressBar};
+use plant_http::TransferFormat;
+use serde::Deserialize;
+use ureq::SendBody;
+use ureq::http::{Method, header};
+
+use crate::Stop;
+use crate::cli::{ImportOptions, OnConflict};
+use crate::progress;
+use crate::remote::{self, Remote, transfer_format};
+
+pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
+    let format = transfer_format(options.format, &options.file)?;
+    let remote = Remote::new(&options.remote)?;
+    let source = Source::open(&options.file)
+        .with_context(|| cannot_read(&options.file))
+        .map_err(Stop::Io)?;
+
+    check_access(&remote)?;
+
+    let begun = Instant::now();
+    let progress = progress::of_bytes(source.length);
+    let report = send(options, format, &remote, Upload::new(source, &progress));
+    progress.finish_and_clear();
+    let report = report?;
+
+    report.say_failed(&options.file);
+    report.say_summary(begun).map_err(Stop::Io)?;
+    if report.failed > 0 {
+        let failed = HumanCount(report.failed);
+        return Err(Stop::Findings(anyhow!(
+            "rows that failed: {failed}; mend them and import them again, the others are done"
+        )));
+    }
+    Ok(())
+}
+
+/// Imports nothing, so that a server that does not take the token says so before the file is sent.
+fn check_access(remote: &Remote) -> Result<(), Stop> {
+    let answer = remote
+        .request(Method::POST, "/plants/import")
+        .header(header::CONTENT_TYPE, TransferFormat::NdJson.media_type())
+        .body(())
+        .map_err(anyhow::Error::from)
+        .and_then(|request| remote.send(request));
+    let answer = answer.with_context(|| remote.cannot_reach()).map_err(Stop::Io)?;
+    remote.check(answer, Stop::Findings).map(drop)
+}
+
+fn send(
+    options: &ImportOptions,
+    format: TransferFormat,
+    remote: &Remote,
+    mut upload: Upload<'_>,
+) -> Result<Report, Stop> {
+    let on_conflict = match options.on_conflict {
+        OnConflict::Error => "error",
+        OnConflict::Skip => "skip",
+        OnConflict::Replace => "replace",
+    };
+    let mut request = remote
+        .request(Method::POST, &format!("/plants/import?on_conflict={on_conflict}"))
+        .header(header::CONTENT_TYPE, format.media_type());
+    if let Some(length) = upload.left {
+        request = request.header(header::CONTENT_LENGTH, length);
+    }
+    let answer = request
+        .body(SendBody::from_reader(&mut upload))
+        .map_err(anyhow::Error::from)
+        .and_then(|request| remote.send(request))
+        .map_err(|cause| {
+            let url = remote.url();
+            let (what, cause) = match upload.failure.take() {
+                Some(cause) => (cannot_read(&options.file), cause.into()),
+                None if upload.sent > 0 => (format!("{url} broke the connection off"), cause),
+                None => (remote.cannot_reach(), cause),
+            };
+            Stop::Io(cause.context(what + upload.advice()))
+        })?;
+    let mut answer = remote.check(answer, Stop::Findings)?;
+    remote::read_json(&mut answer)
+        .with_context(|| format!("{} does not tell what it took", remote.url()))
+        .map_err(Stop::Io)
+}
+
+fn cannot_read(file: &Path) -> String {
+    match is_standard(file) {
+        true => "cannot read standard input".to_owned(),
+        false => format!("cannot read {}", file.display()),
+    }
+}
+
+fn is_standard(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// What is read from.
+struct Source {
+    file: File,
+    /// How many bytes there are to come, where that can be known.
+    length: Option<u64>,
+}
+
+impl Source {
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut file = if is_standard(path) {
+            io::stdin().as_fd().try_clone_to_owned()?.into()
+        } else {
+            File::open(path)?
+        };
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(ErrorKind::IsADirectory.into());
+        }
+        let length = if metadata.is_file() {
+            // Standard input may be a file that somebody has begun to read.
+            Some(metadata.len().saturating_sub(file.stream_position()?))
+        } else {
+            None
+        };
+        Ok(Self { file, length })
+    }
+}
+
+/// The body of the request: the source, as long as the server reads it.
+struct Upload<'a> {
+    file: File,
+    /// How many bytes of an announced length are to come.
+    left: Option<u64>,
+    progress: &'a ProgressBar,
+    /// How many bytes were handed on to be sent.
+    sent: u64,
+    /// Why the source could not be read.
+    failure: Option<io::Error>,
+}
+
+impl<'a> Upload<'a> {
+    fn new(source: Source, progress: &'a ProgressBar) -> Self {
+        let Source { file, length } = source;
+        Self { file, left: length, progress, sent: 0, failure: None }
+    }
+
+    fn read_source(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = match self.left {
+            Some(left) => buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX)),
+            None => buffer.len(),
+        };
+        let read = loop {
+            match self.file.read(&mut buffer[..room]) {
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        if read == 0 && room > 0 && self.left.is_some() {
+            return Err(io::Error::new(
+                ErrorKind::UnexpectedEof,
+                "it has become shorter meanwhile",
+            ));
+        }
+        self.sent += read as u64;
+        self.progress.inc(read as u64);
+        Ok(read)
+    }
+
+    /// What to do when there is no answer.
+    fn advice(&self) -> &'static str {
+        match self.sent {
+            0 => "",
+            _ => {
+                "; plants that were taken until then stay, import all again with --on-conflict skip \
+                 to go on"
+            }
+        }
+    }
+}
+
+impl Read for Upload<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.read_source(buffer) {
+            Ok(read) => {
+                self.left = self.left.map(|left| left.saturating_sub(read as u64));
+                Ok(read)
+            }
+            Err(cause) => {
+                self.failure = Some(cause);
+                // It ends the request, and stays behind the one that is kept.
+                Err(io::Error::other("the source cannot be read"))
+            }
+        }
+    }
+}
+
+/// What the server says became of the rows.
+#[derive(Deserialize)]
+struct Report {
+    created: u64,
+    replaced: u64,
+    skipped: u64,
+    failed: u64,
+    errors: Vec<FailedRow>,
+}
+
+#[derive(Deserialize)]
+struct FailedRow {
+    line: u64,
+    error: i32,
+    message: String,
+}
+
+impl Report {
+    fn say_failed(&self, file: &Path) {
+        let mut stderr = io::BufWriter::new(io::stderr().lock());
+        let file = file.display();
+        for FailedRow { line, error, message } in &self.errors {
+            let message = remote::printable(message);
+            // Nobody is there to be told when it cannot be printed; the exit code tells.
+            let _ = writeln!(stderr, "{file}:{line}: {message} (error {error})");
+        }
+        let unlisted = self.failed.saturating_sub(self.errors.len() as u64);
+        if unlisted > 0 {
+            let unlisted = HumanCount(unlisted);
+            let _ = writeln!(stderr, "{file}: {unlisted} more rows failed, which are not listed");
+        }
+        let _ = stderr.flush();
+    }
+
+    fn say_summary(&self, begun: Instant) -> anyhow::Result<()> {
+        let Self { created, replaced, skipped, failed, errors: _ } = self;
+        let imported = progress::summary(created + replaced, begun.elapsed());
+        let [created, replaced, skipped, failed] =
+            [created, replaced, skipped, failed].map(|rows| HumanCount(*rows));
+        let mut stdout = io::stdout().lock();
+        writeln!(
+            stdout,
+            "imported {imported}: {created} created, {replaced} replaced, {skipped} skipped, \
+             {failed} failed"
+        )
+        .and_then(|()| stdout.flush())
+        .context("cannot write to standard output; the plants are imported")
+    }
+}

@@ -1,0 +1,316 @@
+//! A running server, as the client commands see it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use plant_http::TransferFormat;
+use serde::Deserialize;
+use ureq::http::request::Builder;
+use ureq::http::{Method, Request, Response, Uri, header};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, AsSendBody, Body, Error};
+
+use crate::Stop;
+use crate::cli::RemoteOptions;
+
+const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
+
+/// The longest token that is sent, in bytes.
+const TOKEN_MAX_BYTES: usize = 4096;
+
+/// How long the server may take to answer the call.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the server may neither send nor take anything. There is no limit on the whole.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the server may take to say whether it wants a body. After that the body is sent anyway.
+const EXPECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest answer that is kept in memory, in bytes.
+const ANSWER_MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A server, and the token to talk to it with.
+pub(crate) struct Remote {
+    agent: Agent,
+    url: ServerUrl,
+    token: ClientToken,
+}
+
+impl Remote {
+    pub(crate) fn new(options: &RemoteOptions) -> Result<Self, Stop> {
+        let token = match &options.token_file {
+            Some(path) => ClientToken::read(path)?,
+            None => ClientToken::from_environment()?,
+        };
+        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            // A token goes to no other server than the one that it is meant for.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .tls_config(tls)
+            .user_agent(concat!("plantd/", env!("CARGO_PKG_VERSION")))
+            .timeout_await_100(Some(EXPECT_TIMEOUT))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_per_read(Some(IDLE_TIMEOUT))
+            .timeout_per_write(Some(IDLE_TIMEOUT))
+            .build();
+        Ok(Self { agent: Agent::new_with_config(config), url: options.url.clone(), token })
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url.0
+    }
+
+    pub(crate) fn cannot_reach(&self) -> String {
+        format!("cannot reach {}; name another by --url", self.url.0)
+    }
+
+    /// The beginning of a request; `path` begins with a slash.
+    pub(crate) fn request(&self, method: Method, path: &str) -> Builder {
+        Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url.0))
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token.text))
+    }
+
+    /// Sends a request and returns the answer, whatever its status. Without an answer, the error is
+    /// what is wrong with the connection.
+    pub(crate) fn send(&self, request: Request<impl AsSendBody>) -> anyhow::Result<Response<Body>> {
+        self.agent.run(request).map_err(connection_failure)
+    }
+
+    /// Tells an answer of success from a refusal. `stop` is for a refusal of what was asked for.
+    pub(crate) fn check(
+        &self,
+        mut response: Response<Body>,
+        stop: fn(anyhow::Error) -> Stop,
+    ) -> Result<Response<Body>, Stop> {
+        let status = response.status();
+        if status.as_u16() == 200 {
+            return Ok(response);
+        }
+        let url = &self.url.0;
+        if status.is_redirection() {
+            let location = response.headers().get(header::LOCATION);
+            let location = location.and_then(|location| location.to_str().ok());
+            let location = printable(location.unwrap_or("another place"));
+            return Err(Stop::Usage(anyhow!(
+                "{url} sends on to {location}; name by --url where plantd itself is"
+            )));
+        }
+        let refusal = refusal(&mut response)
+            .unwrap_or_else(|_| format!("it answered {status} and does not say why"));
+        Err(match status.as_u16() {
+            401 | 403 => Stop::Configuration(anyhow!(
+                "{url} does not take the token of {}: {refusal}",
+                self.token.origin
+            )),
+            404 | 405 => Stop::Usage(anyhow!(
+                "{url} does not know this operation: {refusal}; name by --url where plantd is"
+            )),
+            // It is the server, or the way to it, that is not ready.
+            408 | 429 => Stop::Io(anyhow!("{url} gave up: {refusal}")),
+            400..=499 => stop(anyhow!("{url} refused it: {refusal}")),
+            _ => Stop::Io(anyhow!("{url} failed: {refusal}")),
+        })
+    }
+}
+
+/// What is wrong with a connection on which no answer, or not all of it, came.
+pub(crate) fn connection_failure(error: Error) -> anyhow::Error {
+    match error {
+        Error::Io(cause) => cause.into(),
+        Error::Timeout(_) => anyhow!("nothing moved for {} s", IDLE_TIMEOUT.as_secs()),
+        error => error.into(),
+    }
+}
+
+/// An answer that fits into memory, read as JSON.
+pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(
+    response: &mut Response<Body>,
+) -> anyhow::Result<T> {
+    let body = response.body_mut().with_config().limit(ANSWER_MAX_BYTES).read_to_vec();
+    let body = body.map_err(connection_failure)?;
+    serde_json::from_slice(&body).context("the answer is none of plantd's")
+}
+
+/// The body of every failure.
+#[derive(Deserialize)]
+struct Failure {
+    error: i32,
+    message: String,
+}
+
+fn refusal(response: &mut Response<Body>) -> anyhow::Result<String> {
+    let Failure { error, message } = read_json(response)?;
+    Ok(format!("{} (error {error})", printable(&message)))
+}
+
+/// The format that was asked for, or else the one that the name of the file says.
+pub(crate) fn transfer_format(
+    asked: Option<TransferFormat>,
+    file: &Path,
+) -> Result<TransferFormat, Stop> {
+    let by_name = || match file.extension() {
+        _ if file == Path::new("-") => Some(TransferFormat::NdJson),
+        Some(extension) => match extension.to_str()?.to_ascii_lowercase().as_str() {
+            "csv" => Some(TransferFormat::Csv),
+            "ndjson" | "jsonl" => Some(TransferFormat::NdJson),
+            _ => None,
+        },
+        None => None,
+    };
+    asked.or_else(by_name).ok_or_else(|| {
+        Stop::Usage(anyhow!(
+            "the name {} does not end in .csv, .ndjson or .jsonl; say what is in the file by \
+             --format csv or --format ndjson",
+            file.display()
+        ))
+    })
+}
+
+/// Text from elsewhere, so that it cannot steer a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Where a server is: `http` or `https`, a host, and perhaps a path before those of the service. It has
+/// no slash at its end.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerUrl(String);
+
+impl FromStr for ServerUrl {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let uri: Uri = text.parse()?;
+        let (Some(scheme @ ("http" | "https")), Some(authority)) =
+            (uri.scheme_str(), uri.authority())
+        else {
+            bail!("begin it with http:// or https://, such as http://127.0.0.1:8080");
+        };
+        ensure!(
+            !authority.as_str().contains('@'),
+            "leave out the user; --token-file says who you are"
+        );
+        ensure!(uri.query().is_none() && !text.contains('#'), "end it with a host or a path");
+        Ok(Self(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/'))))
+    }
+}
+
+/// A token as it was given to this client; it need not be one of ours.
+struct ClientToken {
+    text: String,
+    /// Where it came from, for messages.
+    origin: String,
+}
+
+impl ClientToken {
+    fn read(path: &Path) -> Result<Self, Stop> {
+        let mut bytes = Vec::new();
+        // One byte and a line end more than a token may have show one that is too long.
+        let limit = TOKEN_MAX_BYTES as u64 + 3;
+        let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
+        read.with_context(|| format!("cannot read the token file {}", path.display()))
+            .map_err(Stop::Io)?;
+        Self::new(bytes.trim_ascii(), path.display().to_string()).map_err(Stop::Configuration)
+    }
+
+    fn from_environment() -> Result<Self, Stop> {
+        let Some(token) = std::env::var_os(TOKEN_VARIABLE) else {
+            return Err(Stop::Usage(anyhow!(
+                "there is no token; name the file that holds one by --token-file, or put it into \
+                 {TOKEN_VARIABLE}"
+            )));
+        };
+        Self::new(token.as_encoded_bytes(), TOKEN_VARIABLE.to_owned()).map_err(Stop::Configuration)
+    }
+
+    fn new(token: &[u8], origin: String) -> anyhow::Result<Self> {
+        ensure!(!token.is_empty(), "{origin} holds no token");
+        ensure!(
+            token.len() <= TOKEN_MAX_BYTES && token.iter().all(u8::is_ascii_graphic),
+            "what {origin} holds is no token: one has {TOKEN_MAX_BYTES} characters at most, all of \
+             them ASCII and none of them white space"
+        );
+        Ok(Self { text: String::from_utf8_lossy(token).into_owned(), origin })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_may_have_a_path_and_a_slash_at_its_end() {
+        for (text, expected) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+            ("https://plants.example/store/", "https://plants.example/store"),
+            ("HTTP://[::1]:80/a/b", "http://[::1]:80/a/b"),
+        ] {
+            let url: ServerUrl = text.parse().unwrap();
+            assert_eq!(url.0, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_server_is_refused() {
+        for text in [
+            "",
+            "127.0.0.1",
+            "127.0.0.1:8080",
+            "/plants",
+            "ftp://plants.example",
+            "http://",
+            "http:///plants",
+            "http://user@plants.example",
+            "http://plants.example/?limit=1",
+            "http://plants.example/#top",
+            "http://plants example",
+        ] {
+            assert!(text.parse::<ServerUrl>().is_err(), "{text}");
+        }
+    }
+
+    #[track_caller]
+    fn check(asked: Option<TransferFormat>, file: &str, expected: Option<TransferFormat>) {
+        assert_eq!(transfer_format(asked, Path::new(file)).ok(), expected, "{file}");
+    }
+
+    #[test]
+    fn the_name_says_the_format_unless_a_flag_does() {
+        use TransferFormat::{Csv, NdJson};
+        for (file, by_name) in [
+            ("plants.csv", Some(Csv)),
+            ("PLANTS.CSV", Some(Csv)),
+            ("a/b.c/plants.ndjson", Some(NdJson)),
+            ("plants.jsonl", Some(NdJson)),
+            ("-", Some(NdJson)),
+            ("plants", None),
+            ("plants.json", None),
+            ("plants.csv.gz", None),
+            (".csv", None),
+            ("/dev/stdin", None),
+        ] {
+            check(None, file, by_name);
+            check(Some(Csv), file, Some(Csv));
+            check(Some(NdJson), file, Some(NdJson));
+        }
+    }
+
+    #[test]
+    fn text_from_elsewhere_steers_no_terminal() {
+        assert_eq!(
+            printable("Rosa\u{1b}[2J\n\u{9b}1m \"é\""),
+            "Rosa\u{fffd}[2J\u{fffd}\u{fffd}1m \"é\""
+        );
+    }
+}
