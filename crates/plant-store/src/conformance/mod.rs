@@ -35,6 +35,9 @@ pub trait Place: Send + Sync {
     async fn kill(&self, repository: Arc<dyn PlantRepository>) {
         repository.close().await.expect("closes");
     }
+
+    /// Checks what is kept here, as far as it cannot be seen through the repository, which is closed.
+    async fn verify(&self) {}
 }
 
 /// Checks every claim of the contract, each in a new empty place. Needs a tokio runtime.

@@ -131,6 +131,7 @@ pub async fn check(place: &impl Place, operations: &[Operation], keep_events: us
             Operation::Reopen => {
                 repository.close().await.expect("closes");
                 drop(repository);
+                place.verify().await;
                 repository = place.open().await;
             }
             Operation::Kill => {
@@ -145,6 +146,8 @@ pub async fn check(place: &impl Place, operations: &[Operation], keep_events: us
         model.check_everything(&repository, keep_events).await;
     }
     repository.close().await.expect("closes");
+    drop(repository);
+    place.verify().await;
 }
 
 /// What a repository should be.

@@ -194,6 +194,21 @@ pub(super) fn tag_block_keys(tag: &str) -> Range<Vec<u8>> {
     tag_key(tag, TAG_END)..tag_key(tag, TAG_END + 1)
 }
 
+/// The keys that the blocks of all tags can have.
+pub(super) fn all_tag_block_keys() -> Range<Vec<u8>> {
+    vec![TAG_PREFIX]..vec![TAG_PREFIX + 1]
+}
+
+/// The tag whose block has this key.
+pub(super) fn tag_of_block(key: &[u8]) -> anyhow::Result<&str> {
+    let tag = key
+        .split_first_chunk::<1>()
+        .and_then(|(_, rest)| rest.split_last_chunk::<{ size_of::<i64>() + 1 }>())
+        .map(|(tag, _)| tag)
+        .context("the key of a tag block is too short")?;
+    std::str::from_utf8(tag).context("the key of a tag block is no text")
+}
+
 pub(super) fn tag_block_key(tag: &str, first: PlantId) -> Vec<u8> {
     let mut key = tag_key(tag, TAG_END);
     key.extend_from_slice(&ordered(first));

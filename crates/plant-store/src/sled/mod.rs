@@ -13,6 +13,7 @@ mod open;
 mod progress;
 mod reader;
 mod tag_index;
+mod verify;
 mod write;
 
 use std::mem;
@@ -131,6 +132,16 @@ impl SledRepository {
             reader,
             _lock: opened.lock,
         })
+    }
+
+    /// Compares plants, tag index, count and events, and says of each disagreement what it is. It
+    /// reads everything, and nobody may write meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When something cannot be read, or is damaged.
+    pub fn disagreements(&self) -> anyhow::Result<Vec<String>> {
+        verify::disagreements(&self.reader)
     }
 
     async fn write(&self, write: Write) -> Outcome {

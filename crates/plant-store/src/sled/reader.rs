@@ -18,7 +18,7 @@ use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 const MAX_LOOKED_AT: usize = 10_000;
 
 /// How many plants are taken from the tag index at a time.
-const TAG_RUN: usize = 1_024;
+pub(super) const TAG_RUN: usize = 1_024;
 
 #[derive(Clone, Debug)]
 pub(super) struct Reader {

@@ -20,7 +20,8 @@ use plant_domain::PlantId;
 use sled::{IVec, Tree};
 
 use super::layout::{
-    Event, decode_tag_block, encode_tag_block, tag_block_first_id, tag_block_key, tag_block_keys,
+    Event, all_tag_block_keys, decode_tag_block, encode_tag_block, tag_block_first_id,
+    tag_block_key, tag_block_keys, tag_of_block,
 };
 
 /// How many changes one step of a fold takes at most: it bounds how long readers wait for it.
@@ -155,6 +156,19 @@ impl TagIndex {
             }
         }
         Ok(TagRun { ids: ids.into_iter().collect(), next })
+    }
+
+    /// All tags that the index knows, also those that no plant has any more.
+    pub(super) fn tags(&self, tree: &Tree) -> anyhow::Result<BTreeSet<String>> {
+        let generations = self.read();
+        let mut tags = BTreeSet::new();
+        for key in tree.range(all_tag_block_keys()).keys() {
+            tags.insert(tag_of_block(&key?)?.to_owned());
+        }
+        for changes in [&generations.frozen, &generations.active] {
+            tags.extend(changes.keys().cloned());
+        }
+        Ok(tags)
     }
 
     /// A generation that a panic has left is as good as before: each change to it is a single one.
