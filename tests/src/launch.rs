@@ -128,7 +128,11 @@ impl Launch {
 }
 
 /// The program under test, built once if it is not fresh.
-fn program() -> &'static Path {
+///
+/// # Panics
+///
+/// When it cannot be built.
+pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         // The same words as in `cargo xtask test`, so that what is built there is taken as it is.

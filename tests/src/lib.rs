@@ -23,7 +23,7 @@ pub use answer::{Answer, Counts};
 pub use client::Client;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use deadline::{DEADLINE, wait_for, wait_until};
-pub use launch::{Launch, TOKEN};
+pub use launch::{Launch, TOKEN, program};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;
