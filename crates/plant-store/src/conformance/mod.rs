@@ -62,6 +62,7 @@ pub async fn check<P: Place>(new_place: impl AsyncFn() -> P) {
     the_digest_of_a_create_goes_with_the_plant(&new_place().await).await;
     an_import_says_of_each_plant_what_became_of_it(&new_place().await).await;
     imports_leave_room_for_others(&new_place().await).await;
+    an_import_waits_for_room(&new_place().await).await;
     pages_have_every_plant_once_in_order(&new_place().await).await;
     pages_have_what_is_there_all_the_time_while_others_write(&new_place().await).await;
     filters_let_through_what_matches(&new_place().await).await;
@@ -544,6 +545,25 @@ async fn imports_leave_room_for_others(place: &impl Place) {
         assert!(imported.expect("imports").iter().all(|imported| *imported == Imported::Created));
     }
     assert_eq!(repository.count().await.expect("counts"), 8 * 2_000 + 50);
+}
+
+async fn an_import_waits_for_room(place: &impl Place) {
+    const CLIENTS: i64 = 4_000;
+    let repository = place.open().await;
+    let mut creates = JoinSet::new();
+    for id in 0..CLIENTS {
+        let repository = Arc::clone(&repository);
+        // As many as come at once are refused, but for those that there is room for.
+        creates.spawn(async move {
+            let _ = repository.create(new_plant(id, "Rosa", None), None).await;
+        });
+    }
+    for id in 0..100 {
+        let rows = vec![new_plant(-1 - id, "Salix", None)];
+        let imported = repository.import(rows, OnConflict::Error).await;
+        assert_eq!(imported.expect("waits for room"), [Imported::Created]);
+    }
+    creates.join_all().await;
 }
 
 async fn pages_have_every_plant_once_in_order(place: &impl Place) {
