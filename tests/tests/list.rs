@@ -829,6 +829,15 @@ fn all_lists_agree_whatever_was_changed_at_the_same_time() {
     }
 }
 
+/// Sets the flag when it goes, however that comes.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Creates and deletes plants of its own, all over the ids, until it is told to stop.
 fn disturb(client: &Client, number: i64, stop: &AtomicBool) {
     for round in (0_i64..).take_while(|_| !stop.load(Ordering::Relaxed)) {
@@ -857,6 +866,8 @@ fn a_plant_that_is_there_all_the_time_is_seen_exactly_once_whatever_comes_and_go
                 scope.spawn(move || disturb(&client, number, stop))
             })
             .collect();
+        // Also when a claim does not hold: the scope waits for the writers.
+        let stop = SetOnDrop(&stop);
         for query in ["limit=7", "limit=7&tag=steady", "limit=7&name=ROSA", "limit=1000"] {
             for _ in 0..2 {
                 let seen = server.client().list_all(query);
@@ -870,7 +881,7 @@ fn a_plant_that_is_there_all_the_time_is_seen_exactly_once_whatever_comes_and_go
             }
         }
         assert!(!writers.iter().any(|writer| writer.is_finished()), "a writer stopped too early");
-        stop.store(true, Ordering::Relaxed);
+        drop(stop);
     });
     assert_eq!(server.client().list_all(""), steady);
 }
