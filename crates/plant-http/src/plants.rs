@@ -5,7 +5,8 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, Violations};
 use plant_store::{
-    Created, IdempotencyDigest, PlantRepository, Precondition, Put, StoreError, StoredPlant,
+    Created, IdempotencyDigest, PlantRepository, Precondition, Preconditions, Put, StoreError,
+    StoredPlant,
 };
 
 use crate::body::{JsonBody, MergePatchBody};
@@ -64,9 +65,7 @@ pub(crate) async fn read(
     request: HttpRequest,
     repository: Data<dyn PlantRepository>,
 ) -> Result<HttpResponse, Failure> {
-    parameters::no_query(&request)?;
-    let id = parameters::plant_id(&request)?;
-    let preconditions = preconditions(request.headers())?;
+    let (id, preconditions) = target(&request)?;
 
     let found = repository.get(id).await?;
 
@@ -89,9 +88,7 @@ pub(crate) async fn put(
     repository: Data<dyn PlantRepository>,
     body: JsonBody,
 ) -> Result<HttpResponse, Failure> {
-    parameters::no_query(&request)?;
-    let id = parameters::plant_id(&request)?;
-    let preconditions = preconditions(request.headers())?;
+    let (id, preconditions) = target(&request)?;
     let (sent_id, plant) = read_plant(&body.0)?;
     let plant = checked(id, sent_id, Plant::try_from(plant))?;
 
@@ -111,9 +108,7 @@ pub(crate) async fn patch(
     repository: Data<dyn PlantRepository>,
     body: MergePatchBody,
 ) -> Result<HttpResponse, Failure> {
-    parameters::no_query(&request)?;
-    let id = parameters::plant_id(&request)?;
-    let preconditions = preconditions(request.headers())?;
+    let (id, preconditions) = target(&request)?;
     let (sent_id, patch) = read_plant_patch(&body.0)?;
     let patch = checked(id, sent_id, PlantPatch::try_from(patch))?;
 
@@ -127,13 +122,17 @@ pub(crate) async fn delete(
     request: HttpRequest,
     repository: Data<dyn PlantRepository>,
 ) -> Result<HttpResponse, Failure> {
-    parameters::no_query(&request)?;
-    let id = parameters::plant_id(&request)?;
-    let preconditions = preconditions(request.headers())?;
+    let (id, preconditions) = target(&request)?;
 
     repository.delete(id, preconditions).await?;
 
     Ok(HttpResponse::NoContent().finish())
+}
+
+/// Which plant a request is about, and what it has to be like.
+fn target(request: &HttpRequest) -> Result<(PlantId, Preconditions), Failure> {
+    parameters::no_query(request)?;
+    Ok((parameters::plant_id(request)?, preconditions(request.headers())?))
 }
 
 fn location(id: PlantId) -> (HeaderName, String) {
