@@ -71,11 +71,14 @@ impl ConnectionState {
         self.has_unread_body.set(false);
     }
 
-    pub(crate) fn request_ends(&self) {
-        self.waiting.set(Waiting::ForRequest(Instant::now()));
+    pub(crate) fn answer_begins(&self) {
         if self.has_unread_body.get() {
             self.is_closing.set(true);
         }
+    }
+
+    pub(crate) fn answer_ends(&self) {
+        self.waiting.set(Waiting::ForRequest(Instant::now()));
     }
 
     /// Whether an answer has closed the connection.

@@ -1,14 +1,18 @@
 //! What happens to every request, whatever its path: it gets an id, it passes the gate or not, a
 //! panic becomes an answer, and its end is logged.
 
+use std::error::Error;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use actix_http::body::BoxBody;
+use actix_http::body::{BodySize, BoxBody, MessageBody};
 use actix_http::header::{self, HeaderName, HeaderValue};
-use actix_http::{ConnectionType, HttpMessage as _, Request, Response};
+use actix_http::{ConnectionType, HttpMessage as _, Request, Response, StatusCode};
+use actix_web::web::Bytes;
 use futures_util::FutureExt as _;
 use uuid::Uuid;
 
@@ -40,6 +44,8 @@ pub(crate) struct Exchange {
     /// each may hold a secret.
     line: Option<String>,
     connection: Option<Rc<ConnectionState>>,
+    /// The status of the answer, when it has begun.
+    status: Option<StatusCode>,
 }
 
 impl Exchange {
@@ -52,7 +58,7 @@ impl Exchange {
         if let Some(connection) = &connection {
             connection.request_begins(has_body(request));
         }
-        Self { begun: Instant::now(), id: request_id(request), line, connection }
+        Self { begun: Instant::now(), id: request_id(request), line, connection, status: None }
     }
 
     /// Nothing is done for a request that was sent behind an answer that closes its connection.
@@ -98,24 +104,64 @@ impl Exchange {
         self.id.to_str().unwrap_or_default()
     }
 
-    fn end(self, mut response: Response<BoxBody>) -> Response<BoxBody> {
+    fn end(mut self, mut response: Response<BoxBody>) -> Response<BoxBody> {
         let id = self.id();
         if let Some(Cause(cause)) = response.extensions().get() {
             log::error!("request {id}: {cause}");
         }
-        if let Some(line) = &self.line {
-            let status = response.status().as_u16();
-            let micros = self.begun.elapsed().as_micros();
-            log::info!(target: ACCESS_LOG, "{line} {status} {micros}us id={id}");
-        }
-        if let Some(connection) = self.connection {
-            connection.request_ends();
+        self.status = Some(response.status());
+        if let Some(connection) = &self.connection {
+            connection.answer_begins();
             if connection.is_closing() {
                 response.head_mut().set_connection_type(ConnectionType::Close);
             }
         }
-        response.headers_mut().insert(REQUEST_ID, self.id);
+        response.headers_mut().insert(REQUEST_ID, self.id.clone());
+        if response.body().size() == BodySize::Stream {
+            // The connection still is busy with the answer, and may be for long.
+            return response.map_body(|_, body| BoxBody::new(Streamed { body, exchange: self }));
+        }
         response
+    }
+}
+
+/// However an answer ends, whole or cut.
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if let Some(line) = &self.line {
+            // Without a status, the client went away before its answer began.
+            let status = self.status.as_ref().map_or("-", StatusCode::as_str);
+            let micros = self.begun.elapsed().as_micros();
+            log::info!(target: ACCESS_LOG, "{line} {status} {micros}us id={}", self.id());
+        }
+        if let Some(connection) = &self.connection {
+            connection.answer_ends();
+        }
+    }
+}
+
+/// A body that comes part by part, and with which the exchange ends.
+struct Streamed {
+    body: BoxBody,
+    exchange: Exchange,
+}
+
+impl MessageBody for Streamed {
+    type Error = Box<dyn Error>;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        let part = Pin::new(&mut self.body).poll_next(context);
+        if let Poll::Ready(Some(Err(cause))) = &part {
+            log::error!("request {}: the answer broke off: {cause}", self.exchange.id());
+        }
+        part
     }
 }
 

@@ -72,9 +72,7 @@ impl Export {
         };
         let page_request =
             PageRequest { filter: PlantFilter::default(), after, limit: PAGE_PLANTS };
-        let page = self.repository.list(page_request).await;
-        let page = page.map_err(anyhow::Error::from);
-        let page = page.inspect_err(|cause| log::error!("an export broke off: {cause:#}"))?;
+        let page = self.repository.list(page_request).await?;
         let rows = match self.format {
             TransferFormat::NdJson => ndjson(page.plants)?,
             TransferFormat::Csv => csv(after.is_none(), &page.plants)?,

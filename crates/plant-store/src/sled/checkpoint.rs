@@ -10,8 +10,8 @@ use anyhow::{Context as _, anyhow};
 /// because there are no threads or file descriptors left.
 #[derive(Debug)]
 pub(super) struct Checkpointer {
-    orders: SyncSender<()>,
-    reports: Receiver<anyhow::Result<()>>,
+    orders: SyncSender<u64>,
+    reports: Receiver<anyhow::Result<u64>>,
     is_under_way: bool,
 }
 
@@ -23,8 +23,8 @@ impl Checkpointer {
             .name("plant-checkpoint".to_owned())
             .spawn(move || {
                 // It ends when the one who orders is gone.
-                for () in ordered {
-                    if report.send(checkpoint(&db, &file)).is_err() {
+                for mark in ordered {
+                    if report.send(checkpoint(&db, &file).map(|()| mark)).is_err() {
                         break;
                     }
                 }
@@ -33,32 +33,32 @@ impl Checkpointer {
         Ok(Self { orders, reports, is_under_way: false })
     }
 
-    /// Begins a checkpoint of everything that was applied so far. None may be under way.
-    pub(super) fn begin(&mut self) -> anyhow::Result<()> {
-        self.orders.send(()).map_err(|_| thread_is_gone())?;
+    /// Begins a checkpoint of everything that was applied so far. None may be under way. The mark is
+    /// what [`Self::look`] or [`Self::wait`] give back when it has ended.
+    pub(super) fn begin(&mut self, mark: u64) -> anyhow::Result<()> {
+        self.orders.send(mark).map_err(|_| thread_is_gone())?;
         self.is_under_way = true;
         Ok(())
     }
 
-    /// Fails if a checkpoint has failed meanwhile.
-    pub(super) fn look(&mut self) -> anyhow::Result<()> {
-        if self.is_under_way
-            && let Ok(report) = self.reports.try_recv()
-        {
-            self.is_under_way = false;
-            report.context("a checkpoint failed")?;
+    /// The mark of the checkpoint that has ended meanwhile, if one has.
+    pub(super) fn look(&mut self) -> anyhow::Result<Option<u64>> {
+        if !self.is_under_way {
+            return Ok(None);
         }
-        Ok(())
+        let Ok(report) = self.reports.try_recv() else { return Ok(None) };
+        self.is_under_way = false;
+        report.context("a checkpoint failed").map(Some)
     }
 
     /// Waits for the checkpoint that is under way, if one is.
-    pub(super) fn wait(&mut self) -> anyhow::Result<()> {
-        if self.is_under_way {
-            self.is_under_way = false;
-            let report = self.reports.recv().map_err(|_| thread_is_gone())?;
-            report.context("a checkpoint failed")?;
+    pub(super) fn wait(&mut self) -> anyhow::Result<Option<u64>> {
+        if !self.is_under_way {
+            return Ok(None);
         }
-        Ok(())
+        self.is_under_way = false;
+        let report = self.reports.recv().map_err(|_| thread_is_gone())?;
+        report.context("a checkpoint failed").map(Some)
     }
 }
 

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::checkpoint::Checkpointer;
 use super::database::Database;
@@ -33,8 +33,9 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) enum Message {
     Write(Write, oneshot::Sender<Outcome>),
-    /// Many writes. Their outcomes come in the same order; when there are fewer, the store failed.
-    Import(Vec<Write>, mpsc::UnboundedSender<Outcome>),
+    /// Many writes, and the turn that they take until they are carried out. Their outcomes come in the
+    /// same order; when there are fewer, the store failed.
+    Import(Vec<Write>, mpsc::UnboundedSender<Outcome>, OwnedSemaphorePermit),
     /// Carry out what waits, then end, and say so.
     Close(oneshot::Sender<()>),
 }
@@ -47,7 +48,13 @@ struct Waiting {
 /// Where the outcome of a write goes.
 enum Answer {
     Single(oneshot::Sender<Outcome>),
-    Import(mpsc::UnboundedSender<Outcome>),
+    Import(Arc<ImportAnswers>),
+}
+
+struct ImportAnswers {
+    outcomes: mpsc::UnboundedSender<Outcome>,
+    /// Given back with the last answer.
+    _turn: OwnedSemaphorePermit,
 }
 
 impl Answer {
@@ -58,7 +65,7 @@ impl Answer {
                 let _ = answer.send(outcome);
             }
             Self::Import(answers) => {
-                let _ = answers.send(outcome);
+                let _ = answers.outcomes.send(outcome);
             }
         }
     }
@@ -125,10 +132,11 @@ impl Committer {
                     Message::Write(write, answer) => {
                         waiting.push(Waiting { write, answer: Answer::Single(answer) });
                     }
-                    Message::Import(writes, answers) => {
+                    Message::Import(writes, outcomes, turn) => {
+                        let answers = Arc::new(ImportAnswers { outcomes, _turn: turn });
                         waiting.extend(writes.into_iter().map(|write| Waiting {
                             write,
-                            answer: Answer::Import(answers.clone()),
+                            answer: Answer::Import(Arc::clone(&answers)),
                         }));
                     }
                     Message::Close(done) => {
@@ -182,7 +190,8 @@ impl Committer {
     /// Decides the first writes, each as it finds the plants after those before it, and brings them
     /// to the disk. An error means that what the disk holds is not known any more.
     fn commit(&mut self, waiting: &[Waiting]) -> anyhow::Result<Vec<Outcome>> {
-        self.checkpointer.look()?;
+        let ended = self.checkpointer.look()?;
+        self.checkpoint_ended(ended);
         let waiting = &waiting[..waiting.len().min(MAX_GROUP)];
         let mut values = Vec::with_capacity(waiting.len());
         for Waiting { write, .. } in waiting {
@@ -239,17 +248,25 @@ impl Committer {
 
     fn append(&mut self, record: journal::Record) -> anyhow::Result<()> {
         if !self.journal.has_room_for(&record) {
-            self.checkpointer.wait()?;
+            let ended = self.checkpointer.wait()?;
+            self.checkpoint_ended(ended);
             self.journal.switch_segment();
-            self.checkpointer.begin()?;
+            self.checkpointer.begin(self.database.shared.tag_index.folded_through())?;
         }
         self.journal.append(record)
     }
 
-    /// It spares the next start what the journal has.
+    fn checkpoint_ended(&self, folded_through: Option<u64>) {
+        if let Some(folded_through) = folded_through {
+            self.database.shared.tag_index.checkpointed(folded_through);
+        }
+    }
+
+    /// What was carried out is on disk in sled too when the database is closed. (The next start applies
+    /// the journal again all the same.)
     fn last_checkpoint(&mut self) -> anyhow::Result<()> {
         self.checkpointer.wait()?;
-        self.checkpointer.begin()?;
-        self.checkpointer.wait()
+        self.checkpointer.begin(self.database.shared.tag_index.folded_through())?;
+        self.checkpointer.wait().map(drop)
     }
 }

@@ -24,7 +24,7 @@ use sled::IVec;
 use crate::{EventKind, IdempotencyDigest, Revision, StoredPlant};
 
 /// The number of this layout. A database with another number is not opened.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 pub(super) const FORMAT_KEY: &[u8] = b"mformat";
 
 pub(super) const PLANT_PREFIX: &[u8] = b"p";
@@ -60,8 +60,8 @@ pub(super) struct PlantRecord<'a> {
 pub(super) struct EventRecord<'a> {
     /// How many plants there are after these events.
     pub(super) plants: u64,
-    /// The tag index's blocks hold all events up to this sequence number. The later events are in
-    /// memory only, and are read from here when the database is opened.
+    /// The tag index's blocks on disk hold all events up to this sequence number. The later ones are
+    /// read from here when the database is opened.
     pub(super) indexed_through: u64,
     /// The events from this sequence number on are kept. There may be remains of older ones.
     pub(super) kept_from: u64,

@@ -93,7 +93,7 @@ impl SledConfig {
 #[derive(Debug)]
 pub struct SledRepository {
     queue: mpsc::Sender<Message>,
-    imports: Semaphore,
+    imports: Arc<Semaphore>,
     progress: Arc<Progress>,
     // The fields are dropped in this order: when the queue is gone the commit thread ends, and only
     // when that has let go of the database may the lock fall.
@@ -126,7 +126,7 @@ impl SledRepository {
         let thread = commit::spawn(committer, messages)?;
         Ok(Self {
             queue,
-            imports: Semaphore::new(IMPORTS_IN_QUEUE),
+            imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
             _commit_thread: JoinOnDrop { thread: Some(thread), progress: Arc::clone(&progress) },
             progress,
             reader,
@@ -166,8 +166,9 @@ impl SledRepository {
     async fn write_all(&self, writes: Vec<Write>) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(writes.len());
         let (answers, mut answered) = mpsc::unbounded_channel();
-        let Ok(_turn) = self.imports.acquire().await else { return outcomes };
-        if self.queue.send(Message::Import(writes, answers)).await.is_ok() {
+        // The turn goes with the writes: a caller that goes away leaves them in the queue.
+        let Ok(turn) = Arc::clone(&self.imports).acquire_owned().await else { return outcomes };
+        if self.queue.send(Message::Import(writes, answers, turn)).await.is_ok() {
             while let Some(outcome) = answered.recv().await {
                 outcomes.push(outcome);
             }

@@ -81,14 +81,18 @@ fn open(config: &SledConfig) -> anyhow::Result<Opened> {
         read_events(&db, config.tag_changes_in_memory).map_err(advise)?;
     let database_file = File::open(sled_directory.join(SLED_FILE))?;
     let shared = Shared::new(state, tag_index);
-    let mut database = Database { db, state, shared, keep_events: config.keep_events };
+    // Nothing is forgotten before the newest record says so.
+    let mut database = Database { db, state, shared, keep_events: u64::MAX };
     replay_journal(&mut database, directory).map_err(advise)?;
+    database.keep_events = config.keep_events;
     if gap.is_some() {
         // The journal may have filled it.
         check_events(&database.db).map_err(advise)?;
     }
     count_plants(&database).map_err(advise)?;
+    let folded_through = database.shared.tag_index.folded_through();
     checkpoint(&database.db, &database_file)?;
+    database.shared.tag_index.checkpointed(folded_through);
     // What sled has repaired while it opened is on disk before anything builds on it.
     sync_directory(&sled_directory)?;
     Ok(Opened { database, database_file, journal: Journal::open(directory)?, lock })

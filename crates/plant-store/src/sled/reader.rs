@@ -82,7 +82,7 @@ impl Reader {
             if page.ends_before(from) {
                 break;
             }
-            let run = self.shared.tag_index.run(&self.db, tag, from, TAG_RUN)?;
+            let run = self.shared.tag_index.next_run(&self.db, tag, from, TAG_RUN)?;
             next = run.next;
             page.looked_at += 1;
             for id in run.ids {
@@ -105,7 +105,7 @@ impl Reader {
         if first < oldest.max(state.kept_from) {
             return Ok(EventPage::Forgotten);
         }
-        let mut events = Vec::new();
+        let mut events = Vec::<Event>::new();
         if first > state.last_sequence || limit == 0 {
             return Ok(EventPage::Kept(events));
         }
@@ -120,16 +120,19 @@ impl Reader {
                 if sequence < first {
                     continue;
                 }
-                if events.len() == limit {
+                // The older ones may be removed while this reads.
+                let follows = sequence == first + events.len() as u64;
+                if events.len() == limit || !follows && !events.is_empty() {
                     return Ok(EventPage::Kept(events));
+                }
+                if !follows {
+                    return Ok(EventPage::Forgotten);
                 }
                 let (revision, id) = (Revision::from(sequence), PlantId::from(event.id));
                 events.push(Event { revision, kind: event.kind, id });
             }
         }
-        // They may have been removed since the state was read.
-        let begins_well = events.first().is_some_and(|event| event.revision.get() == first);
-        Ok(if begins_well { EventPage::Kept(events) } else { EventPage::Forgotten })
+        Ok(if events.is_empty() { EventPage::Forgotten } else { EventPage::Kept(events) })
     }
 }
 

@@ -11,7 +11,8 @@ use super::layout::{
 use super::reader::{Reader, TAG_RUN};
 use crate::EventKind;
 
-/// Says of each disagreement what it is. Nobody may write meanwhile.
+/// Says of each disagreement what it is. Nobody may write meanwhile. All ids and tags are held in
+/// memory.
 pub(super) fn disagreements(reader: &Reader) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut plants = BTreeMap::new();
@@ -49,7 +50,7 @@ fn check_tags(reader: &Reader, plants: &Plants, found: &mut Vec<String>) -> anyh
         let mut indexed = BTreeSet::new();
         let mut next = Some(PlantId::MIN);
         while let Some(from) = next {
-            let run = index.run(&reader.db, &tag, from, TAG_RUN)?;
+            let run = index.next_run(&reader.db, &tag, from, TAG_RUN)?;
             indexed.extend(run.ids);
             next = run.next;
         }
