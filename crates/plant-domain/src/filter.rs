@@ -7,13 +7,13 @@ use crate::{Violations, rules};
 /// ```
 /// use plant_domain::{PlantFilter, UncheckedPlantFilter};
 ///
-/// let unchecked = UncheckedPlantFilter { name: None, tag: Some(String::new()) };
+/// let unchecked = UncheckedPlantFilter { name_part: None, tag: Some(String::new()) };
 /// assert!(PlantFilter::try_from(unchecked).is_err());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UncheckedPlantFilter {
     /// A part of the name, unchecked.
-    pub name: Option<String>,
+    pub name_part: Option<String>,
     /// The tag, unchecked.
     pub tag: Option<String>,
 }
@@ -27,7 +27,7 @@ pub struct UncheckedPlantFilter {
 /// ```
 /// use plant_domain::{PlantFilter, UncheckedPlantFilter};
 ///
-/// let unchecked = UncheckedPlantFilter { name: Some("ROSA".to_owned()), tag: None };
+/// let unchecked = UncheckedPlantFilter { name_part: Some("ROSA".to_owned()), tag: None };
 /// let roses = PlantFilter::try_from(unchecked)?;
 /// assert!(roses.matches("Rosa canina", Some("Rosaceae")));
 /// assert!(!roses.matches("Salix alba", None));
@@ -43,10 +43,10 @@ impl PlantFilter {
     /// Whether it lets every plant through.
     ///
     /// ```
-    /// assert!(plant_domain::PlantFilter::default().is_empty());
+    /// assert!(plant_domain::PlantFilter::default().matches_all());
     /// ```
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub const fn matches_all(&self) -> bool {
         self.folded_name_part.is_none() && self.tag.is_none()
     }
 
@@ -87,10 +87,10 @@ impl TryFrom<UncheckedPlantFilter> for PlantFilter {
     type Error = Violations;
 
     fn try_from(unchecked: UncheckedPlantFilter) -> Result<Self, Violations> {
-        let UncheckedPlantFilter { name, tag } = unchecked;
-        name.as_deref().map_or(Ok(()), rules::check_name_part)?;
+        let UncheckedPlantFilter { name_part, tag } = unchecked;
+        name_part.as_deref().map_or(Ok(()), rules::check_name_part)?;
         rules::check(None, tag.as_deref())?;
-        Ok(Self { folded_name_part: name.as_deref().map(fold_name), tag })
+        Ok(Self { folded_name_part: name_part.as_deref().map(fold_name), tag })
     }
 }
 

@@ -62,6 +62,8 @@ impl FromRequest for MergePatchBody {
 pub(crate) struct BodyStream {
     payload: Payload,
     connection: Option<Rc<ConnectionState>>,
+    /// It has come to its end, or nothing more of it can be had.
+    has_ended: bool,
     /// What was read ahead of time.
     ahead: Option<Option<Result<Bytes, Failure>>>,
 }
@@ -78,7 +80,7 @@ impl FromRequest for BodyStream {
 impl BodyStream {
     fn new(request: &HttpRequest, payload: &mut Payload) -> Self {
         let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);
-        Self { payload: payload.take(), connection, ahead: None }
+        Self { payload: payload.take(), connection, has_ended: false, ahead: None }
     }
 
     /// The next part; `None` at the end.
@@ -94,8 +96,11 @@ impl BodyStream {
         self.ahead.is_some()
     }
 
-    /// Reads the rest, for a while, and forgets it.
+    /// Reads the rest, for a while, and forgets it: a client that still sends would miss the answer.
     pub(crate) async fn discard(&mut self) {
+        if self.has_ended {
+            return;
+        }
         let deadline = Instant::now() + DISCARD_DEADLINE;
         while let Ok(Some(_)) = self.next_until(deadline, DISCARD_DEADLINE).await {}
     }
@@ -107,8 +112,12 @@ impl BodyStream {
     ) -> Result<Option<Bytes>, Failure> {
         let next = match self.ahead.take() {
             Some(next) => next,
-            None => timeout_at(deadline, self.read()).await.map_err(|_| did_not_arrive(allowed))?,
+            None => {
+                let next = timeout_at(deadline, self.read()).await;
+                next.unwrap_or_else(|_| Some(Err(did_not_arrive(allowed))))
+            }
         };
+        self.has_ended = !matches!(next, Some(Ok(_)));
         if next.is_none()
             && let Some(connection) = &self.connection
         {

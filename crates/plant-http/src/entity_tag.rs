@@ -5,6 +5,9 @@ use plant_store::{Preconditions, Revision, Revisions};
 
 use crate::failure::{ErrorNumber, Failure};
 
+/// The most entity tags that `If-Match` or `If-None-Match` may list.
+pub const ENTITY_TAGS_MAX: usize = 100;
+
 /// The plant's revision as a strong entity tag (RFC 9110, section 8.8.3).
 pub(crate) fn entity_tag(revision: Revision) -> (HeaderName, String) {
     (header::ETAG, format!("\"{revision}\""))
@@ -34,12 +37,12 @@ fn revisions(
     }
     let mut tags = Vec::new();
     let all_read = values.iter().all(|value| read_list(value.as_bytes(), &mut tags).is_some());
-    if !all_read || tags.is_empty() {
+    if !all_read || !(1..=ENTITY_TAGS_MAX).contains(&tags.len()) {
         return Err(Failure::new(
             ErrorNumber::WrongHeader,
             format!(
-                "{} must be `*`, or entity tags in double quotes with commas in between, such as \
-                 \"7\"; send the ETag of an answer as it came",
+                "{} must be `*`, or 1 to {ENTITY_TAGS_MAX} entity tags in double quotes with commas \
+                 in between, such as \"7\"; send the ETag of an answer as it came",
                 if name == header::IF_MATCH { "If-Match" } else { "If-None-Match" },
             ),
         ));
@@ -67,15 +70,15 @@ fn read_list<'a>(value: &'a [u8], tags: &mut Vec<EntityTag<'a>>) -> Option<()> {
     let mut rest = value.trim_ascii();
     loop {
         if !rest.is_empty() && !rest.starts_with(b",") {
-            let strong = rest.strip_prefix(b"W/");
-            let opened = strong.unwrap_or(rest).strip_prefix(b"\"")?;
+            let behind_weak_mark = rest.strip_prefix(b"W/");
+            let opened = behind_weak_mark.unwrap_or(rest).strip_prefix(b"\"")?;
             let end = opened.iter().position(|byte| *byte == b'"')?;
             let (opaque, closed) = opened.split_at(end);
             let is_etagc = |byte: &u8| matches!(byte, 0x21 | 0x23..=0x7e | 0x80..);
             if !opaque.iter().all(is_etagc) {
                 return None;
             }
-            tags.push(EntityTag { is_weak: strong.is_some(), opaque });
+            tags.push(EntityTag { is_weak: behind_weak_mark.is_some(), opaque });
             rest = closed[1..].trim_ascii_start();
         }
         if rest.is_empty() {
@@ -145,6 +148,9 @@ mod tests {
                 assert_eq!(check(name.clone(), &[value]), Err(1007), "{value:?}");
             }
             assert_eq!(check(name.clone(), &["*", "*"]), Err(1007));
+            let tags = |count| vec!["\"7\""; count].join(",");
+            assert!(check(name.clone(), &[&tags(ENTITY_TAGS_MAX)]).is_ok());
+            assert_eq!(check(name.clone(), &[&tags(ENTITY_TAGS_MAX + 1)]), Err(1007));
         }
     }
 }

@@ -184,6 +184,10 @@ impl From<StoreError> for Failure {
                     }
                 },
             ),
+            StoreError::Closed => Self::new(
+                ErrorNumber::Busy,
+                "the server is shutting down and nothing was written; send it to another one",
+            ),
             StoreError::Busy => Self::new(
                 ErrorNumber::Busy,
                 "the store is too busy and nothing was written; try again later",

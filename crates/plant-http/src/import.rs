@@ -2,9 +2,9 @@
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use plant_domain::Error;
+use plant_domain::{Error, PlantId};
 use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::body::BodyStream;
 use crate::failure::Failure;
@@ -36,17 +36,19 @@ pub(crate) async fn import(
             return Err(failure);
         }
     };
-    let mut import = Import { repository, on_conflict, report: Report::default() };
-    match import.run(Rows::new(format), &mut body).await {
+    let mut import = Import { repository, on_conflict, report: ImportReport::default() };
+    let imported = import.run(Rows::new(format), &mut body).await;
+    body.discard().await;
+    match imported {
         Ok(()) => Ok(HttpResponse::Ok().json(import.report)),
-        Err(failure) => Err(import.report.explain(failure)),
+        Err(failure) => Err(import.explain(failure)),
     }
 }
 
 struct Import {
     repository: Data<dyn PlantRepository>,
     on_conflict: OnConflict,
-    report: Report,
+    report: ImportReport,
 }
 
 impl Import {
@@ -67,7 +69,6 @@ impl Import {
             }
             if is_last {
                 part?;
-                body.discard().await;
                 return read;
             }
         }
@@ -75,74 +76,99 @@ impl Import {
 
     /// Gives rows to the repository, and reports what became of them.
     async fn take(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
-        let mut new_plants = Vec::with_capacity(rows.len());
-        let mut taken = Vec::with_capacity(rows.len());
-        for Row { line, plant } in rows.drain(..) {
-            let id = plant.map(|new_plant| {
-                let id = new_plant.id();
-                new_plants.push(new_plant);
-                id
-            });
-            taken.push((line, id));
-        }
-        if taken.is_empty() {
-            return Ok(());
-        }
-        let imported = self.repository.import(new_plants, self.on_conflict).await?;
-        let mut imported = imported.into_iter();
-        for (line, id) in taken {
-            let became = id.and_then(|id| match imported.next() {
-                Some(Imported::IdTaken) | None => Err(StoreError::IdTaken(id).into()),
-                Some(imported) => Ok(imported),
-            });
-            self.report.add(line, became);
-        }
-        Ok(())
-    }
-}
-
-/// What became of the rows.
-#[derive(Default, Serialize)]
-struct Report {
-    created: u64,
-    replaced: u64,
-    skipped: u64,
-    failed: u64,
-    errors: Vec<FailedRow>,
-}
-
-#[derive(Serialize)]
-struct FailedRow {
-    line: u64,
-    #[serde(flatten)]
-    error: Error,
-}
-
-impl Report {
-    fn add(&mut self, line: u64, became: Result<Imported, Failure>) {
-        match became {
-            Ok(Imported::Created) => self.created += 1,
-            Ok(Imported::Replaced) => self.replaced += 1,
-            Ok(Imported::Skipped) => self.skipped += 1,
-            Ok(Imported::IdTaken) => self.failed += 1,
-            Err(failure) => {
-                self.failed += 1;
-                if self.errors.len() < REPORT_MAX_ERRORS {
-                    self.errors.push(FailedRow { line, error: failure.error() });
+        while !rows.is_empty() {
+            let batch = rows.drain(..rows.len().min(BATCH_ROWS));
+            let mut new_plants = Vec::with_capacity(batch.len());
+            let mut taken = Vec::with_capacity(batch.len());
+            for Row { line, plant } in batch {
+                let id = plant.map(|new_plant| {
+                    let id = new_plant.id();
+                    new_plants.push(new_plant);
+                    id
+                });
+                taken.push((line, id));
+            }
+            let mut imported = Vec::new();
+            if !new_plants.is_empty() {
+                imported = self.repository.import(new_plants, self.on_conflict).await?;
+            }
+            let mut imported = imported.into_iter();
+            for (line, id) in taken {
+                match id {
+                    Ok(id) => {
+                        let imported = imported.next().ok_or_else(Failure::internal)?;
+                        self.report.add(line, id, imported);
+                    }
+                    Err(failure) => self.report.add_failed(line, failure),
                 }
             }
         }
+        Ok(())
     }
 
     /// An import that ends early leaves what was taken until then.
     fn explain(&self, failure: Failure) -> Failure {
-        let Self { created, replaced, skipped, failed, errors: _ } = self;
+        let ImportReport { created, replaced, skipped, failed, errors: _ } = &self.report;
         if created + replaced + skipped + failed == 0 {
             return failure;
         }
+        let way = way_to_go_on(self.on_conflict);
         failure.and_say(&format!(
             "before that {created} plants were created, {replaced} replaced, {skipped} skipped and \
-             {failed} failed; import all again with on_conflict=skip to go on",
+             {failed} failed; to go on, import all again with on_conflict={way}",
         ))
+    }
+}
+
+/// How to import all again after a part of it. Where plants are to be replaced, to skip them would
+/// leave them as they are.
+#[must_use]
+pub const fn way_to_go_on(on_conflict: OnConflict) -> OnConflict {
+    match on_conflict {
+        OnConflict::Error | OnConflict::Skip => OnConflict::Skip,
+        OnConflict::Replace => OnConflict::Replace,
+    }
+}
+
+/// What became of the rows of an import.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportReport {
+    /// How many plants are new.
+    pub created: u64,
+    /// How many took the place of one that was there, from which they may not differ.
+    pub replaced: u64,
+    /// How many were left out because their id was taken.
+    pub skipped: u64,
+    /// How many rows were not taken.
+    pub failed: u64,
+    /// The first [`REPORT_MAX_ERRORS`] of those.
+    pub errors: Vec<FailedRow>,
+}
+
+/// A row that was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedRow {
+    /// The line that it begins in; the first one is 1.
+    pub line: u64,
+    /// Why.
+    #[serde(flatten)]
+    pub error: Error,
+}
+
+impl ImportReport {
+    fn add(&mut self, line: u64, id: PlantId, imported: Imported) {
+        match imported {
+            Imported::Created => self.created += 1,
+            Imported::Replaced => self.replaced += 1,
+            Imported::Skipped => self.skipped += 1,
+            Imported::IdTaken => self.add_failed(line, StoreError::IdTaken(id).into()),
+        }
+    }
+
+    fn add_failed(&mut self, line: u64, failure: Failure) {
+        self.failed += 1;
+        if self.errors.len() < REPORT_MAX_ERRORS {
+            self.errors.push(FailedRow { line, error: failure.error() });
+        }
     }
 }

@@ -27,8 +27,9 @@ mod transfer_format;
 mod wire;
 
 pub use body::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
+pub use entity_tag::ENTITY_TAGS_MAX;
 pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
-pub use import::REPORT_MAX_ERRORS;
+pub use import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
 pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
 pub use rows::ROW_MAX_BYTES;
 pub use server::{Drain, PlantService, serve};

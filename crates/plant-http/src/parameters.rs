@@ -3,7 +3,7 @@
 use actix_web::HttpRequest;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use plant_domain::{PlantFilter, PlantId, UncheckedPlantFilter};
-use plant_store::{OnConflict, PageRequest};
+use plant_store::{OnConflict, PageRequest, UnknownOnConflict};
 
 use crate::failure::{ErrorNumber, Failure};
 
@@ -33,43 +33,47 @@ pub(crate) fn no_query(request: &HttpRequest) -> Result<(), Failure> {
 }
 
 /// Which page of which plants is asked for.
-pub(crate) fn page_request(request: &HttpRequest) -> Result<PageRequest, Failure> {
-    let [limit, after, tag, name] = query(request, ["limit", "after", "tag", "name"])?;
-    let filter = PlantFilter::try_from(UncheckedPlantFilter { name, tag });
-    Ok(PageRequest {
-        filter: filter.map_err(|violations| wrong(violations.to_string()))?,
-        after: after.map(|after| read_id("after", &after)).transpose()?,
-        limit: limit.map_or(Ok(LIMIT_DEFAULT), |limit| read_limit(&limit))?,
-    })
+pub(crate) struct ListQuery {
+    pub(crate) page_request: PageRequest,
+    /// The filter, as it was asked for.
+    name: Option<String>,
+    tag: Option<String>,
 }
 
-/// The query of the page after this one: the same filter and limit, and where to go on.
-pub(crate) fn next_query(
-    request: &HttpRequest,
-    page_request: &PageRequest,
-    after: PlantId,
-) -> Result<String, Failure> {
-    let [_, _, tag, name] = query(request, ["limit", "after", "tag", "name"])?;
-    let limit = page_request.limit;
-    let mut next = format!("limit={limit}&after={after}");
-    for (parameter, value) in [("tag", tag), ("name", name)] {
-        if let Some(value) = value {
-            let value = utf8_percent_encode(&value, ALL_BUT_UNRESERVED);
-            next.push_str(&format!("&{parameter}={value}"));
-        }
+impl ListQuery {
+    pub(crate) fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        let [limit, after, tag, name] = query(request, ["limit", "after", "tag", "name"])?;
+        let filter = UncheckedPlantFilter { name_part: name.clone(), tag: tag.clone() };
+        let filter = PlantFilter::try_from(filter);
+        let page_request = PageRequest {
+            filter: filter.map_err(|violations| wrong(violations.to_string()))?,
+            after: after.map(|after| read_id("after", &after)).transpose()?,
+            limit: limit.map_or(Ok(LIMIT_DEFAULT), |limit| read_limit(&limit))?,
+        };
+        Ok(Self { page_request, name, tag })
     }
-    Ok(next)
+
+    /// The query of the next page: the same filter and limit, and where to go on.
+    pub(crate) fn next(&self, after: PlantId) -> String {
+        let mut next = format!("limit={}&after={after}", self.page_request.limit);
+        for (parameter, value) in [("tag", &self.tag), ("name", &self.name)] {
+            if let Some(value) = value {
+                let value = utf8_percent_encode(value, ALL_BUT_UNRESERVED);
+                next.push_str(&format!("&{parameter}={value}"));
+            }
+        }
+        next
+    }
 }
 
 /// What an import is to do with an id that is taken.
 pub(crate) fn on_conflict(request: &HttpRequest) -> Result<OnConflict, Failure> {
     let [on_conflict] = query(request, ["on_conflict"])?;
-    match on_conflict.as_deref() {
-        None | Some("error") => Ok(OnConflict::Error),
-        Some("skip") => Ok(OnConflict::Skip),
-        Some("replace") => Ok(OnConflict::Replace),
-        Some(_) => Err(wrong("on_conflict must be error, skip or replace")),
-    }
+    let on_conflict = on_conflict.map(|word| word.parse());
+    let on_conflict = on_conflict
+        .transpose()
+        .map_err(|cause: UnknownOnConflict| wrong(format!("on_conflict is wrong: {cause}")))?;
+    Ok(on_conflict.unwrap_or_default())
 }
 
 /// The values of the parameters that an operation takes, each of which may stand once. What the
@@ -82,7 +86,8 @@ fn query<const N: usize>(
     let mut values = [const { None }; N];
     for pair in request.query_string().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = decode(name).unwrap_or_default();
+        // What cannot be decoded is none of the names.
+        let name = decode(name).unwrap_or_else(|| name.to_owned());
         let Some(place) = names.iter().position(|known| *known == name) else {
             let names = names.join(", ");
             return Err(wrong(format!("there is no query parameter {name:.64}, only {names}")));

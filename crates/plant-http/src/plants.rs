@@ -13,7 +13,7 @@ use crate::body::{JsonBody, MergePatchBody};
 use crate::entity_tag::{entity_tag, preconditions};
 use crate::failure::{ErrorNumber, Failure};
 use crate::idempotency_key::idempotency_key;
-use crate::parameters;
+use crate::parameters::{self, ListQuery};
 use crate::wire::{read_new_plant, read_plant, read_plant_patch};
 
 pub(crate) const TOTAL_COUNT: HeaderName = HeaderName::from_static("x-total-count");
@@ -44,17 +44,17 @@ pub(crate) async fn list(
     request: HttpRequest,
     repository: Data<dyn PlantRepository>,
 ) -> Result<HttpResponse, Failure> {
-    let page_request = parameters::page_request(&request)?;
+    let query = ListQuery::read(&request)?;
 
-    let page = repository.list(page_request.clone()).await?;
+    let page = repository.list(query.page_request.clone()).await?;
 
     let mut response = HttpResponse::Ok();
-    if page_request.filter.is_empty() {
+    if query.page_request.filter.matches_all() {
         response.insert_header((TOTAL_COUNT, repository.count().await?));
     }
     if let Some(after) = page.next {
-        let query = parameters::next_query(&request, &page_request, after)?;
-        response.insert_header((header::LINK, format!("</plants?{query}>; rel=\"next\"")));
+        let next = query.next(after);
+        response.insert_header((header::LINK, format!("</plants?{next}>; rel=\"next\"")));
     }
     let plants: Vec<NewPlant> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
     Ok(response.json(plants))

@@ -22,6 +22,9 @@ pub enum StoreError {
     /// Too much waits to be written, or the disk does not answer; nothing was written.
     #[error("the store is too busy")]
     Busy,
+    /// The store is closed; nothing was written.
+    #[error("the store is closed")]
+    Closed,
     /// The store failed; the outcome of a write is unknown.
     #[error("the store failed: {0}")]
     Failed(#[from] StoreFailure),

@@ -1,6 +1,16 @@
 //! Taking many plants at once.
 
-/// What to do with a plant whose id is taken.
+use std::fmt;
+use std::str::FromStr;
+
+/// What to do with a plant whose id is taken. As a word it is `error`, `skip` or `replace`.
+///
+/// ```
+/// use plant_store::OnConflict;
+///
+/// assert_eq!("skip".parse(), Ok(OnConflict::Skip));
+/// assert_eq!(OnConflict::default().to_string(), "error");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnConflict {
     /// Refuse it.
@@ -11,6 +21,30 @@ pub enum OnConflict {
     /// Replace the plant that is there.
     Replace,
 }
+
+impl fmt::Display for OnConflict {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Error => "error",
+            Self::Skip => "skip",
+            Self::Replace => "replace",
+        })
+    }
+}
+
+impl FromStr for OnConflict {
+    type Err = UnknownOnConflict;
+
+    fn from_str(text: &str) -> Result<Self, UnknownOnConflict> {
+        let ways = [Self::Error, Self::Skip, Self::Replace];
+        ways.into_iter().find(|way| way.to_string() == text).ok_or(UnknownOnConflict)
+    }
+}
+
+/// The word names nothing that can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it must be error, skip or replace")]
+pub struct UnknownOnConflict;
 
 /// What became of one plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,7 +40,7 @@ mod stored_plant;
 pub use error::{StoreError, StoreFailure};
 pub use event::{Event, EventKind, EventPage};
 pub use idempotency::IdempotencyDigest;
-pub use import::{Imported, OnConflict};
+pub use import::{Imported, OnConflict, UnknownOnConflict};
 pub use preconditions::{Precondition, Preconditions, Revisions};
 pub use repository::{Created, Page, PageRequest, PlantRepository, Put};
 pub use sled::{

@@ -31,7 +31,7 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::IdTaken`] when there is a plant with this id, [`StoreError::Busy`] when too
-    /// much waits already; in both cases nothing was written. After [`StoreError::Failed`] the
+    /// much waits already, [`StoreError::Closed`]; then nothing was written. After [`StoreError::Failed`] the
     /// outcome is unknown: read before trying again.
     async fn create(
         &self,
@@ -45,8 +45,7 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError::PreconditionFailed`] or [`StoreError::Busy`], and then nothing was written; or
-    /// [`StoreError::Failed`], as for a create.
+    /// [`StoreError::PreconditionFailed`], and otherwise as for a create.
     async fn put(
         &self,
         new_plant: NewPlant,
@@ -79,8 +78,8 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Failed`] when the store failed: the plants up to some one were taken, and those
-    /// after it not.
+    /// [`StoreError::Closed`], or [`StoreError::Failed`] when the store failed: the plants up to some
+    /// one were taken, and those after it not.
     async fn import(
         &self,
         new_plants: Vec<NewPlant>,
@@ -98,8 +97,8 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// The work for one page is bounded, so a page may be short, or even empty, although more plants
     /// follow: [`Page::next`] says where to go on. Over all pages, a plant that is there and matches
-    /// from the first page to the last is on exactly one of them; a plant that comes, goes or changes
-    /// meanwhile is on one or on none.
+    /// from the first page to the last is on exactly one of them, as it was when that was read; a
+    /// plant that comes or goes meanwhile, or matches only for a time, is on one or on none.
     ///
     /// # Errors
     ///
@@ -128,8 +127,8 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Busy`] while the disk does not answer, [`StoreError::Failed`] once the store
-    /// has failed.
+    /// [`StoreError::Busy`] while the disk does not answer, [`StoreError::Closed`], or
+    /// [`StoreError::Failed`] once the store has failed.
     async fn check_ready(&self) -> Result<(), StoreError>;
 
     /// Waits until the store has failed for good; for a store that does not fail, for ever.
@@ -169,7 +168,7 @@ pub struct PageRequest {
     pub filter: PlantFilter,
     /// Only those with a greater id.
     pub after: Option<PlantId>,
-    /// How many at most.
+    /// How many at most; one at least.
     pub limit: usize,
 }
 

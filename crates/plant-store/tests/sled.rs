@@ -325,6 +325,27 @@ async fn plants_that_sled_has_lost_below_its_newest_event_come_back_from_the_jou
     assert_readable(&folder.try_open().expect("opens"), 0..10).await;
 }
 
+/// How many event records there are, also those that nobody is shown.
+fn event_records(folder: &Folder) -> usize {
+    let mut records = 0;
+    edit(folder, |db| records = db.scan_prefix(b"e").count());
+    records
+}
+
+/// A kill could leave a part of what was forgotten, which would look like a loss.
+#[tokio::test]
+async fn an_open_forgets_no_events() {
+    let mut folder = Folder::new();
+    folder.config.tag_changes_in_memory = 1;
+    create(&folder.try_open().expect("opens"), 0..100).await;
+    let before = event_records(&folder);
+    folder.config.keep_events = 5;
+    drop(folder.try_open().expect("opens"));
+    assert_eq!(event_records(&folder), before);
+    create(&folder.try_open().expect("opens"), 100..150).await;
+    assert!(event_records(&folder) < before, "writes forget events");
+}
+
 #[tokio::test]
 async fn a_journal_that_is_cut_is_refused() {
     let folder = Folder::new();

@@ -17,6 +17,7 @@ use plant_domain::{
     NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch, UncheckedNewPlant, UncheckedPlantFilter,
     UncheckedPlantPatch,
 };
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::{
@@ -70,6 +71,7 @@ pub async fn check<P: Place>(new_place: impl AsyncFn() -> P) {
     the_log_has_an_event_for_each_change(&new_place().await).await;
     everything_is_there_after_opening_again(&new_place().await).await;
     a_caller_that_goes_away_cancels_nothing(&new_place().await).await;
+    an_import_whose_caller_goes_away_is_carried_out(&new_place().await).await;
     a_closed_repository_is_read_but_not_written(&new_place().await).await;
 }
 
@@ -104,7 +106,7 @@ fn patch_of(name: Option<&str>, tag: TagPatch) -> PlantPatch {
 
 fn filter_of(name: Option<&str>, tag: Option<&str>) -> PlantFilter {
     let unchecked =
-        UncheckedPlantFilter { name: name.map(str::to_owned), tag: tag.map(str::to_owned) };
+        UncheckedPlantFilter { name_part: name.map(str::to_owned), tag: tag.map(str::to_owned) };
     PlantFilter::try_from(unchecked).expect("the suite's filters are valid")
 }
 
@@ -324,6 +326,27 @@ async fn a_caller_that_goes_away_cancels_nothing(place: &impl Place) {
     assert_eq!(kept.into_new_plant(), rose);
 }
 
+async fn an_import_whose_caller_goes_away_is_carried_out(place: &impl Place) {
+    const IMPORTS: i64 = 50;
+    let repository = place.open().await;
+    for id in 0..IMPORTS {
+        let rows = vec![new_plant(id, "Rosa", None)];
+        let mut import = pin!(repository.import(rows, OnConflict::Error));
+        let mut context = Context::from_waker(Waker::noop());
+        while import.as_mut().poll(&mut context).is_pending() {
+            if get(&repository, PlantId::from(id)).await.is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    // None of them holds the place of another one.
+    let rows = vec![new_plant(IMPORTS, "Salix", None)];
+    let imported = repository.import(rows, OnConflict::Error).await;
+    assert_eq!(imported.expect("imports"), [Imported::Created]);
+    assert_eq!(repository.count().await.expect("counts"), 51);
+}
+
 async fn a_closed_repository_is_read_but_not_written(place: &impl Place) {
     let repository = place.open().await;
     let rose = create(&repository, &new_plant(7, "Rosa", None)).await;
@@ -333,7 +356,7 @@ async fn a_closed_repository_is_read_but_not_written(place: &impl Place) {
 
     assert!(repository.check_ready().await.is_err());
     let refusal = repository.create(new_plant(8, "Salix", None), None).await;
-    assert!(matches!(refusal, Err(StoreError::Failed(_))), "{refusal:?}");
+    assert!(matches!(refusal, Err(StoreError::Closed)), "{refusal:?}");
     assert_eq!(get(&repository, rose.id).await, Some(rose));
 }
 
@@ -592,18 +615,22 @@ async fn pages_have_what_is_there_all_the_time_while_others_write(place: &impl P
     let repository = place.open().await;
     let rows = (0..STABLE).map(|id| new_plant(2 * id, "Rosa", Some("Rosaceae"))).collect();
     repository.import(rows, OnConflict::Error).await.expect("imports");
+    let (began, begun) = oneshot::channel();
     let writer = {
         let repository = Arc::clone(&repository);
         tokio::spawn(async move {
+            let mut began = Some(began);
             for turn in 0.. {
                 let id = 2 * (turn % STABLE) + 1;
                 put(&repository, &new_plant(id, "Salix", Some("Rosaceae"))).await;
                 put(&repository, &new_plant(id, "Salix", Some("Salicaceae"))).await;
                 let removed = repository.delete(PlantId::from(id), Preconditions::default()).await;
                 removed.expect("it is there");
+                began.take().map(|began| began.send(()));
             }
         })
     };
+    begun.await.expect("the writer goes on");
     for filter in [PlantFilter::default(), filter_of(None, Some("Rosaceae"))] {
         for _ in 0..10 {
             let plants = all_pages(&repository, &filter, 7).await;
@@ -611,6 +638,7 @@ async fn pages_have_what_is_there_all_the_time_while_others_write(place: &impl P
             assert!(stable.eq((0..STABLE).map(|id| 2 * id)), "a plant is missing");
         }
     }
+    assert!(!writer.is_finished(), "the writer did not go on");
     writer.abort();
 }
 

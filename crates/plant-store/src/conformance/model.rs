@@ -342,8 +342,10 @@ impl Model {
         name: Option<&str>,
         tag: Option<&str>,
     ) {
-        let unchecked =
-            UncheckedPlantFilter { name: name.map(str::to_owned), tag: tag.map(str::to_owned) };
+        let unchecked = UncheckedPlantFilter {
+            name_part: name.map(str::to_owned),
+            tag: tag.map(str::to_owned),
+        };
         let filter = PlantFilter::try_from(unchecked).expect("the model's filters are valid");
         let plants = self.plants.values().map(|(stored, _)| stored.clone());
         let expected: Vec<StoredPlant> = plants

@@ -188,8 +188,7 @@ impl SledRepository {
 
     /// The failure that ended the commit thread, or that it was closed.
     fn why_no_more_writes(&self) -> StoreError {
-        let failure = self.progress.failure();
-        StoreError::Failed(failure.unwrap_or_else(|| anyhow::anyhow!("the store is closed").into()))
+        self.progress.failure().map_or(StoreError::Closed, StoreError::Failed)
     }
 }
 

@@ -147,7 +147,7 @@ struct PageInProgress<'a> {
 impl<'a> PageInProgress<'a> {
     fn new(request: &'a PageRequest) -> Self {
         let page = Page { plants: Vec::new(), next: None };
-        Self { filter: &request.filter, limit: request.limit, looked_at: 0, page }
+        Self { filter: &request.filter, limit: request.limit.max(1), looked_at: 0, page }
     }
 
     /// Whether the page is full, or has cost enough, when a plant with this id may follow. Then the

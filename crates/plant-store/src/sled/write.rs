@@ -72,7 +72,7 @@ impl Write {
                 }
                 let idempotency = current.and_then(|current| current.idempotency);
                 let record = PlantRecord::new(new_plant, idempotency, revision);
-                current.map_or(Decision::Store(record), |current| current.become_(record))
+                current.map_or(Decision::Store(record), |current| current.decide_to_become(record))
             }
             Self::Patch { id, patch, preconditions } => {
                 let Some(current) = current else {
@@ -82,7 +82,7 @@ impl Write {
                     return refusal;
                 }
                 let (name, tag) = patch.apply_to_parts(current.name, current.tag);
-                current.become_(PlantRecord { revision, name, tag, ..current })
+                current.decide_to_become(PlantRecord { revision, name, tag, ..current })
             }
             Self::Delete { id, preconditions } => match current {
                 None => Decision::Refuse(StoreError::NoSuchPlant(*id)),
@@ -114,7 +114,7 @@ impl<'group> PlantRecord<'group> {
     }
 
     /// A plant that would be the same but for its revision stays as it is.
-    fn become_(self, record: Self) -> Decision<'group> {
+    fn decide_to_become(self, record: Self) -> Decision<'group> {
         if self.is_same_plant(&record) { Decision::Keep(self) } else { Decision::Store(record) }
     }
 

@@ -7,11 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{
-    Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, value_parser,
-};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
 use plant_http::TransferFormat;
-use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS};
+use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
 use crate::exit_code;
 use crate::remote::ServerUrl;
@@ -80,7 +78,7 @@ pub(crate) struct ServeOptions {
     are some that were not;\nthose are listed, and the others are in the store."
 )]
 pub(crate) struct ImportOptions {
-    /// The file of the plants; - is standard input
+    /// The file of the plants; - is standard input, which must not rest for 10 s
     pub(crate) file: PathBuf,
 
     /// What is in the file [default: as its name says, .csv, .ndjson or .jsonl; ndjson for -]
@@ -88,22 +86,11 @@ pub(crate) struct ImportOptions {
     pub(crate) format: Option<TransferFormat>,
 
     /// What becomes of a plant whose id is taken
-    #[arg(long, value_name = "WAY", default_value = "error")]
+    #[arg(long, value_name = "error|skip|replace", default_value_t)]
     pub(crate) on_conflict: OnConflict,
 
     #[command(flatten)]
     pub(crate) remote: RemoteOptions,
-}
-
-/// What becomes of an imported plant whose id is taken.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum OnConflict {
-    /// It fails
-    Error,
-    /// The plant that is there stays
-    Skip,
-    /// It replaces the plant that is there
-    Replace,
 }
 
 #[derive(Clone, Debug, Args)]

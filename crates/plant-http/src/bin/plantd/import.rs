@@ -8,13 +8,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
 use indicatif::{HumanCount, ProgressBar};
-use plant_http::TransferFormat;
-use serde::Deserialize;
+use plant_http::{FailedRow, ImportReport, TransferFormat, way_to_go_on};
 use ureq::SendBody;
 use ureq::http::{Method, header};
 
 use crate::Stop;
-use crate::cli::{ImportOptions, OnConflict};
+use crate::cli::ImportOptions;
 use crate::progress;
 use crate::remote::{self, Remote, transfer_format};
 
@@ -33,12 +32,13 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
     progress.finish_and_clear();
     let report = report?;
 
-    report.say_failed(&options.file);
-    report.say_summary(begun).map_err(Stop::Io)?;
+    say_failed(&report, &options.file);
+    say_summary(&report, begun).map_err(Stop::Io)?;
     if report.failed > 0 {
         let failed = HumanCount(report.failed);
+        let way = way_to_go_on(options.on_conflict);
         return Err(Stop::Findings(anyhow!(
-            "rows that failed: {failed}; mend them and import them again, the others are done"
+            "rows that failed: {failed}; mend them and import all again with --on-conflict {way}"
         )));
     }
     Ok(())
@@ -61,12 +61,8 @@ fn send(
     format: TransferFormat,
     remote: &Remote,
     mut upload: Upload<'_>,
-) -> Result<Report, Stop> {
-    let on_conflict = match options.on_conflict {
-        OnConflict::Error => "error",
-        OnConflict::Skip => "skip",
-        OnConflict::Replace => "replace",
-    };
+) -> Result<ImportReport, Stop> {
+    let on_conflict = options.on_conflict;
     let mut request = remote
         .request(Method::POST, &format!("/plants/import?on_conflict={on_conflict}"))
         .header(header::CONTENT_TYPE, format.media_type());
@@ -84,7 +80,15 @@ fn send(
                 None if upload.sent > 0 => (format!("{url} broke the connection off"), cause),
                 None => (remote.cannot_reach(), cause),
             };
-            Stop::Io(cause.context(what + upload.advice()))
+            let advice = match upload.sent {
+                0 => String::new(),
+                _ => format!(
+                    "; plants that were taken until then stay, to go on import all again with \
+                     --on-conflict {}",
+                    way_to_go_on(on_conflict)
+                ),
+            };
+            Stop::Io(cause.context(what + &advice))
         })?;
     let mut answer = remote.check(answer, Stop::Findings)?;
     remote::read_json(&mut answer)
@@ -170,17 +174,6 @@ impl<'a> Upload<'a> {
         self.progress.inc(read as u64);
         Ok(read)
     }
-
-    /// What to do when there is no answer.
-    fn advice(&self) -> &'static str {
-        match self.sent {
-            0 => "",
-            _ => {
-                "; plants that were taken until then stay, import all again with --on-conflict skip \
-                 to go on"
-            }
-        }
-    }
 }
 
 impl Read for Upload<'_> {
@@ -199,52 +192,34 @@ impl Read for Upload<'_> {
     }
 }
 
-/// What the server says became of the rows.
-#[derive(Deserialize)]
-struct Report {
-    created: u64,
-    replaced: u64,
-    skipped: u64,
-    failed: u64,
-    errors: Vec<FailedRow>,
+/// Lists the rows that failed.
+fn say_failed(report: &ImportReport, file: &Path) {
+    let mut stderr = io::BufWriter::new(io::stderr().lock());
+    let file = file.display();
+    for FailedRow { line, error } in &report.errors {
+        let error = remote::printable(&error.to_string());
+        // Nobody is there to be told when it cannot be printed; the exit code tells.
+        let _ = writeln!(stderr, "{file}:{line}: {error}");
+    }
+    let unlisted = report.failed.saturating_sub(report.errors.len() as u64);
+    if unlisted > 0 {
+        let unlisted = HumanCount(unlisted);
+        let _ = writeln!(stderr, "{file}: {unlisted} more rows failed, which are not listed");
+    }
+    let _ = stderr.flush();
 }
 
-#[derive(Deserialize)]
-struct FailedRow {
-    line: u64,
-    error: i32,
-    message: String,
-}
-
-impl Report {
-    fn say_failed(&self, file: &Path) {
-        let mut stderr = io::BufWriter::new(io::stderr().lock());
-        let file = file.display();
-        for FailedRow { line, error, message } in &self.errors {
-            let message = remote::printable(message);
-            // Nobody is there to be told when it cannot be printed; the exit code tells.
-            let _ = writeln!(stderr, "{file}:{line}: {message} (error {error})");
-        }
-        let unlisted = self.failed.saturating_sub(self.errors.len() as u64);
-        if unlisted > 0 {
-            let unlisted = HumanCount(unlisted);
-            let _ = writeln!(stderr, "{file}: {unlisted} more rows failed, which are not listed");
-        }
-        let _ = stderr.flush();
-    }
-
-    fn say_summary(&self, begun: Instant) -> anyhow::Result<()> {
-        let Self { created, replaced, skipped, failed, errors: _ } = self;
-        let imported = progress::summary(created + replaced, begun.elapsed());
-        let [created, replaced, skipped, failed] =
-            [created, replaced, skipped, failed].map(|rows| HumanCount(*rows));
-        let mut stdout = io::stdout().lock();
-        writeln!(
-            stdout,
-            "imported {imported}: {created} created, {replaced} replaced, {skipped} skipped, \
-             {failed} failed"
-        )
-        .and_then(|()| stdout.flush())
-        .context("cannot write to standard output; the plants are imported")
-    }
+fn say_summary(report: &ImportReport, begun: Instant) -> anyhow::Result<()> {
+    let ImportReport { created, replaced, skipped, failed, errors: _ } = report;
+    let imported = progress::summary(created + replaced, begun.elapsed());
+    let [created, replaced, skipped, failed] =
+        [created, replaced, skipped, failed].map(|rows| HumanCount(*rows));
+    let mut stdout = io::stdout().lock();
+    writeln!(
+        stdout,
+        "imported {imported}: {created} created, {replaced} replaced, {skipped} skipped, \
+         {failed} failed"
+    )
+    .and_then(|()| stdout.flush())
+    .context("cannot write to standard output; the plants are imported")
 }

@@ -16,6 +16,9 @@ use env_logger::Env;
 
 use crate::cli::{Cli, Command};
 
+/// Where a token is in the environment.
+const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
+
 /// What a process ends with, next to 0 (the numbers of BSD's `sysexits.h`).
 mod exit_code {
     /// The command did its work, and found what is wrong with the data.
@@ -26,8 +29,6 @@ mod exit_code {
     pub(crate) const IO: u8 = 74;
     /// What the environment or a file says cannot be right.
     pub(crate) const CONFIGURATION: u8 = 78;
-    /// A signal ended it, as shells have it for SIGINT.
-    pub(crate) const INTERRUPTED: u8 = 130;
 }
 
 /// Why a command stopped.

@@ -4,11 +4,8 @@ use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, StdoutLock, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::{process, thread};
 
 use tempfile::NamedTempFile;
-
-use crate::{exit_code, serve};
 
 /// The bits of a file's mode that say who may do what.
 const MODE_PERMISSIONS: u32 = 0o7777;
@@ -45,7 +42,6 @@ impl Output {
         let (path, existing) = existing
             .map_or_else(|| (path.to_owned(), None), |(path, metadata)| (path, Some(metadata)));
         let unfinished = create_beside(&path, existing.as_ref())?;
-        remove_at_signal(unfinished.path().to_owned());
         Ok(Self::File { unfinished, path })
     }
 
@@ -106,17 +102,4 @@ fn folder_of(path: &Path) -> &Path {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     }
-}
-
-/// SIGTERM and SIGINT take the unfinished file with them.
-fn remove_at_signal(unfinished: PathBuf) {
-    thread::spawn(move || {
-        actix_web::rt::System::new().block_on(async {
-            let Ok(stop) = serve::stop_signal() else { return };
-            stop.await;
-            // It is gone when the signal comes at the very end.
-            let _ = fs::remove_file(&unfinished);
-            process::exit(i32::from(exit_code::INTERRUPTED));
-        });
-    });
 }

@@ -14,10 +14,8 @@ use ureq::http::{Method, Request, Response, Uri, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, AsSendBody, Body, Error};
 
-use crate::Stop;
 use crate::cli::RemoteOptions;
-
-const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
+use crate::{Stop, TOKEN_VARIABLE};
 
 /// The longest token that is sent, in bytes.
 const TOKEN_MAX_BYTES: usize = 4096;

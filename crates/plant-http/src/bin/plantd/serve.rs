@@ -11,9 +11,7 @@ use plant_store::{SledConfig, SledRepository};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeOptions;
-use crate::{Stop, first_run};
-
-const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
+use crate::{Stop, TOKEN_VARIABLE, first_run};
 
 /// How many connections may wait to be taken.
 const BACKLOG: i32 = 4096;
@@ -99,7 +97,7 @@ fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
 }
 
 /// Waits for SIGTERM or SIGINT.
-pub(crate) fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     Ok(async move {
