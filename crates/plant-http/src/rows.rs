@@ -125,9 +125,23 @@ pub(crate) struct CsvRows {
     start: Option<Vec<u8>>,
     has_header: bool,
     is_stopped: bool,
-    /// How many lines have ended.
-    lines: u64,
+    lines: Lines,
     record: Record,
+}
+
+/// Counts lines. A line feed, a carriage return, or both in this order end one.
+#[derive(Default)]
+struct Lines {
+    ended: u64,
+    has_return: bool,
+}
+
+impl Lines {
+    fn read(&mut self, byte: u8) {
+        let is_second = byte == b'\n' && self.has_return;
+        self.has_return = byte == b'\r';
+        self.ended += u64::from(matches!(byte, b'\n' | b'\r') && !is_second);
+    }
 }
 
 /// A record as far as it has been read.
@@ -222,7 +236,7 @@ impl CsvRows {
             start: Some(Vec::new()),
             has_header: false,
             is_stopped: false,
-            lines: 0,
+            lines: Lines::default(),
             record: Record {
                 line: None,
                 bytes: 0,
@@ -274,12 +288,13 @@ impl CsvRows {
                 Some(line) => line,
                 None => {
                     if let [end @ (b'\n' | b'\r'), rest @ ..] = part {
-                        self.lines += u64::from(*end == b'\n');
+                        self.lines.read(*end);
                         part = rest;
                         continue;
                     }
-                    self.record.begin(self.lines + 1);
-                    self.lines + 1
+                    let line = self.lines.ended + 1;
+                    self.record.begin(line);
+                    line
                 }
             };
             let Record { bytes, text, text_bytes, ends, cells, .. } = &mut self.record;
@@ -291,7 +306,7 @@ impl CsvRows {
             *text_bytes += written;
             *cells += ended;
             for byte in done {
-                self.lines += u64::from(*byte == b'\n');
+                self.lines.read(*byte);
                 self.record.quotes = self.record.quotes.after(*byte);
             }
 
@@ -449,6 +464,14 @@ mod tests {
             (16, "\"a\""),
         ];
         check_csv(body, &expected);
+    }
+
+    #[test]
+    fn lines_may_end_in_carriage_returns_alone() {
+        check_csv(
+            "1,a,\rx,b,\r\r\n\n2,\"c\r\nd\",\r3,e,",
+            &[(2, "\"a\""), (3, "1004"), (6, "1005"), (8, "\"e\"")],
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
 use plant_store::conformance::{self, Place, model};
-use plant_store::{PlantRepository, SledConfig, SledRepository};
+use plant_store::{OnConflict, PlantRepository, SledConfig, SledRepository};
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
 use proptest::sample::select;
@@ -323,6 +323,34 @@ async fn plants_that_sled_has_lost_below_its_newest_event_come_back_from_the_jou
         db.remove(key).expect("removes");
     });
     assert_readable(&folder.try_open().expect("opens"), 0..10).await;
+}
+
+/// What the index has from the journal and what it has from the events must not get in each other's
+/// way, also when the journal goes back further than what is indexed, and is gone at the next open.
+#[tokio::test]
+async fn the_tag_index_is_right_whatever_the_journal_has_when_it_is_opened() {
+    const PLANTS: usize = 5_000;
+    const ROUNDS: usize = 4;
+    let mut folder = Folder::new();
+    folder.config.tag_changes_in_memory = 5_000;
+    // Any order will do in which plants change their tags again and again.
+    let mut number = 7_usize;
+    let mut row = || {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (id, tag) = ((number >> 40) % PLANTS, (number >> 20) % 4);
+        let tag = ["木", "木木", "Rosa"].get(tag).map(|tag| (*tag).to_owned());
+        let id = i64::try_from(id).expect("small");
+        NewPlant::try_from(UncheckedNewPlant { id, name: "Rosa".to_owned(), tag }).expect("valid")
+    };
+    for round in 0..ROUNDS {
+        for rows in [20_000 + 700 * round, 1, 1] {
+            let repository = folder.try_open().expect("opens");
+            let rows = (0..rows).map(|_| row()).collect();
+            repository.import(rows, OnConflict::Replace).await.expect("imports");
+            drop(repository);
+            folder.verify().await;
+        }
+    }
 }
 
 /// How many event records there are, also those that nobody is shown.

@@ -6,7 +6,9 @@ use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
 use sled::IVec;
 
-use super::layout::{self, EVENT_PREFIX, EventRecord, Group, event_key, event_sequence, plant_key};
+use super::layout::{
+    self, Change, EVENT_PREFIX, EventRecord, Group, event_key, event_sequence, plant_key,
+};
 use super::tag_index::TagIndex;
 use crate::EventKind;
 
@@ -21,11 +23,29 @@ pub(super) struct State {
     pub(super) plants: u64,
     /// The events from this sequence number on are kept.
     pub(super) kept_from: u64,
+    /// The tag index's blocks on disk hold all events up to this sequence number.
+    pub(super) indexed_through: u64,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { last_sequence: 0, plants: 0, kept_from: 1 }
+        Self { last_sequence: 0, plants: 0, kept_from: 1, indexed_through: 0 }
+    }
+}
+
+impl State {
+    /// The state that a group leads to.
+    pub(super) fn after(&self, group: &Group<'_>) -> anyhow::Result<Self> {
+        let mut plants = self.plants;
+        for change in &group.changes {
+            plants = match change.kind {
+                EventKind::Created => plants.checked_add(1),
+                EventKind::Updated => Some(plants),
+                EventKind::Deleted => plants.checked_sub(1),
+            }
+            .context("the count of plants is wrong")?;
+        }
+        Ok(Self { last_sequence: group.last_sequence(), plants, ..*self })
     }
 }
 
@@ -63,62 +83,32 @@ pub(super) struct Database {
 
 impl Database {
     /// Applies a group that is on disk in the journal.
-    ///
-    /// The writes go to sled one by one, for its batches cost two rolls of its log each. A kill in
-    /// between leaves the first of them, in order; the event record comes last of what the group
-    /// changes, so without it the group counts as not applied, and is applied again from the journal:
-    /// each write here may be made twice.
     pub(super) fn apply(&mut self, group: &Group<'_>) -> anyhow::Result<()> {
         ensure!(group.first_sequence == self.state.last_sequence + 1, "a group is out of order");
-        for change in &group.changes {
-            let key = plant_key(PlantId::from(change.id));
-            match &change.record {
-                Some(record) => self.db.insert(key, layout::encode(record)?),
-                None => self.db.remove(key),
-            }
-            .context("writing a plant")?;
-        }
-        let last_sequence = group.last_sequence();
         let tag_index = &self.shared.tag_index;
-        let events: Vec<_> = group.changes.iter().map(layout::Change::event).collect();
-        tag_index.apply(events.iter().copied());
-        // An event may change what two tags have.
-        tag_index.fold(&self.db, 2 * events.len(), last_sequence)?;
-
-        let mut plants = self.state.plants;
-        for event in &events {
-            match event.kind {
-                EventKind::Created => plants += 1,
-                EventKind::Updated => {}
-                EventKind::Deleted => plants = plants.saturating_sub(1),
-            }
-        }
-        let indexed_through = tag_index.indexed_through();
-        let (old, kept_from) = self.old_event_records(last_sequence, indexed_through)?;
-        let record = EventRecord { plants, indexed_through, kept_from, events };
-        let key = event_key(group.first_sequence);
-        self.db.insert(key, layout::encode(&record)?).context("writing events")?;
+        let mut state = self.state.after(group)?;
+        state.indexed_through = tag_index.indexed_through();
+        let old = self.old_event_records(&mut state)?;
+        write_group(&self.db, group, &state)?;
         for key in old {
             self.db.remove(key).context("removing old events")?;
         }
-        self.state = State { last_sequence, plants, kept_from };
-        self.shared.set_state(self.state);
+        tag_index.apply(group.changes.iter().map(Change::event));
+        // An event may change what two tags have.
+        tag_index.fold(&self.db, 2 * group.changes.len(), state.last_sequence)?;
+        self.state = state;
+        self.shared.set_state(state);
         Ok(())
     }
 
-    /// The keys of some event records that need not be kept when `last_sequence` has come, and from
-    /// which event on all are kept then.
-    fn old_event_records(
-        &self,
-        last_sequence: u64,
-        indexed_through: u64,
-    ) -> anyhow::Result<(Vec<IVec>, u64)> {
-        let mut kept_from = self.state.kept_from;
+    /// The keys of some event records that need not be kept in this state, which is told so.
+    fn old_event_records(&self, state: &mut State) -> anyhow::Result<Vec<IVec>> {
         let mut old = Vec::new();
-        // The tag index needs the events that are not in its blocks.
-        let needed_from = last_sequence.saturating_sub(self.keep_events).min(indexed_through) + 1;
-        if needed_from <= kept_from {
-            return Ok((old, kept_from));
+        // The tag index needs the events that are not in its blocks on disk.
+        let not_shown = state.last_sequence.saturating_sub(self.keep_events);
+        let needed_from = not_shown.min(state.indexed_through) + 1;
+        if needed_from <= state.kept_from {
+            return Ok(old);
         }
         let mut keys = self.db.scan_prefix(EVENT_PREFIX).keys();
         let mut oldest = keys.next().transpose()?;
@@ -130,8 +120,33 @@ impl Database {
             }
             // The next record begins here, so the one before has nothing that is needed.
             old.extend(oldest.replace(key));
-            kept_from = kept_from.max(sequence);
+            state.kept_from = state.kept_from.max(sequence);
         }
-        Ok((old, kept_from))
+        Ok(old)
     }
+}
+
+/// Writes what a group changes, and the state that it leads to.
+///
+/// The writes go to sled one by one, for its batches cost two rolls of its log each. A kill in between
+/// leaves the first of them, in order; the event record comes last, so without it the group counts as
+/// not applied, and is applied again from the journal: each write here may be made twice.
+pub(super) fn write_group(db: &sled::Db, group: &Group<'_>, state: &State) -> anyhow::Result<()> {
+    for change in &group.changes {
+        let key = plant_key(PlantId::from(change.id));
+        match &change.record {
+            Some(record) => db.insert(key, layout::encode(record)?),
+            None => db.remove(key),
+        }
+        .context("writing a plant")?;
+    }
+    let record = EventRecord {
+        plants: state.plants,
+        indexed_through: state.indexed_through,
+        kept_from: state.kept_from,
+        events: group.changes.iter().map(Change::event).collect(),
+    };
+    db.insert(event_key(group.first_sequence), layout::encode(&record)?)
+        .context("writing events")?;
+    Ok(())
 }

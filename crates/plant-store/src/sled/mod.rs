@@ -17,6 +17,7 @@ mod verify;
 mod write;
 
 use std::mem;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -94,6 +95,7 @@ impl SledConfig {
 pub struct SledRepository {
     queue: mpsc::Sender<Message>,
     imports: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
     progress: Arc<Progress>,
     // The fields are dropped in this order: when the queue is gone the commit thread ends, and only
     // when that has let go of the database may the lock fall.
@@ -127,6 +129,7 @@ impl SledRepository {
         Ok(Self {
             queue,
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
+            reads: Arc::new(Semaphore::new(reads_at_once())),
             _commit_thread: JoinOnDrop { thread: Some(thread), progress: Arc::clone(&progress) },
             progress,
             reader,
@@ -176,13 +179,21 @@ impl SledRepository {
         outcomes
     }
 
-    /// Reads what may take a while on a thread where it keeps nobody waiting.
+    /// Reads what may take a while on a thread where it keeps nobody waiting, a few at a time, so that
+    /// they leave the commit thread its share of the processor.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Reader) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let reader = self.reader.clone();
-        let read = tokio::task::spawn_blocking(move || read(&reader)).await;
+        let turn = Arc::clone(&self.reads).acquire_owned().await.context("reading is closed");
+        let turn = turn.map_err(StoreFailure::from)?;
+        let read = tokio::task::spawn_blocking(move || {
+            // A caller that goes away leaves the read going on.
+            let _turn = turn;
+            read(&reader)
+        })
+        .await;
         Ok(read.context("a read panicked").flatten().map_err(StoreFailure::from)?)
     }
 
@@ -312,6 +323,11 @@ impl Drop for SledRepository {
             mem::forget(self.reader.db.clone());
         }
     }
+}
+
+/// How many pages are read at the same time.
+fn reads_at_once() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 
 use super::SledConfig;
 use super::checkpoint::checkpoint;
-use super::database::{Database, Shared, State};
+use super::database::{Database, Shared, State, write_group};
 use super::journal::{self, Journal};
 use super::layout::{
     self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, PLANT_PREFIX, event_sequence,
@@ -77,22 +77,18 @@ fn open(config: &SledConfig) -> anyhow::Result<Opened> {
 
     let db = open_sled(config, &sled_directory)?;
     check_format(&db)?;
-    let EventLog { state, tag_index, gap } =
-        read_events(&db, config.tag_changes_in_memory).map_err(advise)?;
     let database_file = File::open(sled_directory.join(SLED_FILE))?;
+    replay_journal(&db, directory).map_err(advise)?;
+    let state = read_state(&db).map_err(advise)?;
+    let tag_index = TagIndex::new(config.tag_changes_in_memory, state.indexed_through);
+    read_events(&db, &state, &tag_index).map_err(advise)?;
+    count_plants(&db, &state).map_err(advise)?;
+    // What has gathered over several short runs is folded now, if it is much.
+    tag_index.fold(&db, usize::MAX, state.last_sequence).map_err(advise)?;
+    checkpoint(&db, &database_file)?;
+    tag_index.checkpointed(tag_index.folded_through());
     let shared = Shared::new(state, tag_index);
-    // Nothing is forgotten before the newest record says so.
-    let mut database = Database { db, state, shared, keep_events: u64::MAX };
-    replay_journal(&mut database, directory).map_err(advise)?;
-    database.keep_events = config.keep_events;
-    if gap.is_some() {
-        // The journal may have filled it.
-        check_events(&database.db).map_err(advise)?;
-    }
-    count_plants(&database).map_err(advise)?;
-    let folded_through = database.shared.tag_index.folded_through();
-    checkpoint(&database.db, &database_file)?;
-    database.shared.tag_index.checkpointed(folded_through);
+    let database = Database { db, state, shared, keep_events: config.keep_events };
     // What sled has repaired while it opened is on disk before anything builds on it.
     sync_directory(&sled_directory)?;
     Ok(Opened { database, database_file, journal: Journal::open(directory)?, lock })
@@ -212,68 +208,8 @@ fn check_format(db: &sled::Db) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the log of events says.
-struct EventLog {
-    state: State,
-    tag_index: TagIndex,
-    /// The numbers between which events are missing. sled drops a damaged log entry without an error;
-    /// here it shows.
-    gap: Option<(u64, u64)>,
-}
-
-fn read_events(db: &sled::Db, changes_in_memory: usize) -> anyhow::Result<EventLog> {
-    let Some(newest) = db.scan_prefix(EVENT_PREFIX).next_back().transpose()? else {
-        let tag_index = TagIndex::new(changes_in_memory, 0);
-        return Ok(EventLog { state: State::default(), tag_index, gap: None });
-    };
-    let newest: EventRecord<'_> = layout::decode(&newest.1).context("the newest event record")?;
-    let EventRecord { plants, indexed_through, kept_from, events: _ } = newest;
-
-    let tag_index = TagIndex::new(changes_in_memory, indexed_through);
-    let mut last_sequence = kept_from.saturating_sub(1);
-    let mut gap = None;
-    for entry in db.scan_prefix(EVENT_PREFIX) {
-        let (key, value) = entry?;
-        let first_sequence = event_sequence(&key)?;
-        let record: EventRecord<'_> = layout::decode(&value)
-            .with_context(|| format!("the event record from number {first_sequence} on"))?;
-        let end = first_sequence + record.events.len() as u64;
-        if end <= kept_from {
-            // Remains of old events.
-            continue;
-        }
-        if first_sequence > last_sequence + 1 {
-            gap = Some((last_sequence, first_sequence));
-        }
-        let later = (first_sequence..).zip(record.events);
-        tag_index.apply(later.filter(|(sequence, _)| *sequence > indexed_through).map(|e| e.1));
-        last_sequence = end - 1;
-    }
-    Ok(EventLog { state: State { last_sequence, plants, kept_from }, tag_index, gap })
-}
-
-/// Events that are missing in sled even though the journal was applied again are lost.
-fn check_events(db: &sled::Db) -> anyhow::Result<()> {
-    match read_events(db, usize::MAX)?.gap {
-        Some((last, next)) => bail!("the events between number {last} and {next} are lost"),
-        None => Ok(()),
-    }
-}
-
-/// A plant that is missing in sled even though the journal was applied again shows as a wrong count.
-fn count_plants(database: &Database) -> anyhow::Result<()> {
-    let mut counted: u64 = 0;
-    for key in database.db.scan_prefix(PLANT_PREFIX).keys() {
-        key?;
-        counted += 1;
-    }
-    let plants = database.state.plants;
-    ensure!(counted == plants, "there are {counted} plants, but there were {plants} at the end");
-    Ok(())
-}
-
 /// Applies again what the journal has; see there.
-fn replay_journal(database: &mut Database, directory: &Path) -> anyhow::Result<()> {
+fn replay_journal(db: &sled::Db, directory: &Path) -> anyhow::Result<()> {
     let payloads = journal::read_payloads(directory)?;
     let mut groups = Vec::with_capacity(payloads.len());
     for payload in &payloads {
@@ -283,25 +219,73 @@ fn replay_journal(database: &mut Database, directory: &Path) -> anyhow::Result<(
     let newest = groups.chunk_by(|one, next| one.last_sequence() + 1 == next.first_sequence).last();
     let Some(newest @ [first, ..]) = newest else { return Ok(()) };
 
-    let in_sled = database.state.last_sequence;
-    if newest.last().is_some_and(|last| last.last_sequence() < in_sled) {
+    let in_sled = read_state(db)?;
+    if newest.last().is_some_and(|last| last.last_sequence() < in_sled.last_sequence) {
         // A kill came while the first record since the last start was written, over the newest ones.
         // What those held was brought to the disk in sled by that start.
         return Ok(());
     }
     ensure!(
-        first.first_sequence <= in_sled + 1,
-        "the changes between number {in_sled} and {} are lost from the journal",
+        first.first_sequence <= in_sled.last_sequence + 1,
+        "the changes between number {} and {} are lost from the journal",
+        in_sled.last_sequence,
         first.first_sequence
     );
-    database.state = State {
-        last_sequence: first.first_sequence - 1,
-        plants: first.plants_before,
-        kept_from: database.state.kept_from,
-    };
+    let mut state =
+        State { last_sequence: first.first_sequence - 1, plants: first.plants_before, ..in_sled };
     for group in newest {
-        database.apply(group)?;
+        state = state.after(group)?;
+        write_group(db, group, &state)?;
     }
+    Ok(())
+}
+
+/// How far the newest event record says that the database is.
+fn read_state(db: &sled::Db) -> anyhow::Result<State> {
+    let Some((key, value)) = db.scan_prefix(EVENT_PREFIX).next_back().transpose()? else {
+        return Ok(State::default());
+    };
+    let record: EventRecord<'_> = layout::decode(&value).context("the newest event record")?;
+    let EventRecord { plants, indexed_through, kept_from, events } = record;
+    let last_sequence = (event_sequence(&key)? + events.len() as u64).saturating_sub(1);
+    Ok(State { last_sequence, plants, kept_from, indexed_through })
+}
+
+/// Reads all events that are kept: what the tag index does not have on disk goes to it. sled drops a
+/// damaged log entry without an error; here it shows, for the numbers have no gap.
+fn read_events(db: &sled::Db, state: &State, tag_index: &TagIndex) -> anyhow::Result<()> {
+    let mut last_sequence = state.kept_from.saturating_sub(1);
+    for entry in db.scan_prefix(EVENT_PREFIX) {
+        let (key, value) = entry?;
+        let first_sequence = event_sequence(&key)?;
+        let record: EventRecord<'_> = layout::decode(&value)
+            .with_context(|| format!("the event record from number {first_sequence} on"))?;
+        let end = first_sequence + record.events.len() as u64;
+        if end <= state.kept_from {
+            // Remains of old events.
+            continue;
+        }
+        ensure!(
+            first_sequence <= last_sequence + 1,
+            "the events between number {last_sequence} and {first_sequence} are lost"
+        );
+        let events = (first_sequence..).zip(record.events);
+        let later = events.filter(|(sequence, _)| *sequence > state.indexed_through);
+        tag_index.apply(later.map(|(_, event)| event));
+        last_sequence = end - 1;
+    }
+    Ok(())
+}
+
+/// A plant that is missing in sled even though the journal was applied again shows as a wrong count.
+fn count_plants(db: &sled::Db, state: &State) -> anyhow::Result<()> {
+    let mut counted: u64 = 0;
+    for key in db.scan_prefix(PLANT_PREFIX).keys() {
+        key?;
+        counted += 1;
+    }
+    let plants = state.plants;
+    ensure!(counted == plants, "there are {counted} plants, but there were {plants} at the end");
     Ok(())
 }
 

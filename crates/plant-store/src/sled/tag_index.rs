@@ -38,6 +38,9 @@ const CHANGES_IN_A_STEP: usize = 256;
 /// How many ids a block has at most. Larger blocks make more work of a change in the middle.
 const MAX_BLOCK_IDS: usize = 128;
 
+/// About how many bytes a change takes in memory.
+const BYTES_OF_A_CHANGE: usize = 32;
+
 /// Whether a plant has a tag.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Presence {
@@ -60,7 +63,7 @@ pub(super) struct TagIndex {
 #[derive(Debug)]
 struct Generations {
     active: BTreeMap<String, Changes>,
-    /// How many changes there are in the active generation.
+    /// How many changes there are in the active generation, with what its tags count for.
     active_changes: usize,
     frozen: BTreeMap<String, Changes>,
     /// The last event whose change is in the frozen generation or in the blocks.
@@ -207,7 +210,11 @@ impl Generations {
     fn remember(&mut self, tag: &str, id: PlantId, presence: Presence) {
         let changes = match self.active.get_mut(tag) {
             Some(changes) => changes,
-            None => self.active.entry(tag.to_owned()).or_default(),
+            None => {
+                // A long tag takes as much memory as many changes.
+                self.active_changes += tag.len() / BYTES_OF_A_CHANGE;
+                self.active.entry(tag.to_owned()).or_default()
+            }
         };
         if changes.insert(id, presence).is_none() {
             self.active_changes += 1;
