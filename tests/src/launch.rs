@@ -100,13 +100,23 @@ impl Launch {
         self
     }
 
-    /// Starts the program.
+    /// Starts the program, with nothing on its standard input.
     ///
     /// # Panics
     ///
     /// When it cannot be built or started.
     #[must_use]
     pub fn spawn(&self) -> Process {
+        self.spawn_reading(Stdio::null())
+    }
+
+    /// Starts the program with this standard input.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be built or started.
+    #[must_use]
+    pub fn spawn_reading(&self, stdin: impl Into<Stdio>) -> Process {
         let mut words = self.wrapper.clone();
         words.push(program().into());
         words.extend(self.arguments.iter().cloned());
@@ -123,7 +133,7 @@ impl Launch {
         if let Some(folder) = &self.current_folder {
             command.current_dir(folder);
         }
-        Process::spawn(&mut command)
+        Process::spawn(command.stdin(stdin))
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`.
+    /// Starts `command`, whose standard input is as it says.
     ///
     /// # Panics
     ///
@@ -27,7 +27,6 @@ impl Process {
     #[must_use]
     pub fn spawn(command: &mut Command) -> Self {
         let mut child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

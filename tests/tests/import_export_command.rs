@@ -1,0 +1,767 @@
+//! `plantd import` and `plantd export`: what they move, what they say, and what they end with.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, PipeReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use plantd_tests::{
+    DEADLINE, Format, Launch, NewPlant, Process, TOKEN, TestServer, wait_until, write_tokens_file,
+};
+use tempfile::TempDir;
+
+const FINDINGS: i32 = 1;
+const USAGE: i32 = 64;
+const IO: i32 = 74;
+const CONFIGURATION: i32 = 78;
+
+/// How many failed rows a server lists at most.
+const ERRORS_MAX: usize = 1000;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder can be made")
+}
+
+/// A file with this text.
+fn file(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, text).expect("it is written");
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// The command, as it talks to the server at this address.
+fn command(address: SocketAddr, arguments: &[&str]) -> Launch {
+    let (subcommand, arguments) = arguments.split_first().expect("a subcommand");
+    let url = format!("http://{address}");
+    Launch::new().arguments([*subcommand, "--url", &url]).arguments(arguments)
+}
+
+/// The command, which ends with this exit code.
+#[track_caller]
+fn run(launch: &Launch, exit_code: i32) -> Process {
+    ended(launch.spawn(), exit_code)
+}
+
+#[track_caller]
+fn ended(mut process: Process, exit_code: i32) -> Process {
+    let status = process.wait_for_exit();
+    assert_eq!(status.code(), Some(exit_code), "{}", process.stderr());
+    process
+}
+
+/// The command ends with this exit code. Standard output is empty, and standard error is one line that
+/// holds these words.
+#[track_caller]
+fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) {
+    let process = run(launch, exit_code);
+    let stderr = process.stderr();
+    assert_eq!(process.stdout(), "", "{stderr}");
+    assert!(stderr.starts_with("error: "), "{stderr:?}");
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr:?}");
+    for word in words {
+        assert!(stderr.contains(word), "{stderr:?} does not hold {word:?}");
+    }
+    assert!(!stderr.contains(TOKEN), "the token is told: {stderr}");
+}
+
+/// Claims `VERB N plants in S s (R/s)REST`, without looking at how long it took.
+#[track_caller]
+fn assert_summary(line: &str, beginning: &str, rest: &str) {
+    let (said, time) = line.split_once(" in ").unwrap_or_else(|| panic!("no summary: {line:?}"));
+    assert_eq!(said, beginning, "{line:?}");
+    let (seconds, rate) = time.split_once(" s (").unwrap_or_else(|| panic!("no time: {line:?}"));
+    assert!(seconds.parse::<f64>().is_ok(), "{line:?}");
+    let (rate, end) = rate.split_once("/s)").unwrap_or_else(|| panic!("no rate: {line:?}"));
+    assert!(!rate.is_empty() && rate.chars().all(|c| c.is_ascii_digit() || c == ','), "{line:?}");
+    assert_eq!(end, rest, "{line:?}");
+}
+
+/// A standard input with these bytes.
+fn pipe_of(bytes: impl AsRef<[u8]> + Send + 'static) -> PipeReader {
+    let (reader, mut writer) = io::pipe().expect("a pipe can be made");
+    // It fails when nobody reads to the end, which is for the test to notice.
+    thread::spawn(move || writer.write_all(bytes.as_ref()));
+    reader
+}
+
+/// A standard input with this line again and again, until nobody reads it any more.
+fn endless_pipe(line: &'static str) -> PipeReader {
+    let (reader, mut writer) = io::pipe().expect("a pipe can be made");
+    thread::spawn(move || while writer.write_all(line.as_bytes()).is_ok() {});
+    reader
+}
+
+fn flag_of(format: Format) -> &'static str {
+    match format {
+        Format::Ndjson => "ndjson",
+        Format::Csv => "csv",
+    }
+}
+
+/// Plants whose texts every format has to write with care, in the order of their ids.
+fn difficult_plants() -> Vec<NewPlant> {
+    vec![
+        NewPlant::new(i64::MIN, "least", None),
+        NewPlant::new(-1, "\"quoted\", twice", Some("a,b")),
+        NewPlant::new(0, " spaces ", None),
+        NewPlant::new(7, "木犀 🌸 a\u{301}", Some("\u{2028}x")),
+        NewPlant::new(8, "null", Some("null")),
+        NewPlant::new(9, "=1+1", Some("'")),
+        NewPlant::new(10, "\\u0041\\", Some("\\")),
+        NewPlant::new(i64::MAX, &"x".repeat(255), Some(&"木".repeat(255))),
+    ]
+}
+
+/// A server that holds these plants.
+fn server_with(plants: &[NewPlant]) -> TestServer {
+    let server = TestServer::start();
+    let answer = server.client().import(Format::Ndjson, "", Format::Ndjson.body(plants));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(server.client().list_all("limit=1000"), plants);
+    server
+}
+
+#[test]
+fn what_is_exported_is_imported_and_exported_the_same_by_file_and_by_pipe() {
+    let plants = difficult_plants();
+    let server = server_with(&plants);
+    let folder = folder();
+    for format in Format::ALL {
+        let flag = flag_of(format);
+        let exported = server.client().export(format);
+
+        let path = folder.path().join(format!("plants.{flag}"));
+        let process = run(&command(server.address(), &["export", text(&path)]), 0);
+        assert_eq!(fs::read(&path).unwrap(), exported, "{format:?}");
+        assert_eq!(process.stdout(), "");
+        assert_summary(process.stderr().trim_end(), "exported 8 plants", "");
+
+        let process = run(&command(server.address(), &["export", "--format", flag]), 0);
+        assert_eq!(process.stdout().as_bytes(), exported, "{format:?}");
+        assert_summary(process.stderr().trim_end(), "exported 8 plants", "");
+
+        let by_file = TestServer::start();
+        let process = run(&command(by_file.address(), &["import", text(&path)]), 0);
+        let counts = ": 8 created, 0 replaced, 0 skipped, 0 failed";
+        assert_summary(process.stdout().trim_end(), "imported 8 plants", counts);
+        assert_eq!(process.stderr(), "");
+        assert_eq!(by_file.client().list_all("limit=1000"), plants, "{format:?}");
+        assert_eq!(by_file.client().export(format), exported, "{format:?}");
+
+        let by_pipe = TestServer::start();
+        let launch = command(by_pipe.address(), &["import", "--format", flag, "-"]);
+        ended(launch.spawn_reading(pipe_of(exported.clone())), 0);
+        assert_eq!(by_pipe.client().export(format), exported, "{format:?}");
+    }
+}
+
+#[test]
+fn real_plants_are_moved_whole() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/plants.csv");
+    let server = TestServer::start();
+    let process = run(&command(server.address(), &["import", text(&source)]), 0);
+    let counts = ": 960 created, 0 replaced, 0 skipped, 0 failed";
+    assert_summary(process.stdout().trim_end(), "imported 960 plants", counts);
+
+    let folder = folder();
+    let path = folder.path().join("plants.csv");
+    let process = run(&command(server.address(), &["export", text(&path)]), 0);
+    assert_summary(process.stderr().trim_end(), "exported 960 plants", "");
+    assert_eq!(fs::read_to_string(&path).unwrap(), fs::read_to_string(&source).unwrap());
+}
+
+#[test]
+fn no_plants_are_moved_as_well() {
+    let server = TestServer::start();
+    let folder = folder();
+    for (name, exported) in [("none.ndjson", ""), ("none.csv", "id,name,tag\n")] {
+        let path = folder.path().join(name);
+        let process = run(&command(server.address(), &["export", text(&path)]), 0);
+        assert_summary(process.stderr().trim_end(), "exported 0 plants", "");
+        assert_eq!(fs::read_to_string(&path).unwrap(), exported);
+        let process = run(&command(server.address(), &["import", text(&path)]), 0);
+        let counts = ": 0 created, 0 replaced, 0 skipped, 0 failed";
+        assert_summary(process.stdout().trim_end(), "imported 0 plants", counts);
+    }
+    ended(command(server.address(), &["import", "-"]).spawn(), 0);
+}
+
+#[test]
+fn standard_input_that_is_a_file_is_read_from_where_it_stands() {
+    let server = TestServer::start();
+    let folder = folder();
+    let path = file(&folder, "plants", "not a plant\n{\"id\":1,\"name\":\"Rosa\"}\n");
+    let mut source = File::open(path).unwrap();
+    source.read_exact(&mut [0; "not a plant\n".len()]).unwrap();
+    ended(command(server.address(), &["import", "-"]).spawn_reading(source), 0);
+    assert_eq!(server.client().list_all(""), [NewPlant::new(1, "Rosa", None)]);
+}
+
+#[test]
+fn on_conflict_says_what_becomes_of_a_plant_whose_id_is_taken() {
+    let folder = folder();
+    let path = file(&folder, "plants.csv", "id,name,tag\n1,Rosa,\n2,Salix,\n");
+    for (arguments, exit_code, imported, counts, name) in [
+        (&[] as &[&str], FINDINGS, 1, "1 created, 0 replaced, 0 skipped, 1 failed", "old"),
+        (
+            &["--on-conflict", "error"],
+            FINDINGS,
+            1,
+            "1 created, 0 replaced, 0 skipped, 1 failed",
+            "old",
+        ),
+        (&["--on-conflict", "skip"], 0, 1, "1 created, 0 replaced, 1 skipped, 0 failed", "old"),
+        (&["--on-conflict=replace"], 0, 2, "1 created, 1 replaced, 0 skipped, 0 failed", "Rosa"),
+    ] {
+        let server = server_with(&[NewPlant::new(1, "old", None)]);
+        let launch = command(server.address(), &["import", text(&path)]).arguments(arguments);
+        let stdout = run(&launch, exit_code).stdout();
+        let noun = if imported == 1 { "plant" } else { "plants" };
+        let beginning = format!("imported {imported} {noun}");
+        assert_summary(stdout.trim_end(), &beginning, &format!(": {counts}"));
+        let expected = [NewPlant::new(1, name, None), NewPlant::new(2, "Salix", None)];
+        assert_eq!(server.client().list_all(""), expected);
+    }
+}
+
+/// What stands on standard error about these rows, each with its line and its error, and at the end.
+#[track_caller]
+fn check_failed_rows(process: &Process, name: &str, expected: &[(u32, u32)]) {
+    let stderr = process.stderr();
+    let lines: Vec<&str> = stderr.lines().collect();
+    let (last, rows) = lines.split_last().expect("it says something");
+    assert_eq!(rows.len(), expected.len(), "{stderr}");
+    for (row, (line, error)) in rows.iter().zip(expected) {
+        let message = row
+            .strip_prefix(&format!("{name}:{line}: "))
+            .and_then(|rest| rest.strip_suffix(&format!(" (error {error})")))
+            .unwrap_or_else(|| panic!("{row:?} is not about line {line} and error {error}"));
+        assert!(!message.trim().is_empty(), "{row:?} says nothing");
+    }
+    let count = expected.len();
+    assert!(last.starts_with("error: ") && last.contains(&count.to_string()), "{last:?}");
+    assert!(process.stdout().trim_end().ends_with(&format!(" {count} failed")));
+}
+
+#[test]
+fn rows_that_fail_are_listed_with_their_lines_and_end_with_1() {
+    let server = TestServer::start();
+    let folder = folder();
+    let body = "id,name,tag\n1,Rosa,\nx,Salix,\n1,Rosa,\n2,,\n3,Salix,\n";
+    let path = file(&folder, "plants.csv", body);
+    let by_file = run(&command(server.address(), &["import", text(&path)]), FINDINGS);
+    check_failed_rows(&by_file, text(&path), &[(3, 1004), (4, 3001), (5, 1005)]);
+
+    let launch =
+        command(server.address(), &["import", "-", "--format=csv", "--on-conflict=replace"]);
+    let by_pipe = ended(launch.spawn_reading(pipe_of(body)), FINDINGS);
+    check_failed_rows(&by_pipe, "-", &[(3, 1004), (5, 1005)]);
+    assert_eq!(server.client().list_all("").len(), 2);
+}
+
+#[test]
+fn rows_that_fail_and_are_not_listed_are_counted() {
+    let server = TestServer::start();
+    let folder = folder();
+    let path = file(&folder, "plants.ndjson", "{\n".repeat(ERRORS_MAX + 2345));
+    let process = run(&command(server.address(), &["import", text(&path)]), FINDINGS);
+    let stderr = process.stderr();
+    let listed = stderr.lines().filter(|line| line.contains("(error 1001)")).count();
+    assert_eq!(listed, ERRORS_MAX);
+    assert!(stderr.contains("2,345 more rows failed"), "{stderr}");
+    assert!(process.stdout().trim_end().ends_with(" 3,345 failed"));
+}
+
+#[test]
+fn the_format_is_what_the_flag_says_and_else_what_the_name_says() {
+    let server = TestServer::start();
+    let folder = folder();
+    let csv = "id,name,tag\n1,Rosa,\n";
+    let ndjson = "{\"id\":1,\"name\":\"Rosa\"}\n";
+    for (name, flag, body) in [
+        ("a.csv", None, csv),
+        ("b.CSV", None, csv),
+        ("c.jsonl", None, ndjson),
+        ("d.txt", Some("csv"), csv),
+        ("e.csv", Some("ndjson"), ndjson),
+        ("f", Some("ndjson"), ndjson),
+    ] {
+        let path = file(&folder, name, body);
+        let flag = flag.map(|flag| format!("--format={flag}"));
+        let with_flag = |launch: Launch| launch.arguments(flag.clone());
+        let import = command(server.address(), &["import", "--on-conflict=skip", text(&path)]);
+        run(&with_flag(import), 0);
+        run(&with_flag(command(server.address(), &["export", text(&path)])), 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), body, "{name}");
+    }
+    for name in ["plants", "plants.txt", "plants.json", "plants.csv.gz", ".csv"] {
+        let path = file(&folder, name, csv);
+        for subcommand in ["import", "export"] {
+            let launch = command(server.address(), &[subcommand, text(&path)]);
+            check_refusal(&launch, USAGE, &[name, "--format"]);
+        }
+    }
+}
+
+#[test]
+fn a_command_line_that_is_wrong_ends_with_64() {
+    let cases: [(&[&str], &str); 11] = [
+        (&["import"], "FILE"),
+        (&["import", "a.csv", "b.csv"], "b.csv"),
+        (&["import", "a.csv", "--on-conflict", "ignore"], "--on-conflict"),
+        (&["import", "a.csv", "--format", "xml"], "--format"),
+        (&["import", "a.csv", "--listen", "127.0.0.1:0"], "--listen"),
+        (&["import", "a.csv", "--url", "127.0.0.1:8080"], "http://"),
+        (&["import", "a.csv", "--url", "ftp://127.0.0.1"], "--url"),
+        (&["export", "--url", "http://user:secret@127.0.0.1"], "--url"),
+        (&["export", "--url", "http://127.0.0.1/?a"], "--url"),
+        (&["export", "--on-conflict", "skip"], "--on-conflict"),
+        (&["export", "--token-file"], "--token-file"),
+    ];
+    for (arguments, word) in cases {
+        let process = run(&Launch::new().arguments(arguments), USAGE);
+        let stderr = process.stderr();
+        assert!(stderr.contains(word), "{arguments:?}: {stderr}");
+        assert_eq!(process.stdout(), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_url_may_have_a_path_and_a_slash_at_its_end() {
+    let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
+    let launch =
+        Launch::new().arguments(["export", "--url", &format!("http://{}/", server.address())]);
+    assert_eq!(run(&launch, 0).stdout(), "{\"id\":1,\"name\":\"Rosa\"}\n");
+
+    let proxy = FakeServer::start(|head, stream| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        answer(stream, "200 OK", NDJSON, &format!("{{\"path\":\"{path}\"}}\n"));
+    });
+    let url = format!("http://{}/store/1/", proxy.address);
+    let launch = Launch::new().arguments(["export", "--url", &url]);
+    assert_eq!(run(&launch, 0).stdout(), "{\"path\":\"/store/1/plants/export\"}\n");
+}
+
+#[test]
+fn a_url_at_which_there_is_no_such_operation_ends_with_64() {
+    let server = TestServer::start();
+    let folder = folder();
+    let path = file(&folder, "plants.csv", "id,name,tag\n");
+    let url = format!("http://{}/store", server.address());
+    for arguments in [["import", text(&path)], ["export", "-"]] {
+        let launch = Launch::new().arguments(arguments).arguments(["--url", &url]);
+        check_refusal(&launch, USAGE, &["4004", "--url"]);
+    }
+}
+
+#[test]
+fn the_token_is_in_the_file_or_else_in_the_environment() {
+    let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
+    let folder = folder();
+    let right = file(&folder, "right", format!("{TOKEN}\n"));
+    let export = command(server.address(), &["export"]);
+    run(&export, 0);
+    let by_file = export.clone().arguments(["--token-file", text(&right)]);
+    run(&by_file.clone().without_environment("PLANTD_TOKEN"), 0);
+    // The flag wins, whatever the environment says.
+    run(&by_file.clone().environment("PLANTD_TOKEN", "wrong"), 0);
+    run(&by_file.environment("PLANTD_TOKEN", ""), 0);
+    let none = export.without_environment("PLANTD_TOKEN");
+    check_refusal(&none, USAGE, &["--token-file", "PLANTD_TOKEN"]);
+}
+
+#[test]
+fn a_token_that_cannot_be_sent_ends_with_78_and_is_not_told() {
+    let server = TestServer::start();
+    let folder = folder();
+    for token in ["", " ", "two words", "two\nlines", "schlüssel", "bell\u{7}"] {
+        let path = file(&folder, "token", token);
+        let export = command(server.address(), &["export"]);
+        let by_file = export.clone().arguments(["--token-file", text(&path)]);
+        let by_environment = export.environment("PLANTD_TOKEN", token);
+        for (launch, origin) in [(by_file, text(&path)), (by_environment, "PLANTD_TOKEN")] {
+            check_refusal(&launch, CONFIGURATION, &[origin]);
+            let stderr = run(&launch, CONFIGURATION).stderr();
+            assert!(token.trim().is_empty() || !stderr.contains(token), "it is told: {stderr}");
+        }
+    }
+    let large = file(&folder, "token", "x".repeat(1_000_000));
+    let launch = command(server.address(), &["export", "--token-file", text(&large)]);
+    check_refusal(&launch, CONFIGURATION, &[text(&large)]);
+    let missing = folder.path().join("missing");
+    for path in [missing.as_path(), folder.path()] {
+        let launch = command(server.address(), &["export", "--token-file", text(path)]);
+        check_refusal(&launch, IO, &[text(path)]);
+    }
+}
+
+#[test]
+fn a_token_that_is_not_taken_ends_with_78() {
+    let launch = Launch::new().without_environment("PLANTD_TOKEN");
+    let server = TestServer::start_prepared(launch, "data", write_tokens_file);
+    let folder = folder();
+    let path = file(&folder, "plants.csv", "id,name,tag\n1,Rosa,\n");
+    let output = folder.path().join("output.csv");
+    let import = command(server.address(), &["import", text(&path)]);
+    let export = command(server.address(), &["export", text(&output)]);
+    for (launch, token, number) in [
+        (&import, "unknown", "2002"),
+        (&import, "expired", "2002"),
+        (&import, "reader", "2003"),
+        (&export, "unknown", "2002"),
+        (&export, "expired", "2002"),
+    ] {
+        let launch = launch.clone().environment("PLANTD_TOKEN", token);
+        check_refusal(&launch, CONFIGURATION, &["PLANTD_TOKEN", number]);
+    }
+    assert!(!output.exists());
+    run(&import.environment("PLANTD_TOKEN", "writer"), 0);
+    run(&export.environment("PLANTD_TOKEN", "reader"), 0);
+}
+
+#[test]
+fn a_token_that_is_not_taken_is_told_before_anything_is_sent() {
+    let server = TestServer::start();
+    let launch = command(server.address(), &["import", "-"]).environment("PLANTD_TOKEN", "wrong");
+
+    // Its end would never come.
+    let endless = endless_pipe("{\"id\":1,\"name\":\"Rosa\"}\n");
+    ended(launch.spawn_reading(endless), CONFIGURATION);
+    // Nor would its beginning.
+    let (quiet, _writer) = io::pipe().expect("a pipe can be made");
+    ended(launch.spawn_reading(quiet), CONFIGURATION);
+    // What is read is not lost for others: nothing was read.
+    let folder = folder();
+    let mut source = File::open(file(&folder, "plants", "{\"id\":1,\"name\":\"Rosa\"}\n")).unwrap();
+    ended(launch.spawn_reading(source.try_clone().unwrap()), CONFIGURATION);
+    let mut unread = String::new();
+    source.read_to_string(&mut unread).unwrap();
+    assert_eq!(unread, "{\"id\":1,\"name\":\"Rosa\"}\n");
+}
+
+#[test]
+fn a_server_that_is_not_there_ends_with_74() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let folder = folder();
+    let path = file(&folder, "plants.csv", "id,name,tag\n1,Rosa,\n");
+    let url = format!("http://{address}");
+    check_refusal(&command(address, &["import", text(&path)]), IO, &[&url, "--url"]);
+    check_refusal(&command(address, &["export", text(&path)]), IO, &[&url, "--url"]);
+    // An export that came to nothing left the file.
+    assert_eq!(fs::read_to_string(&path).unwrap(), "id,name,tag\n1,Rosa,\n");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+
+    let launch = Launch::new().arguments(["export", "--url", "http://plants.invalid"]);
+    check_refusal(&launch, IO, &["http://plants.invalid", "--url"]);
+}
+
+#[test]
+fn a_file_that_is_refused_as_a_whole_ends_with_1() {
+    let server = TestServer::start();
+    let folder = folder();
+    for body in ["", "1,Rosa,\n", "name,id,tag\n"] {
+        let path = file(&folder, "plants.csv", body);
+        let launch = command(server.address(), &["import", text(&path)]);
+        check_refusal(&launch, FINDINGS, &["id,name,tag", "1004"]);
+    }
+    let large = format!("1,Rosa,\n{}", "x".repeat(4 * 1024 * 1024));
+    let path = file(&folder, "plants.csv", &large);
+    check_refusal(&command(server.address(), &["import", text(&path)]), FINDINGS, &["1004"]);
+    let launch = command(server.address(), &["import", "--format=csv", "-"]);
+    let process = ended(launch.spawn_reading(pipe_of(large)), FINDINGS);
+    assert!(process.stderr().contains("id,name,tag"), "{}", process.stderr());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_ends_with_74() {
+    let server = TestServer::start();
+    let folder = folder();
+    let missing = folder.path().join("missing.csv");
+    let closed = folder.path().join("folder.csv");
+    fs::create_dir(&closed).unwrap();
+    for path in [missing, closed] {
+        let launch = command(server.address(), &["import", text(&path)]);
+        check_refusal(&launch, IO, &["cannot read", text(&path)]);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_ends_with_74() {
+    let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
+    let folder = folder();
+    let nowhere = folder.path().join("missing/plants.csv");
+    let taken = folder.path().join("plants.csv");
+    fs::create_dir(&taken).unwrap();
+    for path in [nowhere.as_path(), taken.as_path(), Path::new("/dev/full")] {
+        let launch = command(server.address(), &["export", "--format=csv", text(path)]);
+        check_refusal(&launch, IO, &["cannot write", text(path)]);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+}
+
+#[test]
+fn an_export_replaces_a_file_and_leaves_who_may_read_it() {
+    let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
+    let expected = "{\"id\":1,\"name\":\"Rosa\"}\n";
+    let folder = folder();
+
+    let new = folder.path().join("new.ndjson");
+    run(&command(server.address(), &["export", text(&new)]), 0);
+    assert_eq!(mode(&new), mode(&file(&folder, "other", "")), "not as other new files");
+    fs::remove_file(folder.path().join("other")).unwrap();
+
+    let old = file(&folder, "old.ndjson", "what was there before, and was longer than that");
+    let link = folder.path().join("link.ndjson");
+    std::os::unix::fs::symlink("old.ndjson", &link).unwrap();
+    for (path, permissions) in [(&old, 0o600), (&old, 0o666), (&link, 0o640)] {
+        fs::write(&old, "what was there before").unwrap();
+        fs::set_permissions(&old, Permissions::from_mode(permissions)).unwrap();
+        run(&command(server.address(), &["export", text(path)]), 0);
+        assert_eq!(fs::read_to_string(&old).unwrap(), expected);
+        assert_eq!(mode(&old), permissions);
+    }
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "something was left behind");
+    // A name without a folder is in the current one.
+    let launch = command(server.address(), &["export", "here.ndjson"]);
+    run(&launch.current_folder(folder.path()), 0);
+    assert_eq!(fs::read_to_string(folder.path().join("here.ndjson")).unwrap(), expected);
+}
+
+#[test]
+fn an_export_to_what_is_no_file_goes_there() {
+    let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
+    run(&command(server.address(), &["export", "--format=csv", "/dev/null"]), 0);
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+
+    let folder = folder();
+    let pipe = folder.path().join("pipe.csv");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe)
+    });
+    run(&command(server.address(), &["export", text(&pipe)]), 0);
+    assert_eq!(reader.join().unwrap().unwrap(), "id,name,tag\n1,Rosa,\n");
+}
+
+#[test]
+fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_as_it_was() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nX-Total-Count: 2\r\n";
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
+    let cuts = [
+        // Within a chunk, within a row, between two chunks, and before the last.
+        format!("{chunked}17\r\n{{\"id\":1"),
+        format!("{chunked}8\r\n{{\"id\":1,\r\n"),
+        format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n"),
+        format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n0"),
+        // Short of its length, and without any word about its end.
+        format!("{head}Content-Length: 100\r\n\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
+        format!("{head}\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
+        // No answer.
+        String::new(),
+        head.to_owned(),
+    ];
+    for cut in cuts {
+        let sent = cut.clone();
+        let server = FakeServer::start(move |_, stream| {
+            stream.write_all(sent.as_bytes()).expect("somebody reads");
+        });
+        let folder = folder();
+        let path = file(&folder, "plants.ndjson", "as it was");
+        let url = format!("http://{}", server.address);
+        check_refusal(&command(server.address, &["export", text(&path)]), IO, &[&url]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "as it was", "{cut:?}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{cut:?}");
+        // Where there is no file, there is none afterwards.
+        let path = folder.path().join("new.ndjson");
+        check_refusal(&command(server.address, &["export", text(&path)]), IO, &[&url]);
+        assert!(!path.exists(), "{cut:?}");
+        check_refusal_of_output(&command(server.address, &["export"]), IO);
+    }
+}
+
+/// As [`check_refusal`], where some of the plants may stand on standard output.
+#[track_caller]
+fn check_refusal_of_output(launch: &Launch, exit_code: i32) {
+    let stderr = run(launch, exit_code).stderr();
+    assert!(stderr.starts_with("error: ") && !stderr.contains("exported"), "{stderr}");
+}
+
+#[test]
+fn an_export_that_is_killed_leaves_the_file_as_it_was() {
+    let server = FakeServer::start(|_, stream| {
+        let part = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n";
+        stream.write_all(part.as_bytes()).expect("somebody reads");
+        // The rest comes when the client is gone.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let folder = folder();
+    let path = file(&folder, "plants.ndjson", "as it was");
+    let mut process = command(server.address, &["export", text(&path)]).spawn();
+    wait_until("some plants in another file", || {
+        let mut others = fs::read_dir(folder.path()).expect("a folder").filter_map(Result::ok);
+        others.any(|other| {
+            other.path() != path && other.metadata().is_ok_and(|metadata| metadata.len() > 0)
+        })
+    });
+    process.kill();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "as it was");
+}
+
+#[test]
+fn an_answer_that_is_none_of_plantd_s_ends_without_a_file() {
+    let html = "<p>Plants</p>";
+    for (status, content_type, exit_code, words) in [
+        ("200 OK", "text/html", IO, ["text/html", "--url"]),
+        ("200 OK", "text/csv", IO, ["text/csv", "application/x-ndjson"]),
+        ("502 Bad Gateway", "text/html", IO, ["502", "Bad Gateway"]),
+        ("418 I'm a teapot", "text/html", USAGE, ["418", "does not say why"]),
+        (
+            "308 Permanent Redirect\r\nLocation: https://a.example",
+            "a/b",
+            USAGE,
+            ["https://a.example", "--url"],
+        ),
+    ] {
+        let server = FakeServer::start(move |_, stream| answer(stream, status, content_type, html));
+        let folder = folder();
+        let path = folder.path().join("plants.ndjson");
+        check_refusal(&command(server.address, &["export", text(&path)]), exit_code, &words);
+        assert!(!path.exists(), "{status}");
+    }
+}
+
+#[test]
+fn what_a_server_says_cannot_steer_the_terminal() {
+    let body = r#"{"error":1234,"message":"red \u001b[31m alarm\u0007\r\n\u009b2J"}"#;
+    let server = FakeServer::start(move |_, stream| answer(stream, "400 Bad Request", JSON, body));
+    let stderr = run(&command(server.address, &["export"]), USAGE).stderr();
+    assert!(stderr.contains("red ") && stderr.contains("(error 1234)"), "{stderr:?}");
+    assert!(!stderr.trim_end_matches('\n').contains(char::is_control), "{stderr:?}");
+}
+
+#[test]
+fn a_failure_of_the_server_ends_with_74_and_its_message() {
+    let body = r#"{"error":5003,"message":"too busy, try again"}"#;
+    let server =
+        FakeServer::start(move |_, stream| answer(stream, "503 Service Unavailable", JSON, body));
+    let folder = folder();
+    let path = file(&folder, "plants.csv", "id,name,tag\n");
+    let words = ["too busy, try again", "5003"];
+    check_refusal(&command(server.address, &["export"]), IO, &words);
+    check_refusal(&command(server.address, &["import", text(&path)]), IO, &words);
+}
+
+#[test]
+fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
+    let server = FakeServer::start(|head, stream| {
+        if is_question(head) {
+            return answer(stream, "200 OK", JSON, EMPTY_REPORT);
+        }
+        io::copy(&mut stream.take(1_000_000), &mut io::sink()).expect("it is sent");
+    });
+    let folder = folder();
+    let line = "{\"id\":1,\"name\":\"Rosa\"}\n";
+    let path = file(&folder, "plants.ndjson", line.repeat(2_000_000));
+    let url = format!("http://{}", server.address);
+    let launch = command(server.address, &["import", text(&path)]);
+    check_refusal(&launch, IO, &[&url, "broke", "--on-conflict skip"]);
+    let launch = command(server.address, &["import", "-"]);
+    let process = ended(launch.spawn_reading(endless_pipe(line)), IO);
+    assert!(process.stderr().contains("--on-conflict skip"), "{}", process.stderr());
+}
+
+#[test]
+fn help_names_both_commands_and_their_flags() {
+    let help = run(&Launch::new().arguments(["--help"]), 0).stdout();
+    assert!(help.contains("import") && help.contains("export"), "{help}");
+    let shared = ["--url", "http://127.0.0.1:8080", "--token-file", "PLANTD_TOKEN", "--format"];
+    for (subcommand, own) in [
+        ("import", &["FILE", "--on-conflict", "error", "skip", "replace"] as &[_]),
+        ("export", &["FILE"]),
+    ] {
+        for flag in ["--help", "-h"] {
+            let help = run(&Launch::new().arguments([subcommand, flag]), 0).stdout();
+            for word in shared.iter().chain(own) {
+                assert!(help.contains(word), "{word:?} is missing: {help}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_environment_says_to_a_server_is_nothing_to_a_client() {
+    let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
+    let launch = command(server.address(), &["export"])
+        .environment("PLANTD_LISTEN", "nonsense")
+        .environment("PLANTD_CACHE_MB", "much");
+    assert_eq!(run(&launch, 0).stdout(), "{\"id\":1,\"name\":\"Rosa\"}\n");
+}
+
+const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+const EMPTY_REPORT: &str = r#"{"created":0,"replaced":0,"skipped":0,"failed":0,"errors":[]}"#;
+
+/// A server that does what a real one does not do on demand. It has read the head of a request when it
+/// answers, and closes the connection behind the answer.
+struct FakeServer {
+    address: SocketAddr,
+}
+
+impl FakeServer {
+    fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a connection");
+                stream.set_read_timeout(Some(DEADLINE)).expect("a time that is not zero");
+                // A client may go before it has asked.
+                if let Ok(head) = head(&mut stream) {
+                    answer(&head, &mut stream);
+                }
+            }
+        });
+        Self { address }
+    }
+}
+
+/// The head of the next request, and nothing of what follows.
+fn head(stream: &mut TcpStream) -> io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.extend(byte);
+    }
+    Ok(String::from_utf8_lossy(&head).to_ascii_lowercase())
+}
+
+/// Whether it is the request that asks for nothing, before the one that brings the plants.
+fn is_question(head: &str) -> bool {
+    !head.contains("on_conflict")
+}
+
+fn answer(stream: &mut TcpStream, status: &str, content_type: &str, body: &str) {
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(answer.as_bytes()).expect("somebody reads");
+}
