@@ -26,9 +26,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the server may neither send nor take anything. There is no limit on the whole.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the server may take to say whether it wants a body. After that the body is sent anyway.
-const EXPECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// The longest answer that is kept in memory, in bytes.
 const ANSWER_MAX_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -54,7 +51,6 @@ impl Remote {
             .proxy(None)
             .tls_config(tls)
             .user_agent(concat!("plantd/", env!("CARGO_PKG_VERSION")))
-            .timeout_await_100(Some(EXPECT_TIMEOUT))
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_per_read(Some(IDLE_TIMEOUT))
             .timeout_per_write(Some(IDLE_TIMEOUT))
