@@ -62,6 +62,14 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
+    pub(crate) const fn new() -> Self {
+        Self {
+            waiting: Cell::new(Waiting::Elsewhere),
+            has_unread_body: Cell::new(false),
+            is_closing: Cell::new(false),
+        }
+    }
+
     pub(crate) fn request_begins(&self, has_body: bool) {
         self.waiting.set(Waiting::Elsewhere);
         self.has_unread_body.set(has_body);
@@ -92,7 +100,8 @@ impl ConnectionState {
         }
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    /// Until when something has to come from the client, if it is the client's turn.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.waiting.get() {
             Waiting::Elsewhere => None,
             // The head may have begun in the bytes that came with the last request.
@@ -104,11 +113,7 @@ impl ConnectionState {
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        let state = Rc::new(ConnectionState {
-            waiting: Cell::new(Waiting::Elsewhere),
-            has_unread_body: Cell::new(false),
-            is_closing: Cell::new(false),
-        });
+        let state = Rc::new(ConnectionState::new());
         Self { stream, state, alarm: None, answer_alarm: None }
     }
 

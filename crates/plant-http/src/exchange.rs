@@ -189,3 +189,31 @@ fn request_id(request: &Request) -> HeaderValue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use actix_http::body::BodyStream;
+    use futures_util::stream;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_waits_for_nothing_while_its_answer_still_comes() {
+        let connection = Rc::new(ConnectionState::new());
+        connection.request_begins(false);
+        let exchange = Exchange {
+            begun: Instant::now(),
+            id: HeaderValue::from_static("-"),
+            line: None,
+            connection: Some(Rc::clone(&connection)),
+            status: None,
+        };
+        let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
+        let answer = exchange.end(Response::ok().set_body(BoxBody::new(body)));
+        assert!(connection.deadline().is_none(), "the client would be cut off");
+        drop(answer);
+        assert!(connection.deadline().is_some(), "the next request has to come in time");
+    }
+}
