@@ -345,3 +345,19 @@ fn a_client_that_takes_nothing_of_its_answer_does_not_hold_it_for_ever() {
     let taken = connection.receive_to_the_end();
     assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");
 }
+
+#[test]
+fn a_connection_that_an_answer_closes_is_closed_also_when_the_rest_of_the_body_never_comes() {
+    let server = TestServer::start();
+    let head = "POST /plants HTTP/1.1\r\nHost: plants\r\n";
+    for rest in [
+        "Transfer-Encoding: chunked\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+        "Content-Length: 100\r\n\r\nab",
+    ] {
+        let mut connection = server.connect();
+        connection.send(format!("{head}{rest}"));
+        connection.receive().assert_error(401, 2001);
+        connection.wait_for_close();
+    }
+}

@@ -30,6 +30,9 @@ pub(crate) const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a connection may rest between two requests.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
+/// How long a client may take to close a connection that we have closed, and to send what nobody reads.
+pub(crate) const DISCONNECT_DEADLINE: Duration = Duration::from_secs(2);
+
 /// How long a client may take nothing of an answer that waits to be sent.
 pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -104,6 +107,10 @@ impl ConnectionState {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.waiting.get() {
             Waiting::Elsewhere => None,
+            // Nothing is read from it any more.
+            Waiting::ForRequest(since) if self.is_closing.get() => {
+                Some(since + DISCONNECT_DEADLINE)
+            }
             // The head may have begun in the bytes that came with the last request.
             Waiting::ForRequest(since) => Some(since + KEEP_ALIVE + HEAD_DEADLINE),
             Waiting::ForHead(since) => Some(since + HEAD_DEADLINE),
@@ -202,7 +209,12 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+        let this = self.get_mut();
+        // After an answer this may be all that is called for long.
+        if this.poll_overdue(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Pin::new(&mut this.stream).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -19,15 +19,12 @@ use actix_web::web::Data;
 use futures_util::FutureExt as _;
 use plant_store::PlantRepository;
 
-use crate::connection::{Connection, HEAD_DEADLINE, KEEP_ALIVE};
+use crate::connection::{Connection, DISCONNECT_DEADLINE, HEAD_DEADLINE, KEEP_ALIVE};
 use crate::exchange::{self, Exchange};
 use crate::gate::Gate;
 use crate::health::Draining;
 use crate::routes;
 use crate::tokens::Tokens;
-
-/// How long a client may take to close a connection that we have closed.
-const DISCONNECT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// What is served.
 pub struct PlantService {
