@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use sled::IVec;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::checkpoint::Checkpointer;
@@ -193,13 +194,7 @@ impl Committer {
         let ended = self.checkpointer.look()?;
         self.checkpoint_ended(ended);
         let waiting = &waiting[..waiting.len().min(MAX_GROUP)];
-        let mut values = Vec::with_capacity(waiting.len());
-        for Waiting { write, .. } in waiting {
-            let id = write.id();
-            let value = self.database.db.get(plant_key(id));
-            values.push(value.with_context(|| format!("reading plant {id}"))?);
-        }
-
+        let values = self.read_plants(waiting)?;
         let mut plants = HashMap::with_capacity(waiting.len());
         let mut group = Group {
             first_sequence: self.database.state.last_sequence + 1,
@@ -244,6 +239,15 @@ impl Committer {
             self.database.apply(&group)?;
         }
         Ok(outcomes)
+    }
+
+    /// What sled has of the plant of each write.
+    fn read_plants(&self, waiting: &[Waiting]) -> anyhow::Result<Vec<Option<IVec>>> {
+        let read = |waiting: &Waiting| {
+            let id = waiting.write.id();
+            self.database.db.get(plant_key(id)).with_context(|| format!("reading plant {id}"))
+        };
+        waiting.iter().map(read).collect()
     }
 
     fn append(&mut self, record: journal::Record) -> anyhow::Result<()> {
