@@ -104,6 +104,27 @@ impl Connection {
         answer
     }
 
+    /// Claims that HEAD answers as GET does, without the body, which is there.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    #[track_caller]
+    pub fn assert_head_is_like_get(&mut self, path: &str) {
+        let lines = "X-Request-Id: same\r\n";
+        self.send(raw_head(&format!("GET {path}"), lines));
+        let mut get = self.receive();
+        self.send(raw_head(&format!("HEAD {path}"), lines));
+        let mut head = self.receive_head();
+        assert!(!get.body.is_empty(), "{get:?}");
+        get.body.clear();
+        for answer in [&mut get, &mut head] {
+            answer.headers.retain(|(name, _)| name != "date");
+            answer.headers.sort();
+        }
+        assert_eq!(head, get, "{path}");
+    }
+
     /// As [`Self::receive`], for a server that may be gone.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! - [`Client`] sends requests as most clients do; [`Connection`] sends bytes as they stand.
 //! - [`Answer`] is what either of them gets back.
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
+//! - [`Disturbance`] writes while a test looks at something else.
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
 
@@ -12,6 +13,7 @@ mod answer;
 mod client;
 mod connection;
 mod deadline;
+mod disturbance;
 mod launch;
 mod plant;
 mod process;
@@ -23,6 +25,7 @@ pub use answer::{Answer, Counts};
 pub use client::Client;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use deadline::{DEADLINE, wait_for, wait_until};
+pub use disturbance::Disturbance;
 pub use launch::{Launch, TOKEN, program};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;

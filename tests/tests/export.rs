@@ -2,13 +2,11 @@
 //! store.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::{fs, str};
 
 use plantd_tests::{
-    Answer, Client, Counts, Format, Launch, NewPlant, TOKEN, TestServer, raw_request,
-    replacement_body, write_tokens_file,
+    Answer, Client, Counts, Disturbance, Format, Launch, NewPlant, TestServer, raw_request,
+    write_tokens_file,
 };
 
 const PATH: &str = "/plants/export";
@@ -337,38 +335,19 @@ fn an_export_of_many_plants_is_whole() {
     }
 }
 
-/// Creates and deletes plants of its own, all over the ids, until it is told to stop.
-fn disturb(client: &Client, number: i64, stop: &AtomicBool) {
-    for round in (0_i64..).take_while(|_| !stop.load(Ordering::Relaxed)) {
-        // Never a multiple of ten: those stay.
-        let id = (round * 7919 % 1000) * 10 - 5000 + number;
-        client.create(id, "Rosa", Some("other")).assert_plant("Rosa", Some("other"));
-        client.put(id, &replacement_body("Abies", None)).assert_plant("Abies", None);
-        client.delete(id).assert_no_content();
-    }
-}
-
 #[test]
 fn a_plant_that_is_there_all_the_time_is_exported_exactly_once_whatever_comes_and_goes() {
+    let range = -500..500;
     let steady: Vec<_> =
-        (-500..500).map(|number| NewPlant::new(number * 10, "Rosa", Some("steady"))).collect();
+        range.clone().map(|number| NewPlant::new(number * 10, "Rosa", Some("steady"))).collect();
     let server = TestServer::start();
     plant_all(&server.client(), &steady);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let writers: Vec<_> = (1..=3)
-            .map(|number| {
-                let (stop, client) = (&stop, Client::new(server.address(), Some(TOKEN)));
-                scope.spawn(move || disturb(&client, number, stop))
-            })
-            .collect();
-        for format in Format::ALL.into_iter().cycle().take(10) {
-            let exported = parse(format, &server.client().export(format));
-            let of_them: Vec<_> = exported.into_iter().filter(|plant| plant.id % 10 == 0).collect();
-            assert_eq!(of_them, steady);
-        }
-        assert!(!writers.iter().any(|writer| writer.is_finished()), "a writer stopped too early");
-        stop.store(true, Ordering::Relaxed);
-    });
+    let disturbance = Disturbance::start(|| server.client(), &range);
+    for format in Format::ALL.into_iter().cycle().take(10) {
+        let exported = parse(format, &server.client().export(format));
+        let of_them: Vec<_> = exported.into_iter().filter(|plant| plant.id % 10 == 0).collect();
+        assert_eq!(of_them, steady);
+    }
+    disturbance.end();
     check_round_trip(&server, &steady);
 }

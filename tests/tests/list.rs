@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 
 use plantd_tests::{
-    Answer, Client, Counts, Format, NewPlant, TOKEN, TestServer, raw_request, replacement_body,
-    wait_until,
+    Answer, Client, Counts, Disturbance, Format, NewPlant, TOKEN, TestServer, raw_request,
+    replacement_body, wait_until,
 };
 
 /// How many plants a page has when nobody says.
@@ -624,19 +624,8 @@ fn head_is_get_without_its_body() {
         server.client().create(id, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
     }
     let mut connection = server.connect();
-    let lines = "X-Request-Id: same\r\n";
     for path in ["/plants", "/plants?limit=1", "/plants?tag=x&limit=1", "/plants?limit=0"] {
-        connection.send(raw_request(&format!("GET {path}"), lines, ""));
-        let mut get = connection.receive();
-        connection.send(raw_request(&format!("HEAD {path}"), lines, ""));
-        let mut head = connection.receive_head();
-        assert!(!get.body.is_empty(), "{get:?}");
-        get.body.clear();
-        for answer in [&mut get, &mut head] {
-            answer.headers.retain(|(name, _)| name != "date");
-            answer.headers.sort();
-        }
-        assert_eq!(head, get, "{path}");
+        connection.assert_head_is_like_get(path);
     }
 }
 
@@ -829,59 +818,22 @@ fn all_lists_agree_whatever_was_changed_at_the_same_time() {
     }
 }
 
-/// Sets the flag when it goes, however that comes.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Creates and deletes plants of its own, all over the ids, until it is told to stop.
-fn disturb(client: &Client, number: i64, stop: &AtomicBool) {
-    for round in (0_i64..).take_while(|_| !stop.load(Ordering::Relaxed)) {
-        // Never a multiple of ten: those stay.
-        let id = (round * 7919 % 300) * 10 - 1500 + number;
-        client.create(id, "Rosa", Some("steady")).assert_plant("Rosa", Some("steady"));
-        if round % 2 == 0 {
-            let new = replacement_body("Abies", Some("other"));
-            client.put(id, &new).assert_plant("Abies", Some("other"));
-        }
-        client.delete(id).assert_no_content();
-    }
-}
-
 #[test]
 fn a_plant_that_is_there_all_the_time_is_seen_exactly_once_whatever_comes_and_goes() {
+    let range = -150..150;
     let steady: Vec<_> =
-        (-150..150).map(|number| NewPlant::new(number * 10, "Rosa", Some("steady"))).collect();
+        range.clone().map(|number| NewPlant::new(number * 10, "Rosa", Some("steady"))).collect();
     let server = TestServer::start();
     plant_all(&server.client(), &steady);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let writers: Vec<_> = (1..=3)
-            .map(|number| {
-                let (stop, client) = (&stop, Client::new(server.address(), Some(TOKEN)));
-                scope.spawn(move || disturb(&client, number, stop))
-            })
-            .collect();
-        // Also when a claim does not hold: the scope waits for the writers.
-        let stop = SetOnDrop(&stop);
-        for query in ["limit=7", "limit=7&tag=steady", "limit=7&name=ROSA", "limit=1000"] {
-            for _ in 0..2 {
-                let seen = server.client().list_all(query);
-                assert!(
-                    ids(&seen).is_sorted_by(|one, next| one < next),
-                    "{query}: {:?}",
-                    ids(&seen)
-                );
-                let of_them: Vec<_> = seen.into_iter().filter(|plant| plant.id % 10 == 0).collect();
-                assert_eq!(of_them, steady, "{query}");
-            }
+    let disturbance = Disturbance::start(|| server.client(), &range);
+    for query in ["limit=7", "limit=7&tag=steady", "limit=7&name=ROSA", "limit=1000"] {
+        for _ in 0..2 {
+            let seen = server.client().list_all(query);
+            assert!(ids(&seen).is_sorted_by(|one, next| one < next), "{query}: {:?}", ids(&seen));
+            let of_them: Vec<_> = seen.into_iter().filter(|plant| plant.id % 10 == 0).collect();
+            assert_eq!(of_them, steady, "{query}");
         }
-        assert!(!writers.iter().any(|writer| writer.is_finished()), "a writer stopped too early");
-        drop(stop);
-    });
+    }
+    disturbance.end();
     assert_eq!(server.client().list_all(""), steady);
 }

@@ -1,0 +1,68 @@
+//! Clients that write while a test looks at something else.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use crate::client::Client;
+use crate::plant::replacement_body;
+
+const WRITERS: i64 = 3;
+
+/// Creates, changes and deletes plants until it ends. When it is dropped it ends too, so that a claim
+/// that does not hold ends its test.
+#[derive(Debug)]
+pub struct Disturbance {
+    stop: Arc<AtomicBool>,
+    writers: Vec<JoinHandle<()>>,
+}
+
+impl Disturbance {
+    /// Writes plants with the tags `steady` and `other`, all over the ids that are ten times the
+    /// numbers of `range`. The multiples of ten themselves are left alone.
+    #[must_use]
+    pub fn start(new_client: impl Fn() -> Client, range: &Range<i64>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers = (1..=WRITERS).map(|number| {
+            let (stop, client, range) = (Arc::clone(&stop), new_client(), range.clone());
+            thread::spawn(move || disturb(&client, number, &range, &stop))
+        });
+        Self { writers: writers.collect(), stop }
+    }
+
+    /// Ends it.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended before, which is when a write was not answered as it should be.
+    #[track_caller]
+    pub fn end(mut self) {
+        let ended_before = self.writers.iter().any(JoinHandle::is_finished);
+        assert!(!ended_before, "a writer stopped too early");
+        self.stop.store(true, Ordering::Relaxed);
+        for writer in self.writers.drain(..) {
+            writer.join().expect("no writer panicked");
+        }
+    }
+}
+
+impl Drop for Disturbance {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Every writer has plants of its own.
+fn disturb(client: &Client, number: i64, range: &Range<i64>, stop: &AtomicBool) {
+    let count = range.end - range.start;
+    for round in (0_i64..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        let id = (range.start + round * 7919 % count) * 10 + number;
+        client.create(id, "Rosa", Some("steady")).assert_plant("Rosa", Some("steady"));
+        if round % 2 == 0 {
+            let new = replacement_body("Abies", Some("other"));
+            client.put(id, &new).assert_plant("Abies", Some("other"));
+        }
+        client.delete(id).assert_no_content();
+    }
+}
