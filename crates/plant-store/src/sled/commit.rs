@@ -196,9 +196,10 @@ impl Committer {
         let waiting = &waiting[..waiting.len().min(MAX_GROUP)];
         let values = self.read_plants(waiting)?;
         let mut plants = HashMap::with_capacity(waiting.len());
+        let state = self.database.shared.state();
         let mut group = Group {
-            first_sequence: self.database.state.last_sequence + 1,
-            plants_before: self.database.state.plants,
+            first_sequence: state.last_sequence + 1,
+            plants_before: state.plants,
             changes: Vec::with_capacity(waiting.len()),
         };
         let mut event_bytes = 0;
@@ -229,7 +230,8 @@ impl Committer {
             let change = (after != *plant).then(|| Change::new(id, plant.as_ref(), after));
             let kind = change.map(|change| change.kind);
             let is_current = after.is_some_and(|after| told.is_same_plant(&after));
-            outcomes.push(Ok(Written { kind, stored: told.to_stored_plant(id)?, is_current }));
+            let stored = write.stored_plant(&told)?;
+            outcomes.push(Ok(Written { kind, stored, is_current }));
             event_bytes += change.map_or(0, |change| change.event().max_bytes());
             group.changes.extend(change);
             *plant = after;

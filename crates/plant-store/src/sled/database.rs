@@ -61,7 +61,7 @@ impl Shared {
         Arc::new(Self { state: Mutex::new(state), tag_index })
     }
 
-    /// How far the database is for those who read.
+    /// How far the database is.
     pub(super) fn state(&self) -> State {
         // A state is replaced as a whole: a panic cannot leave a part of one.
         *self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,7 +75,6 @@ impl Shared {
 /// The one that writes.
 pub(super) struct Database {
     pub(super) db: sled::Db,
-    pub(super) state: State,
     pub(super) shared: Arc<Shared>,
     /// How many of the newest events are kept at least.
     pub(super) keep_events: u64,
@@ -84,9 +83,10 @@ pub(super) struct Database {
 impl Database {
     /// Applies a group that is on disk in the journal.
     pub(super) fn apply(&mut self, group: &Group<'_>) -> anyhow::Result<()> {
-        ensure!(group.first_sequence == self.state.last_sequence + 1, "a group is out of order");
+        let before = self.shared.state();
+        ensure!(group.first_sequence == before.last_sequence + 1, "a group is out of order");
         let tag_index = &self.shared.tag_index;
-        let mut state = self.state.after(group)?;
+        let mut state = before.after(group)?;
         state.indexed_through = tag_index.indexed_through();
         let old = self.old_event_records(&mut state)?;
         write_group(&self.db, group, &state)?;
@@ -96,7 +96,6 @@ impl Database {
         tag_index.apply(group.changes.iter().map(Change::event));
         // An event may change what two tags have.
         tag_index.fold(&self.db, 2 * group.changes.len(), state.last_sequence)?;
-        self.state = state;
         self.shared.set_state(state);
         Ok(())
     }

@@ -29,7 +29,7 @@ pub(super) const FORMAT_KEY: &[u8] = b"mformat";
 
 pub(super) const PLANT_PREFIX: &[u8] = b"p";
 pub(super) const EVENT_PREFIX: &[u8] = b"e";
-const TAG_PREFIX: u8 = b't';
+pub(super) const TAG_PREFIX: &[u8] = b"t";
 const TAG_END: u8 = 0;
 
 /// The first byte of every value but the format number. It tells later layouts of single values
@@ -194,16 +194,11 @@ pub(super) fn tag_block_keys(tag: &str) -> Range<Vec<u8>> {
     tag_key(tag, TAG_END)..tag_key(tag, TAG_END + 1)
 }
 
-/// The keys that the blocks of all tags can have.
-pub(super) fn all_tag_block_keys() -> Range<Vec<u8>> {
-    vec![TAG_PREFIX]..vec![TAG_PREFIX + 1]
-}
-
 /// The tag whose block has this key.
 pub(super) fn tag_of_block(key: &[u8]) -> anyhow::Result<&str> {
     let tag = key
-        .split_first_chunk::<1>()
-        .and_then(|(_, rest)| rest.split_last_chunk::<{ size_of::<i64>() + 1 }>())
+        .strip_prefix(TAG_PREFIX)
+        .and_then(|rest| rest.split_last_chunk::<{ size_of::<i64>() + 1 }>())
         .map(|(tag, _)| tag)
         .context("the key of a tag block is too short")?;
     std::str::from_utf8(tag).context("the key of a tag block is no text")
@@ -276,7 +271,7 @@ fn from_ordered(bytes: [u8; 8]) -> PlantId {
 
 fn tag_key(tag: &str, end: u8) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + tag.len() + 1 + size_of::<i64>());
-    key.push(TAG_PREFIX);
+    key.extend_from_slice(TAG_PREFIX);
     key.extend_from_slice(tag.as_bytes());
     key.push(end);
     key

@@ -88,7 +88,7 @@ fn open(config: &SledConfig) -> anyhow::Result<Opened> {
     checkpoint(&db, &database_file)?;
     tag_index.checkpointed(tag_index.folded_through());
     let shared = Shared::new(state, tag_index);
-    let database = Database { db, state, shared, keep_events: config.keep_events };
+    let database = Database { db, shared, keep_events: config.keep_events };
     // What sled has repaired while it opened is on disk before anything builds on it.
     sync_directory(&sled_directory)?;
     Ok(Opened { database, database_file, journal: Journal::open(directory)?, lock })

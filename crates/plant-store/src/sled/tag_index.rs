@@ -28,8 +28,8 @@ use plant_domain::PlantId;
 use sled::{Batch, IVec, Tree};
 
 use super::layout::{
-    Event, all_tag_block_keys, decode_tag_block, encode_tag_block, tag_block_first_id,
-    tag_block_key, tag_block_keys, tag_of_block,
+    Event, TAG_PREFIX, decode_tag_block, encode_tag_block, tag_block_first_id, tag_block_key,
+    tag_block_keys, tag_of_block,
 };
 
 /// How many changes one step of a fold takes at most: it bounds how long readers wait for it.
@@ -187,7 +187,7 @@ impl TagIndex {
     pub(super) fn tags(&self, tree: &Tree) -> anyhow::Result<BTreeSet<String>> {
         let generations = self.read();
         let mut tags = BTreeSet::new();
-        for key in tree.range(all_tag_block_keys()).keys() {
+        for key in tree.scan_prefix(TAG_PREFIX).keys() {
             tags.insert(tag_of_block(&key?)?.to_owned());
         }
         for changes in [&generations.frozen, &generations.active] {

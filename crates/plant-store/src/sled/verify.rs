@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use plant_domain::PlantId;
 
 use super::layout::{
-    self, EventRecord, PlantRecord, event_keys, event_sequence, plant_id, plant_keys,
+    self, EVENT_PREFIX, EventRecord, PLANT_PREFIX, PlantRecord, event_sequence, plant_id,
 };
 use super::reader::{Reader, TAG_RUN};
 use crate::EventKind;
@@ -16,7 +16,7 @@ use crate::EventKind;
 pub(super) fn disagreements(reader: &Reader) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut plants = BTreeMap::new();
-    for entry in reader.db.range(plant_keys(PlantId::MIN)) {
+    for entry in reader.db.scan_prefix(PLANT_PREFIX) {
         let (key, value) = entry.context("cannot read the plants")?;
         let id = plant_id(&key)?;
         let record: PlantRecord<'_> =
@@ -69,7 +69,7 @@ fn check_events(reader: &Reader, plants: &Plants, found: &mut Vec<String>) -> an
     let state = reader.shared.state();
     let mut last_of_plants = BTreeMap::new();
     let mut expected = state.kept_from;
-    for entry in reader.db.range(event_keys()) {
+    for entry in reader.db.scan_prefix(EVENT_PREFIX) {
         let (key, value) = entry.context("cannot read the events")?;
         let first = event_sequence(&key)?;
         let record: EventRecord<'_> =

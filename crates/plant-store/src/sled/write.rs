@@ -45,6 +45,19 @@ impl Write {
         }
     }
 
+    /// The plant that the writer is told of, where `told` is what was decided. What was sent whole is
+    /// valid: only what was put together from a record goes through the rules again.
+    pub(super) fn stored_plant(&self, told: &PlantRecord<'_>) -> anyhow::Result<StoredPlant> {
+        match self {
+            Self::Create { new_plant, .. } | Self::Put { new_plant, .. } => Ok(StoredPlant {
+                id: new_plant.id(),
+                plant: new_plant.plant().clone(),
+                revision: Revision::from(told.revision),
+            }),
+            Self::Patch { id, .. } | Self::Delete { id, .. } => told.to_stored_plant(*id),
+        }
+    }
+
     /// Decides, given the plant as it is now and the revision that a change would lead to.
     pub(super) fn decide<'group>(
         &'group self,
