@@ -11,7 +11,7 @@ use plant_store::{PageRequest, PlantRepository, StoredPlant};
 
 use crate::failure::Failure;
 use crate::parameters;
-use crate::plants::TOTAL_COUNT;
+use crate::plants::TOTAL_COUNT_HEADER;
 use crate::transfer_format::{CSV_HEADER, TransferFormat};
 
 /// How many plants are read at a time.
@@ -39,7 +39,7 @@ pub(crate) async fn export(
     let mut response = HttpResponse::Ok()
         .content_type(format.content_type())
         .insert_header((header::VARY, "accept"))
-        .insert_header((TOTAL_COUNT, total))
+        .insert_header((TOTAL_COUNT_HEADER, total))
         .streaming(stream::try_unfold(export, Export::part));
     if request.version() < Version::HTTP_11 {
         // The end of the connection is the end of the body (RFC 9112, section 6.1).

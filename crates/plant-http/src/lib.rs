@@ -31,6 +31,7 @@ pub use entity_tag::ENTITY_TAGS_MAX;
 pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 pub use import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
 pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
+pub use plants::TOTAL_COUNT_HEADER;
 pub use rows::ROW_MAX_BYTES;
 pub use server::{Drain, PlantService, serve};
 pub use tokens::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, Scope, Token, TokenRecord, Tokens, TokensFile};

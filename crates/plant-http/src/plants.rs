@@ -16,7 +16,8 @@ use crate::idempotency_key::idempotency_key;
 use crate::parameters::{self, ListQuery};
 use crate::wire::{read_new_plant, read_plant, read_plant_patch};
 
-pub(crate) const TOTAL_COUNT: HeaderName = HeaderName::from_static("x-total-count");
+/// The header that says how many plants there are.
+pub const TOTAL_COUNT_HEADER: &str = "x-total-count";
 
 /// `POST /plants`: the specification's operation.
 pub(crate) async fn create(
@@ -50,7 +51,7 @@ pub(crate) async fn list(
 
     let mut response = HttpResponse::Ok();
     if query.page_request.filter.matches_all() {
-        response.insert_header((TOTAL_COUNT, repository.count().await?));
+        response.insert_header((TOTAL_COUNT_HEADER, repository.count().await?));
     }
     if let Some(after) = page.next {
         let next = query.next(after);

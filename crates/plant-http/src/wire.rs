@@ -18,10 +18,10 @@ pub(crate) fn read_new_plant(body: &[u8]) -> Result<UncheckedNewPlant, Failure> 
     let members = Members::read(body)?;
     let mut problems = Vec::new();
     let id = members.id.required("id", integer, &mut problems)?;
-    let name = members.name.required("name", text, &mut problems)?;
-    let tag = members.tag.optional("tag", text, &mut problems)?;
-    match (id, name) {
-        (Some(id), Some(name)) if problems.is_empty() => Ok(UncheckedNewPlant { id, name, tag }),
+    match (id, members.plant(&mut problems)?) {
+        (Some(id), Some(UncheckedPlant { name, tag })) if problems.is_empty() => {
+            Ok(UncheckedNewPlant { id, name, tag })
+        }
         _ => Err(wrong_shape(&problems)),
     }
 }
@@ -32,10 +32,8 @@ pub(crate) fn read_plant(body: &[u8]) -> Result<(Option<i64>, UncheckedPlant), F
     let members = Members::read(body)?;
     let mut problems = Vec::new();
     let id = members.id.if_present("id", integer, &mut problems)?;
-    let name = members.name.required("name", text, &mut problems)?;
-    let tag = members.tag.optional("tag", text, &mut problems)?;
-    match name {
-        Some(name) if problems.is_empty() => Ok((id, UncheckedPlant { name, tag })),
+    match members.plant(&mut problems)? {
+        Some(plant) if problems.is_empty() => Ok((id, plant)),
         _ => Err(wrong_shape(&problems)),
     }
 }
@@ -97,6 +95,13 @@ impl<'a> Members<'a> {
                 "a plant must be a JSON object, such as {\"id\":1,\"name\":\"Rosa\"}",
             ))
         }
+    }
+
+    /// The members of a Plant. What is wrong goes to `problems`.
+    fn plant(self, problems: &mut Vec<String>) -> Result<Option<UncheckedPlant>, Failure> {
+        let name = self.name.required("name", text, problems)?;
+        let tag = self.tag.optional("tag", text, problems)?;
+        Ok(name.map(|name| UncheckedPlant { name, tag }))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
 use indicatif::ProgressBar;
-use plant_http::TransferFormat;
+use plant_http::{TOTAL_COUNT_HEADER, TransferFormat};
 use ureq::http::{HeaderMap, Method, Response, header};
 use ureq::{Body, Error};
 
@@ -15,9 +15,6 @@ use crate::cli::ExportOptions;
 use crate::output::Output;
 use crate::progress;
 use crate::remote::{self, Remote, transfer_format};
-
-/// How many plants there are when the export begins.
-const TOTAL_COUNT: &str = "x-total-count";
 
 /// How much is read and written at a time, in bytes.
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -89,8 +86,9 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     Ok(answer)
 }
 
+/// How many plants there are when the export begins.
 fn total(headers: &HeaderMap) -> Option<u64> {
-    headers.get(TOTAL_COUNT)?.to_str().ok()?.parse().ok()
+    headers.get(TOTAL_COUNT_HEADER)?.to_str().ok()?.parse().ok()
 }
 
 /// Which side of a copy failed.
