@@ -7,6 +7,7 @@
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
 //! - [`Disturbance`] writes while a test looks at something else.
 //! - [`SystemCalls`] is what strace saw the server do.
+//! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
 
 mod answer;
@@ -20,6 +21,7 @@ mod process;
 mod server;
 mod system_calls;
 mod tokens_file;
+pub mod torture;
 
 pub use answer::{Answer, Counts};
 pub use client::Client;

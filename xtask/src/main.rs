@@ -1,4 +1,4 @@
-//! What people who work on plantd repeat: `cargo xtask check`, `test` and `bench`.
+//! What people who work on plantd repeat: `cargo xtask check`, `test`, `torture` and `bench`.
 
 #![allow(
     clippy::print_stdout,
@@ -12,6 +12,7 @@ mod check;
 mod invariants;
 mod test;
 mod tools;
+mod torture;
 mod usage;
 
 use std::env;
@@ -28,6 +29,7 @@ usage: cargo xtask <command>
 
   check                    format, clippy, rustdoc and the invariants of the workspace
   test [arguments]         all tests; the arguments go to cargo test
+  torture [tests]          the long form of the tests of what is promised, with their figures
   bench <bench> [options]  measurements; `cargo xtask bench` lists them
 ";
 
@@ -59,6 +61,7 @@ fn run(raw_arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     match command {
         "check" => check::run(rest),
         "test" => test::run(rest),
+        "torture" => torture::run(rest),
         "bench" => bench::run(rest),
         unknown => Err(UsageError::new(format!("there is no command `{unknown}`"), USAGE).into()),
     }

@@ -1,0 +1,6 @@
+//! What the world does to a server: each module does one thing to it again and again, and shows what
+//! is promised to stay.
+//!
+//! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
+
+mod start;
