@@ -415,3 +415,23 @@ async fn plants_outlive_many_turns_of_the_journal() {
         assert_eq!(found.expect("it was created").into_new_plant(), long_plant(id));
     }
 }
+
+/// sled puts pages that are too large for its log into files of their own, and never syncs those.
+#[tokio::test(flavor = "multi_thread")]
+async fn sled_keeps_nothing_outside_of_the_file_that_is_synced() {
+    const PLANTS: i64 = 10_000;
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    let plants = |tag: Option<&str>| {
+        let new_plant =
+            |id| UncheckedNewPlant { id, name: "木".repeat(255), tag: tag.map(Into::into) };
+        (0..PLANTS).map(|id| NewPlant::try_from(new_plant(id)).expect("valid")).collect()
+    };
+    // Every kind of record gets as large as it can.
+    for tag in [None, Some("木".repeat(255)), Some("葉".repeat(255)), Some("t".to_owned())] {
+        let plants = plants(tag.as_deref());
+        repository.import(plants, OnConflict::Replace).await.expect("imports");
+    }
+    let blobs = fs::read_dir(folder.directory().join("sled/blobs")).expect("a folder");
+    assert_eq!(blobs.count(), 0);
+}

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::checkpoint::Checkpointer;
 use super::database::Database;
 use super::journal::{self, Journal};
-use super::layout::{self, Change, GROUP_EVENT_BYTES, Group, PlantRecord, plant_key};
+use super::layout::{self, Change, Group, PlantRecord, plant_key};
 use super::progress::Progress;
 use super::write::{Decision, Outcome, Write, Written};
 
@@ -202,12 +202,8 @@ impl Committer {
             plants_before: state.plants,
             changes: Vec::with_capacity(waiting.len()),
         };
-        let mut event_bytes = 0;
         let mut outcomes = Vec::with_capacity(waiting.len());
         for (Waiting { write, .. }, value) in waiting.iter().zip(&values) {
-            if event_bytes >= GROUP_EVENT_BYTES {
-                break;
-            }
             let id = write.id();
             let plant: &mut Option<PlantRecord<'_>> = match plants.entry(id) {
                 Entry::Occupied(plant) => plant.into_mut(),
@@ -232,7 +228,6 @@ impl Committer {
             let is_current = after.is_some_and(|after| told.is_same_plant(&after));
             let stored = write.stored_plant(&told)?;
             outcomes.push(Ok(Written { kind, stored, is_current }));
-            event_bytes += change.map_or(0, |change| change.event().max_bytes());
             group.changes.extend(change);
             *plant = after;
         }

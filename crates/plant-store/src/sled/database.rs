@@ -12,9 +12,9 @@ use super::layout::{
 use super::tag_index::TagIndex;
 use crate::EventKind;
 
-/// How many old event records go with a group at most. More than one, so that a store that keeps
+/// How many old event records go for each new one at most. More than one, so that a store that keeps
 /// fewer events than before gets there.
-const FORGOTTEN_WITH_A_GROUP: usize = 4;
+const FORGOTTEN_FOR_A_NEW_ONE: usize = 4;
 
 /// How far the database is.
 #[derive(Clone, Copy, Debug)]
@@ -36,17 +36,22 @@ impl Default for State {
 impl State {
     /// The state that a group leads to.
     pub(super) fn after(&self, group: &Group<'_>) -> anyhow::Result<Self> {
-        let mut plants = self.plants;
-        for change in &group.changes {
-            plants = match change.kind {
-                EventKind::Created => plants.checked_add(1),
-                EventKind::Updated => Some(plants),
-                EventKind::Deleted => plants.checked_sub(1),
-            }
-            .context("the count of plants is wrong")?;
-        }
+        let plants = plants_after(self.plants, &group.changes)?;
         Ok(Self { last_sequence: group.last_sequence(), plants, ..*self })
     }
+}
+
+/// How many plants there are after some changes.
+fn plants_after(mut plants: u64, changes: &[Change<'_>]) -> anyhow::Result<u64> {
+    for change in changes {
+        plants = match change.kind {
+            EventKind::Created => plants.checked_add(1),
+            EventKind::Updated => Some(plants),
+            EventKind::Deleted => plants.checked_sub(1),
+        }
+        .context("the count of plants is wrong")?;
+    }
+    Ok(plants)
 }
 
 /// What readers need beside sled. Only the commit thread changes it.
@@ -88,7 +93,8 @@ impl Database {
         let tag_index = &self.shared.tag_index;
         let mut state = before.after(group)?;
         state.indexed_through = tag_index.indexed_through();
-        let old = self.old_event_records(&mut state)?;
+        let at_most = FORGOTTEN_FOR_A_NEW_ONE * group.event_runs().count();
+        let old = self.old_event_records(at_most, &mut state)?;
         write_group(&self.db, group, &state)?;
         for key in old {
             self.db.remove(key).context("removing old events")?;
@@ -101,7 +107,7 @@ impl Database {
     }
 
     /// The keys of some event records that need not be kept in this state, which is told so.
-    fn old_event_records(&self, state: &mut State) -> anyhow::Result<Vec<IVec>> {
+    fn old_event_records(&self, at_most: usize, state: &mut State) -> anyhow::Result<Vec<IVec>> {
         let mut old = Vec::new();
         // The tag index needs the events that are not in its blocks on disk.
         let not_shown = state.last_sequence.saturating_sub(self.keep_events);
@@ -111,7 +117,7 @@ impl Database {
         }
         let mut keys = self.db.scan_prefix(EVENT_PREFIX).keys();
         let mut oldest = keys.next().transpose()?;
-        for key in keys.take(FORGOTTEN_WITH_A_GROUP) {
+        for key in keys.take(at_most) {
             let key = key.context("reading old events")?;
             let sequence = event_sequence(&key)?;
             if sequence > needed_from {
@@ -128,8 +134,8 @@ impl Database {
 /// Writes what a group changes, and the state that it leads to.
 ///
 /// The writes go to sled one by one, for its batches cost two rolls of its log each. A kill in between
-/// leaves the first of them, in order; the event record comes last, so without it the group counts as
-/// not applied, and is applied again from the journal: each write here may be made twice.
+/// leaves the first of them, in order; the events come last, so without all of them the group counts
+/// as not applied, and is applied again from the journal: each write here may be made twice.
 pub(super) fn write_group(db: &sled::Db, group: &Group<'_>, state: &State) -> anyhow::Result<()> {
     for change in &group.changes {
         let key = plant_key(PlantId::from(change.id));
@@ -139,13 +145,17 @@ pub(super) fn write_group(db: &sled::Db, group: &Group<'_>, state: &State) -> an
         }
         .context("writing a plant")?;
     }
-    let record = EventRecord {
-        plants: state.plants,
-        indexed_through: state.indexed_through,
-        kept_from: state.kept_from,
-        events: group.changes.iter().map(Change::event).collect(),
-    };
-    db.insert(event_key(group.first_sequence), layout::encode(&record)?)
-        .context("writing events")?;
+    let (mut first_sequence, mut plants) = (group.first_sequence, group.plants_before);
+    for changes in group.event_runs() {
+        plants = plants_after(plants, changes)?;
+        let record = EventRecord {
+            plants,
+            indexed_through: state.indexed_through,
+            kept_from: state.kept_from,
+            events: changes.iter().map(Change::event).collect(),
+        };
+        db.insert(event_key(first_sequence), layout::encode(&record)?).context("writing events")?;
+        first_sequence += changes.len() as u64;
+    }
     Ok(())
 }

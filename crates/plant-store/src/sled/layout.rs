@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `m` `format` | the [`FORMAT`] number of all this, big-endian |
 //! | `p` ordered id | a [`PlantRecord`] |
-//! | `e` first sequence number | an [`EventRecord`]: events of one group |
+//! | `e` first sequence number | an [`EventRecord`]: some events of a group |
 //! | `t` tag `0` ordered id | a block of the tag index: the ids from this one on |
 //!
 //! An *ordered id* is the id with its sign bit flipped, big-endian, so that the order of the bytes is
@@ -36,13 +36,13 @@ const TAG_END: u8 = 0;
 /// apart, where a new [`FORMAT`] would be too much.
 const VALUE_VERSION: u8 = 1;
 
-/// No value is larger than this, in bytes. sled keeps values from about 128 KiB on in files of their
-/// own, which it never syncs.
-const MAX_VALUE_BYTES: usize = 96 * 1024;
+/// No value is larger than this, in bytes. sled keeps pages of more than a quarter of its segments
+/// (512 KiB) in files of their own, which it never syncs, and up to 20 values share a page.
+const MAX_VALUE_BYTES: usize = 6 * 1024;
 
-/// A group takes no more events when its events have this size, in bytes, so that they fit in one
-/// record.
-pub(super) const GROUP_EVENT_BYTES: usize = 64 * 1024;
+/// An event record takes no more events when they have this size, in bytes. What stands before them
+/// is smaller than the rest.
+const EVENT_RECORD_BYTES: usize = MAX_VALUE_BYTES - 128;
 
 /// What is kept of a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub(super) struct PlantRecord<'a> {
     pub(super) tag: Option<&'a str>,
 }
 
-/// The events of one group. The newest record also is the store's state: that spares a key for each
+/// Events of one group. The newest record also is the store's state: that spares a key for each
 /// group.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct EventRecord<'a> {
@@ -91,6 +91,20 @@ impl<'a> Group<'a> {
     /// The sequence number of the last change's event.
     pub(super) fn last_sequence(&self) -> u64 {
         (self.first_sequence + self.changes.len() as u64).saturating_sub(1)
+    }
+
+    /// The changes in runs, each of which has its events in one record.
+    pub(super) fn event_runs(&self) -> impl Iterator<Item = &[Change<'a>]> {
+        let bytes_of = |change: &Change<'_>| change.event().max_bytes();
+        let mut bytes = self.changes.first().map_or(0, bytes_of);
+        self.changes.chunk_by(move |_, next| {
+            bytes += bytes_of(next);
+            let fits = bytes <= EVENT_RECORD_BYTES;
+            if !fits {
+                bytes = bytes_of(next);
+            }
+            fits
+        })
     }
 }
 
