@@ -130,6 +130,18 @@ impl Answer {
         elements.iter().map(NewPlant::from_json).collect()
     }
 
+    /// How many plants there are, where a list says so.
+    ///
+    /// # Panics
+    ///
+    /// When it is no number.
+    #[must_use]
+    #[track_caller]
+    pub fn total_count(&self) -> Option<usize> {
+        let count = self.header("x-total-count")?;
+        Some(count.parse().expect("the total count is a number"))
+    }
+
     /// Where the next page of a list is: the target of the link, which must be a relative one.
     ///
     /// # Panics

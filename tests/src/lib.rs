@@ -6,6 +6,7 @@
 //! - [`Answer`] is what either of them gets back.
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
 //! - [`Disturbance`] writes while a test looks at something else.
+//! - [`ledger`] is what clients have written, to compare a store with.
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
@@ -16,6 +17,7 @@ mod connection;
 mod deadline;
 mod disturbance;
 mod launch;
+pub mod ledger;
 mod plant;
 mod process;
 mod server;

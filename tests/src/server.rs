@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -18,6 +19,7 @@ pub struct TestServer {
     address: SocketAddr,
     launch: Launch,
     data: PathBuf,
+    start_took: Duration,
     _folder: TempDir,
 }
 
@@ -48,8 +50,8 @@ impl TestServer {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let data = folder.path().join(name);
         prepare(&data);
-        let (process, address) = start(&launch, &data);
-        Self { process, address, launch, data, _folder: folder }
+        let (process, address, start_took) = start(&launch, &data);
+        Self { process, address, launch, data, start_took, _folder: folder }
     }
 
     /// Starts again on the same folder, as before. The process must have ended.
@@ -66,7 +68,7 @@ impl TestServer {
     #[track_caller]
     pub fn restart_with(&mut self, launch: Launch) {
         assert!(!self.process.is_running(), "it still runs");
-        (self.process, self.address) = start(&launch, &self.data);
+        (self.process, self.address, self.start_took) = start(&launch, &self.data);
         self.launch = launch;
     }
 
@@ -80,6 +82,12 @@ impl TestServer {
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
+    }
+
+    /// How long its last start took.
+    #[must_use]
+    pub fn start_took(&self) -> Duration {
+        self.start_took
     }
 
     /// Its process.
@@ -121,12 +129,13 @@ impl TestServer {
 }
 
 #[track_caller]
-fn start(launch: &Launch, data: &Path) -> (Process, SocketAddr) {
+fn start(launch: &Launch, data: &Path) -> (Process, SocketAddr, Duration) {
+    let begun = Instant::now();
     let mut process = launch.clone().data(data).spawn();
     let line = process.first_line();
     let address = line
         .strip_prefix("plantd listening on http://")
         .and_then(|address| address.parse().ok())
         .unwrap_or_else(|| panic!("{line:?} does not say where it listens"));
-    (process, address)
+    (process, address, begun.elapsed())
 }

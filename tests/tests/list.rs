@@ -79,11 +79,6 @@ fn parameters(link: &str) -> Vec<(String, String)> {
     parameters
 }
 
-#[track_caller]
-fn total_count(answer: &Answer) -> Option<usize> {
-    answer.header("x-total-count").map(|count| count.parse().expect("the total count is a number"))
-}
-
 /// Imports plants into a server that has none of them.
 #[track_caller]
 fn plant_all(client: &Client, plants: &[NewPlant]) {
@@ -142,7 +137,7 @@ fn a_page_holds_the_plants_behind_after_and_no_more_than_limit() {
         for limit in 1..=all.len() + 1 {
             let answer = client.list(&format!("after={after}&limit={limit}"));
             assert_eq!(answer.plants(), behind[..limit.min(behind.len())]);
-            assert_eq!(total_count(&answer), Some(all.len()), "{answer:?}");
+            assert_eq!(answer.total_count(), Some(all.len()), "{answer:?}");
             assert_eq!(answer.next_page().is_some(), limit < behind.len(), "{answer:?}");
         }
     }
@@ -157,7 +152,7 @@ fn a_page_has_100_plants_unless_said_and_at_most_1000() {
 
     let first = client.list("");
     assert_eq!(first.plants(), plants[..LIMIT_DEFAULT]);
-    assert_eq!(total_count(&first), Some(1001));
+    assert_eq!(first.total_count(), Some(1001));
     let second = client.get(&first.next_page().expect("a second page"));
     assert_eq!(second.plants(), plants[LIMIT_DEFAULT..2 * LIMIT_DEFAULT]);
     assert_eq!(client.list_pages("").len(), 11);
@@ -274,7 +269,7 @@ fn the_total_count_is_right_after_each_change() {
     let check = |client: &Client, wanted: usize| {
         for query in ["", "limit=1", "after=3", "limit=1000&after=9223372036854775807"] {
             let answer = client.list(query);
-            assert_eq!(total_count(&answer), Some(wanted), "{query}: {answer:?}");
+            assert_eq!(answer.total_count(), Some(wanted), "{query}: {answer:?}");
         }
     };
     check(&client, 0);
@@ -306,7 +301,7 @@ fn a_filtered_list_has_no_total_count() {
     for query in ["tag=x", "name=rosa", "tag=y", "tag=x&name=rosa", "limit=1&tag=x&after=0"] {
         let answer = client.list(query);
         assert_eq!(answer.status, 200, "{answer:?}");
-        assert_eq!(total_count(&answer), None, "{query}: {answer:?}");
+        assert_eq!(answer.total_count(), None, "{query}: {answer:?}");
     }
 }
 
@@ -707,7 +702,7 @@ fn list_until_killed(client: &Client) -> (BTreeSet<i64>, usize) {
         let path = format!("/plants?after={after}&{filter}");
         let Ok(page) = client.try_send("GET", path.trim_end_matches('&'), &[], "") else { break };
         seen.extend(ids(&page.plants()));
-        total = total.max(total_count(&page).unwrap_or_default());
+        total = total.max(page.total_count().unwrap_or_default());
     }
     (seen, total)
 }

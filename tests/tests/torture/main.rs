@@ -3,4 +3,5 @@
 //!
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
+mod kill;
 mod start;

@@ -1,1 +1,99 @@
 //! Kills while the server starts.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use plantd_tests::ledger::{self, Ledger};
+use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::{Launch, TestServer};
+
+use crate::kill::load_and_kill;
+
+const CLIENTS: i64 = 4;
+
+/// How often a start is killed before the server may start and write again.
+const KILLS_IN_A_ROW: u32 = 5;
+
+/// How long clients write before the kill that the starts have to recover from, in milliseconds.
+const MAX_LOAD_MS: u64 = 300;
+
+/// What kills have done.
+#[derive(Default)]
+struct Kills {
+    all: u32,
+    before_ready: u32,
+}
+
+impl Kills {
+    /// Starts on a folder again and again, and kills each start at some moment.
+    fn kill_starts(&mut self, data: &Path, usual: Duration, chance: &mut fastrand::Rng) {
+        for _ in 0..KILLS_IN_A_ROW {
+            if chance.bool() {
+                plant_unfinished_snapshot(data, chance);
+            }
+            let mut process = Launch::new().data(data).spawn();
+            thread::sleep(usual.mul_f64(1.2 * chance.f64()));
+            process.kill();
+            self.all += 1;
+            self.before_ready += u32::from(process.stdout().is_empty());
+        }
+    }
+}
+
+/// Leaves what a kill leaves that comes while sled writes a snapshot.
+fn plant_unfinished_snapshot(data: &Path, chance: &mut fastrand::Rng) {
+    let sled = data.join("plants/sled");
+    let Ok(entries) = fs::read_dir(&sled) else { return };
+    let snapshot = entries
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.file_name().unwrap().to_string_lossy().starts_with("snap."));
+    let Some(snapshot) = snapshot else { return };
+    let mut bytes = fs::read(&snapshot).unwrap();
+    bytes.truncate(chance.usize(..=bytes.len()));
+    let name = format!("snap.{:016X}.generating", chance.u64(..));
+    fs::write(sled.join(name), bytes).unwrap();
+}
+
+#[test]
+fn a_start_that_is_killed_again_and_again_is_in_nobodys_way() {
+    let (mut chance, wanted) = (chance(), times(10, 500));
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledgers = Ledger::of_clients(CLIENTS, folder.path());
+    let mut kills = Kills::default();
+    let mut server = TestServer::start();
+    while kills.all < wanted {
+        load_and_kill(&mut server, &mut ledgers, &mut chance, MAX_LOAD_MS);
+        kills.kill_starts(server.data(), server.start_took(), &mut chance);
+        server.restart();
+        ledger::compare_and_settle(&mut ledgers, &ledger::store_of(&server));
+    }
+    assert_eq!(server.terminate().code(), Some(0));
+    assert!(kills.before_ready > 0, "every start was ready before its kill");
+    Figures::of("start", "a kill while it starts, or recovers, is in nobody's way")
+        .with(kills.all, "kills")
+        .with(kills.before_ready, "of them before it was ready")
+        .with(ledgers.iter().map(Ledger::total).sum::<u64>(), "acknowledged writes")
+        .with(0, "lost")
+        .print();
+}
+
+#[test]
+fn a_first_start_that_is_killed_again_and_again_is_in_nobodys_way() {
+    let (mut chance, wanted) = (chance(), times(10, 500));
+    let mut kills = Kills::default();
+    let usual = TestServer::start().start_took();
+    while kills.all < wanted {
+        // The folder is not there before.
+        let server = TestServer::start_prepared(Launch::new(), "data", |data| {
+            kills.kill_starts(data, usual, &mut chance);
+        });
+        server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    }
+    assert!(kills.before_ready > 0, "every start was ready before its kill");
+    Figures::of("start", "a kill while it starts for the first time is in nobody's way")
+        .with(kills.all, "kills")
+        .with(kills.before_ready, "of them before it was ready")
+        .print();
+}

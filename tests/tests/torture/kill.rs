@@ -1,0 +1,57 @@
+//! Kills while the server writes.
+
+use std::thread;
+use std::time::Duration;
+
+use plantd_tests::ledger::{self, Ledger};
+use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::{Launch, TestServer};
+
+const CLIENTS: i64 = 12;
+
+/// How long clients write before a kill at most, in milliseconds.
+const MAX_LOAD_MS: u64 = 400;
+
+/// A start that forgets events early, so that all that a group does happens often.
+fn few_events(chance: &mut fastrand::Rng) -> Launch {
+    let keep_events = *chance.choice(&["1", "100", "2000", "1000000"]).expect("some");
+    Launch::new().arguments(["--keep-events", keep_events, "--cache-mb", "4"])
+}
+
+/// Lets all clients write until the server is killed, after a while.
+pub(crate) fn load_and_kill(
+    server: &mut TestServer,
+    ledgers: &mut [Ledger],
+    chance: &mut fastrand::Rng,
+    max_load_ms: u64,
+) {
+    thread::scope(|scope| {
+        for ledger in &mut *ledgers {
+            let (client, mut chance) = (server.client(), chance.fork());
+            scope.spawn(move || ledger.write_until_gone(&client, &mut chance, usize::MAX));
+        }
+        thread::sleep(Duration::from_millis(chance.u64(0..max_load_ms)));
+        server.kill();
+    });
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_a_kill_under_load() {
+    let (mut chance, kills) = (chance(), times(10, 500));
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledgers = Ledger::of_clients(CLIENTS, folder.path());
+    let mut server = TestServer::start_with(few_events(&mut chance));
+    for _ in 0..kills {
+        load_and_kill(&mut server, &mut ledgers, &mut chance, MAX_LOAD_MS);
+        server.restart_with(few_events(&mut chance));
+        ledger::compare_and_settle(&mut ledgers, &ledger::store_of(&server));
+    }
+    assert_eq!(server.terminate().code(), Some(0));
+    let acknowledged: u64 = ledgers.iter().map(Ledger::total).sum();
+    assert!(acknowledged > u64::from(kills), "next to nothing was written");
+    Figures::of("kill", "nothing acknowledged is lost by `kill -9` under load")
+        .with(kills, "kills")
+        .with(acknowledged, "acknowledged writes")
+        .with(0, "lost")
+        .print();
+}
