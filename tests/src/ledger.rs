@@ -78,9 +78,10 @@ impl Ledger {
         self.total
     }
 
-    /// The request id of each write that was sent, in their order.
-    pub fn request_ids(&self) -> impl Iterator<Item = String> {
-        (0..self.entries.len()).map(|entry| self.request_id(entry))
+    /// How many of its writes were acknowledged, where `is_answered` says of a request id whether it was
+    /// answered with success.
+    pub fn acknowledged_in(&self, is_answered: impl Fn(&str) -> bool) -> usize {
+        (0..self.entries.len()).take_while(|entry| is_answered(&self.request_id(*entry))).count()
     }
 
     fn request_id(&self, entry: usize) -> String {
@@ -172,14 +173,19 @@ impl Ledger {
         let expected = self.plants_after(acknowledged);
         let in_doubt = self.entries.get(acknowledged);
         let ids = expected.keys().chain(mine.keys()).collect::<std::collections::BTreeSet<_>>();
-        let different: Vec<_> = ids
+        let different: Vec<String> = ids
             .into_iter()
             .filter(|id| expected.get(id) != mine.get(id))
-            .map(|id| format!("{:?} instead of {:?}", mine.get(id), expected.get(id)))
+            .map(|id| {
+                let (is, should_be) = (shown(mine.get(id)), shown(expected.get(id)));
+                format!("plant {id} is {is} and should be {should_be}")
+            })
             .collect();
+        let in_doubt = in_doubt.map_or_else(String::new, |Entry { id, after }| {
+            format!("; the next one makes plant {id} {}", shown(after.as_ref()))
+        });
         format!(
-            "client {} after {acknowledged} acknowledged writes, the next one being {in_doubt:?}: \
-             {different:#?}",
+            "client {} after {acknowledged} acknowledged writes: {different:#?}{in_doubt}",
             self.number
         )
     }
@@ -200,8 +206,8 @@ fn next_write(
 ) -> (&'static str, String, Option<NewPlant>) {
     let tag = chance.choice(TAGS).filter(|_| chance.bool());
     // Long ones fill the journal and the pages.
-    let repeated = if chance.u8(..) < 64 { 200 } else { 1 };
-    let name = format!("{} {}", "木".repeat(repeated), chance.u32(..));
+    let repeated = if chance.bool() { 240 } else { 1 };
+    let name = format!("{} {}", "𐂷".repeat(repeated), chance.u32(..));
     let plant = NewPlant::new(id, &name, tag);
     match current {
         None if chance.bool() => ("POST", plant.json(), Some(plant)),
@@ -216,6 +222,13 @@ fn next_write(
             _ => ("PUT", replacement_body(&name, tag), Some(plant)),
         },
     }
+}
+
+/// A plant in few words: of a long name the end.
+fn shown(plant: Option<&NewPlant>) -> String {
+    let Some(NewPlant { name, tag, .. }) = plant else { return "nothing".to_owned() };
+    let end = name.rsplit(' ').next().unwrap_or_default();
+    format!("…{end} with the tag {tag:?}")
 }
 
 /// Compares a store with the ledgers: everything that was acknowledged is there, a write that was not

@@ -7,6 +7,7 @@
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
 //! - [`Disturbance`] writes while a test looks at something else.
 //! - [`ledger`] is what clients have written, to compare a store with.
+//! - [`disk`] is what a power cut leaves.
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
@@ -15,6 +16,7 @@ mod answer;
 mod client;
 mod connection;
 mod deadline;
+pub mod disk;
 mod disturbance;
 mod launch;
 pub mod ledger;
@@ -34,5 +36,5 @@ pub use launch::{Launch, TOKEN, program};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;
-pub use system_calls::{SystemCall, SystemCalls};
+pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use tokens_file::write_tokens_file;

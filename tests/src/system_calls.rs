@@ -30,6 +30,27 @@ impl SystemCall {
         Some(rest.split_once('>')?.0)
     }
 
+    /// The texts among its arguments, without strace's escapes.
+    #[must_use]
+    pub fn texts(&self) -> Vec<Text> {
+        let mut texts = Vec::new();
+        let mut folder = None;
+        let mut rest = self.arguments.as_str();
+        while let Some(next) = rest.find(['<', '"']) {
+            let (delimiter, behind) = rest[next..].split_at(1);
+            if delimiter == "<" {
+                let (path, behind) = behind.split_once('>').unwrap_or((behind, ""));
+                folder = Some(path.to_owned());
+                rest = behind;
+            } else {
+                let (bytes, behind) = unescape(behind);
+                texts.push(Text { folder: folder.take(), bytes });
+                rest = behind;
+            }
+        }
+        texts
+    }
+
     /// Whether it returned no error.
     #[must_use]
     pub fn succeeded(&self) -> bool {
@@ -50,6 +71,15 @@ impl SystemCall {
             "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" | "sendto" | "sendmsg"
         )
     }
+}
+
+/// A text among the arguments of a system call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// The folder that stands before it, which a relative path starts from.
+    pub folder: Option<String>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// The system calls of one run, in the order in which they returned.
@@ -114,6 +144,12 @@ impl SystemCalls {
         Self(calls)
     }
 
+    /// How many lines the trace has up to the last call.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.0.last().map_or(0, |call| call.returned + 1)
+    }
+
     /// The calls for which `holds` holds.
     pub fn all(&self, holds: impl Fn(&SystemCall) -> bool) -> impl Iterator<Item = &SystemCall> {
         self.0.iter().filter(move |call| holds(call))
@@ -129,6 +165,38 @@ impl SystemCalls {
     pub fn first(&self, what: &str, holds: impl Fn(&SystemCall) -> bool) -> &SystemCall {
         let found = self.0.iter().find(|call| holds(call));
         found.unwrap_or_else(|| panic!("the trace does not show {what}"))
+    }
+}
+
+/// The bytes of a text up to the quotation mark that ends it, and what stands behind that.
+fn unescape(text: &str) -> (Vec<u8>, &str) {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    loop {
+        let plain = rest.find(['\\', '"']).unwrap_or(rest.len());
+        bytes.extend_from_slice(&rest.as_bytes()[..plain]);
+        rest = &rest[plain..];
+        let Some(escape) = rest.strip_prefix('\\') else {
+            return (bytes, rest.strip_prefix('"').unwrap_or(rest));
+        };
+        let (byte, length) = match escape.as_bytes() {
+            [b'x', ..] => (u8::from_str_radix(&escape[1..3], 16).expect("two digits"), 3),
+            [b'0'..=b'7', ..] => {
+                let digits =
+                    escape.bytes().take(3).take_while(|digit| matches!(digit, b'0'..=b'7'));
+                let digits = digits.count();
+                (u8::from_str_radix(&escape[..digits], 8).expect("octal digits"), digits)
+            }
+            [b'n', ..] => (b'\n', 1),
+            [b't', ..] => (b'\t', 1),
+            [b'r', ..] => (b'\r', 1),
+            [b'v', ..] => (0x0B, 1),
+            [b'f', ..] => (0x0C, 1),
+            [other, ..] => (*other, 1),
+            [] => panic!("a text ends in an escape"),
+        };
+        bytes.push(byte);
+        rest = &escape[length..];
     }
 }
 
@@ -162,5 +230,19 @@ mod tests {
         let calls = SystemCalls::parse(TRACE);
         let syncs: Vec<usize> = calls.all(SystemCall::is_sync).map(|call| call.begun).collect();
         assert_eq!(syncs, [5]);
+    }
+
+    #[test]
+    fn texts_are_shown_without_escapes_and_with_their_folders() {
+        let trace = concat!(
+            "7  unlinkat(3</d>, \"a\", 0) = 0\n",
+            r#"7  write(4</d/b>, "\x00\xff\n\"<\\\1010", 8) = 8"#,
+        );
+        let calls = SystemCalls::parse(trace);
+        let text = |name: &str| calls.first(name, |call| call.name == name).texts();
+        let folder = |folder: &str| Some(folder.to_owned());
+        assert_eq!(text("unlinkat"), [Text { folder: folder("/d"), bytes: b"a".to_vec() }]);
+        let bytes = b"\x00\xff\n\"<\\A0".to_vec();
+        assert_eq!(text("write"), [Text { folder: folder("/d/b"), bytes }]);
     }
 }

@@ -4,4 +4,5 @@
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
 mod kill;
+mod power;
 mod start;

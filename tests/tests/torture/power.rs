@@ -1,0 +1,143 @@
+//! Power cuts: the disk keeps what was synced, and of the rest what chance says.
+//!
+//! strace shows what a server does to its files and when it answers. From that, `Disk` makes what a cut
+//! at any moment leaves, and the server starts on it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use plantd_tests::disk::{Disk, TRACED};
+use plantd_tests::ledger::{self, Ledger};
+use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::{Launch, SystemCall, SystemCalls, TestServer};
+
+const CLIENTS: i64 = 8;
+
+/// How many bytes of what is written are shown: all.
+const SHOWN_BYTES: &str = "8000000";
+
+/// One run of a server, as strace saw it.
+struct Run {
+    /// The disk before the run.
+    disk: Disk,
+    calls: SystemCalls,
+    /// The line of the trace on which each write was answered with success, by its request id.
+    answered: HashMap<String, usize>,
+}
+
+impl Run {
+    /// Runs a server on a copy of `image`, or on a new folder, until its clients have written enough.
+    fn record(image: Option<&Path>, ledgers: &mut [Ledger], chance: &mut fastrand::Rng) -> Self {
+        let entries = usize::try_from(times(150, 1_000)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("trace");
+        let options = ["-x", "-s", SHOWN_BYTES, "-e", TRACED];
+        let launch = Launch::new()
+            .arguments(["--keep-events", "500", "--cache-mb", "2"])
+            .under_strace(&trace, &options);
+        let mut disk = None;
+        let mut server = TestServer::start_prepared(launch, "data", |data| {
+            if let Some(image) = image {
+                copy_folder(image, data);
+            }
+            disk = Some(Disk::holding(data.parent().unwrap()));
+        });
+        thread::scope(|scope| {
+            for ledger in &mut *ledgers {
+                let (client, mut chance) = (server.client(), chance.fork());
+                scope.spawn(move || ledger.write_until_gone(&client, &mut chance, entries));
+            }
+        });
+        if chance.bool() {
+            assert_eq!(server.terminate().code(), Some(0));
+        } else {
+            server.kill();
+        }
+        let calls = SystemCalls::read(&trace, server.process().id());
+        let answered = calls.all(|_| true).filter_map(answered).collect();
+        Self { disk: disk.unwrap(), calls, answered }
+    }
+
+    /// How many writes of each client were answered before a line of the trace.
+    fn acknowledged(&self, ledgers: &[Ledger], line: usize) -> Vec<usize> {
+        let is_answered = |id: &str| self.answered.get(id).is_some_and(|answered| *answered < line);
+        ledgers.iter().map(|ledger| ledger.acknowledged_in(is_answered)).collect()
+    }
+}
+
+/// The request that a call answers with success, if it does, and where the answer begins.
+fn answered(call: &SystemCall) -> Option<(String, usize)> {
+    if !call.is_write() {
+        return None;
+    }
+    let text = call.texts().into_iter().next()?.bytes;
+    let head = text.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
+    let mut lines = head.take_while(|line| line != "\r");
+    lines.next().filter(|status| status.starts_with("HTTP/1.1 20"))?;
+    let id = lines.find_map(|line| {
+        let id = line.strip_prefix("x-request-id: ")?;
+        Some(id.trim_end().to_owned())
+    })?;
+    Some((id, call.begun))
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_a_power_cut() {
+    let (mut chance, runs, cuts_of_a_run) = (chance(), times(2, 10), times(5, 20));
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledgers = Ledger::of_clients(CLIENTS, folder.path());
+    let mut image = None;
+    let (mut files_changes, mut acknowledged) = (0, 0);
+    for run in 0..runs {
+        let mut recorded = Run::record(image.as_deref(), &mut ledgers, &mut chance);
+        files_changes += recorded.calls.lines();
+        let mut lines: Vec<usize> =
+            (0..cuts_of_a_run).map(|_| chance.usize(..=recorded.calls.lines())).collect();
+        lines.sort_unstable();
+        let mut begin = 0;
+        for (cut, line) in (0..).zip(lines) {
+            recorded.disk.run(&recorded.calls, begin..line);
+            begin = line;
+            let left = folder.path().join(format!("left-{run}-{cut}"));
+            recorded.disk.cut(&left, &mut chance);
+            // Also a cut before the folder has its name.
+            let data = left.join("data");
+            let data = data.exists().then_some(data);
+            let server = TestServer::start_prepared(Launch::new(), "data", |target| {
+                if let Some(data) = &data {
+                    copy_folder(data, target);
+                }
+            });
+            let answered = recorded.acknowledged(&ledgers, line);
+            let carried_out = ledger::compare(&ledgers, &answered, &ledger::store_of(&server));
+            acknowledged += answered.iter().sum::<usize>();
+            if cut + 1 == cuts_of_a_run {
+                ledger::settle(&mut ledgers, &carried_out);
+                image = data;
+            } else {
+                fs::remove_dir_all(&left).unwrap();
+            }
+        }
+    }
+    Figures::of("power", "nothing acknowledged is lost by a power cut")
+        .with(runs * cuts_of_a_run, "cuts")
+        .with(acknowledged, "acknowledged writes looked for")
+        .with(files_changes, "system calls of")
+        .with(0, "lost")
+        .print();
+}
