@@ -6,6 +6,7 @@
 //! - [`Answer`] is what either of them gets back.
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
 //! - [`Disturbance`] writes while a test looks at something else.
+//! - [`history`] tells whether operations at the same time can have happened one after the other.
 //! - [`ledger`] is what clients have written, to compare a store with.
 //! - [`disk`] is what a power cut leaves.
 //! - [`SystemCalls`] is what strace saw the server do.
@@ -18,6 +19,7 @@ mod connection;
 mod deadline;
 pub mod disk;
 mod disturbance;
+pub mod history;
 mod launch;
 pub mod ledger;
 mod plant;

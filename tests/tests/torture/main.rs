@@ -5,4 +5,5 @@
 
 mod kill;
 mod power;
+mod races;
 mod start;

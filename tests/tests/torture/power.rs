@@ -60,6 +60,18 @@ impl Run {
         Self { disk: disk.unwrap(), calls, answered }
     }
 
+    /// Lines of the trace at which the power is cut, ascending: every other one where an answer begins.
+    fn moments(&self, wanted: u32, chance: &mut fastrand::Rng) -> Vec<usize> {
+        let answers: Vec<usize> = self.answered.values().copied().collect();
+        let moment = |cut| match chance.choice(&answers) {
+            Some(answer) if cut % 2 == 0 => answer + 1,
+            _ => chance.usize(..=self.calls.lines()),
+        };
+        let mut moments: Vec<usize> = (0..wanted).map(moment).collect();
+        moments.sort_unstable();
+        moments
+    }
+
     /// How many writes of each client were answered before a line of the trace.
     fn acknowledged(&self, ledgers: &[Ledger], line: usize) -> Vec<usize> {
         let is_answered = |id: &str| self.answered.get(id).is_some_and(|answered| *answered < line);
@@ -106,9 +118,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     for run in 0..runs {
         let mut recorded = Run::record(image.as_deref(), &mut ledgers, &mut chance);
         files_changes += recorded.calls.lines();
-        let mut lines: Vec<usize> =
-            (0..cuts_of_a_run).map(|_| chance.usize(..=recorded.calls.lines())).collect();
-        lines.sort_unstable();
+        let lines = recorded.moments(cuts_of_a_run, &mut chance);
         let mut begin = 0;
         for (cut, line) in (0..).zip(lines) {
             recorded.disk.run(&recorded.calls, begin..line);

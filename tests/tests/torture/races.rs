@@ -1,0 +1,146 @@
+//! Operations on few plants at the same time, also across kills: each plant is as if they had happened
+//! one after the other.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plantd_tests::history::{self, Entry, Operation, Outcome, State};
+use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::{Answer, Client, NewPlant, TestServer, plant_body, replacement_body};
+
+const CLIENTS: usize = 8;
+
+/// How many plants all clients work on.
+const PLANTS: i64 = 3;
+
+/// How long clients run before a kill at most, in milliseconds.
+const MAX_RUN_MS: u64 = 250;
+
+/// What happened to each plant.
+type Histories = BTreeMap<i64, Vec<Entry>>;
+
+/// What an operation is asked for with: method, path, body.
+fn request(id: i64, operation: &Operation) -> (&'static str, String, String) {
+    let path = format!("/plants/{id}");
+    match operation {
+        Operation::Create(name, tag) => {
+            ("POST", "/plants".to_owned(), plant_body(id, name, tag.as_deref()))
+        }
+        Operation::Put(name, tag) => ("PUT", path, replacement_body(name, tag.as_deref())),
+        Operation::Retag(tag) => ("PATCH", path, serde_json::json!({ "tag": tag }).to_string()),
+        Operation::Delete => ("DELETE", path, String::new()),
+        Operation::Read => ("GET", path, String::new()),
+    }
+}
+
+fn outcome(operation: &Operation, answer: &Answer) -> Option<Outcome> {
+    Some(match (operation, answer.status) {
+        (Operation::Create(..), 200) | (Operation::Put(..), 201) => {
+            Outcome::Made(answer.revision())
+        }
+        (Operation::Put(..) | Operation::Retag(_), 200) => Outcome::Changed(answer.revision()),
+        (Operation::Read, 200) => {
+            let NewPlant { name, tag, .. } = NewPlant::from_json(&answer.json());
+            Outcome::Seen(State { name, tag, revision: Some(answer.revision()) })
+        }
+        (_, 204) => Outcome::Deleted,
+        (_, 400) => {
+            answer.assert_error(400, 3001);
+            Outcome::Taken
+        }
+        (_, 404) => Outcome::Missing,
+        (_, 503) => return None,
+        _ => panic!("{operation:?}: {answer:?}"),
+    })
+}
+
+fn any_operation(chance: &mut fastrand::Rng) -> Operation {
+    // Few values, so that a change often changes nothing.
+    let name = ["Rosa", "Abies", "Quercus"][chance.usize(..3)].to_owned();
+    let tag = chance.bool().then(|| "tag".to_owned());
+    match chance.u8(..6) {
+        0 => Operation::Create(name, tag),
+        1 => Operation::Put(name, tag),
+        2 => Operation::Retag(tag),
+        3 => Operation::Delete,
+        _ => Operation::Read,
+    }
+}
+
+/// One client's operations until the server is gone. The one without an answer ends when nothing can
+/// happen any more, which only the caller knows.
+fn operate(
+    client: &Client,
+    clock: Instant,
+    is_over: &AtomicBool,
+    chance: &mut fastrand::Rng,
+) -> Vec<(i64, Entry)> {
+    let now = || u64::try_from(clock.elapsed().as_nanos()).unwrap();
+    let mut entries = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let (id, operation) = (chance.i64(0..PLANTS), any_operation(chance));
+        let (method, path, body) = request(id, &operation);
+        let begun = now();
+        let answer =
+            client.try_send(method, &path, &[("content-type", "application/json")], &body).ok();
+        let ended = now();
+        let outcome = answer.as_ref().and_then(|answer| outcome(&operation, answer));
+        let is_answered = outcome.is_some();
+        entries.push((id, Entry { begun, ended, operation, outcome }));
+        if !is_answered {
+            break;
+        }
+    }
+    entries
+}
+
+#[test]
+fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
+    let (mut chance, histories, kills_in_each) = (chance(), times(2, 60), times(2, 4));
+    let mut operations = 0;
+    for _ in 0..histories {
+        let mut server = TestServer::start();
+        let mut history = Histories::new();
+        let clock = Instant::now();
+        for _ in 0..=kills_in_each {
+            let is_over = AtomicBool::new(false);
+            let entries = thread::scope(|scope| {
+                let clients: Vec<_> = (0..CLIENTS)
+                    .map(|_| {
+                        let (client, mut chance) = (server.client(), chance.fork());
+                        let is_over = &is_over;
+                        scope.spawn(move || operate(&client, clock, is_over, &mut chance))
+                    })
+                    .collect();
+                thread::sleep(Duration::from_millis(chance.u64(0..MAX_RUN_MS)));
+                server.kill();
+                is_over.store(true, Ordering::Relaxed);
+                let clients = clients.into_iter();
+                clients.flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
+            });
+            // What has no answer by now can only have happened before.
+            let over = u64::try_from(clock.elapsed().as_nanos()).unwrap();
+            for (id, mut entry) in entries {
+                if entry.outcome.is_none() {
+                    entry.ended = over;
+                }
+                history.entry(id).or_default().push(entry);
+            }
+            server.restart();
+        }
+        for (id, entries) in history {
+            operations += entries.len();
+            if let Err(cause) = history::check(&entries) {
+                panic!("plant {id}: {cause}");
+            }
+        }
+    }
+    Figures::of("races", "each plant is as if operations on it came one after the other")
+        .with(histories * u32::try_from(PLANTS).unwrap(), "histories")
+        .with(histories * (kills_in_each + 1), "kills among them")
+        .with(operations, "operations")
+        .with(0, "that do not fit")
+        .print();
+}
