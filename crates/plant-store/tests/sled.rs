@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
 use plant_store::conformance::{self, Place, model};
-use plant_store::{OnConflict, PlantRepository, SledConfig, SledRepository};
+use plant_store::{OnConflict, PlantRepository, Preconditions, SledConfig, SledRepository};
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
 use proptest::sample::select;
@@ -77,6 +77,12 @@ impl Place for Folder {
 fn new_plant(id: i64) -> NewPlant {
     let tag = Some(format!("tag {}", id % 7));
     NewPlant::try_from(UncheckedNewPlant { id, name: format!("plant {id}"), tag }).expect("valid")
+}
+
+/// A plant that stands in the place of [`new_plant`], with the same tag.
+fn renamed_plant(id: i64) -> NewPlant {
+    let tag = new_plant(id).plant().tag().map(str::to_owned);
+    NewPlant::try_from(UncheckedNewPlant { id, name: format!("renamed {id}"), tag }).expect("valid")
 }
 
 async fn create(repository: &SledRepository, ids: std::ops::Range<i64>) {
@@ -217,6 +223,71 @@ async fn an_event_that_is_lost_shows_at_the_next_open() {
     });
     forget_journal(&folder);
     assert!(folder.refusal().contains("are lost"), "{}", folder.refusal());
+}
+
+/// What sled has under some keys at a moment.
+type Entries = Vec<(sled::IVec, sled::IVec)>;
+
+fn entries(folder: &Folder, prefix: &[u8]) -> Entries {
+    let mut entries = Vec::new();
+    edit(folder, |db| {
+        entries = db.scan_prefix(prefix).map(|entry| entry.expect("reads")).collect();
+    });
+    entries
+}
+
+/// A page of sled's that falls back to an older state leaves the count as it was.
+#[tokio::test]
+async fn a_plant_that_falls_back_to_an_older_state_shows_at_the_next_open() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let older = entries(&folder, b"p");
+    let repository = folder.try_open().expect("opens");
+    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
+    drop(repository);
+    edit(&folder, |db| {
+        let (key, value) = &older[3];
+        let newer = db.insert(key, value).expect("writes");
+        assert_ne!(newer.as_ref(), Some(value));
+    });
+    forget_journal(&folder);
+    assert!(folder.refusal().contains("not as they were"), "{}", folder.refusal());
+}
+
+#[tokio::test]
+async fn a_plant_that_stands_in_for_another_one_shows_at_the_next_open() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    edit(&folder, |db| {
+        let (key, value) = db.pop_max().expect("writes").expect("there are plants");
+        let id = *key.last().expect("a key");
+        db.insert([&key[..key.len() - 1], &[id + 1]].concat(), value).expect("writes");
+    });
+    forget_journal(&folder);
+    assert!(folder.refusal().contains("not as they were"), "{}", folder.refusal());
+}
+
+#[tokio::test]
+async fn a_block_of_the_tag_index_that_is_lost_or_older_shows_at_the_next_open() {
+    let mut folder = Folder::new();
+    folder.config.tag_changes_in_memory = 1;
+    create(&folder.try_open().expect("opens"), 0..100).await;
+    let older = entries(&folder, b"t");
+    create(&folder.try_open().expect("opens"), 100..200).await;
+    // So that none of this is read from the events again.
+    create(&folder.try_open().expect("opens"), 200..201).await;
+    forget_journal(&folder);
+    drop(folder.try_open().expect("opens"));
+
+    let current = entries(&folder, b"t");
+    let (key, value) = &older[2];
+    edit(&folder, |db| assert!(db.insert(key, value).expect("writes").is_some()));
+    assert!(folder.refusal().contains("index of the tags"), "{}", folder.refusal());
+    edit(&folder, |db| assert!(db.remove(key).expect("removes").is_some()));
+    assert!(folder.refusal().contains("index of the tags"), "{}", folder.refusal());
+    let (key, value) = &current[2];
+    edit(&folder, |db| assert!(db.insert(key, value).expect("writes").is_none()));
+    drop(folder.try_open().expect("opens as it was"));
 }
 
 #[tokio::test]

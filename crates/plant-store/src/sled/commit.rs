@@ -200,6 +200,7 @@ impl Committer {
         let mut group = Group {
             first_sequence: state.last_sequence + 1,
             plants_before: state.plants,
+            digest_before: state.digest,
             changes: Vec::with_capacity(waiting.len()),
         };
         let mut outcomes = Vec::with_capacity(waiting.len());
@@ -224,6 +225,7 @@ impl Committer {
                 Decision::Remove(record) => (record, None),
             };
             let change = (after != *plant).then(|| Change::new(id, plant.as_ref(), after));
+            let change = change.transpose()?;
             let kind = change.map(|change| change.kind);
             let is_current = after.is_some_and(|after| told.is_same_plant(&after));
             let stored = write.stored_plant(&told)?;

@@ -6,6 +6,7 @@ use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
 use sled::IVec;
 
+use super::digest::Digest;
 use super::layout::{
     self, Change, EVENT_PREFIX, EventRecord, Group, event_key, event_sequence, plant_key,
 };
@@ -21,6 +22,8 @@ const FORGOTTEN_FOR_A_NEW_ONE: usize = 4;
 pub(super) struct State {
     pub(super) last_sequence: u64,
     pub(super) plants: u64,
+    /// The digest of all plants, as they should be.
+    pub(super) digest: Digest,
     /// The events from this sequence number on are kept.
     pub(super) kept_from: u64,
     /// The tag index's blocks on disk hold all events up to this sequence number.
@@ -29,29 +32,37 @@ pub(super) struct State {
 
 impl Default for State {
     fn default() -> Self {
-        Self { last_sequence: 0, plants: 0, kept_from: 1, indexed_through: 0 }
+        let digest = Digest::default();
+        Self { last_sequence: 0, plants: 0, digest, kept_from: 1, indexed_through: 0 }
     }
 }
 
 impl State {
-    /// The state that a group leads to.
-    pub(super) fn after(&self, group: &Group<'_>) -> anyhow::Result<Self> {
-        let plants = plants_after(self.plants, &group.changes)?;
-        Ok(Self { last_sequence: group.last_sequence(), plants, ..*self })
-    }
-}
-
-/// How many plants there are after some changes.
-fn plants_after(mut plants: u64, changes: &[Change<'_>]) -> anyhow::Result<u64> {
-    for change in changes {
-        plants = match change.kind {
-            EventKind::Created => plants.checked_add(1),
-            EventKind::Updated => Some(plants),
-            EventKind::Deleted => plants.checked_sub(1),
+    /// The state before a group; what is not in the group is as it is here.
+    pub(super) fn before(&self, group: &Group<'_>) -> Self {
+        Self {
+            last_sequence: group.first_sequence - 1,
+            plants: group.plants_before,
+            digest: group.digest_before,
+            ..*self
         }
-        .context("the count of plants is wrong")?;
     }
-    Ok(plants)
+
+    /// The state that changes lead to.
+    pub(super) fn after(&self, changes: &[Change<'_>]) -> anyhow::Result<Self> {
+        let Self { mut plants, mut digest, .. } = *self;
+        for change in changes {
+            plants = match change.kind {
+                EventKind::Created => plants.checked_add(1),
+                EventKind::Updated => Some(plants),
+                EventKind::Deleted => plants.checked_sub(1),
+            }
+            .context("the count of plants is wrong")?;
+            digest += change.digest;
+        }
+        let last_sequence = self.last_sequence + changes.len() as u64;
+        Ok(Self { last_sequence, plants, digest, ..*self })
+    }
 }
 
 /// What readers need beside sled. Only the commit thread changes it.
@@ -91,7 +102,7 @@ impl Database {
         let before = self.shared.state();
         ensure!(group.first_sequence == before.last_sequence + 1, "a group is out of order");
         let tag_index = &self.shared.tag_index;
-        let mut state = before.after(group)?;
+        let mut state = before.after(&group.changes)?;
         state.indexed_through = tag_index.indexed_through();
         let at_most = FORGOTTEN_FOR_A_NEW_ONE * group.event_runs().count();
         let old = self.old_event_records(at_most, &mut state)?;
@@ -145,17 +156,18 @@ pub(super) fn write_group(db: &sled::Db, group: &Group<'_>, state: &State) -> an
         }
         .context("writing a plant")?;
     }
-    let (mut first_sequence, mut plants) = (group.first_sequence, group.plants_before);
+    let mut state = state.before(group);
     for changes in group.event_runs() {
-        plants = plants_after(plants, changes)?;
+        let first_sequence = state.last_sequence + 1;
+        state = state.after(changes)?;
         let record = EventRecord {
-            plants,
+            plants: state.plants,
+            digest: state.digest,
             indexed_through: state.indexed_through,
             kept_from: state.kept_from,
             events: changes.iter().map(Change::event).collect(),
         };
         db.insert(event_key(first_sequence), layout::encode(&record)?).context("writing events")?;
-        first_sequence += changes.len() as u64;
     }
     Ok(())
 }

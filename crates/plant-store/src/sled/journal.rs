@@ -199,15 +199,21 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use plant_domain::PlantId;
+
     use super::*;
-    use crate::EventKind;
+    use crate::sled::digest::Digest;
     use crate::sled::layout::{Change, PlantRecord};
 
     fn group(first_sequence: u64, name: &str) -> Group<'_> {
         let record = PlantRecord { revision: first_sequence, idempotency: None, name, tag: None };
-        let change =
-            Change { kind: EventKind::Created, id: 7, left_tag: None, record: Some(record) };
-        Group { first_sequence, plants_before: first_sequence - 1, changes: vec![change] }
+        let change = Change::new(PlantId::from(7), None, Some(record)).expect("a small record");
+        Group {
+            first_sequence,
+            plants_before: first_sequence - 1,
+            digest_before: Digest::default(),
+            changes: vec![change],
+        }
     }
 
     #[test]

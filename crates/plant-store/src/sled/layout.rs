@@ -21,10 +21,11 @@ use plant_domain::{Plant, PlantId, UncheckedPlant};
 use serde::{Deserialize, Serialize};
 use sled::IVec;
 
+use super::digest::Digest;
 use crate::{EventKind, IdempotencyDigest, Revision, StoredPlant};
 
 /// The number of this layout. A database with another number is not opened.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 pub(super) const FORMAT_KEY: &[u8] = b"mformat";
 
 pub(super) const PLANT_PREFIX: &[u8] = b"p";
@@ -60,6 +61,8 @@ pub(super) struct PlantRecord<'a> {
 pub(super) struct EventRecord<'a> {
     /// How many plants there are after these events.
     pub(super) plants: u64,
+    /// The digest of all plants after these events.
+    pub(super) digest: Digest,
     /// The tag index's blocks on disk hold all events up to this sequence number. The later ones are
     /// read from here when the database is opened.
     pub(super) indexed_through: u64,
@@ -77,6 +80,8 @@ pub(super) struct Group<'a> {
     pub(super) first_sequence: u64,
     /// How many plants there are before the group.
     pub(super) plants_before: u64,
+    /// The digest of all plants before the group.
+    pub(super) digest_before: Digest,
     #[serde(borrow)]
     pub(super) changes: Vec<Change<'a>>,
 }
@@ -115,6 +120,9 @@ pub(super) struct Change<'a> {
     pub(super) id: i64,
     /// The tag that the plant had before and has no more.
     pub(super) left_tag: Option<&'a str>,
+    /// What the change adds to the digest of all plants: the plant after it, less the plant before.
+    /// It is kept, for when a group is applied again, the plant before may be gone.
+    pub(super) digest: Digest,
     /// The plant after the change; none when it is gone.
     #[serde(borrow)]
     pub(super) record: Option<PlantRecord<'a>>,
@@ -122,11 +130,15 @@ pub(super) struct Change<'a> {
 
 impl<'a> Change<'a> {
     /// What leads from the plant as it was to the plant as it is, where these differ.
+    ///
+    /// # Errors
+    ///
+    /// When a record is too large.
     pub(super) fn new(
         id: PlantId,
         before: Option<&PlantRecord<'a>>,
         after: Option<PlantRecord<'a>>,
-    ) -> Self {
+    ) -> anyhow::Result<Self> {
         let kind = match (before, after) {
             (None, _) => EventKind::Created,
             (Some(_), Some(_)) => EventKind::Updated,
@@ -134,7 +146,12 @@ impl<'a> Change<'a> {
         };
         let tag = after.and_then(|after| after.tag);
         let left_tag = before.and_then(|before| before.tag).filter(|left| Some(*left) != tag);
-        Self { kind, id: id.get(), left_tag, record: after }
+        let digest_of = |record: Option<&PlantRecord<'a>>| match record {
+            Some(record) => Ok(Digest::of(&plant_key(id), &encode(record)?)),
+            None => anyhow::Ok(Digest::default()),
+        };
+        let digest = digest_of(after.as_ref())? - digest_of(before)?;
+        Ok(Self { kind, id: id.get(), left_tag, digest, record: after })
     }
 
     /// What is kept of the change when it is done.

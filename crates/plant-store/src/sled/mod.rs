@@ -7,6 +7,7 @@
 mod checkpoint;
 mod commit;
 mod database;
+mod digest;
 mod journal;
 mod layout;
 mod open;

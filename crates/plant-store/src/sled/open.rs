@@ -14,11 +14,13 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use super::SledConfig;
 use super::checkpoint::checkpoint;
 use super::database::{Database, Shared, State, write_group};
+use super::digest::Digest;
 use super::journal::{self, Journal};
 use super::layout::{
-    self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, PLANT_PREFIX, event_sequence,
+    self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, PLANT_PREFIX, PlantRecord,
+    event_sequence, plant_id,
 };
-use super::tag_index::TagIndex;
+use super::tag_index::{TagIndex, tag_digest};
 
 /// For how long another process may still hold a lock that it is about to let go of.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -82,7 +84,7 @@ fn open(config: &SledConfig) -> anyhow::Result<Opened> {
     let state = read_state(&db).map_err(advise)?;
     let tag_index = TagIndex::new(config.tag_changes_in_memory, state.indexed_through);
     read_events(&db, &state, &tag_index).map_err(advise)?;
-    count_plants(&db, &state).map_err(advise)?;
+    check_plants(&db, &state, &tag_index).map_err(advise)?;
     // What has gathered over several short runs is folded now, if it is much.
     tag_index.fold(&db, usize::MAX, state.last_sequence).map_err(advise)?;
     checkpoint(&db, &database_file)?;
@@ -231,10 +233,9 @@ fn replay_journal(db: &sled::Db, directory: &Path) -> anyhow::Result<()> {
         in_sled.last_sequence,
         first.first_sequence
     );
-    let mut state =
-        State { last_sequence: first.first_sequence - 1, plants: first.plants_before, ..in_sled };
+    let mut state = in_sled.before(first);
     for group in newest {
-        state = state.after(group)?;
+        state = state.after(&group.changes)?;
         write_group(db, group, &state)?;
     }
     Ok(())
@@ -246,9 +247,9 @@ fn read_state(db: &sled::Db) -> anyhow::Result<State> {
         return Ok(State::default());
     };
     let record: EventRecord<'_> = layout::decode(&value).context("the newest event record")?;
-    let EventRecord { plants, indexed_through, kept_from, events } = record;
+    let EventRecord { plants, digest, indexed_through, kept_from, events } = record;
     let last_sequence = (event_sequence(&key)? + events.len() as u64).saturating_sub(1);
-    Ok(State { last_sequence, plants, kept_from, indexed_through })
+    Ok(State { last_sequence, plants, digest, kept_from, indexed_through })
 }
 
 /// Reads all events that are kept: what the tag index does not have on disk goes to it. sled drops a
@@ -277,15 +278,33 @@ fn read_events(db: &sled::Db, state: &State, tag_index: &TagIndex) -> anyhow::Re
     Ok(())
 }
 
-/// A plant that is missing in sled even though the journal was applied again shows as a wrong count.
-fn count_plants(db: &sled::Db, state: &State) -> anyhow::Result<()> {
-    let mut counted: u64 = 0;
-    for key in db.scan_prefix(PLANT_PREFIX).keys() {
-        key?;
-        counted += 1;
+/// What sled has lost or brought back from an older state, even though the journal was applied again,
+/// shows here: the plants are not as many as were counted, they are others than they were, or the tag
+/// index does not know them as they are.
+fn check_plants(db: &sled::Db, state: &State, tag_index: &TagIndex) -> anyhow::Result<()> {
+    let mut plants: u64 = 0;
+    let (mut digest, mut tags_digest) = (Digest::default(), Digest::default());
+    for entry in db.scan_prefix(PLANT_PREFIX) {
+        let (key, value) = entry.context("cannot read the plants")?;
+        plants += 1;
+        digest += Digest::of(&key, &value);
+        let id = plant_id(&key)?;
+        let record: PlantRecord<'_> =
+            layout::decode(&value).with_context(|| format!("the record of plant {id}"))?;
+        if let Some(tag) = record.tag {
+            tags_digest += tag_digest(tag, id);
+        }
     }
-    let plants = state.plants;
-    ensure!(counted == plants, "there are {counted} plants, but there were {plants} at the end");
+    ensure!(
+        plants == state.plants,
+        "there are {plants} plants, but there were {} at the end",
+        state.plants
+    );
+    ensure!(digest == state.digest, "some plants are not as they were at the end");
+    ensure!(
+        tags_digest == tag_index.digest(db)?,
+        "the index of the tags does not agree with the plants"
+    );
     Ok(())
 }
 

@@ -23,13 +23,14 @@ use std::mem;
 use std::ops::{Bound, Range};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
 use sled::{Batch, IVec, Tree};
 
+use super::digest::Digest;
 use super::layout::{
-    Event, TAG_PREFIX, decode_tag_block, encode_tag_block, tag_block_first_id, tag_block_key,
-    tag_block_keys, tag_of_block,
+    Event, TAG_PREFIX, decode_tag_block, encode_tag_block, plant_key, tag_block_first_id,
+    tag_block_key, tag_block_keys, tag_of_block,
 };
 
 /// How many changes one step of a fold takes at most: it bounds how long readers wait for it.
@@ -163,7 +164,7 @@ impl TagIndex {
         let generations = self.read();
         let (mut ids, mut next) = ids_in_blocks(tree, tag, from, about)
             .with_context(|| format!("reading the index of tag {tag:?}"))?;
-        let changes = [&generations.frozen, &generations.active].map(|changes| changes.get(tag));
+        let changes = generations.of(tag);
         for changes in changes.into_iter().flatten() {
             let ending = changes.range(from..).nth(about).map(|(id, _)| *id);
             next = next.into_iter().chain(ending).min();
@@ -181,6 +182,43 @@ impl TagIndex {
             }
         }
         Ok(TagRun { ids: ids.into_iter().collect(), next })
+    }
+
+    /// The digest of all that the index knows: the sum of [`tag_digest`] over every plant that has a
+    /// tag. It reads all blocks.
+    ///
+    /// # Errors
+    ///
+    /// When a block cannot be read, or does not come behind the one before.
+    pub(super) fn digest(&self, tree: &Tree) -> anyhow::Result<Digest> {
+        let generations = self.read();
+        let mut digest = Digest::default();
+        let mut before: Option<(IVec, PlantId)> = None;
+        for block in tree.scan_prefix(TAG_PREFIX) {
+            let (key, value) = block.context("cannot read the index of the tags")?;
+            let tag = tag_of_block(&key)?;
+            let wrong = || format!("the index of tag {tag:?}");
+            let ids = decode_tag_block(&key, &value).with_context(wrong)?;
+            let overlaps = before.is_some_and(|(before, last)| {
+                tag_of_block(&before).is_ok_and(|before| before == tag) && last >= ids[0]
+            });
+            ensure!(!overlaps, "the index of tag {tag:?} has blocks that overlap");
+            let changes = generations.of(tag);
+            for id in &ids {
+                // What memory says of a plant counts more, and is added below.
+                if changes.into_iter().flatten().all(|changes| !changes.contains_key(id)) {
+                    digest += tag_digest(tag, *id);
+                }
+            }
+            before = ids.last().map(|last| (key.clone(), *last));
+        }
+        for (tag, changes) in &generations.active {
+            digest += digest_of_present(tag, changes, None);
+        }
+        for (tag, changes) in &generations.frozen {
+            digest += digest_of_present(tag, changes, generations.active.get(tag));
+        }
+        Ok(digest)
     }
 
     /// All tags that the index knows, also those that no plant has any more.
@@ -206,7 +244,30 @@ impl TagIndex {
     }
 }
 
+/// The digest of one entry of the index: a plant has a tag.
+pub(super) fn tag_digest(tag: &str, id: PlantId) -> Digest {
+    Digest::of(&plant_key(id), tag.as_bytes())
+}
+
+/// The digest of the plants that have the tag by these changes, but for those of which later changes
+/// say something.
+fn digest_of_present(tag: &str, changes: &Changes, later: Option<&Changes>) -> Digest {
+    let mut digest = Digest::default();
+    for (id, presence) in changes {
+        let is_overruled = later.is_some_and(|later| later.contains_key(id));
+        if *presence == Presence::Present && !is_overruled {
+            digest += tag_digest(tag, *id);
+        }
+    }
+    digest
+}
+
 impl Generations {
+    /// What memory says of a tag, the older changes first.
+    fn of(&self, tag: &str) -> [Option<&Changes>; 2] {
+        [&self.frozen, &self.active].map(|changes| changes.get(tag))
+    }
+
     fn remember(&mut self, tag: &str, id: PlantId, presence: Presence) {
         let changes = match self.active.get_mut(tag) {
             Some(changes) => changes,
@@ -401,6 +462,11 @@ mod tests {
                         assert_eq!(ids_with_tag(&index, &db, tag, about), *ids, "{tag}");
                     }
                 }
+                let mut digest = Digest::default();
+                for (tag, ids) in &expected {
+                    ids.iter().for_each(|id| digest += tag_digest(tag, *id));
+                }
+                assert_eq!(index.digest(&db).expect("reads"), digest);
             }
         }
         assert!(index.folded_through() > 0, "something was folded");

@@ -1,0 +1,69 @@
+//! A digest of many entries, whatever their order.
+
+use std::ops::{Add, AddAssign, Sub};
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// The sum of the hashes of some entries, modulo 2^64. Two of them are the same when the entries are,
+/// and otherwise only by a chance of one in 2^64. It is no guard against someone who wants them to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Digest(u64);
+
+impl Digest {
+    /// The digest of one entry. It is kept on disk: XXH3 stays what it is.
+    pub(super) fn of(key: &[u8], value: &[u8]) -> Self {
+        Self(xxh3_64_with_seed(value, xxh3_64(key)))
+    }
+}
+
+impl Add for Digest {
+    type Output = Self;
+
+    /// The digest of the entries of both.
+    fn add(self, other: Self) -> Self {
+        Self(self.0.wrapping_add(other.0))
+    }
+}
+
+impl AddAssign for Digest {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Digest {
+    type Output = Self;
+
+    /// The digest without the entries of the other.
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.wrapping_sub(other.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_an_entry_is_the_same_in_every_version() {
+        // Longer values go another way in XXH3.
+        for (length, digest) in [
+            (0, 3_631_226_311_945_554_131),
+            (3, 11_029_246_363_082_579_538),
+            (100, 1_989_054_143_599_635_995),
+            (1_000, 10_415_174_115_763_034_001),
+        ] {
+            assert_eq!(Digest::of(b"key", &vec![7; length]), Digest(digest), "{length}");
+        }
+    }
+
+    #[test]
+    fn the_order_does_not_matter_and_what_is_taken_away_is_gone() {
+        let [one, other] = [b"1", b"2"].map(|key| Digest::of(key, b"Rosa"));
+        assert_ne!(one, other);
+        assert_eq!(one + other, other + one);
+        assert_eq!(one + other - one, other);
+        assert_ne!(one + one, one);
+    }
+}
