@@ -2,6 +2,7 @@
 //!
 //! - [`PlantRepository`] is the contract; its documentation says what every repository promises.
 //! - [`SledRepository`] keeps it on one disk, with group commit.
+//! - [`SledInspection`] looks at such a database, also where it is damaged.
 //! - `conformance` (feature `conformance`) holds any repository against the contract.
 //!
 //! This crate knows no HTTP.
@@ -44,7 +45,7 @@ pub use import::{Imported, OnConflict, UnknownOnConflict};
 pub use preconditions::{Precondition, Preconditions, Revisions};
 pub use repository::{Created, Page, PageRequest, PlantRepository, Put};
 pub use sled::{
-    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DEFAULT_TAG_CHANGES_IN_MEMORY, SledConfig,
-    SledRepository,
+    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DEFAULT_TAG_CHANGES_IN_MEMORY, Damaged, SledConfig,
+    SledInspection, SledRepository, Verification,
 };
 pub use stored_plant::{Revision, StoredPlant};

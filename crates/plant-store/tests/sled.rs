@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
 use plant_store::conformance::{self, Place, model};
-use plant_store::{OnConflict, PlantRepository, Preconditions, SledConfig, SledRepository};
+use plant_store::{
+    OnConflict, PlantRepository, Preconditions, SledConfig, SledInspection, SledRepository,
+};
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
 use proptest::sample::select;
@@ -47,6 +49,14 @@ impl Folder {
         SledRepository::open(&self.config)
     }
 
+    fn inspect(&self) -> SledInspection {
+        SledInspection::open(&self.config).expect("opens to look")
+    }
+
+    fn disagreements(&self) -> Vec<String> {
+        self.inspect().verify().disagreements
+    }
+
     /// What an open says that is refused.
     fn refusal(&self) -> String {
         let refusal = self.try_open().map(drop).expect_err("it must not open");
@@ -69,8 +79,7 @@ impl Place for Folder {
     }
 
     async fn verify(&self) {
-        let repository = self.try_open().expect("opens");
-        assert_eq!(repository.disagreements().expect("reads"), Vec::<String>::new());
+        assert_eq!(self.disagreements(), Vec::<String>::new());
     }
 }
 
@@ -505,4 +514,239 @@ async fn sled_keeps_nothing_outside_of_the_file_that_is_synced() {
     }
     let blobs = fs::read_dir(folder.directory().join("sled/blobs")).expect("a folder");
     assert_eq!(blobs.count(), 0);
+}
+
+/// A database with everything that a verification compares, whose older events are forgotten in part.
+async fn folder_to_verify() -> Folder {
+    let mut folder = Folder::new();
+    folder.config.tag_changes_in_memory = 40;
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..100).await;
+    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
+    repository.delete(PlantId::from(4), Preconditions::default()).await.expect("deletes");
+    drop(repository);
+    // So that nothing is read from the journal again, nor the index from the events.
+    create(&folder.try_open().expect("opens"), 105..106).await;
+    forget_journal(&folder);
+    folder
+}
+
+/// After this change to what sled holds, a verification says all of this and no more, and when the
+/// change is undone all is well again. Returns whether the changed database is refused when it is opened
+/// to serve it.
+#[track_caller]
+fn check_disagreements(folder: &Folder, change: impl FnOnce(&sled::Db), expected: &[&str]) -> bool {
+    let before = entries(folder, b"");
+    edit(folder, change);
+    let found = folder.disagreements();
+    let is_same = found.len() == expected.len()
+        && expected.iter().all(|words| found.iter().any(|found| found.contains(words)));
+    assert!(is_same, "{found:#?} is not {expected:#?}");
+    let is_refused = folder.try_open().is_err();
+    edit(folder, |db| {
+        db.clear().expect("clears");
+        for (key, value) in before {
+            db.insert(key, value).expect("writes");
+        }
+    });
+    assert_eq!(folder.disagreements(), Vec::<String>::new());
+    is_refused
+}
+
+fn key_of_plant(id: i64) -> Vec<u8> {
+    [b"p", (id.cast_unsigned() ^ (1 << 63)).to_be_bytes().as_slice()].concat()
+}
+
+fn key_of_event(sequence: u64) -> Vec<u8> {
+    [b"e", sequence.to_be_bytes().as_slice()].concat()
+}
+
+const OTHER_PLANTS: &str = "the plants are not those of which the digest was made";
+
+#[tokio::test]
+async fn a_verification_says_how_much_agrees() {
+    let folder = folder_to_verify().await;
+    let verification = folder.inspect().verify();
+    assert!(verification.agrees(), "{verification:?}");
+    assert_eq!((verification.plants, verification.events), (100, 103));
+}
+
+#[tokio::test]
+async fn a_verification_finds_a_plant_that_is_missing() {
+    let remove = |db: &sled::Db| drop(db.remove(key_of_plant(7)).expect("removes"));
+    let expected = [
+        "plant 7 is missing; event 8 is its last one",
+        "there are 99 plants, and the count says 100",
+        OTHER_PLANTS,
+        "plant 7 is in the index of the tag \"tag 0\", which it has not",
+    ];
+    assert!(check_disagreements(&folder_to_verify().await, remove, &expected));
+}
+
+#[tokio::test]
+async fn a_verification_finds_a_plant_in_an_older_state() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let older = entries(&folder, &key_of_plant(3));
+    let repository = folder.try_open().expect("opens");
+    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
+    drop(repository);
+    forget_journal(&folder);
+    let fall_back = |db: &sled::Db| {
+        let (key, value) = &older[0];
+        db.insert(key, value).expect("writes");
+    };
+    let expected = ["plant 3 has the revision 4, and event 11 is its last one", OTHER_PLANTS];
+    assert!(check_disagreements(&folder, fall_back, &expected));
+}
+
+#[tokio::test]
+async fn a_verification_finds_a_plant_that_nobody_created() {
+    let insert = |db: &sled::Db| {
+        let value = db.get(key_of_plant(7)).expect("reads").expect("a plant");
+        db.insert(key_of_plant(700), value).expect("writes");
+    };
+    let expected = [
+        "plant 700 has the revision 8, of which there is no event",
+        "plant 700 has the tag \"tag 0\", and the index does not know",
+        "there are 101 plants, and the count says 100",
+        OTHER_PLANTS,
+    ];
+    assert!(check_disagreements(&folder_to_verify().await, insert, &expected));
+}
+
+#[tokio::test]
+async fn a_verification_finds_a_plant_that_is_there_although_it_was_deleted() {
+    let insert = |db: &sled::Db| {
+        let value = db.get(key_of_plant(11)).expect("reads").expect("a plant");
+        db.insert(key_of_plant(4), value).expect("writes");
+    };
+    let expected = [
+        "plant 4 is there, and event 102 removed it",
+        "plant 4 has the tag \"tag 4\", and the index does not know",
+        "there are 101 plants, and the count says 100",
+        OTHER_PLANTS,
+    ];
+    assert!(check_disagreements(&folder_to_verify().await, insert, &expected));
+}
+
+#[tokio::test]
+async fn a_verification_finds_a_record_that_is_damaged() {
+    let damage = |db: &sled::Db| drop(db.insert(key_of_plant(7), b"\x01").expect("writes"));
+    let expected = ["the record of plant 7 is damaged", OTHER_PLANTS];
+    assert!(check_disagreements(&folder_to_verify().await, damage, &expected));
+}
+
+#[tokio::test]
+async fn a_verification_finds_a_count_and_a_digest_that_are_wrong() {
+    // The newest event record begins with its version, the count and the digest.
+    let change = |place: usize| {
+        move |db: &sled::Db| {
+            let mut value = db.get(key_of_event(103)).expect("reads").expect("events").to_vec();
+            value[place] ^= 1;
+            db.insert(key_of_event(103), value).expect("writes");
+        }
+    };
+    let folder = folder_to_verify().await;
+    assert!(check_disagreements(
+        &folder,
+        change(1),
+        &["there are 100 plants, and the count says 101"]
+    ));
+    assert!(check_disagreements(&folder, change(2), &[OTHER_PLANTS]));
+}
+
+#[tokio::test]
+async fn a_verification_finds_what_the_index_lacks_and_what_it_has_too_much() {
+    let folder = folder_to_verify().await;
+    let lacks: Vec<String> = (0..100)
+        .filter(|id| id % 7 == 2)
+        .map(|id| format!("plant {id} has the tag \"tag 2\", and the index does not know"))
+        .collect();
+    let block = entries(&folder, b"ttag 2\0").remove(0).0;
+    let remove = |db: &sled::Db| drop(db.remove(block).expect("removes"));
+    let lacks: Vec<&str> = lacks.iter().map(String::as_str).collect();
+    assert!(check_disagreements(&folder, remove, &lacks));
+
+    let insert = |db: &sled::Db| {
+        let key = [b"ttag 9\0", &key_of_plant(5)[1..]].concat();
+        db.insert(key, b"\x01\x00").expect("writes");
+    };
+    let expected = ["plant 5 is in the index of the tag \"tag 9\", which it has not"];
+    assert!(check_disagreements(&folder, insert, &expected));
+}
+
+#[tokio::test]
+async fn a_verification_finds_events_that_are_missing_or_there_twice() {
+    let folder = folder_to_verify().await;
+    let remove = |db: &sled::Db| drop(db.remove(key_of_event(20)).expect("removes"));
+    let expected = [
+        "the events from 20 to 20 are missing",
+        "plant 19 has the revision 20, of which there is no event",
+    ];
+    assert!(check_disagreements(&folder, remove, &expected));
+
+    // Two events in one record, the second of which has a record of its own.
+    let double = |db: &sled::Db| {
+        let get = |sequence| db.get(key_of_event(sequence)).expect("reads").expect("events");
+        let (one, next) = (get(20), get(21));
+        let head = one.len() - "\0\0\0\0\x05tag 0".len();
+        let mut record = one.to_vec();
+        record[head - 1] = 2;
+        record.extend_from_slice(&next[head..]);
+        db.insert(key_of_event(20), record).expect("writes");
+    };
+    assert!(check_disagreements(&folder, double, &["event 21 is there twice"]));
+}
+
+#[tokio::test]
+async fn a_verification_finds_an_event_of_the_wrong_kind_and_one_with_the_wrong_tag() {
+    let folder = folder_to_verify().await;
+    let change = |sequence: u64, from_end: usize| {
+        move |db: &sled::Db| {
+            let key = key_of_event(sequence);
+            let mut value = db.get(&key).expect("reads").expect("events").to_vec();
+            let place = value.len() - from_end;
+            value[place] ^= 1;
+            db.insert(&key, value).expect("writes");
+        }
+    };
+    let kind = ["event 20 (Updated) does not follow from what was before with plant 19"];
+    // It is no less than what was acknowledged, so it is served.
+    assert!(!check_disagreements(&folder, change(20, "\0\x26\0\x01\x05tag 5".len()), &kind));
+    let tag = "plant 19 has another tag than its last event, 20, gave it";
+    assert!(!check_disagreements(&folder, change(20, 1), &[tag]));
+}
+
+#[tokio::test]
+async fn what_can_be_read_of_a_damaged_database_comes_out_of_an_inspection() {
+    let folder = folder_to_verify().await;
+    edit(&folder, |db| {
+        db.insert(key_of_plant(7), b"\x01").expect("writes");
+        db.remove(key_of_plant(8)).expect("removes");
+    });
+    let inspection = folder.inspect();
+    assert_eq!(inspection.count(), Some(100));
+    let (plants, errors): (Vec<_>, Vec<_>) = inspection.plants().partition(Result::is_ok);
+    assert_eq!((plants.len(), errors.len()), (98, 1));
+    let first = plants.into_iter().next().expect("a plant").expect("read");
+    assert_eq!(first, new_plant(0));
+}
+
+#[tokio::test]
+async fn an_inspection_makes_no_database() {
+    let folder = Folder::new();
+    let error = SledInspection::open(&folder.config).map(drop).expect_err("there is none");
+    assert!(format!("{error:#}").contains("there is no database"), "{error:#}");
+    assert!(!folder.directory().exists());
+}
+
+#[tokio::test]
+async fn an_inspection_of_a_database_in_use_is_refused() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    let error = SledInspection::open(&folder.config).map(drop).expect_err("it is in use");
+    assert!(format!("{error:#}").contains("another process has it open"), "{error:#}");
+    drop(repository);
+    assert_eq!(folder.disagreements(), Vec::<String>::new());
 }

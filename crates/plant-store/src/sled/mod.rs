@@ -8,11 +8,15 @@ mod checkpoint;
 mod commit;
 mod database;
 mod digest;
+mod findings;
+mod guarded;
+mod inspection;
 mod journal;
 mod layout;
 mod open;
 mod progress;
 mod reader;
+mod scan;
 mod tag_index;
 mod verify;
 mod write;
@@ -53,6 +57,9 @@ pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
 
 /// How many changes to the tags gather in memory unless something else is said.
 pub const DEFAULT_TAG_CHANGES_IN_MEMORY: usize = 65_536;
+
+pub use self::guarded::Damaged;
+pub use self::inspection::{SledInspection, Verification};
 
 /// Where the database is, and what it may use.
 ///
@@ -113,7 +120,7 @@ impl SledRepository {
     /// When the folder cannot be used, another process has the database open, its format is not
     /// ours, or it is damaged. The message says which, and what to do.
     pub fn open(config: &SledConfig) -> anyhow::Result<Self> {
-        let opened = open::open_guarded(config).with_context(|| {
+        let opened = open::open(config).with_context(|| {
             format!("cannot open the database in {}", config.directory.display())
         })?;
         let progress = Arc::new(Progress::new());
@@ -136,16 +143,6 @@ impl SledRepository {
             reader,
             _lock: opened.lock,
         })
-    }
-
-    /// Compares plants, tag index, count and events, and says of each disagreement what it is. It
-    /// reads everything, and nobody may write meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// When something cannot be read, or is damaged.
-    pub fn disagreements(&self) -> anyhow::Result<Vec<String>> {
-        verify::disagreements(&self.reader)
     }
 
     async fn write(&self, write: Write) -> Outcome {

@@ -2,9 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +14,8 @@ use super::SledConfig;
 use super::checkpoint::checkpoint;
 use super::database::{Database, Shared, State, write_group};
 use super::digest::Digest;
+use super::findings::Findings;
+use super::guarded::{advise, guarded};
 use super::journal::{self, Journal};
 use super::layout::{
     self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, PLANT_PREFIX, PlantRecord,
@@ -42,58 +43,83 @@ pub(super) struct Opened {
     pub(super) lock: File,
 }
 
-/// Opens the database. sled panics on some damaged files: that becomes an error too.
-pub(super) fn open_guarded(config: &SledConfig) -> anyhow::Result<Opened> {
-    panic::catch_unwind(AssertUnwindSafe(|| open(config))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(advise(anyhow!("sled panicked: {text}")))
-    })
+/// A database with its journal applied.
+pub(super) struct Found {
+    pub(super) db: sled::Db,
+    database_file: File,
+    /// How far the database is, where that can be read.
+    pub(super) state: Option<State>,
+    pub(super) tag_index: TagIndex,
+    lock: File,
 }
 
-/// Says what to do about a database that cannot be read, unless it is the disk that fails.
-fn advise(error: anyhow::Error) -> anyhow::Error {
-    let is_io = error.chain().any(|cause| {
-        cause.is::<io::Error>() || matches!(cause.downcast_ref(), Some(sled::Error::Io(_)))
-    });
-    if is_io {
-        error.context("the disk cannot be read or written; make sure that it works and has room")
-    } else {
-        error.context(
-            "if the disk works and has room, the database is damaged; \
-             restore a backup into a new folder, and keep this one",
-        )
-    }
-}
-
-fn open(config: &SledConfig) -> anyhow::Result<Opened> {
+/// Opens the database to serve it, or makes a new one.
+pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
     let directory = &config.directory;
     make_directory(directory)?;
     let lock = lock(directory)?;
-
-    let sled_directory = directory.join(SLED_DIRECTORY);
-    if !sled_directory.try_exists().context("the folder cannot be read")? {
-        make_database(config, &sled_directory)?;
+    if !has_database(directory)? {
+        make_database(config, &directory.join(SLED_DIRECTORY))?;
     }
-    move_unfinished_snapshots_aside(&sled_directory)?;
-
-    let db = open_sled(config, &sled_directory)?;
-    check_format(&db)?;
-    let database_file = File::open(sled_directory.join(SLED_FILE))?;
-    replay_journal(&db, directory).map_err(advise)?;
-    let state = read_state(&db).map_err(advise)?;
-    let tag_index = TagIndex::new(config.tag_changes_in_memory, state.indexed_through);
-    read_events(&db, &state, &tag_index).map_err(advise)?;
-    check_plants(&db, &state, &tag_index).map_err(advise)?;
+    let found = find(config, lock, &mut Findings::Refuse)?;
+    let Found { db, database_file, state, tag_index, lock } = found;
+    let state = state.context("it is not known how far the database is")?;
+    guarded(|| check_plants(&db, &state, &tag_index)).map_err(advise)?;
     // What has gathered over several short runs is folded now, if it is much.
-    tag_index.fold(&db, usize::MAX, state.last_sequence).map_err(advise)?;
+    guarded(|| tag_index.fold(&db, usize::MAX, state.last_sequence)).map_err(advise)?;
     checkpoint(&db, &database_file)?;
     tag_index.checkpointed(tag_index.folded_through());
     let shared = Shared::new(state, tag_index);
     let database = Database { db, shared, keep_events: config.keep_events };
     // What sled has repaired while it opened is on disk before anything builds on it.
-    sync_directory(&sled_directory)?;
+    sync_directory(&directory.join(SLED_DIRECTORY))?;
     Ok(Opened { database, database_file, journal: Journal::open(directory)?, lock })
+}
+
+/// Opens a database that is there to look at it, whatever is wrong with it.
+pub(super) fn open_to_look(config: &SledConfig, findings: &mut Findings) -> anyhow::Result<Found> {
+    let directory = &config.directory;
+    ensure!(
+        has_database(directory)?,
+        "there is no database in {}; name the folder of one",
+        directory.display()
+    );
+    let lock = lock(directory)?;
+    find(config, lock, findings)
+}
+
+fn has_database(directory: &Path) -> anyhow::Result<bool> {
+    directory.join(SLED_DIRECTORY).try_exists().context("the folder cannot be read")
+}
+
+/// Opens sled, applies the journal, and reads what is kept in memory.
+fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Result<Found> {
+    let sled_directory = config.directory.join(SLED_DIRECTORY);
+    move_unfinished_snapshots_aside(&sled_directory)?;
+    let file = sled_directory.join(SLED_FILE);
+    if !file.try_exists().context("the folder cannot be read")? {
+        // sled would make an empty one.
+        return Err(advise(anyhow!("the file {} is missing", file.display())));
+    }
+    let db = guarded(|| open_sled(config, &sled_directory)).map_err(|cause| {
+        advise(cause.context(format!("sled cannot open {}", sled_directory.display())))
+    })?;
+    check_format(&db)?;
+    let database_file = File::open(file)?;
+    let (state, tag_index) = guarded(|| {
+        replay_journal(&db, &config.directory, findings)?;
+        let state = read_state(&db, findings)?;
+        let indexed_through = state.map_or(0, |state| state.indexed_through);
+        let tag_index = TagIndex::new(config.tag_changes_in_memory, indexed_through);
+        if let Some(state) = &state {
+            let mut findings = findings.of_first_look();
+            let read = guarded(|| read_events(&db, state, &tag_index, &mut findings));
+            findings.value_of(read)?;
+        }
+        Ok((state, tag_index))
+    })
+    .map_err(advise)?;
+    Ok(Found { db, database_file, state, tag_index, lock })
 }
 
 /// Makes a folder for its owner alone, and its parents where they are missing, and syncs their names.
@@ -149,7 +175,7 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
         _ => {}
     }
     journal::make(&config.directory)?;
-    let db = open_sled(config, &unfinished)?;
+    let db = open_sled(config, &unfinished).context("sled cannot make a database")?;
     db.insert(FORMAT_KEY, &FORMAT.to_be_bytes())?;
     db.flush()?;
     drop(db);
@@ -189,19 +215,17 @@ fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<sled:
             {
                 thread::sleep(LOCK_RETRY_INTERVAL);
             }
-            Err(cause) => {
-                let cause = anyhow!(cause);
-                let failed = format!("sled cannot open {}", sled_directory.display());
-                return Err(advise(cause.context(failed)));
-            }
+            Err(cause) => return Err(cause.into()),
         }
     }
 }
 
 fn check_format(db: &sled::Db) -> anyhow::Result<()> {
-    let value =
-        db.get(FORMAT_KEY)?.context("the format number is missing: this is no plant store")?;
-    let format = layout::decode_format(&value)?;
+    let value = guarded(|| {
+        let value = db.get(FORMAT_KEY).context("the format number cannot be read")?;
+        value.context("the format number is missing: this is no plant store, or most of it is lost")
+    });
+    let format = value.and_then(|value| layout::decode_format(&value)).map_err(advise)?;
     ensure!(
         format == FORMAT,
         "the database has format {format}, and this version reads format {FORMAT}; \
@@ -211,65 +235,102 @@ fn check_format(db: &sled::Db) -> anyhow::Result<()> {
 }
 
 /// Applies again what the journal has; see there.
-fn replay_journal(db: &sled::Db, directory: &Path) -> anyhow::Result<()> {
-    let payloads = journal::read_payloads(directory)?;
+fn replay_journal(db: &sled::Db, directory: &Path, findings: &mut Findings) -> anyhow::Result<()> {
+    let Some(payloads) = findings.value_of(journal::read_payloads(directory))? else {
+        return Ok(());
+    };
     let mut groups = Vec::with_capacity(payloads.len());
     for payload in &payloads {
-        groups.push(Group::decode(payload)?);
+        groups.extend(findings.value_of(Group::decode(payload))?);
     }
     groups.sort_unstable_by_key(|group| group.first_sequence);
     let newest = groups.chunk_by(|one, next| one.last_sequence() + 1 == next.first_sequence).last();
     let Some(newest @ [first, ..]) = newest else { return Ok(()) };
 
-    let in_sled = read_state(db)?;
+    // What cannot be read of it is a finding of the one who reads it for good.
+    let Some(in_sled) = read_state(db, &mut Findings::list())? else { return Ok(()) };
     if newest.last().is_some_and(|last| last.last_sequence() < in_sled.last_sequence) {
         // A kill came while the first record since the last start was written, over the newest ones.
         // What those held was brought to the disk in sled by that start.
         return Ok(());
     }
-    ensure!(
-        first.first_sequence <= in_sled.last_sequence + 1,
-        "the changes between number {} and {} are lost from the journal",
-        in_sled.last_sequence,
-        first.first_sequence
-    );
+    if first.first_sequence > in_sled.last_sequence + 1 {
+        return findings.add(format_args!(
+            "the changes between number {} and {} are lost from the journal",
+            in_sled.last_sequence, first.first_sequence
+        ));
+    }
     let mut state = in_sled.before(first);
-    for group in newest {
+    let mut apply = |group: &Group<'_>| {
         state = state.after(&group.changes)?;
-        write_group(db, group, &state)?;
+        write_group(db, group, &state)
+    };
+    for group in newest {
+        let applied = guarded(|| apply(group));
+        let number = || format!("the journal from number {} on", group.first_sequence);
+        if findings.value_of(applied.with_context(number))?.is_none() {
+            break;
+        }
     }
     Ok(())
 }
 
-/// How far the newest event record says that the database is.
-fn read_state(db: &sled::Db) -> anyhow::Result<State> {
-    let Some((key, value)) = db.scan_prefix(EVENT_PREFIX).next_back().transpose()? else {
-        return Ok(State::default());
-    };
-    let record: EventRecord<'_> = layout::decode(&value).context("the newest event record")?;
-    let EventRecord { plants, digest, indexed_through, kept_from, events } = record;
-    let last_sequence = (event_sequence(&key)? + events.len() as u64).saturating_sub(1);
+/// How far the newest event record that can be read says that the database is; none when there are
+/// records and none can be read.
+fn read_state(db: &sled::Db, findings: &mut Findings) -> anyhow::Result<Option<State>> {
+    let mut records = db.scan_prefix(EVENT_PREFIX);
+    let mut is_any = false;
+    loop {
+        let record = guarded(|| Ok(records.next_back().transpose()?));
+        let record = record.context("the newest event record cannot be read");
+        let Some(record) = findings.value_of(record)? else { return Ok(None) };
+        let Some((key, value)) = record else { break };
+        is_any = true;
+        let state = state_in(&key, &value).context("the newest event record is damaged");
+        if let Some(state) = findings.value_of(state)? {
+            return Ok(Some(state));
+        }
+    }
+    Ok((!is_any).then(State::default))
+}
+
+fn state_in(key: &[u8], value: &[u8]) -> anyhow::Result<State> {
+    let EventRecord { plants, digest, indexed_through, kept_from, events } = layout::decode(value)?;
+    let last_sequence = (event_sequence(key)? + events.len() as u64).saturating_sub(1);
     Ok(State { last_sequence, plants, digest, kept_from, indexed_through })
 }
 
 /// Reads all events that are kept: what the tag index does not have on disk goes to it. sled drops a
 /// damaged log entry without an error; here it shows, for the numbers have no gap.
-fn read_events(db: &sled::Db, state: &State, tag_index: &TagIndex) -> anyhow::Result<()> {
+fn read_events(
+    db: &sled::Db,
+    state: &State,
+    tag_index: &TagIndex,
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
     let mut last_sequence = state.kept_from.saturating_sub(1);
     for entry in db.scan_prefix(EVENT_PREFIX) {
-        let (key, value) = entry?;
+        let (key, value) = entry.context("the events cannot be read")?;
         let first_sequence = event_sequence(&key)?;
-        let record: EventRecord<'_> = layout::decode(&value)
-            .with_context(|| format!("the event record from number {first_sequence} on"))?;
+        let record = layout::decode::<EventRecord<'_>>(&value).with_context(|| {
+            format!("the event record from number {first_sequence} on is damaged")
+        });
+        let Some(record) = findings.value_of(record)? else { continue };
         let end = first_sequence + record.events.len() as u64;
         if end <= state.kept_from {
             // Remains of old events.
             continue;
         }
-        ensure!(
-            first_sequence <= last_sequence + 1,
-            "the events between number {last_sequence} and {first_sequence} are lost"
-        );
+        if first_sequence > last_sequence + 1 {
+            findings.add(format_args!(
+                "the events between number {last_sequence} and {first_sequence} are lost"
+            ))?;
+        }
+        // The oldest record may begin with events that are not kept any more.
+        if first_sequence <= last_sequence && last_sequence >= state.kept_from {
+            findings
+                .add(format_args!("the events from number {first_sequence} on are there twice"))?;
+        }
         let events = (first_sequence..).zip(record.events);
         let later = events.filter(|(sequence, _)| *sequence > state.indexed_through);
         tag_index.apply(later.map(|(_, event)| event));

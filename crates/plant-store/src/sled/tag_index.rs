@@ -23,11 +23,12 @@ use std::mem;
 use std::ops::{Bound, Range};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use plant_domain::PlantId;
 use sled::{Batch, IVec, Tree};
 
 use super::digest::Digest;
+use super::findings::Findings;
 use super::layout::{
     Event, TAG_PREFIX, decode_tag_block, encode_tag_block, plant_key, tag_block_first_id,
     tag_block_key, tag_block_keys, tag_of_block,
@@ -191,47 +192,68 @@ impl TagIndex {
     ///
     /// When a block cannot be read, or does not come behind the one before.
     pub(super) fn digest(&self, tree: &Tree) -> anyhow::Result<Digest> {
-        let generations = self.read();
         let mut digest = Digest::default();
+        self.visit(tree, &mut Findings::Refuse, |tag, id, _| {
+            digest += tag_digest(tag, id);
+            Ok(())
+        })?;
+        Ok(digest)
+    }
+
+    /// Shows every tag with every plant that the index knows under it, in no order. It reads all blocks;
+    /// one that is wrong is a finding, and left out.
+    ///
+    /// # Errors
+    ///
+    /// When sled cannot read on, and as `visit` has them.
+    pub(super) fn visit(
+        &self,
+        tree: &Tree,
+        findings: &mut Findings,
+        mut visit: impl FnMut(&str, PlantId, &mut Findings) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let generations = self.read();
         let mut before: Option<(IVec, PlantId)> = None;
         for block in tree.scan_prefix(TAG_PREFIX) {
             let (key, value) = block.context("cannot read the index of the tags")?;
-            let tag = tag_of_block(&key)?;
-            let wrong = || format!("the index of tag {tag:?}");
-            let ids = decode_tag_block(&key, &value).with_context(wrong)?;
+            let decoded = tag_of_block(&key)
+                .and_then(|tag| Ok((tag, decode_tag_block(&key, &value)?)))
+                .context("a block in the index of the tags is damaged");
+            let Some((tag, ids)) = findings.value_of(decoded)? else { continue };
             let overlaps = before.is_some_and(|(before, last)| {
                 tag_of_block(&before).is_ok_and(|before| before == tag) && last >= ids[0]
             });
-            ensure!(!overlaps, "the index of tag {tag:?} has blocks that overlap");
+            if overlaps {
+                findings.add(format_args!("the index of tag {tag:?} has blocks that overlap"))?;
+            }
             let changes = generations.of(tag);
             for id in &ids {
-                // What memory says of a plant counts more, and is added below.
+                // What memory says of a plant counts more, and follows below.
                 if changes.into_iter().flatten().all(|changes| !changes.contains_key(id)) {
-                    digest += tag_digest(tag, *id);
+                    visit(tag, *id, findings)?;
                 }
             }
             before = ids.last().map(|last| (key.clone(), *last));
         }
-        for (tag, changes) in &generations.active {
-            digest += digest_of_present(tag, changes, None);
-        }
         for (tag, changes) in &generations.frozen {
-            digest += digest_of_present(tag, changes, generations.active.get(tag));
+            let later = generations.active.get(tag);
+            for id in present(changes) {
+                if later.is_none_or(|later| !later.contains_key(&id)) {
+                    visit(tag, id, findings)?;
+                }
+            }
         }
-        Ok(digest)
+        for (tag, changes) in &generations.active {
+            for id in present(changes) {
+                visit(tag, id, findings)?;
+            }
+        }
+        Ok(())
     }
 
-    /// All tags that the index knows, also those that no plant has any more.
-    pub(super) fn tags(&self, tree: &Tree) -> anyhow::Result<BTreeSet<String>> {
-        let generations = self.read();
-        let mut tags = BTreeSet::new();
-        for key in tree.scan_prefix(TAG_PREFIX).keys() {
-            tags.insert(tag_of_block(&key?)?.to_owned());
-        }
-        for changes in [&generations.frozen, &generations.active] {
-            tags.extend(changes.keys().cloned());
-        }
-        Ok(tags)
+    /// Whether the index knows the plant under the tag.
+    pub(super) fn knows(&self, tree: &Tree, tag: &str, id: PlantId) -> anyhow::Result<bool> {
+        Ok(self.next_run(tree, tag, id, 1)?.ids.first() == Some(&id))
     }
 
     /// A generation that a panic has left is as good as before: each change to it is a single one.
@@ -249,17 +271,10 @@ pub(super) fn tag_digest(tag: &str, id: PlantId) -> Digest {
     Digest::of(&plant_key(id), tag.as_bytes())
 }
 
-/// The digest of the plants that have the tag by these changes, but for those of which later changes
-/// say something.
-fn digest_of_present(tag: &str, changes: &Changes, later: Option<&Changes>) -> Digest {
-    let mut digest = Digest::default();
-    for (id, presence) in changes {
-        let is_overruled = later.is_some_and(|later| later.contains_key(id));
-        if *presence == Presence::Present && !is_overruled {
-            digest += tag_digest(tag, *id);
-        }
-    }
-    digest
+/// The plants that have the tag by these changes.
+fn present(changes: &Changes) -> impl Iterator<Item = PlantId> {
+    let is_present = |(_, presence): &(&PlantId, &Presence)| **presence == Presence::Present;
+    changes.iter().filter(is_present).map(|(id, _)| *id)
 }
 
 impl Generations {

@@ -1,108 +1,216 @@
-//! Whether plants, tag index, count and events agree.
+//! Whether plants, tag index, count, digest and events agree.
+//!
+//! What is kept in memory is bounded by the kept events; plants and the index are read as a stream,
+//! and each is looked up in the other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashMap;
 
 use anyhow::Context as _;
 use plant_domain::PlantId;
+use sled::Db;
 
-use super::layout::{
-    self, EVENT_PREFIX, EventRecord, PLANT_PREFIX, PlantRecord, event_sequence, plant_id,
-};
-use super::reader::{Reader, TAG_RUN};
+use super::database::State;
+use super::digest::Digest;
+use super::findings::Findings;
+use super::guarded::guarded;
+use super::layout::{self, EVENT_PREFIX, EventRecord, PlantRecord, event_sequence, plant_key};
+use super::scan::PlantScan;
+use super::tag_index::TagIndex;
 use crate::EventKind;
 
-/// Says of each disagreement what it is. Nobody may write meanwhile. All ids and tags are held in
-/// memory.
-pub(super) fn disagreements(reader: &Reader) -> anyhow::Result<Vec<String>> {
-    let mut found = Vec::new();
-    let mut plants = BTreeMap::new();
-    for entry in reader.db.scan_prefix(PLANT_PREFIX) {
-        let (key, value) = entry.context("cannot read the plants")?;
-        let id = plant_id(&key)?;
-        let record: PlantRecord<'_> =
-            layout::decode(&value).with_context(|| format!("the record of plant {id}"))?;
-        plants.insert(id, (record.revision, record.tag.map(str::to_owned)));
-    }
-    let counted = plants.len() as u64;
-    let state = reader.shared.state();
-    if state.plants != counted {
-        found.push(format!("there are {counted} plants, and the count says {}", state.plants));
-    }
-    check_tags(reader, &plants, &mut found)?;
-    check_events(reader, &plants, &mut found)?;
-    Ok(found)
+/// How much of a database was compared.
+#[derive(Default)]
+pub(super) struct Compared {
+    pub(super) plants: u64,
+    pub(super) events: u64,
 }
 
-/// The revision and the tag of each plant.
-type Plants = BTreeMap<PlantId, (u64, Option<String>)>;
-
-fn check_tags(reader: &Reader, plants: &Plants, found: &mut Vec<String>) -> anyhow::Result<()> {
-    let mut tagged = BTreeMap::<&str, BTreeSet<PlantId>>::new();
-    for (id, (_, tag)) in plants {
-        if let Some(tag) = tag {
-            tagged.entry(tag).or_default().insert(*id);
-        }
-    }
-    let index = &reader.shared.tag_index;
-    let mut tags = index.tags(&reader.db)?;
-    tags.extend(tagged.keys().map(|tag| (*tag).to_owned()));
-    for tag in tags {
-        let mut indexed = BTreeSet::new();
-        let mut next = Some(PlantId::MIN);
-        while let Some(from) = next {
-            let run = index.next_run(&reader.db, &tag, from, TAG_RUN)?;
-            indexed.extend(run.ids);
-            next = run.next;
-        }
-        let tagged = tagged.remove(tag.as_str()).unwrap_or_default();
-        for id in tagged.difference(&indexed) {
-            found.push(format!("plant {id} has the tag {tag:?}, and the index does not know"));
-        }
-        for id in indexed.difference(&tagged) {
-            found.push(format!("plant {id} is in the index of the tag {tag:?}, which it has not"));
-        }
-    }
-    Ok(())
+/// Compares everything with everything. Nobody may write meanwhile.
+pub(super) fn verify(
+    db: &Db,
+    state: Option<&State>,
+    tag_index: &TagIndex,
+    findings: &mut Findings,
+) -> anyhow::Result<Compared> {
+    let mut last_events = LastEvents::default();
+    let events = read_events(db, state, &mut last_events, findings)?;
+    let plants = check_plants(db, state, tag_index, last_events, findings)?;
+    let indexed = guarded(|| check_index(db, tag_index, findings));
+    findings.value_of(indexed.context("the index of the tags cannot be read to its end"))?;
+    Ok(Compared { plants, events })
 }
 
-fn check_events(reader: &Reader, plants: &Plants, found: &mut Vec<String>) -> anyhow::Result<()> {
-    let state = reader.shared.state();
-    let mut last_of_plants = BTreeMap::new();
-    let mut expected = state.kept_from;
-    for entry in reader.db.scan_prefix(EVENT_PREFIX) {
-        let (key, value) = entry.context("cannot read the events")?;
+/// The last event of each plant of which events are kept.
+type LastEvents = HashMap<PlantId, LastEvent>;
+
+struct LastEvent {
+    sequence: u64,
+    kind: EventKind,
+    tag: Option<TagDigest>,
+}
+
+/// Enough of a tag to tell it from another one.
+type TagDigest = Digest;
+
+fn digest_of_tag(tag: Option<&str>) -> Option<TagDigest> {
+    tag.map(|tag| Digest::of(&[], tag.as_bytes()))
+}
+
+/// Returns how many events there are. Each must follow from the one before it of the same plant.
+fn read_events(
+    db: &Db,
+    state: Option<&State>,
+    last_events: &mut LastEvents,
+    findings: &mut Findings,
+) -> anyhow::Result<u64> {
+    let kept_from = state.map_or(1, |state| state.kept_from);
+    let mut events = 0;
+    let mut expected = kept_from;
+    let mut entries = db.scan_prefix(EVENT_PREFIX);
+    loop {
+        let entry = guarded(|| Ok(entries.next().transpose()?));
+        let broken = || format!("the events behind number {} cannot be read", expected - 1);
+        let Some(Some((key, value))) = findings.value_of(entry.with_context(broken))? else {
+            break;
+        };
         let first = event_sequence(&key)?;
-        let record: EventRecord<'_> =
-            layout::decode(&value).with_context(|| format!("the events from number {first} on"))?;
+        let record = layout::decode::<EventRecord<'_>>(&value)
+            .with_context(|| format!("the event record from number {first} on is damaged"));
+        let Some(record) = findings.value_of(record)? else { continue };
         for (sequence, event) in (first..).zip(record.events) {
-            if sequence < state.kept_from {
+            if sequence < kept_from {
                 continue;
             }
-            if sequence != expected {
-                found.push(format!("event {expected} is missing; {sequence} is there"));
+            if sequence > expected {
+                let last = sequence - 1;
+                findings.add(format_args!("the events from {expected} to {last} are missing"))?;
+            }
+            if sequence < expected {
+                findings.add(format_args!("event {sequence} is there twice"))?;
+                continue;
             }
             expected = sequence + 1;
-            last_of_plants.insert(PlantId::from(event.id), (sequence, event.kind));
+            events += 1;
+            let id = PlantId::from(event.id);
+            let before = last_events.get(&id);
+            let tag = digest_of_tag(event.tag);
+            let left = digest_of_tag(event.left_tag);
+            let follows = match before {
+                Some(before) => {
+                    let was_there = before.kind != EventKind::Deleted;
+                    (event.kind != EventKind::Created) == was_there
+                        && left == before.tag.filter(|before| Some(*before) != tag)
+                }
+                // What was before the oldest event is not known.
+                None => {
+                    let is_new = event.kind == EventKind::Created;
+                    (is_new || kept_from > 1) && !(is_new && left.is_some())
+                }
+            };
+            if !follows || event.kind == EventKind::Deleted && tag.is_some() {
+                let kind = event.kind;
+                findings.add(format_args!(
+                    "event {sequence} ({kind:?}) does not follow from what was before with plant {id}"
+                ))?;
+            }
+            last_events.insert(id, LastEvent { sequence, kind: event.kind, tag });
         }
     }
-    if expected != state.last_sequence + 1 {
-        found.push(format!("the last event is {}, not {}", expected - 1, state.last_sequence));
+    if let Some(State { last_sequence, .. }) = state
+        && expected != last_sequence + 1
+    {
+        findings.add(format_args!("the last event is {}, not {last_sequence}", expected - 1))?;
     }
-    for (id, (sequence, kind)) in &last_of_plants {
-        let revision = plants.get(id).map(|(revision, _)| *revision);
-        let should_be = (*kind != EventKind::Deleted).then_some(*sequence);
-        if revision != should_be {
-            found.push(format!(
-                "event {sequence} is the last of plant {id}, which has another state"
-            ));
+    Ok(events)
+}
+
+/// Returns how many plants there are.
+fn check_plants(
+    db: &Db,
+    state: Option<&State>,
+    tag_index: &TagIndex,
+    mut last_events: LastEvents,
+    findings: &mut Findings,
+) -> anyhow::Result<u64> {
+    let kept_from = state.map_or(1, |state| state.kept_from);
+    let mut plants = 0;
+    let mut digest = Digest::default();
+    for entry in PlantScan::new(db) {
+        let Some((id, key, value)) = findings.value_of(entry)? else { continue };
+        plants += 1;
+        digest += Digest::of(&key, &value);
+        let last_event = last_events.remove(&id);
+        let record = layout::decode::<PlantRecord<'_>>(&value)
+            .and_then(|record| record.to_stored_plant(id).map(|_| record))
+            .with_context(|| format!("the record of plant {id} is damaged"));
+        let Some(record) = findings.value_of(record)? else { continue };
+        check_last_event(id, &record, last_event, kept_from, findings)?;
+        if let Some(tag) = record.tag {
+            let knows = guarded(|| tag_index.knows(db, tag, id));
+            if findings.value_of(knows)? == Some(false) {
+                findings.add(format_args!(
+                    "plant {id} has the tag {tag:?}, and the index does not know"
+                ))?;
+            }
         }
     }
-    for (id, (revision, _)) in plants {
-        if *revision >= state.kept_from && !last_of_plants.contains_key(id) {
-            found.push(format!(
-                "plant {id} has the revision {revision}, of which there is no event"
-            ));
+    let mut missing: Vec<_> =
+        last_events.into_iter().filter(|(_, event)| event.kind != EventKind::Deleted).collect();
+    missing.sort_unstable_by_key(|(id, _)| *id);
+    for (id, LastEvent { sequence, .. }) in missing {
+        findings.add(format_args!("plant {id} is missing; event {sequence} is its last one"))?;
+    }
+    if let Some(state) = state {
+        if plants != state.plants {
+            let counted = state.plants;
+            findings
+                .add(format_args!("there are {plants} plants, and the count says {counted}"))?;
+        }
+        if digest != state.digest {
+            findings.add("the plants are not those of which the digest was made")?;
         }
     }
-    Ok(())
+    Ok(plants)
+}
+
+fn check_last_event(
+    id: PlantId,
+    record: &PlantRecord<'_>,
+    last_event: Option<LastEvent>,
+    kept_from: u64,
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
+    let revision = record.revision;
+    match last_event {
+        Some(LastEvent { sequence, kind: EventKind::Deleted, .. }) => {
+            findings.add(format_args!("plant {id} is there, and event {sequence} removed it"))
+        }
+        Some(LastEvent { sequence, .. }) if sequence != revision => findings.add(format_args!(
+            "plant {id} has the revision {revision}, and event {sequence} is its last one"
+        )),
+        Some(LastEvent { sequence, tag, .. }) if tag != digest_of_tag(record.tag) => findings.add(
+            format_args!("plant {id} has another tag than its last event, {sequence}, gave it"),
+        ),
+        None if revision >= kept_from => findings.add(format_args!(
+            "plant {id} has the revision {revision}, of which there is no event"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Every plant that the index knows under a tag must have it.
+fn check_index(db: &Db, tag_index: &TagIndex, findings: &mut Findings) -> anyhow::Result<()> {
+    tag_index.visit(db, findings, |tag, id, findings| {
+        let record = guarded(|| Ok(db.get(plant_key(id))?));
+        // A plant that cannot be read was found already.
+        let Ok(value) = record else { return Ok(()) };
+        let record = value.as_deref().map(layout::decode::<PlantRecord<'_>>);
+        match record {
+            Some(Err(_)) => Ok(()),
+            Some(Ok(record)) if record.tag == Some(tag) => Ok(()),
+            _ => findings.add(format_args!(
+                "plant {id} is in the index of the tag {tag:?}, which it has not"
+            )),
+        }
+    })
 }

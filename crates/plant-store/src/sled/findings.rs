@@ -1,0 +1,72 @@
+//! What is wrong with a database: a reason to refuse it, or something to list.
+
+use std::fmt;
+
+use anyhow::anyhow;
+
+/// How many findings are listed. A damaged page may make one of every plant.
+const MAX_LISTED: usize = 1_000;
+
+/// Takes what is found to be wrong.
+#[derive(Debug)]
+pub(super) enum Findings {
+    /// Whoever is to serve the database goes no further: the first finding is an error.
+    Refuse,
+    /// Whoever looks at it wants to know all.
+    List { listed: Vec<String>, unlisted: u64 },
+}
+
+impl Findings {
+    /// A list that is empty.
+    pub(super) const fn list() -> Self {
+        Self::List { listed: Vec::new(), unlisted: 0 }
+    }
+
+    /// For a look at what will be looked at again more closely: what is wrong there is listed then.
+    pub(super) const fn of_first_look(&self) -> Self {
+        match self {
+            Self::Refuse => Self::Refuse,
+            Self::List { .. } => Self::list(),
+        }
+    }
+
+    /// Something is wrong.
+    ///
+    /// # Errors
+    ///
+    /// The finding itself, where the database is refused because of it.
+    pub(super) fn add(&mut self, finding: impl fmt::Display) -> anyhow::Result<()> {
+        self.add_error(anyhow!("{finding}"))
+    }
+
+    /// What was looked at, unless that failed, which is a finding too.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::add`].
+    pub(super) fn value_of<T>(&mut self, looked: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+        match looked {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => self.add_error(error).map(|()| None),
+        }
+    }
+
+    /// What is listed, and how many more there were.
+    pub(super) fn into_list(self) -> (Vec<String>, u64) {
+        match self {
+            Self::Refuse => (Vec::new(), 0),
+            Self::List { listed, unlisted } => (listed, unlisted),
+        }
+    }
+
+    fn add_error(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
+        match self {
+            Self::Refuse => return Err(error),
+            Self::List { listed, .. } if listed.len() < MAX_LISTED => {
+                listed.push(format!("{error:#}"));
+            }
+            Self::List { unlisted, .. } => *unlisted += 1,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Looking at a database that nobody serves.
+
+use anyhow::Context as _;
+use plant_domain::NewPlant;
+
+use super::SledConfig;
+use super::findings::Findings;
+use super::guarded::guarded;
+use super::layout::{self, PlantRecord};
+use super::open::{self, Found};
+use super::scan::PlantScan;
+use super::verify::{self, Compared};
+
+/// A database that is open to look at it, also where [`SledRepository::open`] refuses it because of what
+/// is wrong. Nobody else may have it open meanwhile.
+///
+/// To open it writes to its files what a start writes too: sled recovers its log, an unfinished snapshot
+/// is moved aside, and what a kill has left in the journal alone is applied. Nothing else is changed.
+///
+/// [`SledRepository::open`]: super::SledRepository::open
+///
+/// ```
+/// use plant_store::{SledConfig, SledInspection, SledRepository};
+///
+/// # fn main() -> anyhow::Result<()> {
+/// # let folder = tempfile::tempdir()?;
+/// # let config = SledConfig::new(folder.path().join("plants"));
+/// drop(SledRepository::open(&config)?);
+/// let verification = SledInspection::open(&config)?.verify();
+/// assert!(verification.agrees());
+/// # Ok(())
+/// # }
+/// ```
+pub struct SledInspection {
+    found: Found,
+    findings: Findings,
+}
+
+/// What came out of comparing everything that a database holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// How many plants there are.
+    pub plants: u64,
+    /// How many events are kept of them.
+    pub events: u64,
+    /// What is wrong, each in a sentence: the first thousand.
+    pub disagreements: Vec<String>,
+    /// How many more there are.
+    pub more_disagreements: u64,
+}
+
+impl Verification {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        self.disagreements.is_empty() && self.more_disagreements == 0
+    }
+}
+
+impl SledInspection {
+    /// Opens the database of this configuration, of which only the folder and the cache count.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, somebody has it open, its format is not ours, or so much of it is damaged that
+    /// it cannot be opened: then [`Damaged`](super::Damaged) stands in the error's chain.
+    pub fn open(config: &SledConfig) -> anyhow::Result<Self> {
+        let mut findings = Findings::list();
+        let found = open::open_to_look(config, &mut findings).with_context(|| {
+            format!("cannot open the database in {}", config.directory.display())
+        })?;
+        Ok(Self { found, findings })
+    }
+
+    /// Compares plants, tag index, count, digest and events with each other, and says of each
+    /// disagreement what it is. It reads everything, in memory that is bounded by the kept events.
+    #[must_use]
+    pub fn verify(self) -> Verification {
+        let Self { found: Found { db, state, tag_index, .. }, mut findings } = self;
+        let compared = guarded(|| verify::verify(&db, state.as_ref(), &tag_index, &mut findings));
+        let Compared { plants, events } = compared.unwrap_or_else(|cause| {
+            let _ = findings.add(format_args!("not everything could be compared: {cause:#}"));
+            Compared::default()
+        });
+        let (disagreements, more_disagreements) = findings.into_list();
+        Verification { plants, events, disagreements, more_disagreements }
+    }
+
+    /// Every plant that can be read, by ascending id. What cannot be read is an error between them.
+    pub fn plants(&self) -> impl Iterator<Item = anyhow::Result<NewPlant>> {
+        PlantScan::new(&self.found.db).map(|entry| {
+            let (id, _, value) = entry?;
+            let record = layout::decode::<PlantRecord<'_>>(&value)
+                .with_context(|| format!("the record of plant {id} is damaged"))?;
+            Ok(record.to_stored_plant(id)?.into_new_plant())
+        })
+    }
+
+    /// How many plants there should be, where that can be read.
+    #[must_use]
+    pub fn count(&self) -> Option<u64> {
+        self.found.state.map(|state| state.plants)
+    }
+}
