@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::SledConfig;
 use super::checkpoint::checkpoint;
@@ -101,11 +102,13 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
         // sled would make an empty one.
         return Err(advise(anyhow!("the file {} is missing", file.display())));
     }
+    let database_file = File::open(&file)
+        .with_context(|| format!("cannot read {}; check who owns it", file.display()))?;
+    make_writes_synchronous(&database_file, &file);
     let db = guarded(|| open_sled(config, &sled_directory)).map_err(|cause| {
         advise(cause.context(format!("sled cannot open {}", sled_directory.display())))
     })?;
     check_format(&db)?;
-    let database_file = File::open(file)?;
     let (state, tag_index) = guarded(|| {
         replay_journal(&db, &config.directory, findings)?;
         let state = read_state(&db, findings)?;
@@ -197,6 +200,27 @@ fn move_unfinished_snapshots_aside(sled_directory: &Path) -> anyhow::Result<()> 
         }
     }
     Ok(())
+}
+
+/// Has the file system bring each write to the disk before it returns, as `chattr +S` does.
+///
+/// sled takes a write as kept after `sync_file_range`, which leaves it in the disk's volatile cache, and
+/// then writes over what it replaces. After a power cut both may be gone.
+fn make_writes_synchronous(file: &File, path: &Path) {
+    let set = ioctl_getflags(file).and_then(|flags| {
+        if flags.contains(IFlags::SYNC) {
+            Ok(())
+        } else {
+            ioctl_setflags(file, flags | IFlags::SYNC)
+        }
+    });
+    if let Err(cause) = set {
+        log::warn!(
+            "this file system cannot make writes to {} synchronous ({cause}); after a power cut the \
+             database may be damaged, and have to be restored from a backup",
+            path.display()
+        );
+    }
 }
 
 fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<sled::Db> {
