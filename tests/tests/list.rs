@@ -756,7 +756,7 @@ fn a_list_never_shows_what_a_kill_then_takes_away() {
 #[track_caller]
 fn check_lists(client: &Client, tags: &[&str]) -> Vec<NewPlant> {
     let all = client.list_all("limit=7");
-    assert_eq!(total_count(&client.list("limit=1")), Some(all.len()));
+    assert_eq!(client.list("limit=1").total_count(), Some(all.len()));
     let export = String::from_utf8(client.export(Format::Ndjson)).expect("an export is UTF-8");
     let plant = |line| NewPlant::from_json(&serde_json::from_str(line).expect("a line is JSON"));
     assert_eq!(export.lines().map(plant).collect::<Vec<_>>(), all);

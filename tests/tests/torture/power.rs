@@ -11,7 +11,7 @@ use std::thread;
 use plantd_tests::disk::{Disk, TRACED};
 use plantd_tests::ledger::{self, Ledger};
 use plantd_tests::torture::{Figures, chance, times};
-use plantd_tests::{Launch, SystemCall, SystemCalls, TestServer};
+use plantd_tests::{Launch, SystemCall, SystemCalls, TestServer, copy_folder};
 
 const CLIENTS: i64 = 8;
 
@@ -30,8 +30,8 @@ struct Run {
 impl Run {
     /// Runs a server on a copy of `image`, or on a new folder, until its clients have written enough.
     fn record(image: Option<&Path>, ledgers: &mut [Ledger], chance: &mut fastrand::Rng) -> Self {
-        let entries = usize::try_from(times(150, 1_000)).unwrap();
-        let folder = tempfile::tempdir().unwrap();
+        let entries = usize::try_from(times(150, 1_000)).expect("small");
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let trace = folder.path().join("trace");
         let options = ["-x", "-s", SHOWN_BYTES, "-e", TRACED];
         let launch = Launch::new()
@@ -42,7 +42,7 @@ impl Run {
             if let Some(image) = image {
                 copy_folder(image, data);
             }
-            disk = Some(Disk::holding(data.parent().unwrap()));
+            disk = Some(Disk::holding(data.parent().expect("a folder is in a folder")));
         });
         thread::scope(|scope| {
             for ledger in &mut *ledgers {
@@ -57,7 +57,7 @@ impl Run {
         }
         let calls = SystemCalls::read(&trace, server.process().id());
         let answered = calls.all(|_| true).filter_map(answered).collect();
-        Self { disk: disk.unwrap(), calls, answered }
+        Self { disk: disk.expect("it was loaded"), calls, answered }
     }
 
     /// Lines of the trace at which the power is cut, ascending: every other one where an answer begins.
@@ -93,19 +93,6 @@ fn answered(call: &SystemCall) -> Option<(String, usize)> {
         Some(id.trim_end().to_owned())
     })?;
     Some((id, call.begun))
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn operate(
     is_over: &AtomicBool,
     chance: &mut fastrand::Rng,
 ) -> Vec<(i64, Entry)> {
-    let now = || u64::try_from(clock.elapsed().as_nanos()).unwrap();
+    let now = || u64::try_from(clock.elapsed().as_nanos()).expect("a short time");
     let mut entries = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
         let (id, operation) = (chance.i64(0..PLANTS), any_operation(chance));

@@ -46,14 +46,14 @@ impl Kills {
 fn plant_unfinished_snapshot(data: &Path, chance: &mut fastrand::Rng) {
     let sled = data.join("plants/sled");
     let Ok(entries) = fs::read_dir(&sled) else { return };
-    let snapshot = entries
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.file_name().unwrap().to_string_lossy().starts_with("snap."));
+    let snapshot = entries.map(|entry| entry.expect("a folder can be read").path()).find(|path| {
+        path.file_name().expect("it has a name").to_string_lossy().starts_with("snap.")
+    });
     let Some(snapshot) = snapshot else { return };
-    let mut bytes = fs::read(&snapshot).unwrap();
+    let mut bytes = fs::read(&snapshot).expect("a file can be read");
     bytes.truncate(chance.usize(..=bytes.len()));
     let name = format!("snap.{:016X}.generating", chance.u64(..));
-    fs::write(sled.join(name), bytes).unwrap();
+    fs::write(sled.join(name), bytes).expect("a file can be written");
 }
 
 #[test]

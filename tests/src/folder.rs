@@ -1,0 +1,22 @@
+//! Folders with all that is in them.
+
+use std::fs;
+use std::path::Path;
+
+/// Copies a folder. `to` must not be there.
+///
+/// # Panics
+///
+/// When that fails.
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a folder can be made");
+    for entry in fs::read_dir(from).expect("a folder can be read") {
+        let entry = entry.expect("a folder can be read");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("an entry has a type").is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("a file can be copied");
+        }
+    }
+}
