@@ -5,6 +5,7 @@
 //! - [`Client`] sends requests as most clients do; [`Connection`] sends bytes as they stand.
 //! - [`Answer`] is what either of them gets back.
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
+//! - [`edit_database`] changes a database behind its server's back.
 //! - [`Disturbance`] writes while a test looks at something else.
 //! - [`history`] tells whether operations at the same time can have happened one after the other.
 //! - [`ledger`] is what clients have written, to compare a store with.
@@ -16,6 +17,7 @@
 mod answer;
 mod client;
 mod connection;
+mod database;
 mod deadline;
 pub mod disk;
 mod disturbance;
@@ -33,6 +35,7 @@ pub mod torture;
 pub use answer::{Answer, Counts};
 pub use client::Client;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
+pub use database::{edit_database, key_of_plant};
 pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use disturbance::Disturbance;
 pub use folder::copy_folder;

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use plantd_tests::{Launch, Process, TestServer};
+use plantd_tests::{Launch, Process, TestServer, edit_database, key_of_plant};
 
 const USAGE: i32 = 64;
 const IO: i32 = 74;
@@ -261,4 +261,125 @@ fn the_folder_is_plantd_data_unless_said_otherwise() {
     let mut process = Launch::new().current_folder(folder.path()).spawn();
     assert!(process.first_line().starts_with("plantd listening on "));
     assert!(folder.path().join("plantd-data").is_dir());
+}
+
+/// A folder with three plants, and the six events that led to them, which no server has open.
+fn folder_to_verify() -> TestServer {
+    let mut server = TestServer::start();
+    let client = server.client();
+    for id in 1..=4 {
+        client.create(id, "Rosa", Some("Rosaceae")).assert_plant("Rosa", Some("Rosaceae"));
+    }
+    client.patch(2, r#"{"tag":null}"#).assert_plant("Rosa", None);
+    client.delete(3).assert_no_content();
+    assert_eq!(server.terminate().code(), Some(0));
+    server
+}
+
+/// A command ends with this exit code. Returns what it wrote to standard output and standard error.
+#[track_caller]
+fn check_command(arguments: &[&str], data: &Path, exit_code: i32) -> (String, String) {
+    let mut process = Launch::new().data(data).arguments(arguments).spawn();
+    let status = process.wait_for_exit();
+    assert_eq!(status.code(), Some(exit_code), "{arguments:?}: {}", process.stderr());
+    (process.stdout(), process.stderr())
+}
+
+#[test]
+fn verify_says_in_one_line_that_everything_agrees() {
+    let server = folder_to_verify();
+    let expected = "everything agrees: 3 plants, 6 events\n";
+    for arguments in [&["verify"] as &[&str], &["verify", "--data", "data"]] {
+        let mut process = Launch::new()
+            .data(server.data())
+            .current_folder(server.data().parent().expect("a folder"))
+            .arguments(arguments)
+            .spawn();
+        assert_eq!(process.wait_for_exit().code(), Some(0), "{}", process.stderr());
+        assert_eq!((process.stdout().as_str(), process.stderr().as_str()), (expected, ""));
+    }
+}
+
+#[test]
+fn verify_lists_what_does_not_agree_where_serve_refuses() {
+    let server = folder_to_verify();
+    edit_database(server.data(), |db| {
+        db.remove(key_of_plant(1)).expect("removes");
+    });
+    let (listed, advice) = check_command(&["verify"], server.data(), 1);
+    let listed: Vec<&str> = listed.lines().collect();
+    let expected = [
+        "plant 1 is missing; event 1 is its last one",
+        "there are 2 plants, and the count says 3",
+        "the plants are not those of which the digest was made",
+        "plant 1 is in the index of the tag \"Rosaceae\", which it has not",
+    ];
+    assert_eq!(listed, expected);
+    assert!(advice.contains("disagreements: 4") && advice.contains("backup"), "{advice}");
+
+    let data = server.data().to_str().expect("UTF-8");
+    let words = ["there are 2 plants", "plantd verify", "plantd export --data", data, "backup"];
+    check(&Launch::new().data(server.data()), IO, &words);
+    // To look at it has changed nothing.
+    assert_eq!(check_command(&["verify"], server.data(), 1).0.lines().count(), expected.len());
+}
+
+#[test]
+fn verify_and_export_say_what_is_damaged_so_that_nothing_can_be_read() {
+    let server = folder_to_verify();
+    let data = server.data().to_str().expect("UTF-8");
+    fs::write(server.data().join("plants/sled/db"), vec![0xA5; 1 << 20]).expect("writes");
+    let (listed, said) = check_command(&["verify"], server.data(), 1);
+    assert_eq!(listed, "");
+    assert!(said.contains("sled cannot open") && said.contains("restore a backup"), "{said}");
+    check_command(&["export", "--data", data], server.data(), IO);
+}
+
+#[test]
+fn verify_and_export_of_a_folder_that_is_none_or_in_use_end_with_74() {
+    let (launch, folder) = launch();
+    let data = folder.path().join("data");
+    for command in [&["verify"] as &[&str], &["export", "--data", data.to_str().expect("UTF-8")]] {
+        check(&launch.clone().arguments(command), IO, &["there is no database"]);
+        assert!(!data.exists(), "{command:?} made the folder");
+    }
+    let server = TestServer::start();
+    let data = server.data().to_str().expect("UTF-8");
+    for command in [["verify", "--data", data], ["export", "--data", data]] {
+        check(&Launch::new().arguments(command), IO, &["another process"]);
+    }
+}
+
+#[test]
+fn export_reads_a_folder_itself_and_says_what_is_left_out() {
+    let server = folder_to_verify();
+    let data = server.data().to_str().expect("UTF-8");
+    let export = ["export", "--data", data];
+    let (rows, _) = check_command(&export, server.data(), 0);
+    let expected = [
+        r#"{"id":1,"name":"Rosa","tag":"Rosaceae"}"#,
+        r#"{"id":2,"name":"Rosa"}"#,
+        r#"{"id":4,"name":"Rosa","tag":"Rosaceae"}"#,
+    ];
+    assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
+    let csv = ["export", "--data", data, "--format", "csv"];
+    let (rows, _) = check_command(&csv, server.data(), 0);
+    assert_eq!(rows, "id,name,tag\n1,Rosa,Rosaceae\n2,Rosa,\n4,Rosa,Rosaceae\n");
+
+    edit_database(server.data(), |db| {
+        db.insert(key_of_plant(2), b"\x01").expect("writes");
+    });
+    let (rows, said) = check_command(&export, server.data(), 1);
+    assert_eq!(rows.lines().collect::<Vec<_>>(), [expected[0], expected[2]]);
+    for words in ["left out: the record of plant 2", "should be 3 plants, and 2 were read"] {
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn export_reads_a_folder_or_asks_a_server_and_not_both() {
+    for flag in ["--url=http://127.0.0.1:1", "--token-file=token"] {
+        let (launch, _folder) = launch();
+        check(&launch.arguments(["export", "--data", "data", flag]), USAGE, &["--data"]);
+    }
 }

@@ -5,7 +5,28 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use plantd_tests::{Launch, TestServer, program, write_tokens_file};
+use plantd_tests::{Launch, TestServer, edit_database, key_of_plant, program, write_tokens_file};
+
+/// How many plants there are in the folder that gets damaged. One of them cannot be saved.
+const DAMAGED_PLANTS: usize = 20;
+
+/// A folder that no server starts on.
+fn make_damaged_folder(data: &Path) {
+    let launch = Launch::new().without_environment("PLANTD_TOKEN");
+    let mut server = TestServer::start_prepared(launch, "plantd-data", write_tokens_file);
+    let client = server.client().with_token("writer");
+    for id in 100..100 + DAMAGED_PLANTS {
+        client.create(i64::try_from(id).expect("small"), "Rosa", None).assert_plant("Rosa", None);
+    }
+    assert_eq!(server.terminate().code(), Some(0));
+    let copied = Command::new("cp").arg("-a").args([server.data(), data]).status();
+    assert!(copied.expect("cp runs").success(), "it was copied");
+    edit_database(data, |db| {
+        db.insert(key_of_plant(107), b"\x01").expect("writes");
+    });
+    let mut refused = Launch::new().data(data).spawn();
+    assert_eq!(refused.wait_for_exit().code(), Some(74), "{}", refused.stderr());
+}
 
 /// The commands of a document: the lines of its blocks in `sh`.
 fn commands(document: &str) -> String {
@@ -46,10 +67,13 @@ fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows(
     let folder = server.data().parent().expect("a folder");
     fs::write(folder.join("token"), "writer\n").expect("writes");
 
+    make_damaged_folder(&folder.join("damaged"));
+
     // The ports of the document may be in use here.
     let script = commands
         .replace("127.0.0.1:8080", &server.address().to_string())
-        .replace("127.0.0.1:8081", &free_address());
+        .replace("127.0.0.1:8081", &free_address())
+        .replace("127.0.0.1:8082", &free_address());
     let program_folder = program().parent().expect("a folder");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(
@@ -70,4 +94,7 @@ fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows(
     assert_eq!(restored.lines().count(), 3, "{restored}");
     let tokens = |data: &str| fs::read(folder.join(data).join("tokens.json")).expect("reads");
     assert_eq!(tokens("restored"), tokens("plantd-data"));
+
+    let saved = fs::read_to_string(folder.join("saved.ndjson")).expect("it was exported");
+    assert_eq!(saved.lines().count(), DAMAGED_PLANTS - 1, "{saved}");
 }

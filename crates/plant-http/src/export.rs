@@ -73,31 +73,43 @@ impl Export {
         let page_request =
             PageRequest { filter: PlantFilter::default(), after, limit: PAGE_PLANTS };
         let page = self.repository.list(page_request).await?;
-        let rows = match self.format {
-            TransferFormat::NdJson => ndjson(page.plants)?,
-            TransferFormat::Csv => csv(after.is_none(), &page.plants)?,
-        };
+        let plants: Vec<_> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
+        let rows = self.format.rows(after.is_none(), &plants)?;
         self.next = page.next.map(Next::After);
         Ok(Some((Bytes::from(rows), self)))
     }
 }
 
-fn ndjson(plants: Vec<StoredPlant>) -> anyhow::Result<Vec<u8>> {
+impl TransferFormat {
+    /// The rows of some plants, with what comes before the first one when they are `first`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for them.
+    pub fn rows(self, first: bool, plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::NdJson => ndjson(plants),
+            Self::Csv => csv(first, plants),
+        }
+    }
+}
+
+fn ndjson(plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
     let mut rows = Vec::new();
-    for stored in plants {
-        let new_plant: NewPlant = stored.into_new_plant();
-        serde_json::to_writer(&mut rows, &new_plant)?;
+    for new_plant in plants {
+        serde_json::to_writer(&mut rows, new_plant)?;
         rows.push(b'\n');
     }
     Ok(rows)
 }
 
-fn csv(with_header: bool, plants: &[StoredPlant]) -> anyhow::Result<Vec<u8>> {
+fn csv(with_header: bool, plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     if with_header {
         writer.write_record(CSV_HEADER)?;
     }
-    for StoredPlant { id, plant, .. } in plants {
+    for new_plant in plants {
+        let (id, plant) = (new_plant.id(), new_plant.plant());
         writer.write_record([&id.to_string(), plant.name(), plant.tag().unwrap_or_default()])?;
     }
     writer.into_inner().context("writing to memory")

@@ -6,4 +6,5 @@
 mod kill;
 mod power;
 mod races;
+mod damage;
 mod start;

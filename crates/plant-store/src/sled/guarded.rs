@@ -41,7 +41,8 @@ pub(super) fn advise(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Whether the disk did what it should, and what it has is wrong: a file that ends too early, say.
+/// Whether the disk did what it should, and what it has is wrong: a file that ends too early, or is gone.
 fn is_about_content(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
+    use ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
 }

@@ -32,8 +32,10 @@ pub(crate) enum Command {
     Serve(ServeOptions),
     /// Send the plants in a file to a running server
     Import(ImportOptions),
-    /// Get all plants from a running server
+    /// Get all plants from a running server, or what can be read from a folder that no server has open
     Export(ExportOptions),
+    /// Compare everything that a folder holds that no server has open, and list what does not agree
+    Verify(VerifyOptions),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -94,7 +96,10 @@ pub(crate) struct ImportOptions {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "A file is written whole or not at all.")]
+#[command(
+    after_help = "A file is written whole or not at all. With --data, plants that cannot be read \
+    are listed and left out,\nand it ends with 1."
+)]
 pub(crate) struct ExportOptions {
     /// The file to write; - is standard output
     #[arg(default_value = "-")]
@@ -104,8 +109,24 @@ pub(crate) struct ExportOptions {
     #[arg(long, value_name = "csv|ndjson")]
     pub(crate) format: Option<TransferFormat>,
 
+    /// Read the plants from this folder, which no server has open, also where it is damaged
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "token_file"])]
+    pub(crate) data: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) remote: RemoteOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "It ends with 0 when everything agrees, with 1 when something does not or is damaged, \
+    and with 74\nwhen it cannot look.\n\
+    What a start would do first is done: sled recovers its log, and the journal is applied."
+)]
+pub(crate) struct VerifyOptions {
+    /// The folder of the plants and the tokens
+    #[arg(long, value_name = "DIR", env = "PLANTD_DATA", default_value = "plantd-data")]
+    pub(crate) data: PathBuf,
 }
 
 /// Where a running server is, and who asks it.

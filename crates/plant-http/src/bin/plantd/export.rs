@@ -10,22 +10,21 @@ use plant_http::{TOTAL_COUNT_HEADER, TransferFormat};
 use ureq::http::{HeaderMap, Method, Response, header};
 use ureq::{Body, Error};
 
-use crate::Stop;
 use crate::cli::ExportOptions;
 use crate::output::Output;
-use crate::progress;
 use crate::remote::{self, Remote, transfer_format};
+use crate::{Stop, progress, salvage};
 
 /// How much is read and written at a time, in bytes.
 const BUFFER_BYTES: usize = 128 * 1024;
 
 pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     let format = transfer_format(options.format, &options.file)?;
+    if let Some(data) = &options.data {
+        return salvage::run(data, &options.file, format);
+    }
     let remote = Remote::new(&options.remote)?;
-    let cannot_write = || match options.file == Path::new("-") {
-        true => "cannot write to standard output".to_owned(),
-        false => format!("cannot write {}", options.file.display()),
-    };
+    let cannot_write = || cannot_write(&options.file);
     let mut output = Output::open(&options.file).with_context(cannot_write).map_err(Stop::Io)?;
 
     let begun = Instant::now();
@@ -47,6 +46,13 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     // The plants are where they belong, whether anybody hears it or not.
     let _ = writeln!(io::stderr(), "exported {summary}");
     Ok(())
+}
+
+pub(crate) fn cannot_write(file: &Path) -> String {
+    match file == Path::new("-") {
+        true => "cannot write to standard output".to_owned(),
+        false => format!("cannot write {}", file.display()),
+    }
 }
 
 /// The answer that brings the plants in this format, and whose end can be told.

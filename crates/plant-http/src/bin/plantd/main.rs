@@ -7,9 +7,12 @@ mod import;
 mod output;
 mod progress;
 mod remote;
+mod salvage;
 mod serve;
+mod verify;
 
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use env_logger::Env;
@@ -18,6 +21,11 @@ use crate::cli::{Cli, Command};
 
 /// Where a token is in the environment.
 const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
+
+/// Where the plants are, in the folder of the data.
+fn plants_folder(data: &Path) -> PathBuf {
+    data.join("plants")
+}
 
 /// What a process ends with, next to 0 (the numbers of BSD's `sysexits.h`).
 mod exit_code {
@@ -55,6 +63,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
+        Command::Verify(options) => verify::run(&options),
     };
     let (exit_code, error) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -2,16 +2,16 @@
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, TokensFile};
-use plant_store::{SledConfig, SledRepository};
+use plant_store::{Damaged, SledConfig, SledRepository};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeOptions;
-use crate::{Stop, TOKEN_VARIABLE, first_run};
+use crate::{Stop, TOKEN_VARIABLE, first_run, plants_folder};
 
 /// How many connections may wait to be taken.
 const BACKLOG: i32 = 4096;
@@ -24,9 +24,10 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let config = SledConfig {
         cache_mib: options.cache_mb,
         keep_events: options.keep_events,
-        ..SledConfig::new(options.data.join("plants"))
+        ..SledConfig::new(plants_folder(&options.data))
     };
-    let repository = SledRepository::open(&config).map_err(Stop::Io)?;
+    let repository = SledRepository::open(&config)
+        .map_err(|error| Stop::Io(advise_verification(error, &options.data)))?;
     let (listener, address) = listen(options.listen).map_err(Stop::Io)?;
 
     let mut command_to_show = None;
@@ -54,6 +55,18 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         plant_http::serve(listener, service, drain, stop).await
     });
     served.map_err(Stop::Io)
+}
+
+fn advise_verification(error: anyhow::Error, data: &Path) -> anyhow::Error {
+    if error.downcast_ref::<Damaged>().is_none() {
+        return error;
+    }
+    let data = shlex::try_quote(&data.to_string_lossy())
+        .map_or_else(|_| "DIR".into(), |data| data.into_owned());
+    error.context(format!(
+        "`plantd verify --data {data}` lists what is wrong, `plantd export --data {data} FILE` saves what \
+         can be read"
+    ))
 }
 
 fn environment_token() -> anyhow::Result<Option<TokenRecord>> {

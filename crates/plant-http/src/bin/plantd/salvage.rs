@@ -1,0 +1,86 @@
+//! `plantd export --data`: what can be read of a folder that no server has open.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow};
+use indicatif::{HumanCount, ProgressBar};
+use plant_http::TransferFormat;
+use plant_store::{SledConfig, SledInspection};
+
+use crate::export::cannot_write;
+use crate::output::Output;
+use crate::{Stop, plants_folder, progress};
+
+/// How many plants are written at a time.
+const PLANTS_AT_A_TIME: usize = 1000;
+
+/// How many of the places that cannot be read are told.
+const MAX_TOLD: u64 = 1000;
+
+pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<(), Stop> {
+    let inspection =
+        SledInspection::open(&SledConfig::new(plants_folder(data))).map_err(Stop::Io)?;
+    let mut output = Output::open(file).with_context(|| cannot_write(file)).map_err(Stop::Io)?;
+
+    let begun = Instant::now();
+    let progress = progress::of_plants(inspection.count());
+    let copied = copy(&inspection, &mut output, format, &progress);
+    progress.finish_and_clear();
+    let Copied { plants, unreadable } =
+        copied.with_context(|| cannot_write(file)).map_err(Stop::Io)?;
+    output.finish().with_context(|| cannot_write(file)).map_err(Stop::Io)?;
+
+    let summary = progress::summary(plants, begun.elapsed());
+    // The plants are where they belong, whether anybody hears it or not.
+    let _ = writeln!(io::stderr(), "exported {summary}");
+    match inspection.count() {
+        Some(count) if count == plants && unreadable == 0 => Ok(()),
+        Some(count) => Err(Stop::Findings(anyhow!(
+            "there should be {} plants, and {} were read; the others are not in the export",
+            HumanCount(count),
+            HumanCount(plants)
+        ))),
+        None => Err(Stop::Findings(anyhow!(
+            "how many plants there should be cannot be read, so some may be missing in the export"
+        ))),
+    }
+}
+
+struct Copied {
+    plants: u64,
+    /// How many places could not be read. A place may have held many plants.
+    unreadable: u64,
+}
+
+fn copy(
+    inspection: &SledInspection,
+    output: &mut Output,
+    format: TransferFormat,
+    progress: &ProgressBar,
+) -> anyhow::Result<Copied> {
+    let mut copied = Copied { plants: 0, unreadable: 0 };
+    let mut is_first = true;
+    let mut plants = inspection.plants().peekable();
+    while is_first || plants.peek().is_some() {
+        let mut some = Vec::with_capacity(PLANTS_AT_A_TIME);
+        for plant in plants.by_ref().take(PLANTS_AT_A_TIME) {
+            match plant {
+                Ok(plant) => some.push(plant),
+                Err(error) => {
+                    copied.unreadable += 1;
+                    if copied.unreadable <= MAX_TOLD {
+                        // Nobody is there to be told when it cannot be printed.
+                        progress.suspend(|| drop(writeln!(io::stderr(), "left out: {error:#}")));
+                    }
+                }
+            }
+        }
+        output.write_all(&format.rows(is_first, &some)?)?;
+        copied.plants += some.len() as u64;
+        progress.set_position(copied.plants);
+        is_first = false;
+    }
+    Ok(copied)
+}

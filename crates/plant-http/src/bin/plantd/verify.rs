@@ -1,0 +1,44 @@
+//! `plantd verify`.
+
+use std::io::{self, Write as _};
+
+use anyhow::{Context as _, anyhow};
+use indicatif::HumanCount;
+use plant_store::{Damaged, SledConfig, SledInspection, Verification};
+
+use crate::cli::VerifyOptions;
+use crate::{Stop, plants_folder};
+
+pub(crate) fn run(options: &VerifyOptions) -> Result<(), Stop> {
+    let inspection = SledInspection::open(&SledConfig::new(plants_folder(&options.data)));
+    let inspection = inspection.map_err(|error| match error.downcast_ref::<Damaged>() {
+        Some(_) => Stop::Findings(error),
+        None => Stop::Io(error),
+    })?;
+    let verification = inspection.verify();
+    say(&verification).context("cannot write to standard output").map_err(Stop::Io)?;
+    if verification.agrees() {
+        return Ok(());
+    }
+    let count = verification.disagreements.len() as u64 + verification.more_disagreements;
+    let count = HumanCount(count);
+    Err(Stop::Findings(anyhow!(
+        "disagreements: {count}; the database is damaged: keep the folder, and restore a backup into a new \
+         one, or what `plantd export --data` can read"
+    )))
+}
+
+fn say(verification: &Verification) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for disagreement in &verification.disagreements {
+        writeln!(out, "{disagreement}")?;
+    }
+    if verification.more_disagreements > 0 {
+        writeln!(out, "and {} more", HumanCount(verification.more_disagreements))?;
+    }
+    if verification.agrees() {
+        let (plants, events) = (HumanCount(verification.plants), HumanCount(verification.events));
+        writeln!(out, "everything agrees: {plants} plants, {events} events")?;
+    }
+    out.flush()
+}
