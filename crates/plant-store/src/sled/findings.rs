@@ -8,7 +8,7 @@ use anyhow::anyhow;
 const MAX_LISTED: usize = 1_000;
 
 /// Takes what is found to be wrong.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Findings {
     /// Whoever is to serve the database goes no further: the first finding is an error.
     Refuse,

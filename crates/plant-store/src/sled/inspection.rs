@@ -75,9 +75,10 @@ impl SledInspection {
     /// Compares plants, tag index, count, digest and events with each other, and says of each
     /// disagreement what it is. It reads everything, in memory that is bounded by the kept events.
     #[must_use]
-    pub fn verify(self) -> Verification {
-        let Self { found: Found { db, state, tag_index, .. }, mut findings } = self;
-        let compared = guarded(|| verify::verify(&db, state.as_ref(), &tag_index, &mut findings));
+    pub fn verify(&self) -> Verification {
+        let Found { db, state, tag_index, .. } = &self.found;
+        let mut findings = self.findings.clone();
+        let compared = guarded(|| verify::verify(db, state.as_ref(), tag_index, &mut findings));
         let Compared { plants, events } = compared.unwrap_or_else(|cause| {
             let _ = findings.add(format_args!("not everything could be compared: {cause:#}"));
             Compared::default()

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
+use super::findings::Findings;
 use super::layout::Group;
 
 /// The size of a segment, in bytes. The larger it is, the rarer are checkpoints, and the more has to
@@ -78,17 +79,23 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The payloads of all whole records, in no order.
-pub(super) fn read_payloads(directory: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+/// The payloads of all whole records, in no order. A segment that is not as it should be is a finding;
+/// what is whole in it counts.
+pub(super) fn read_payloads(
+    directory: &Path,
+    findings: &mut Findings,
+) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut payloads = Vec::new();
     for path in paths(directory) {
-        let segment = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        ensure!(
-            segment.len() == SEGMENT_BYTES,
-            "{} is cut: it has {} bytes instead of {SEGMENT_BYTES}",
-            path.display(),
-            segment.len()
-        );
+        let segment = fs::read(&path).with_context(|| format!("cannot read {}", path.display()));
+        let Some(segment) = findings.value_of(segment)? else { continue };
+        if segment.len() != SEGMENT_BYTES {
+            findings.add(format_args!(
+                "{} is cut: it has {} bytes instead of {SEGMENT_BYTES}",
+                path.display(),
+                segment.len()
+            ))?;
+        }
         payloads.extend(whole_records(&segment).into_iter().map(<[u8]>::to_vec));
     }
     Ok(payloads)
@@ -216,6 +223,10 @@ mod tests {
         }
     }
 
+    fn payloads_in(folder: &tempfile::TempDir) -> Vec<Vec<u8>> {
+        read_payloads(folder.path(), &mut Findings::Refuse).unwrap()
+    }
+
     #[test]
     fn what_was_appended_is_read_whichever_segment_it_is_in() {
         let folder = tempfile::tempdir().unwrap();
@@ -225,7 +236,7 @@ mod tests {
             journal.append(Record::new(&group(sequence, "Rosa")).unwrap()).unwrap();
             journal.switch_segment();
         }
-        let payloads = read_payloads(folder.path()).unwrap();
+        let payloads = payloads_in(&folder);
         let mut groups: Vec<Group<'_>> =
             payloads.iter().map(|payload| Group::decode(payload).unwrap()).collect();
         groups.sort_unstable_by_key(|group| group.first_sequence);
@@ -247,8 +258,8 @@ mod tests {
         let mut segment = fs::read(&path).unwrap();
         segment[SALT_BYTES..].copy_from_slice(&record);
         fs::write(&path, &segment).unwrap();
-        assert_eq!(read_payloads(one.path()).unwrap().len(), 1);
-        assert_eq!(read_payloads(other.path()).unwrap().len(), 0);
+        assert_eq!(payloads_in(&one).len(), 1);
+        assert_eq!(payloads_in(&other).len(), 0);
     }
 
     #[test]
@@ -259,6 +270,6 @@ mod tests {
         let mut journal = Journal::open(folder.path()).unwrap();
         journal.append(Record::new(&group(1, "Rosa")).unwrap()).unwrap();
         assert!(make(folder.path()).is_err());
-        assert_eq!(read_payloads(folder.path()).unwrap().len(), 1);
+        assert_eq!(payloads_in(&folder).len(), 1);
     }
 }

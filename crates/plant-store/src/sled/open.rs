@@ -260,9 +260,7 @@ fn check_format(db: &sled::Db) -> anyhow::Result<()> {
 
 /// Applies again what the journal has; see there.
 fn replay_journal(db: &sled::Db, directory: &Path, findings: &mut Findings) -> anyhow::Result<()> {
-    let Some(payloads) = findings.value_of(journal::read_payloads(directory))? else {
-        return Ok(());
-    };
+    let payloads = journal::read_payloads(directory, findings)?;
     let mut groups = Vec::with_capacity(payloads.len());
     for payload in &payloads {
         groups.extend(findings.value_of(Group::decode(payload))?);

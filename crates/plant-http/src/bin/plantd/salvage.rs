@@ -28,39 +28,36 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
     let progress = progress::of_plants(inspection.count());
     let copied = copy(&inspection, &mut output, format, &progress);
     progress.finish_and_clear();
-    let Copied { plants, unreadable } =
-        copied.with_context(|| cannot_write(file)).map_err(Stop::Io)?;
+    let plants = copied.with_context(|| cannot_write(file)).map_err(Stop::Io)?;
     output.finish().with_context(|| cannot_write(file)).map_err(Stop::Io)?;
 
     let summary = progress::summary(plants, begun.elapsed());
     // The plants are where they belong, whether anybody hears it or not.
     let _ = writeln!(io::stderr(), "exported {summary}");
-    match inspection.count() {
-        Some(count) if count == plants && unreadable == 0 => Ok(()),
-        Some(count) => Err(Stop::Findings(anyhow!(
-            "there should be {} plants, and {} were read; the others are not in the export",
-            HumanCount(count),
-            HumanCount(plants)
-        ))),
-        None => Err(Stop::Findings(anyhow!(
-            "how many plants there should be cannot be read, so some may be missing in the export"
-        ))),
+    let verification = inspection.verify();
+    if verification.agrees() {
+        return Ok(());
     }
+    let of_all = match inspection.count() {
+        Some(count) if count != plants => {
+            format!("{} of {}", HumanCount(plants), HumanCount(count))
+        }
+        _ => HumanCount(plants).to_string(),
+    };
+    Err(Stop::Findings(anyhow!(
+        "the database is damaged, and the export has what could be read: {of_all} plants; \
+         `plantd verify` lists what is wrong"
+    )))
 }
 
-struct Copied {
-    plants: u64,
-    /// How many places could not be read. A place may have held many plants.
-    unreadable: u64,
-}
-
+/// Returns how many plants were written. Those that cannot be read are told and left out.
 fn copy(
     inspection: &SledInspection,
     output: &mut Output,
     format: TransferFormat,
     progress: &ProgressBar,
-) -> anyhow::Result<Copied> {
-    let mut copied = Copied { plants: 0, unreadable: 0 };
+) -> anyhow::Result<u64> {
+    let (mut copied, mut unreadable) = (0, 0);
     let mut is_first = true;
     let mut plants = inspection.plants().peekable();
     while is_first || plants.peek().is_some() {
@@ -69,8 +66,8 @@ fn copy(
             match plant {
                 Ok(plant) => some.push(plant),
                 Err(error) => {
-                    copied.unreadable += 1;
-                    if copied.unreadable <= MAX_TOLD {
+                    unreadable += 1;
+                    if unreadable <= MAX_TOLD {
                         // Nobody is there to be told when it cannot be printed.
                         progress.suspend(|| drop(writeln!(io::stderr(), "left out: {error:#}")));
                     }
@@ -78,8 +75,8 @@ fn copy(
             }
         }
         output.write_all(&format.rows(is_first, &some)?)?;
-        copied.plants += some.len() as u64;
-        progress.set_position(copied.plants);
+        copied += some.len() as u64;
+        progress.set_position(copied);
         is_first = false;
     }
     Ok(copied)
