@@ -345,3 +345,38 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
         .with(left_out, "damages to the last journal record after a kill left out")
         .print();
 }
+
+/// sled reads a page when it is asked for, and may panic on what it finds.
+#[test]
+fn damage_under_a_running_server_becomes_errors_and_never_another_answer() {
+    const PLANTS: i64 = 20_000;
+    let mut server = TestServer::start_with(Launch::new().arguments(["--cache-mb", "1"]));
+    let plant = |id: i64| NewPlant::new(id, &format!("Rosa {id}"), Some("Rosaceae"));
+    let plants: Vec<_> = (0..PLANTS).map(plant).collect();
+    import(&server.client(), &mut Ledger::new(), plants);
+    assert_eq!(server.terminate().code(), Some(0));
+    server.restart();
+    let client = server.client();
+
+    let path = server.data().join("plants/sled/db");
+    let length = fs::metadata(&path).expect("a file").len();
+    Damage::Zero(0..length).apply(&path);
+    let mut errors = 0;
+    for id in (0..PLANTS).step_by(97) {
+        let answer = client.read(id);
+        match answer.status {
+            200 => answer.assert_new_plant(id, &plant(id).name, Some("Rosaceae")),
+            500 => drop(answer.assert_error(500, 5001)),
+            _ => drop(answer.assert_error(503, 5002)),
+        }
+        errors += u32::from(answer.status != 200);
+        let page = client.list(&format!("after={}&limit=1", id - 1));
+        match page.status {
+            200 => assert_eq!(page.plants(), [plant(id)]),
+            _ => drop(page.assert_error(503, 5002)),
+        }
+    }
+    assert!(errors > 0, "everything was in memory");
+    assert_eq!(client.get("/livez").status, 200);
+    server.kill();
+}
