@@ -12,13 +12,14 @@ use cargo_metadata::{CargoOpt, MetadataCommand};
 
 /// All violations of all invariants, each a sentence that says what to do.
 pub(crate) fn violations(workspace_root: &Path) -> anyhow::Result<Vec<String>> {
-    let metadata = MetadataCommand::new()
-        .manifest_path(workspace_root.join("Cargo.toml"))
-        .features(CargoOpt::AllFeatures)
-        .exec()
-        .context("cannot read the dependency graph of the workspace")?;
+    let mut command = MetadataCommand::new();
+    command.manifest_path(workspace_root.join("Cargo.toml"));
+    let context = "cannot read the dependency graph of the workspace";
+    let by_default = command.exec().context(context)?;
+    let metadata = command.features(CargoOpt::AllFeatures).exec().context(context)?;
     let mut violations = layers::violations(&layers::members(&metadata));
     violations.extend(tree::violations(&tree::DependencyTree::of(&metadata)?));
+    violations.extend(tree::violations_by_default(&tree::DependencyTree::of(&by_default)?));
     violations.extend(manifests::violations(&manifests::Manifests::read(&metadata)?));
     violations.extend(decisions::violations(&decisions::file_names(
         &workspace_root.join("docs/decisions"),

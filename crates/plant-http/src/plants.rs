@@ -30,6 +30,8 @@ pub(crate) async fn create(
     let new_plant = NewPlant::try_from(read_new_plant(&body.0)?)?;
     let idempotency = key.map(|key| IdempotencyDigest::new(&key, &new_plant));
 
+    #[cfg(feature = "fault-points")]
+    plant_store::fault::point("in-handler");
     let Created { stored, is_current } = repository.create(new_plant, idempotency).await?;
 
     let mut response = HttpResponse::Ok();

@@ -4,6 +4,7 @@
 //! - [`SledRepository`] keeps it on one disk, with group commit.
 //! - [`SledInspection`] looks at such a database, also where it is damaged.
 //! - `conformance` (feature `conformance`) holds any repository against the contract.
+//! - `fault` (feature `fault-points`) lets tests stop the process, or make it panic, at named places.
 //!
 //! This crate knows no HTTP.
 //!
@@ -31,6 +32,10 @@
 pub mod conformance;
 mod error;
 mod event;
+#[cfg(feature = "fault-points")]
+pub mod fault;
+#[cfg(not(feature = "fault-points"))]
+mod fault;
 mod idempotency;
 mod import;
 mod preconditions;

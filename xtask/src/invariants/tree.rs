@@ -89,10 +89,20 @@ const BANS: [Ban; 2] = [
     },
 ];
 
+/// What lets a program fail on purpose.
+const FAULT_POINTS: Names = &["fail"];
+
+/// What holds where nobody asks for features.
+const DEFAULT_BANS: [Ban; 1] = [Ban {
+    package: "plant-http",
+    forbidden: &[FAULT_POINTS],
+    advice: "fault points are for tests, so keep the feature `fault-points` out of every default",
+}];
+
 /// What every package of the resolved graph is built from: its normal and build dependencies,
 /// on all platforms.
 ///
-/// Features are those of a build of the whole workspace with all features. When a tree holds
+/// Features are those of a build of the whole workspace. When a tree holds
 /// more than the manifest of its crate asks for, another member has switched it on.
 #[derive(Debug)]
 pub(super) struct DependencyTree {
@@ -178,9 +188,18 @@ fn matches_any(name: &str, lists: &[Names]) -> bool {
     })
 }
 
-/// The forbidden packages, each with the way to it.
+/// The packages that are forbidden with all features, each with the way to it.
 pub(super) fn violations(tree: &DependencyTree) -> Vec<String> {
-    BANS.iter()
+    violations_of(&BANS, tree)
+}
+
+/// The packages that are forbidden with default features, each with the way to it.
+pub(super) fn violations_by_default(tree: &DependencyTree) -> Vec<String> {
+    violations_of(&DEFAULT_BANS, tree)
+}
+
+fn violations_of(bans: &[Ban], tree: &DependencyTree) -> Vec<String> {
+    bans.iter()
         .flat_map(|ban| {
             tree.ways_to_forbidden(ban.package, ban.forbidden).into_iter().map(|way| {
                 let way = way.join(" → ");
@@ -256,6 +275,15 @@ mod tests {
             violations(&tree(&[("plant-store", &["sled", "client"]), ("client", &["actix-http"])]));
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("the tree of plant-store holds plant-store → client → "));
+    }
+
+    #[test]
+    fn fault_points_are_found_in_a_default_build_and_allowed_in_one_that_asks_for_them() {
+        let tree = tree(&[("plant-http", &["plant-store"]), ("plant-store", &["fail"])]);
+        let found = violations_by_default(&tree);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("plant-http → plant-store → fail: "), "{found:?}");
+        assert_eq!(violations(&tree), Vec::<String>::new());
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::journal::{self, Journal};
 use super::layout::{self, Change, Group, PlantRecord, plant_key};
 use super::progress::Progress;
 use super::write::{Decision, Outcome, Write, Written};
+use crate::fault;
 
 /// How many writes a group has at most.
 const MAX_GROUP: usize = 1024;
@@ -174,6 +175,7 @@ impl Committer {
 
         match committed {
             Ok(outcomes) => {
+                fault::point("before-answers");
                 let group = waiting.drain(..outcomes.len());
                 for (waiting, outcome) in group.zip(outcomes) {
                     waiting.answer.send(outcome);
@@ -191,6 +193,7 @@ impl Committer {
     /// Decides the first writes, each as it finds the plants after those before it, and brings them
     /// to the disk. An error means that what the disk holds is not known any more.
     fn commit(&mut self, waiting: &[Waiting]) -> anyhow::Result<Vec<Outcome>> {
+        fault::point("before-decision");
         let ended = self.checkpointer.look()?;
         self.checkpoint_ended(ended);
         let waiting = &waiting[..waiting.len().min(MAX_GROUP)];
@@ -235,6 +238,7 @@ impl Committer {
         }
         if !group.changes.is_empty() {
             self.append(journal::Record::new(&group)?)?;
+            fault::point("after-journal");
             self.database.apply(&group)?;
         }
         Ok(outcomes)
@@ -253,7 +257,9 @@ impl Committer {
         if !self.journal.has_room_for(&record) {
             let ended = self.checkpointer.wait()?;
             self.checkpoint_ended(ended);
+            fault::point("before-segment-switch");
             self.journal.switch_segment();
+            fault::point("after-segment-switch");
             self.checkpointer.begin(self.database.shared.tag_index.folded_through())?;
         }
         self.journal.append(record)
@@ -268,6 +274,7 @@ impl Committer {
     /// What was carried out is on disk in sled too when the database is closed. (The next start applies
     /// the journal again all the same.)
     fn last_checkpoint(&mut self) -> anyhow::Result<()> {
+        fault::point("before-last-checkpoint");
         self.checkpointer.wait()?;
         self.checkpointer.begin(self.database.shared.tag_index.folded_through())?;
         self.checkpointer.wait().map(drop)

@@ -11,7 +11,7 @@ use super::layout::{
     self, Change, EVENT_PREFIX, EventRecord, Group, event_key, event_sequence, plant_key,
 };
 use super::tag_index::TagIndex;
-use crate::EventKind;
+use crate::{EventKind, fault};
 
 /// How many old event records go for each new one at most. More than one, so that a store that keeps
 /// fewer events than before gets there.
@@ -108,11 +108,13 @@ impl Database {
         let old = self.old_event_records(at_most, &mut state)?;
         write_group(&self.db, group, &state)?;
         for key in old {
+            fault::point("before-old-events-removed");
             self.db.remove(key).context("removing old events")?;
         }
         tag_index.apply(group.changes.iter().map(Change::event));
         // An event may change what two tags have.
         tag_index.fold(&self.db, 2 * group.changes.len(), state.last_sequence)?;
+        fault::point("before-state");
         self.shared.set_state(state);
         Ok(())
     }
@@ -155,6 +157,7 @@ pub(super) fn write_group(db: &sled::Db, group: &Group<'_>, state: &State) -> an
             None => db.remove(key),
         }
         .context("writing a plant")?;
+        fault::point("after-plant");
     }
     let mut state = state.before(group);
     for changes in group.event_runs() {
@@ -167,7 +170,9 @@ pub(super) fn write_group(db: &sled::Db, group: &Group<'_>, state: &State) -> an
             kept_from: state.kept_from,
             events: changes.iter().map(Change::event).collect(),
         };
+        fault::point("before-events");
         db.insert(event_key(first_sequence), layout::encode(&record)?).context("writing events")?;
+        fault::point("after-events");
     }
     Ok(())
 }

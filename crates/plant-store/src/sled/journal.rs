@@ -26,6 +26,7 @@ use anyhow::{Context as _, ensure};
 
 use super::findings::Findings;
 use super::layout::Group;
+use crate::fault;
 
 /// The size of a segment, in bytes. The larger it is, the rarer are checkpoints, and the more has to
 /// be applied again after a kill.
@@ -75,6 +76,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<()> {
             file.sync_all()
         };
         make().with_context(|| format!("cannot make {}", path.display()))?;
+        fault::point("after-segment-made");
     }
     Ok(())
 }
@@ -196,8 +198,10 @@ impl Journal {
         let payload = &record.bytes[HEAD_BYTES..HEAD_BYTES + record.payload_bytes];
         let crc = salted_crc(*salt, payload);
         record.bytes[8..HEAD_BYTES].copy_from_slice(&crc.to_be_bytes());
+        fault::point("before-journal-write");
         file.write_all_at(&record.bytes, u64::try_from(self.position)?)
             .context("writing to the journal")?;
+        fault::point("before-journal-sync");
         file.sync_data().context("syncing the journal")?;
         self.position += record.bytes.len();
         Ok(())

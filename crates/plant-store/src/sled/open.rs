@@ -23,6 +23,7 @@ use super::layout::{
     event_sequence, plant_id,
 };
 use super::tag_index::{TagIndex, tag_digest};
+use crate::fault;
 
 /// For how long another process may still hold a lock that it is about to let go of.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -68,12 +69,14 @@ pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
     guarded(|| check_plants(&db, &state, &tag_index)).map_err(advise)?;
     // What has gathered over several short runs is folded now, if it is much.
     guarded(|| tag_index.fold(&db, usize::MAX, state.last_sequence)).map_err(advise)?;
+    fault::point("after-opening-fold");
     checkpoint(&db, &database_file)?;
     tag_index.checkpointed(tag_index.folded_through());
     let shared = Shared::new(state, tag_index);
     let database = Database { db, shared, keep_events: config.keep_events };
     // What sled has repaired while it opened is on disk before anything builds on it.
     sync_directory(&directory.join(SLED_DIRECTORY))?;
+    fault::point("before-opened");
     Ok(Opened { database, database_file, journal: Journal::open(directory)?, lock })
 }
 
@@ -108,12 +111,15 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
     let db = guarded(|| open_sled(config, &sled_directory)).map_err(|cause| {
         advise(cause.context(format!("sled cannot open {}", sled_directory.display())))
     })?;
+    fault::point("after-sled-opened");
     check_format(&db)?;
     let (state, tag_index) = guarded(|| {
         replay_journal(&db, &config.directory, findings)?;
+        fault::point("after-replay");
         let state = read_state(&db, findings)?;
         let indexed_through = state.map_or(0, |state| state.indexed_through);
-        let tag_index = TagIndex::new(config.tag_changes_in_memory, indexed_through);
+        let tag_changes = fault::limit("tag-changes-in-memory", config.tag_changes_in_memory);
+        let tag_index = TagIndex::new(tag_changes, indexed_through);
         if let Some(state) = &state {
             let mut findings = findings.of_first_look();
             let read = guarded(|| read_events(&db, state, &tag_index, &mut findings));
@@ -177,13 +183,18 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
         }
         _ => {}
     }
+    fault::point("before-journal-made");
     journal::make(&config.directory)?;
     let db = open_sled(config, &unfinished).context("sled cannot make a database")?;
+    fault::point("after-unfinished-opened");
     db.insert(FORMAT_KEY, &FORMAT.to_be_bytes())?;
     db.flush()?;
+    fault::point("after-format");
     drop(db);
     sync_directory(&unfinished)?;
+    fault::point("before-rename");
     fs::rename(&unfinished, sled_directory)?;
+    fault::point("after-rename");
     sync_directory(&config.directory)
 }
 
@@ -293,6 +304,7 @@ fn replay_journal(db: &sled::Db, directory: &Path, findings: &mut Findings) -> a
         if findings.value_of(applied.with_context(number))?.is_none() {
             break;
         }
+        fault::point("after-replayed-group");
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ use super::layout::{
     Event, TAG_PREFIX, decode_tag_block, encode_tag_block, plant_key, tag_block_first_id,
     tag_block_key, tag_block_keys, tag_of_block,
 };
+use crate::fault;
 
 /// How many changes one step of a fold takes at most: it bounds how long readers wait for it.
 const CHANGES_IN_A_STEP: usize = 256;
@@ -145,6 +146,8 @@ impl TagIndex {
             let mut generations = self.write();
             let Some((tag, block)) = generations.take_block(tree)? else { break };
             block.write(tree, &tag)?;
+            drop(generations);
+            fault::point("after-fold-step");
         }
         let mut generations = self.write();
         if generations.frozen.is_empty() {
