@@ -130,7 +130,8 @@ impl SledRepository {
             shared: Arc::clone(&opened.database.shared),
             keep_events: config.keep_events,
         };
-        let checkpointer = Checkpointer::start(reader.db.clone(), opened.database_file)?;
+        let checkpointer =
+            Checkpointer::start(reader.db.clone(), opened.database_file, Arc::clone(&progress))?;
         let committer =
             Committer::new(opened.database, opened.journal, checkpointer, Arc::clone(&progress));
         let thread = commit::spawn(committer, messages)?;
@@ -157,24 +158,31 @@ impl SledRepository {
         }
         tokio::select! {
             biased;
-            outcome = outcome => outcome.unwrap_or_else(|_| Err(self.why_no_more_writes())),
-            // The commit thread may be stuck in a disk that does not answer.
+            Ok(outcome) = outcome => outcome,
+            // The commit thread may be stuck in a disk that does not answer. Where it has dropped what
+            // it took, it has panicked, and nobody knows what is on the disk: the failure follows.
             failure = self.progress.failed() => Err(failure.into()),
         }
     }
 
-    /// The outcomes of the writes, in their order. There are fewer of them only after a failure.
-    async fn write_all(&self, writes: Vec<Write>) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(writes.len());
+    /// The outcomes of the writes, in their order.
+    async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<Outcome>, StoreError> {
+        let count = writes.len();
+        let mut outcomes = Vec::with_capacity(count);
         let (answers, mut answered) = mpsc::unbounded_channel();
         // The turn goes with the writes: a caller that goes away leaves them in the queue.
-        let Ok(turn) = Arc::clone(&self.imports).acquire_owned().await else { return outcomes };
-        if self.queue.send(Message::Import(writes, answers, turn)).await.is_ok() {
-            while let Some(outcome) = answered.recv().await {
-                outcomes.push(outcome);
-            }
+        let turn = Arc::clone(&self.imports).acquire_owned().await.context("importing is closed");
+        let turn = turn.map_err(StoreFailure::from)?;
+        if self.queue.send(Message::Import(writes, answers, turn)).await.is_err() {
+            return Err(self.why_no_more_writes());
         }
-        outcomes
+        while let Some(outcome) = answered.recv().await {
+            outcomes.push(outcome);
+        }
+        if outcomes.len() < count {
+            return Err(self.progress.failed().await.into());
+        }
+        Ok(outcomes)
     }
 
     /// Reads what may take a while on a thread where it keeps nobody waiting, a few at a time, so that
@@ -243,7 +251,6 @@ impl PlantRepository for SledRepository {
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Imported>, StoreError> {
-        let count = new_plants.len();
         let to_write = |new_plant| match on_conflict {
             OnConflict::Error | OnConflict::Skip => Write::Create { new_plant, idempotency: None },
             OnConflict::Replace => {
@@ -253,12 +260,9 @@ impl PlantRepository for SledRepository {
         let writes = new_plants.into_iter().map(to_write).collect();
         let outcomes = tokio::select! {
             biased;
-            outcomes = self.write_all(writes) => outcomes,
+            outcomes = self.write_all(writes) => outcomes?,
             failure = self.progress.failed() => return Err(failure.into()),
         };
-        if outcomes.len() < count {
-            return Err(self.why_no_more_writes());
-        }
         let to_imported = |outcome| match (outcome, on_conflict) {
             (Ok(Written { kind: Some(EventKind::Created), .. }), _) => Ok(Imported::Created),
             (Ok(_), _) => Ok(Imported::Replaced),
@@ -303,12 +307,11 @@ impl PlantRepository for SledRepository {
         let (done, closed) = oneshot::channel();
         let closing = async {
             // Where it is closed already, nobody is there to take this, nor to say that it is done.
-            if self.queue.send(Message::Close(done)).await.is_ok() {
-                let _ = closed.await;
-            }
+            if self.queue.send(Message::Close(done)).await.is_ok() { closed.await } else { Ok(()) }
         };
         tokio::select! {
-            () = closing => self.progress.failure().map_or(Ok(()), Err),
+            // Where the commit thread ends without a word, the failure follows.
+            Ok(()) = closing => self.progress.failure().map_or(Ok(()), Err),
             failure = self.progress.failed() => Err(failure),
         }
     }
