@@ -17,6 +17,7 @@ pub const TOKEN: &str = "the-token-of-the-tests";
 /// All of that stands in the environment, so that a test may say otherwise by a flag.
 #[derive(Clone, Debug)]
 pub struct Launch {
+    program: fn() -> &'static Path,
     wrapper: Vec<OsString>,
     arguments: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
@@ -40,7 +41,13 @@ impl Launch {
         ];
         let environment =
             environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { wrapper: Vec::new(), arguments: Vec::new(), environment, current_folder: None }
+        Self {
+            program,
+            wrapper: Vec::new(),
+            arguments: Vec::new(),
+            environment,
+            current_folder: None,
+        }
     }
 
     /// With more arguments.
@@ -75,6 +82,14 @@ impl Launch {
     #[must_use]
     pub fn data(self, folder: &Path) -> Self {
         self.environment("PLANTD_DATA", folder)
+    }
+
+    /// With the program that has fault points, and what happens there: `POINT=ACTION`, several with
+    /// semicolons in between. `plant_store::fault` says what an action may be.
+    #[must_use]
+    pub fn faults(mut self, faults: &str) -> Self {
+        self.program = program_with_fault_points;
+        self.environment("FAILPOINTS", faults)
     }
 
     /// Under strace, which writes to `trace` and gets `options` too.
@@ -118,7 +133,7 @@ impl Launch {
     #[must_use]
     pub fn spawn_reading(&self, stdin: impl Into<Stdio>) -> Process {
         let mut words = self.wrapper.clone();
-        words.push(program().into());
+        words.push((self.program)().into());
         words.extend(self.arguments.iter().cloned());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
@@ -147,11 +162,30 @@ pub fn program() -> &'static Path {
     PROGRAM.get_or_init(|| {
         // The same words as in `cargo xtask test`, so that what is built there is taken as it is.
         escargot::CargoBuild::new()
-            .args(["--workspace", "--all-features"])
+            .args(["--workspace", "--features", "plant-store/conformance"])
             .bin("plantd")
             .current_release()
             .run()
             .expect("plantd must build")
+            .path()
+            .to_owned()
+    })
+}
+
+/// The same with fault points, which no other test and nobody else gets. It lies in a target folder of
+/// its own, so that it is never taken for the other one, and is built once for all profiles.
+fn program_with_fault_points() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        escargot::CargoBuild::new()
+            .manifest_path(workspace.join("Cargo.toml"))
+            .target_dir(workspace.join("target/fault-points"))
+            .package("plant-http")
+            .features("fault-points")
+            .bin("plantd")
+            .run()
+            .expect("plantd with fault points must build")
             .path()
             .to_owned()
     })

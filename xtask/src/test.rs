@@ -2,6 +2,10 @@
 
 use crate::{cargo, tools};
 
+/// What tests need beside what a user gets by default. Not among them is what would change the program
+/// that they run: fault points are in a program of their own, which the tests build that need it.
+const FEATURES: &str = "plant-store/conformance";
+
 /// Brings the system tools that tests need, builds the server and runs all tests.
 ///
 /// `arguments` go to `cargo test` as they are.
@@ -13,13 +17,14 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     cargo::run(cargo::command(&workspace.workspace_root).args([
         "build",
         "--workspace",
-        "--all-features",
+        "--features",
+        FEATURES,
         "--bin",
         "plantd",
     ]))?;
     cargo::run(
         cargo::command(&workspace.workspace_root)
-            .args(["test", "--workspace", "--all-features"])
+            .args(["test", "--workspace", "--features", FEATURES])
             .args(arguments),
     )
 }

@@ -7,4 +7,5 @@ mod kill;
 mod power;
 mod races;
 mod damage;
+mod faults;
 mod start;
