@@ -239,6 +239,15 @@ impl Disturbed<'_> {
     }
 }
 
+/// When a claim has failed, nobody goes on writing to the server.
+impl Drop for Disturbed<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() && self.server.process().is_running() {
+            self.server.kill();
+        }
+    }
+}
+
 /// Ends the reader also when a claim has failed.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
