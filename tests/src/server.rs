@@ -115,6 +115,20 @@ impl TestServer {
         Connection::open(self.address)
     }
 
+    /// Has `plantd verify` look at the folder, and claims that it finds nothing. The process must have
+    /// ended.
+    ///
+    /// # Panics
+    ///
+    /// When it finds something.
+    #[track_caller]
+    pub fn verify(&self) {
+        let mut verify = Launch::new().data(&self.data).arguments(["verify"]).spawn();
+        let status = verify.wait_for_exit();
+        let said = verify.stdout() + &verify.stderr();
+        assert_eq!(status.code(), Some(0), "plantd verify: {said}");
+    }
+
     /// Sends SIGTERM and waits for the end.
     #[track_caller]
     pub fn terminate(&mut self) -> ExitStatus {

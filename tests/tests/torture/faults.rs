@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plant_store::{SledConfig, SledRepository};
 use plantd_tests::torture::{Figures, chance, times};
 use plantd_tests::{
     Client, Launch, NewPlant, Process, TOKEN, TestServer, plant_body, wait_for, wait_until,
@@ -216,14 +215,11 @@ impl Ordeal {
         ends
     }
 
-    /// Restarts the server, which has ended, ends it well, and lets the library that it is made of
-    /// compare everything on its disk. Says how many writes were acknowledged.
+    /// Restarts the server, which has ended, ends it well, and has everything on its disk compared. Says how many writes were acknowledged.
     fn end(mut self) -> u64 {
         self.check_restart(launch(""));
         assert_eq!(self.server.terminate().code(), Some(0), "{}", self.server.stderr());
-        let config = SledConfig::new(self.server.data().join("plants"));
-        let repository = SledRepository::open(&config).expect("it opens");
-        assert_eq!(repository.disagreements().expect("it reads"), Vec::<String>::new());
+        self.server.verify();
         self.writers.iter().map(|writer| writer.acknowledged).sum()
     }
 }

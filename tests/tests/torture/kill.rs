@@ -43,6 +43,7 @@ fn nothing_acknowledged_is_lost_by_a_kill_under_load() {
     let mut server = TestServer::start_with(few_events(&mut chance));
     for _ in 0..kills {
         load_and_kill(&mut server, &mut ledgers, &mut chance, MAX_LOAD_MS);
+        server.verify();
         server.restart_with(few_events(&mut chance));
         ledger::compare_and_settle(&mut ledgers, &ledger::store_of(&server));
     }

@@ -3,9 +3,9 @@
 //!
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
+mod damage;
+mod faults;
 mod kill;
 mod power;
 mod races;
-mod damage;
-mod faults;
 mod start;

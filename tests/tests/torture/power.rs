@@ -115,13 +115,15 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
             // Also a cut before the folder has its name.
             let data = left.join("data");
             let data = data.exists().then_some(data);
-            let server = TestServer::start_prepared(Launch::new(), "data", |target| {
+            let mut server = TestServer::start_prepared(Launch::new(), "data", |target| {
                 if let Some(data) = &data {
                     copy_folder(data, target);
                 }
             });
             let answered = recorded.acknowledged(&ledgers, line);
             let carried_out = ledger::compare(&ledgers, &answered, &ledger::store_of(&server));
+            assert_eq!(server.terminate().code(), Some(0));
+            server.verify();
             acknowledged += answered.iter().sum::<usize>();
             if cut + 1 == cuts_of_a_run {
                 ledger::settle(&mut ledgers, &carried_out);

@@ -70,6 +70,7 @@ fn a_start_that_is_killed_again_and_again_is_in_nobodys_way() {
         ledger::compare_and_settle(&mut ledgers, &ledger::store_of(&server));
     }
     assert_eq!(server.terminate().code(), Some(0));
+    server.verify();
     assert!(kills.before_ready > 0, "every start was ready before its kill");
     Figures::of("start", "a kill while it starts, or recovers, is in nobody's way")
         .with(kills.all, "kills")
