@@ -10,6 +10,8 @@
 //! - [`history`] tells whether operations at the same time can have happened one after the other.
 //! - [`ledger`] is what clients have written, to compare a store with.
 //! - [`disk`] is what a power cut leaves.
+//! - [`Crowd`] is thousands of clients that create plants at the same time; [`LoadConnection`] is one of
+//!   thousands of connections.
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
@@ -25,6 +27,7 @@ mod folder;
 pub mod history;
 mod launch;
 pub mod ledger;
+mod load;
 mod plant;
 mod process;
 mod server;
@@ -40,6 +43,10 @@ pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use disturbance::Disturbance;
 pub use folder::copy_folder;
 pub use launch::{Launch, TOKEN, program};
+pub use load::{
+    Crowd, CrowdReport, Latencies, LoadAnswer, LoadConnection, LoadOutcome, raise_descriptor_limit,
+    run_load,
+};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;

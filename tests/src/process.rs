@@ -1,5 +1,6 @@
 //! One run of the program, and what it says.
 
+use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,6 +71,31 @@ impl Process {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// How many descriptors it has open.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended, or the operating system does not say.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.id());
+        fs::read_dir(folder).expect("a process has a folder of its descriptors").count()
+    }
+
+    /// How much memory of it is in RAM, in KiB.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended, or the operating system does not say.
+    #[must_use]
+    pub fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.id());
+        let status = fs::read_to_string(path).expect("a process has a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
+            .unwrap_or_else(|| panic!("no resident memory in {status}"))
     }
 
     /// Whether it has not ended yet.

@@ -123,6 +123,7 @@ fn main() -> anyhow::Result<()> {
             plant: Plant::try_from(plant)?,
         }),
         tokens: Tokens::new(vec![TokenRecord::new("ceiling", Scope::Write, &token)]),
+        max_connections: 10_000,
     };
     let listener = TcpListener::bind(&listen).with_context(|| format!("cannot bind {listen}"))?;
     let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };

@@ -11,6 +11,9 @@
 //!
 //! A client that takes nothing of an answer any more would hold the connection, and what is still to be
 //! sent, for ever: it has a deadline too.
+//!
+//! When the server ends, a connection at rest ends, but not before what has come on it is read:
+//! actix-http's own signal for that would drop a request that has come and is not read yet.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -21,7 +24,7 @@ use std::time::Duration;
 
 use actix_web::rt::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// How long the head of a request may take to arrive: the first one from the connection on, a later
 /// one from its first byte on.
@@ -36,9 +39,14 @@ pub(crate) const DISCONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a client may take nothing of an answer that waits to be sent.
 pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
 
+/// How long a client that had connected before the server took no more may take to send its first bytes.
+const FIRST_BYTES_GRACE: Duration = Duration::from_millis(500);
+
 pub(crate) struct Connection {
     stream: TcpStream,
     state: Rc<ConnectionState>,
+    /// Ready when the connection is to end as soon as it rests; `None` after that.
+    closing: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// Wakes the connection when a head may be due. It is set anew only when it has gone off or is too
     /// late, so that it costs next to nothing to those who are in time.
     alarm: Option<Pin<Box<Sleep>>>,
@@ -49,7 +57,9 @@ pub(crate) struct Connection {
 /// What a connection waits for.
 #[derive(Clone, Copy)]
 enum Waiting {
-    /// Its first head, or the end of an answer: both have deadlines of their own.
+    /// The first bytes. Their deadline is that of the first head.
+    ForFirstBytes,
+    /// The rest of its first head, or the end of an answer: both have deadlines of their own.
     Elsewhere,
     /// The next request, since then.
     ForRequest(Instant),
@@ -67,7 +77,7 @@ pub(crate) struct ConnectionState {
 impl ConnectionState {
     pub(crate) const fn new() -> Self {
         Self {
-            waiting: Cell::new(Waiting::Elsewhere),
+            waiting: Cell::new(Waiting::ForFirstBytes),
             has_unread_body: Cell::new(false),
             is_closing: Cell::new(false),
         }
@@ -98,15 +108,30 @@ impl ConnectionState {
     }
 
     fn bytes_came(&self) {
-        if let Waiting::ForRequest(_) = self.waiting.get() {
-            self.waiting.set(Waiting::ForHead(Instant::now()));
+        match self.waiting.get() {
+            Waiting::ForFirstBytes => self.waiting.set(Waiting::Elsewhere),
+            Waiting::ForRequest(_) => self.waiting.set(Waiting::ForHead(Instant::now())),
+            Waiting::Elsewhere | Waiting::ForHead(_) => {}
+        }
+    }
+
+    /// Whether nothing of a request has come to which no answer was given.
+    fn is_at_rest(&self) -> bool {
+        let waiting = self.waiting.get();
+        // After an answer that closes it, the connection ends by itself when the client has got that.
+        !self.is_closing.get() && matches!(waiting, Waiting::ForFirstBytes | Waiting::ForRequest(_))
+    }
+
+    async fn grace_for_first_bytes(&self) {
+        if let Waiting::ForFirstBytes = self.waiting.get() {
+            sleep(FIRST_BYTES_GRACE).await;
         }
     }
 
     /// Until when something has to come from the client, if it is the client's turn.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.waiting.get() {
-            Waiting::Elsewhere => None,
+            Waiting::ForFirstBytes | Waiting::Elsewhere => None,
             // Nothing is read from it any more.
             Waiting::ForRequest(since) if self.is_closing.get() => {
                 Some(since + DISCONNECT_DEADLINE)
@@ -119,9 +144,15 @@ impl ConnectionState {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    /// A connection that is to end at rest when `closed` is there.
+    pub(crate) fn new(stream: TcpStream, closed: impl Future<Output = ()> + 'static) -> Self {
         let state = Rc::new(ConnectionState::new());
-        Self { stream, state, alarm: None, answer_alarm: None }
+        let waiting = Rc::clone(&state);
+        let closing = Box::pin(async move {
+            closed.await;
+            waiting.grace_for_first_bytes().await;
+        });
+        Self { stream, state, closing: Some(closing), alarm: None, answer_alarm: None }
     }
 
     pub(crate) fn state(&self) -> Rc<ConnectionState> {
@@ -142,6 +173,16 @@ impl Connection {
             .answer_alarm
             .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + ANSWER_IDLE_DEADLINE)));
         alarm.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Whether the connection rests and is to end.
+    fn is_to_end(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(closing) = &mut self.closing
+            && closing.as_mut().poll(context).is_ready()
+        {
+            self.closing = None;
+        }
+        self.closing.is_none() && self.state.is_at_rest()
     }
 
     /// Ready when the head that is waited for is overdue.
@@ -179,6 +220,10 @@ impl AsyncRead for Connection {
         if this.poll_overdue(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
+        if this.is_to_end(context) && read.is_pending() {
+            // As if the client had ended its sending: nothing is lost by that.
+            return Poll::Ready(Ok(()));
+        }
         read
     }
 }
@@ -213,6 +258,10 @@ impl AsyncWrite for Connection {
         // After an answer this may be all that is called for long.
         if this.poll_overdue(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if this.is_to_end(context) {
+            // It ends where it is read from.
+            context.waker().wake_by_ref();
         }
         Pin::new(&mut this.stream).poll_flush(context)
     }

@@ -1,27 +1,12 @@
 //! Whether the server lives, and whether it takes work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use actix_http::header;
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use plant_store::PlantRepository;
 
+use crate::drain::Draining;
 use crate::failure::{ErrorNumber, Failure};
-
-/// Set when the server begins to drain.
-#[derive(Debug, Default)]
-pub(crate) struct Draining(AtomicBool);
-
-impl Draining {
-    pub(crate) fn begin(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn has_begun(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 pub(crate) async fn live() -> HttpResponse {
     ok()

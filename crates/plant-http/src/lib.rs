@@ -9,6 +9,7 @@
 
 mod body;
 mod connection;
+mod drain;
 mod entity_tag;
 mod exchange;
 mod export;
@@ -17,6 +18,7 @@ mod gate;
 mod health;
 mod idempotency_key;
 mod import;
+mod listener;
 mod parameters;
 mod plants;
 mod routes;
@@ -25,6 +27,7 @@ mod server;
 mod tokens;
 mod transfer_format;
 mod wire;
+mod workers;
 
 pub use body::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
 pub use entity_tag::ENTITY_TAGS_MAX;

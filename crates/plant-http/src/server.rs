@@ -7,24 +7,27 @@ use std::time::Duration;
 
 use actix_http::error::DispatchError;
 use actix_http::{ConnectionType, HttpService, Request};
-use actix_server::Server;
 use actix_service::{
-    IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, apply_fn_factory, fn_service,
-    map_config,
+    IntoServiceFactory as _, Service as _, ServiceFactory, ServiceFactoryExt as _,
+    apply_fn_factory, fn_service, map_config,
 };
 use actix_web::App;
 use actix_web::dev::AppConfig;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::Data;
+use anyhow::Context as _;
 use futures_util::FutureExt as _;
 use plant_store::PlantRepository;
+use tokio::time::timeout;
 
 use crate::connection::{Connection, DISCONNECT_DEADLINE, HEAD_DEADLINE, KEEP_ALIVE};
+use crate::drain::Draining;
 use crate::exchange::{self, Exchange};
 use crate::gate::Gate;
-use crate::health::Draining;
+use crate::listener::Listener;
 use crate::routes;
 use crate::tokens::Tokens;
+use crate::workers::Workers;
 
 /// What is served.
 pub struct PlantService {
@@ -32,6 +35,8 @@ pub struct PlantService {
     pub repository: Arc<dyn PlantRepository>,
     /// Who may do what.
     pub tokens: Tokens,
+    /// How many connections there are at most. Others wait until there are less. Each takes a descriptor.
+    pub max_connections: u32,
 }
 
 /// How the server ends.
@@ -40,7 +45,7 @@ pub struct Drain {
     /// How long new connections are still taken, while `/readyz` answers 503 already, so that whoever
     /// spreads the requests can notice.
     pub delay: Duration,
-    /// How long requests in flight may take after that. Less than a second counts as one.
+    /// How long requests in flight may take after that.
     pub timeout: Duration,
 }
 
@@ -57,87 +62,78 @@ pub async fn serve(
     drain: Drain,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let PlantService { repository, tokens } = service;
+    let PlantService { repository, tokens, max_connections } = service;
     let gate = Arc::new(Gate::new(tokens, routes::open_paths()));
     let draining = Arc::new(Draining::default());
-    let timeout_seconds = (drain.timeout + Duration::from_nanos(999_999_999)).as_secs().max(1);
+    let workers = Workers::start({
+        let (repository, draining) = (Arc::clone(&repository), Arc::clone(&draining));
+        move || connection_service(&repository, &gate, &draining)
+    })
+    .await?;
+    let listener = Listener::new(listener, workers, max_connections);
+    let mut listener = listener.context("cannot take connections")?;
 
-    let builder = Server::build().disable_signals().shutdown_timeout(timeout_seconds);
-    let draining_began = builder.graceful_shutdown_signal();
-    let server = builder
-        .listen("plantd", listener, {
-            let (repository, draining) = (Arc::clone(&repository), Arc::clone(&draining));
-            move || {
-                let app = App::new()
-                    .app_data(Data::from(Arc::clone(&repository)))
-                    .app_data(Data::from(Arc::clone(&draining)))
-                    .configure(routes::configure);
-                let app = map_config(app.into_factory(), |_| AppConfig::default());
-                let (gate_of_answers, draining_of_answers) =
-                    (Arc::clone(&gate), Arc::clone(&draining));
-                let answered = apply_fn_factory(app, move |request: Request, app| {
-                    let exchange = Exchange::begin(&request);
-                    let answering = exchange
-                        .check_open()
-                        .and_then(|()| gate_of_answers.check(request.head()))
-                        .map(|()| app.call(request));
-                    let draining = Arc::clone(&draining_of_answers);
-                    exchange.answer(answering).map(move |mut answer| {
-                        if draining.has_begun() {
-                            // The client is to send its next request elsewhere.
-                            answer.head_mut().set_connection_type(ConnectionType::Close);
-                        }
-                        Ok::<_, actix_web::Error>(answer)
-                    })
-                });
-                let gate = Arc::clone(&gate);
-                let expect =
-                    fn_service(move |request| ready(exchange::before_continue(&gate, request)));
-                let draining_began = draining_began.clone();
-                let answered = HttpService::build()
-                    .client_request_timeout(HEAD_DEADLINE)
-                    .client_disconnect_timeout(DISCONNECT_DEADLINE)
-                    .keep_alive(KEEP_ALIVE)
-                    .graceful_shutdown_signal(move || {
-                        let draining_began = draining_began.clone();
-                        async move { draining_began.notified().await }
-                    })
-                    .expect(expect)
-                    .on_connect_ext(|connection: &Connection, data| {
-                        data.insert(connection.state());
-                    })
-                    .h1(answered);
-                let connected = fn_service(|stream: TcpStream| {
-                    let peer = stream.peer_addr().ok();
-                    // An answer is written in one piece: there is nothing to wait for.
-                    let connected =
-                        stream.set_nodelay(true).map(|()| (Connection::new(stream), peer));
-                    ready(connected.map_err(DispatchError::Io))
-                });
-                connected.and_then(answered)
-            }
-        })?
-        .run();
-
-    let handle = server.handle();
-    let mut server = actix_web::rt::spawn(server);
     let failure = tokio::select! {
-        ended = &mut server => {
-            ended??;
-            anyhow::bail!("the server stopped by itself");
-        }
+        never = listener.take_connections() => match never {},
         () = stop => None,
         failure = repository.failed() => Some(failure),
     };
 
     draining.begin();
     log::info!("draining");
-    tokio::time::sleep(drain.delay).await;
-    handle.stop(true).await;
+    // It does not come to an end before.
+    let _ = timeout(drain.delay, listener.take_connections()).await;
+    listener.close(&draining, drain.timeout).await.context("cannot close the listener")?;
     if let Some(failure) = failure {
         return Err(failure.into());
     }
     repository.close().await?;
     log::info!("closed");
     Ok(())
+}
+
+/// What serves connections, one such thing on each thread.
+fn connection_service(
+    repository: &Arc<dyn PlantRepository>,
+    gate: &Arc<Gate>,
+    draining: &Arc<Draining>,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError> + use<> {
+    let app = App::new()
+        .app_data(Data::from(Arc::clone(repository)))
+        .app_data(Data::from(Arc::clone(draining)))
+        .configure(routes::configure);
+    let app = map_config(app.into_factory(), |_| AppConfig::default());
+    let (gate_of_answers, draining_of_answers) = (Arc::clone(gate), Arc::clone(draining));
+    let answered = apply_fn_factory(app, move |request: Request, app| {
+        let exchange = Exchange::begin(&request);
+        let answering = exchange
+            .check_open()
+            .and_then(|()| gate_of_answers.check(request.head()))
+            .map(|()| app.call(request));
+        let draining = Arc::clone(&draining_of_answers);
+        exchange.answer(answering).map(move |mut answer| {
+            if draining.has_begun() {
+                // The client is to send its next request elsewhere.
+                answer.head_mut().set_connection_type(ConnectionType::Close);
+            }
+            Ok::<_, actix_web::Error>(answer)
+        })
+    });
+    let gate = Arc::clone(gate);
+    let expect = fn_service(move |request| ready(exchange::before_continue(&gate, request)));
+    let answered = HttpService::build()
+        .client_request_timeout(HEAD_DEADLINE)
+        .client_disconnect_timeout(DISCONNECT_DEADLINE)
+        .keep_alive(KEEP_ALIVE)
+        .expect(expect)
+        .on_connect_ext(|connection: &Connection, data| {
+            data.insert(connection.state());
+        })
+        .h1(answered);
+    let draining = Arc::clone(draining);
+    let connected = fn_service(move |stream: TcpStream| {
+        let peer = stream.peer_addr().ok();
+        ready(Ok::<_, DispatchError>((Connection::new(stream, draining.closed()), peer)))
+    });
+    connected.and_then(answered)
 }

@@ -145,6 +145,7 @@ impl RunningServer {
             let service = PlantService {
                 repository: Arc::new(repository),
                 tokens: Tokens::new(vec![record]),
+                max_connections: 100,
             };
             let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };
             actix_web::rt::System::new().block_on(serve(listener, service, drain, async {

@@ -8,4 +8,6 @@ mod faults;
 mod kill;
 mod power;
 mod races;
+mod drain;
+mod load;
 mod start;

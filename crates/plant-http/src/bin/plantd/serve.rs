@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, TokensFile};
 use plant_store::{Damaged, SledConfig, SledRepository};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeOptions;
@@ -16,7 +17,15 @@ use crate::{Stop, TOKEN_VARIABLE, first_run, plants_folder};
 /// How many connections may wait to be taken.
 const BACKLOG: i32 = 4096;
 
+/// How many descriptors are left for what is no connection: files, threads, standard streams.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// How many connections are taken at the same time however many descriptors there are. It bounds their
+/// memory.
+const MAX_CONNECTIONS: u32 = 32_768;
+
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
+    let max_connections = max_connections().map_err(Stop::Io)?;
     let environment_token = environment_token().map_err(Stop::Configuration)?;
     let tokens_path = tokens_path(options);
     let tokens_file = TokensFile::read(&tokens_path).map_err(stop_of_tokens_file)?;
@@ -43,7 +52,11 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let mut records = tokens_file.tokens;
     records.extend(environment_token);
 
-    let service = PlantService { repository: Arc::new(repository), tokens: Tokens::new(records) };
+    let service = PlantService {
+        repository: Arc::new(repository),
+        tokens: Tokens::new(records),
+        max_connections,
+    };
     let drain = Drain { delay: options.drain_delay, timeout: options.drain_timeout };
     let served = actix_web::rt::System::new().block_on(async {
         // From here on a signal drains the server, so it may be said to be ready.
@@ -67,6 +80,24 @@ fn advise_verification(error: anyhow::Error, data: &Path) -> anyhow::Error {
         "`plantd verify --data {data}` lists what is wrong, `plantd export --data {data} FILE` saves what \
          can be read"
     ))
+}
+
+/// Lets this process have as many descriptors as it may, and says how many connections that is.
+fn max_connections() -> anyhow::Result<u32> {
+    let Rlimit { current: before, maximum } = getrlimit(Resource::Nofile);
+    if before != maximum
+        && let Err(cause) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        log::warn!("cannot raise the limit of open files: {cause}; there may be less connections");
+    }
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let connections = limit.saturating_sub(OTHER_DESCRIPTORS);
+    ensure!(
+        connections > 0,
+        "this process may open {limit} files and needs more than {OTHER_DESCRIPTORS}; raise the limit \
+         (ulimit -n, or LimitNOFILE= of systemd)"
+    );
+    Ok(u32::try_from(connections).map_or(MAX_CONNECTIONS, |most| most.min(MAX_CONNECTIONS)))
 }
 
 fn environment_token() -> anyhow::Result<Option<TokenRecord>> {

@@ -1,0 +1,98 @@
+//! The threads that serve connections.
+
+use std::io;
+use std::net::TcpStream;
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+use std::thread;
+
+use actix_service::{Service, ServiceFactory};
+use actix_web::rt;
+use anyhow::{Context as _, ensure};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+/// How many threads all of them may have together for what blocks.
+const BLOCKING_THREADS: usize = 512;
+
+/// A connection on its way to its thread.
+pub(crate) struct Taken {
+    pub(crate) stream: TcpStream,
+    /// Given back when the connection is gone.
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
+/// A thread for each processor. When this is dropped they end, and with them what they are doing.
+pub(crate) struct Workers {
+    connections: Vec<mpsc::UnboundedSender<Taken>>,
+    /// Whose turn the next connection is.
+    next: usize,
+}
+
+impl Workers {
+    /// Starts them. Each makes a service of its own by `make`.
+    pub(crate) async fn start<Factory>(
+        make: impl Fn() -> Factory + Clone + Send + 'static,
+    ) -> anyhow::Result<Self>
+    where
+        Factory: ServiceFactory<rt::net::TcpStream, Config = ()> + 'static,
+    {
+        let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let mut workers = Self { connections: Vec::with_capacity(count), next: 0 };
+        for number in 0..count {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .max_blocking_threads((BLOCKING_THREADS / count).max(1))
+                .build()
+                .context("cannot start a runtime")?;
+            let (connections, taken) = mpsc::unbounded_channel();
+            let (started, has_started) = oneshot::channel();
+            let make = make.clone();
+            let work = async move || match make().new_service(()).await {
+                Ok(service) => {
+                    // Nobody waits for it where another thread could not be started.
+                    let _ = started.send(());
+                    serve_all(Rc::new(service), taken).await;
+                }
+                Err(_) => drop(started),
+            };
+            thread::Builder::new()
+                .name(format!("plant-http-{number}"))
+                .spawn(move || rt::Runtime::from(runtime).block_on(work()))
+                .context("cannot start a thread that serves connections")?;
+            ensure!(has_started.await.is_ok(), "the service cannot be made");
+            workers.connections.push(connections);
+        }
+        Ok(workers)
+    }
+
+    /// Gives a connection to the thread whose turn it is.
+    pub(crate) fn serve(&mut self, taken: Taken) {
+        self.next = (self.next + 1) % self.connections.len();
+        if self.connections[self.next].send(taken).is_err() {
+            log::error!("a thread that serves connections has ended");
+        }
+    }
+}
+
+async fn serve_all<S: Service<rt::net::TcpStream> + 'static>(
+    service: Rc<S>,
+    mut taken: mpsc::UnboundedReceiver<Taken>,
+) {
+    while let Some(Taken { stream, permit }) = taken.recv().await {
+        let service = Rc::clone(&service);
+        rt::spawn(async move {
+            // How a connection ends is told where it is served.
+            if let Ok(stream) = to_tokio(stream) {
+                let _ = service.call(stream).await;
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn to_tokio(stream: TcpStream) -> io::Result<rt::net::TcpStream> {
+    stream.set_nonblocking(true)?;
+    // An answer is written in one piece: there is nothing to wait for.
+    stream.set_nodelay(true)?;
+    rt::net::TcpStream::from_std(stream)
+}

@@ -1,0 +1,1 @@
+//! More clients than there is room for.
