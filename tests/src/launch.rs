@@ -118,7 +118,7 @@ impl Launch {
     /// With at most so many descriptors, of which it may use a part at first.
     #[must_use]
     pub fn descriptor_limits(mut self, soft: u32, hard: u32) -> Self {
-        let limit = format!("ulimit -H -n {hard} && ulimit -S -n {soft} && exec \"$0\" \"$@\"");
+        let limit = format!("ulimit -S -n {soft} && ulimit -H -n {hard} && exec \"$0\" \"$@\"");
         self.wrapper = ["sh", "-c", &limit].map(OsString::from).to_vec();
         self
     }

@@ -84,18 +84,32 @@ impl Process {
         fs::read_dir(folder).expect("a process has a folder of its descriptors").count()
     }
 
-    /// How much memory of it is in RAM, in KiB.
+    /// How much of its memory is in RAM, in KiB.
     ///
     /// # Panics
     ///
     /// When it has ended, or the operating system does not say.
     #[must_use]
     pub fn resident_kib(&self) -> u64 {
+        self.status_kib("VmRSS:")
+    }
+
+    /// How much of its memory was in RAM when that was most, in KiB.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended, or the operating system does not say.
+    #[must_use]
+    pub fn peak_resident_kib(&self) -> u64 {
+        self.status_kib("VmHWM:")
+    }
+
+    fn status_kib(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.id());
         let status = fs::read_to_string(path).expect("a process has a status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
-            .unwrap_or_else(|| panic!("no resident memory in {status}"))
+            .unwrap_or_else(|| panic!("no {name} in {status}"))
     }
 
     /// Whether it has not ended yet.

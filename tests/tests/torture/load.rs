@@ -1,1 +1,362 @@
-//! More clients than there is room for.
+//! More clients than there is room for, and clients that take up room for nothing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plantd_tests::{
+    Client, Crowd, CrowdReport, Format, Latencies, Launch, LoadConnection, NewPlant, TestServer,
+    plant_body, raise_descriptor_limit, raw_head, run_load, torture, wait_until,
+};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// How much memory a connection may take at most, beside what it has nothing to do with.
+const CONNECTION_KIB: u64 = 64;
+
+/// How much memory the store may take meanwhile for its own work.
+const STORE_KIB: u64 = 256 * 1024;
+
+/// A server that writes no line for each request: they would all go through this process.
+fn launch() -> Launch {
+    Launch::new().environment("RUST_LOG", "warn")
+}
+
+/// A client with a connection, after whose first answer the server has all threads and descriptors of its
+/// own.
+fn client_of_started(server: &TestServer) -> Client {
+    let client = server.client();
+    assert_eq!(client.get("/livez").status, 200);
+    client
+}
+
+/// Memory is bounded when it grows with nothing but the connections.
+#[track_caller]
+fn assert_memory_is_bounded(server: &mut TestServer, before_kib: u64, connections: u32) -> u64 {
+    let peak_kib = server.process().peak_resident_kib();
+    let bound_kib = before_kib + STORE_KIB + u64::from(connections) * CONNECTION_KIB;
+    assert!(peak_kib <= bound_kib, "{peak_kib} KiB for {connections} connections");
+    peak_kib / 1024
+}
+
+#[test]
+fn clients_that_a_slow_disk_has_no_room_for_are_refused_and_get_all_they_want_in_the_end() {
+    // More than wait in the queue and in a group together.
+    const CLIENTS: u32 = 3000;
+    raise_descriptor_limit();
+    let creates_each = torture::times(2, 10);
+    let trace = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    let slow =
+        ["--seccomp-bpf", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=500000"];
+    let mut server = TestServer::start_with(launch().under_strace(trace.path(), &slow));
+    let client = client_of_started(&server);
+    let before_kib = server.process().resident_kib();
+    let descriptors = server.process().descriptors();
+
+    let crowd = Crowd {
+        clients: CLIENTS,
+        creates_each: Some(creates_each),
+        duration: Duration::from_secs(300),
+        first_id: 1,
+    };
+    let report = crowd.run(server.address());
+    assert_eq!(report.done_clients, CLIENTS, "somebody starved");
+    assert_eq!(report.created, u64::from(CLIENTS * creates_each));
+    assert!(report.refusing.count() > 0, "nobody was refused");
+    let total = client.list("limit=1");
+    assert_eq!(total.header("x-total-count"), Some(&*report.created.to_string()));
+    wait_until("the descriptors to come back", || server.process().descriptors() <= descriptors);
+    let peak_mib = assert_memory_is_bounded(&mut server, before_kib, CLIENTS);
+    torture::Figures::of("load", "who is refused is told so at once, and nobody starves")
+        .with(CLIENTS, "clients on a disk that takes 500 ms for each sync")
+        .with(report.created, "creates")
+        .with(report.refusing.count(), "answers 503 with 5003")
+        .with(report.refusing, "until the refusal")
+        .with(peak_mib, "MiB of memory at most")
+        .print();
+}
+
+/// How many clients are tried in the search of the best number.
+const TRIED: [u32; 5] = [16, 32, 64, 128, 256];
+
+#[test]
+fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
+    raise_descriptor_limit();
+    let mut server = TestServer::start_with(launch());
+    let address = server.address();
+    let _client = client_of_started(&server);
+    let before_kib = server.process().resident_kib();
+    let descriptors = server.process().descriptors();
+    let duration = Duration::from_secs(u64::from(torture::times(1, 8)));
+    let mut first_id = 1;
+    let mut run = |clients| {
+        let crowd = Crowd { clients, creates_each: None, duration, first_id };
+        first_id += 1_000_000_000;
+        let report = crowd.run(address);
+        assert!(report.fewest_created > 0, "one of {clients} clients got nothing");
+        report
+    };
+    // In the short form the rates are no claim, and nobody looks for the best.
+    let best = if torture::is_long() {
+        let rates = TRIED.map(|clients| (run(clients).rate(), clients));
+        rates
+            .into_iter()
+            .max_by(|(one, _), (other, _)| one.total_cmp(other))
+            .map_or(64, |(_, clients)| clients)
+    } else {
+        64
+    };
+    let crowded = 10 * best;
+    let mut rounds = Vec::new();
+    for number in 0..torture::times(1, 7) {
+        // Who comes second meets more plants.
+        let pair = if number % 2 == 0 {
+            let alone = run(best);
+            (alone, run(crowded))
+        } else {
+            let crowd = run(crowded);
+            (run(best), crowd)
+        };
+        rounds.push(pair);
+    }
+    wait_until("the descriptors to come back", || server.process().descriptors() <= descriptors);
+    let peak_mib = assert_memory_is_bounded(&mut server, before_kib, crowded);
+
+    let median_of = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let median = |value: fn(&(CrowdReport, CrowdReport)) -> f64| {
+        median_of(rounds.iter().map(value).collect())
+    };
+    let ratio = median(|(alone, crowd)| crowd.rate() / alone.rate());
+    let alone = median(|(alone, _)| alone.rate());
+    let crowd = median(|(_, crowd)| crowd.rate());
+    let fewest = rounds.iter().map(|(_, crowd)| crowd.fewest_created).min();
+    let last = rounds.pop().expect("there is a round").1;
+    torture::Figures::of("load", "ten times the clients get at least 90 % of the best rate")
+        .with(rounds.len() + 1, "rounds of both in turns")
+        .with(format!("{alone:.0}/s"), &format!("with the best number of clients, {best} (median)"))
+        .with(format!("{crowd:.0}/s"), &format!("with {crowded} (median)"))
+        .with(format!("{ratio:.2}"), "is the median of the ratios")
+        .with(fewest.unwrap_or_default(), "creates of the client that got the fewest in a round")
+        .with(last.creating, "for a create")
+        .with(format!("{} refused, {}", last.refusing.count(), last.refusing), "until the refusal")
+        .with(peak_mib, "MiB of memory at most")
+        .print();
+    // The long form is a measurement that somebody reads, on a machine that does nothing else.
+    assert!(!torture::is_long() || ratio >= 0.9, "only {ratio:.2} of the best rate is left");
+}
+
+/// How a client takes up a connection.
+#[derive(Clone, Copy, Debug)]
+enum Nuisance {
+    /// It sends nothing.
+    Silent,
+    /// It sends its first head byte by byte.
+    SlowFirstHead,
+    /// It sends its second head byte by byte.
+    SlowLaterHead,
+    /// It sends its body byte by byte.
+    SlowBody,
+    /// It rests after a request.
+    Resting,
+    /// It asks for everything, and takes nothing of it.
+    NotReading,
+}
+
+impl Nuisance {
+    const ALL: [Self; 6] = [
+        Self::Silent,
+        Self::SlowFirstHead,
+        Self::SlowLaterHead,
+        Self::SlowBody,
+        Self::Resting,
+        Self::NotReading,
+    ];
+
+    /// How many do so, in the short form and in the long one.
+    fn clients(self) -> u32 {
+        match self {
+            Self::Silent | Self::SlowFirstHead | Self::SlowLaterHead | Self::SlowBody => {
+                torture::times(120, 1000)
+            }
+            // The time that they have would make the short form long.
+            Self::Resting => torture::times(0, 10_000),
+            Self::NotReading => torture::times(4, 40),
+        }
+    }
+
+    /// After how long the server closes the connection, as the documents say.
+    fn stated(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Silent | Self::SlowFirstHead | Self::SlowLaterHead | Self::SlowBody => 10,
+            Self::Resting => 60,
+            Self::NotReading => 20,
+        })
+    }
+
+    /// Takes up a connection until it is closed, and says for how long; one that is not read, until
+    /// `gone`.
+    async fn be(self, address: SocketAddr, mut gone: watch::Receiver<bool>) -> Duration {
+        let mut connection = LoadConnection::open(address).await.expect("a connection");
+        let is_kept = matches!(self, Self::SlowLaterHead | Self::Resting);
+        if is_kept {
+            let request = raw_head("GET /livez", "");
+            connection.send(request).await.expect("the server takes the request");
+            assert_eq!(connection.receive().await.expect("an answer").status, 200);
+        }
+        let begun = Instant::now();
+        let begin = match self {
+            Self::Silent | Self::Resting => String::new(),
+            Self::SlowFirstHead | Self::SlowLaterHead => "GET /livez HTTP/1.1\r\nX: ".to_owned(),
+            Self::SlowBody => raw_head(
+                "POST /plants",
+                "Content-Type: application/json\r\nContent-Length: 1000\r\n",
+            ),
+            Self::NotReading => raw_head("GET /plants/export", ""),
+        };
+        connection.send(begin).await.expect("the server takes the beginning");
+        let is_slow = matches!(self, Self::SlowFirstHead | Self::SlowLaterHead | Self::SlowBody);
+        if let Self::NotReading = self {
+            gone.wait_for(|gone| *gone).await.expect("the test says when");
+        } else if is_slow {
+            while timeout(Duration::from_secs(1), connection.wait_for_close()).await.is_err() {
+                if connection.send("x").await.is_err() {
+                    break;
+                }
+            }
+        } else {
+            connection.wait_for_close().await.expect("the server closes the connection");
+        }
+        begun.elapsed()
+    }
+}
+
+/// Creates plants until `is_over`, each of which has to succeed, on kept connections and on new ones.
+fn create_meanwhile(address: SocketAddr, is_over: &AtomicBool) -> Latencies {
+    let mut latencies = Latencies::default();
+    let new_client = || Client::new(address, Some(plantd_tests::TOKEN));
+    let mut client = new_client();
+    for id in (-1_000_000_i64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+        if id % 16 == 0 {
+            client = new_client();
+        }
+        let sent = Instant::now();
+        client.create(id, "Rosa", None).assert_plant("Rosa", None);
+        latencies.push(sent.elapsed());
+        thread::sleep(Duration::from_millis(5));
+    }
+    latencies
+}
+
+#[test]
+fn clients_that_take_up_connections_for_nothing_are_closed_and_nobody_else_notices() {
+    // More than the buffers of a socket take.
+    const PLANTS: i64 = 10_000;
+    raise_descriptor_limit();
+    let mut server = TestServer::start_with(launch());
+    let address = server.address();
+    let long = "𝒑".repeat(255);
+    let plants: Vec<_> = (0..PLANTS).map(|id| NewPlant::new(id, &long, Some(&long))).collect();
+    let client = client_of_started(&server);
+    let report = client.import(Format::Ndjson, "", Format::Ndjson.body(&plants));
+    assert_eq!(report.json()["created"], PLANTS);
+    let descriptors = server.process().descriptors();
+    let before_kib = server.process().resident_kib();
+
+    let is_over = Arc::new(AtomicBool::new(false));
+    let normal = thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || create_meanwhile(address, &is_over)
+    });
+    let (gone, is_gone) = watch::channel(false);
+    let nuisances = thread::spawn(move || run_load(be_nuisances(address, is_gone)));
+    let readers = usize::try_from(Nuisance::NotReading.clients()).expect("a usize has 32 bits");
+    let all: u32 = Nuisance::ALL.into_iter().map(Nuisance::clients).sum();
+    wait_until("all connections", || {
+        server.process().descriptors() >= descriptors + usize::try_from(all).expect("as above")
+    });
+    let open = server.process().descriptors();
+    // Longer than any stated time.
+    let begun = Instant::now();
+    while server.process().descriptors() > descriptors + 2 {
+        assert!(begun.elapsed() < Duration::from_secs(120), "connections stay open");
+        assert!(!normal.is_finished(), "the others noticed");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let all_closed = begun.elapsed();
+    gone.send_replace(true);
+    let closed = nuisances.join().expect("all connections were closed");
+    is_over.store(true, Ordering::Relaxed);
+    let latencies = normal.join().expect("the others did not notice");
+    wait_until("the descriptors to come back", || server.process().descriptors() <= descriptors);
+    let peak_mib = assert_memory_is_bounded(&mut server, before_kib, all);
+    let after_mib = server.process().resident_kib() / 1024;
+
+    let mut figures = torture::Figures::of(
+        "load",
+        "clients that take up connections for nothing are closed in time",
+    )
+    .with(open, "descriptors at once")
+    .with(descriptors, "before and after");
+    for (nuisance, closed) in Nuisance::ALL.into_iter().zip(closed) {
+        if nuisance.clients() > 0 && !matches!(nuisance, Nuisance::NotReading) {
+            let stated = nuisance.stated().as_secs();
+            figures = figures
+                .with(nuisance.clients(), &format!("{nuisance:?} (stated: {stated} s): {closed}"));
+        }
+    }
+    figures
+        .with(
+            readers,
+            &format!("NotReading (stated: 20 s); the last was closed after {all_closed:.1?}"),
+        )
+        .with(latencies.count(), "creates of others meanwhile, all of them answered")
+        .with(latencies, "for one of these")
+        .with(
+            format!("{} MiB before, {peak_mib} MiB at most, {after_mib} MiB", before_kib / 1024),
+            "after",
+        )
+        .print();
+}
+
+/// All of them at once; for each kind, how long they lasted.
+async fn be_nuisances(address: SocketAddr, gone: watch::Receiver<bool>) -> Vec<Latencies> {
+    let mut running = Vec::new();
+    for nuisance in Nuisance::ALL {
+        let clients = (0..nuisance.clients())
+            .map(|_| tokio::task::spawn_local(nuisance.be(address, gone.clone())));
+        running.push(clients.collect::<Vec<_>>());
+    }
+    let mut all = Vec::new();
+    for clients in running {
+        let mut latencies = Latencies::default();
+        for client in clients {
+            latencies.push(client.await.expect("no client panicked"));
+        }
+        all.push(latencies);
+    }
+    all
+}
+
+#[test]
+fn where_descriptors_run_out_kept_connections_go_on_and_new_ones_wait() {
+    // The soft limit alone would be too low for the connections that the server takes here.
+    let mut server = TestServer::start_with(launch().descriptor_limits(32, 128));
+    let kept = server.client();
+    kept.create(1, "Rosa", None).assert_plant("Rosa", None);
+    let silent: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    wait_until("the last connection that is taken", || server.stderr().contains("others wait"));
+    assert!(server.process().descriptors() > 64, "the soft limit was not raised");
+    let mut waiting = server.connect();
+    waiting.send(plantd_tests::create_request(&plant_body(2, "Abies", None)));
+    for id in 3..100 {
+        kept.create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+    drop(silent);
+    waiting.receive().assert_plant("Abies", None);
+    assert!(!server.stderr().contains("ERROR"), "descriptors ran out");
+}
