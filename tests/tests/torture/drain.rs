@@ -23,9 +23,6 @@ const PLANTS_BEFORE: i64 = 500;
 const DELAY: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long bytes may be under way from one process to another on a machine that is busy.
-const UNDER_WAY: Duration = Duration::ZERO;
-
 /// What the clients saw until nobody took their connections any more.
 #[derive(Debug, Default)]
 struct Seen {
@@ -143,7 +140,8 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         let signalled = Instant::now();
         server.process().send_terminate();
         wait_until("/readyz to say no", || is_ready(address) == Some(false));
-        assert!(Connection::try_open(address).is_ok() || signalled.elapsed() >= DELAY);
+        let is_taken = Connection::try_open(address).is_ok();
+        assert!(is_taken || signalled.elapsed() >= DELAY, "round {round}: refused too early");
         while let Some(is_ready) = is_ready(address) {
             assert!(!is_ready, "round {round}: it is ready again");
         }
@@ -165,10 +163,11 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         assert!(stored.contains(&-1), "round {round}");
         for (id, sent) in &seen.unanswered {
             assert!(!stored.contains(id), "round {round}: {id} was done and not answered");
+            // What was sent before the listener closed had come to a server that took connections.
             let early = closed.saturating_duration_since(*sent);
             assert!(
-                early <= UNDER_WAY,
-                "round {round}: {id} was not answered, sent {early:?} before the end"
+                early.is_zero(),
+                "round {round}: {id}, sent {early:?} before the end, has no answer"
             );
         }
         acknowledged += seen.acknowledged.len() + 1;
