@@ -4,10 +4,10 @@
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
 mod damage;
+mod drain;
 mod faults;
 mod kill;
+mod load;
 mod power;
 mod races;
-mod drain;
-mod load;
 mod start;
