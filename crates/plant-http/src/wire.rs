@@ -118,8 +118,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Members::default();
-                while let Some(name) = map.next_key::<MemberName>()? {
-                    let member = match name {
+                while let Some(name) = map.next_key::<&RawValue>()? {
+                    let member = match MemberName::of(name) {
                         MemberName::Id => &mut members.id,
                         MemberName::Name => &mut members.name,
                         MemberName::Tag => &mut members.tag,
@@ -156,30 +156,19 @@ enum MemberName {
     Unknown,
 }
 
-impl<'de> Deserialize<'de> for MemberName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MemberNameVisitor;
-
-        impl Visitor<'_> for MemberNameVisitor {
-            type Value = MemberName;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a member's name")
-            }
-
-            fn visit_bytes<E>(self, name: &[u8]) -> Result<MemberName, E> {
-                Ok(match name {
-                    b"id" => MemberName::Id,
-                    b"name" => MemberName::Name,
-                    b"tag" => MemberName::Tag,
-                    _ => MemberName::Unknown,
-                })
-            }
+impl MemberName {
+    /// Which member a name is of, as it stands in the text. As nothing but text a name could hold what
+    /// no JSON may, and one with a lone surrogate, which is of none that we know, would be refused.
+    fn of(name: &RawValue) -> Self {
+        let name = name.get();
+        let has_escape = name.contains('\\');
+        let unescaped = has_escape.then(|| serde_json::from_str::<String>(name).ok()).flatten();
+        match unescaped.as_deref().unwrap_or(name.trim_matches('"')) {
+            "id" => Self::Id,
+            "name" => Self::Name,
+            "tag" => Self::Tag,
+            _ => Self::Unknown,
         }
-
-        // As bytes, for a lone surrogate in the name of a member that we ignore is no concern of
-        // ours.
-        deserializer.deserialize_bytes(MemberNameVisitor)
     }
 }
 
@@ -312,6 +301,8 @@ mod tests {
             r#"{"id":NaN,"name":"Rosa"}"#,
             r#"{'id':7,'name':'Rosa'}"#,
             "{\"id\":7,\"name\":\"Ro\nsa\"}",
+            "{\"id\":7,\"name\":\"Rosa\",\"ta\ng\":1}",
+            "{\"id\":7,\"name\":\"Rosa\",\"\u{1f}\":1}",
             r#"{"id":7,"name":"Ro\xsa"}"#,
             "\u{feff}{\"id\":7,\"name\":\"Rosa\"}",
             r#"{"id":7,"name":"\ud800"}"#,
