@@ -10,6 +10,8 @@ use crate::wire::read_new_plant;
 /// The largest row that is read, in bytes, without what ends it.
 pub const ROW_MAX_BYTES: usize = 64 * 1024;
 
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// One row that holds something.
 #[derive(Debug)]
 pub(crate) struct Row {
@@ -231,8 +233,12 @@ impl Record {
 
 impl CsvRows {
     fn new() -> Self {
+        let mut reader = csv_core::Reader::new();
+        // The reader takes a byte order mark away that begins the first bytes that it gets, but knows
+        // it only as a whole, and those bytes need not begin the body. So they are others.
+        let _ = reader.read_record(b"\n", &mut [], &mut []);
         Self {
-            reader: csv_core::Reader::new(),
+            reader,
             start: Some(Vec::new()),
             has_header: false,
             is_stopped: false,
@@ -251,17 +257,15 @@ impl CsvRows {
     }
 
     fn read(&mut self, part: &[u8], rows: &mut Vec<Row>) -> Result<(), Failure> {
-        const BYTE_ORDER_MARK_BYTES: usize = 3;
         match &mut self.start {
             None => self.read_records(part, rows),
             Some(start) => {
-                // The reader knows a byte order mark only as a whole.
                 start.extend_from_slice(part);
-                if start.len() < BYTE_ORDER_MARK_BYTES {
+                if start.len() < BYTE_ORDER_MARK.len() {
                     return Ok(());
                 }
                 let start = self.start.take().unwrap_or_default();
-                self.read_records(&start, rows)
+                self.read_records(start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&start), rows)
             }
         }
     }
@@ -501,6 +505,9 @@ mod tests {
             "id,name,tag,x\n",
             "ID,name,tag",
             "\"id,name,tag\n",
+            "\n\u{feff}id,name,tag\n",
+            "\u{feff}\u{feff}id,name,tag\n",
+            "\u{feff}\n\u{feff}id,name,tag\n",
         ] {
             check(TransferFormat::Csv, body.as_bytes(), Err(1004));
         }
