@@ -45,6 +45,9 @@ const MAX_VALUE_BYTES: usize = 6 * 1024;
 /// is smaller than the rest.
 const EVENT_RECORD_BYTES: usize = MAX_VALUE_BYTES - 128;
 
+/// The greatest sequence number. No store gets there; behind it there is room to count on.
+const MAX_SEQUENCE: u64 = u64::MAX / 4;
+
 /// What is kept of a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PlantRecord<'a> {
@@ -88,8 +91,14 @@ pub(super) struct Group<'a> {
 
 impl<'a> Group<'a> {
     pub(super) fn decode(payload: &'a [u8]) -> anyhow::Result<Self> {
-        let (group, rest) = postcard::take_from_bytes(payload).context("a journal record")?;
+        let (group, rest): (Self, _) =
+            postcard::take_from_bytes(payload).context("a journal record")?;
         ensure!(rest.is_empty(), "a journal record has bytes behind its end");
+        let first_sequence = group.first_sequence;
+        ensure!(
+            (1..=MAX_SEQUENCE).contains(&first_sequence),
+            "a journal record begins with the impossible number {first_sequence}"
+        );
         Ok(group)
     }
 
@@ -217,7 +226,13 @@ pub(super) fn plant_id(key: &[u8]) -> anyhow::Result<PlantId> {
 
 pub(super) fn event_sequence(key: &[u8]) -> anyhow::Result<u64> {
     let bytes = key.strip_prefix(EVENT_PREFIX).context("not the key of an event record")?;
-    Ok(u64::from_be_bytes(bytes.try_into().context("an event record's key has a wrong length")?))
+    let bytes = bytes.try_into().context("an event record's key has a wrong length")?;
+    let first_sequence = u64::from_be_bytes(bytes);
+    ensure!(
+        (1..=MAX_SEQUENCE).contains(&first_sequence),
+        "an event record begins with the impossible number {first_sequence}"
+    );
+    Ok(first_sequence)
 }
 
 /// The keys that a tag's blocks can have.
@@ -349,6 +364,23 @@ mod tests {
         let longer = [&value[..], &[0]].concat();
         for damaged in [&other_version, &longer, &value[..value.len() - 1], &[]] {
             assert!(decode::<PlantRecord<'_>>(damaged).is_err(), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_number_that_no_store_gets_to_is_an_error() {
+        for (first_sequence, is_right) in [
+            (0, false),
+            (1, true),
+            (MAX_SEQUENCE, true),
+            (MAX_SEQUENCE + 1, false),
+            (u64::MAX, false),
+        ] {
+            let group = Group { first_sequence, plants_before: 0, changes: Vec::new() };
+            let payload = postcard::to_stdvec(&group).expect("small");
+            assert_eq!(Group::decode(&payload).is_ok(), is_right, "{first_sequence}");
+            let key = event_key(first_sequence);
+            assert_eq!(event_sequence(&key).is_ok(), is_right, "{first_sequence}");
         }
     }
 
