@@ -52,7 +52,7 @@ fn is_reading(method: &Method) -> bool {
 }
 
 /// The token of the `Authorization` header: the scheme in any case, a space, the token.
-fn bearer_token(headers: &HeaderMap) -> Result<&[u8], Failure> {
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Result<&[u8], Failure> {
     let mut values = headers.get_all(header::AUTHORIZATION);
     let value = values.next().ok_or_else(no_token)?;
     if values.next().is_some() {

@@ -27,7 +27,7 @@ pub(crate) async fn import(
     repository: Data<dyn PlantRepository>,
     mut body: BodyStream,
 ) -> Result<HttpResponse, Failure> {
-    let asked = parameters::on_conflict(&request)
+    let asked = parameters::on_conflict(request.query_string())
         .and_then(|on_conflict| Ok((on_conflict, TransferFormat::of_body(request.headers())?)));
     let (on_conflict, format) = match asked {
         Ok(asked) => asked,

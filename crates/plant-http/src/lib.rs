@@ -6,6 +6,7 @@
 //!
 //! - [`serve`] runs the service on a socket until it is told to stop.
 //! - [`Tokens`] says who may do what.
+//! - `fuzzing` (feature `fuzzing`) is what reads bytes from clients, for a fuzzer to feed.
 
 mod body;
 mod connection;
@@ -14,6 +15,8 @@ mod entity_tag;
 mod exchange;
 mod export;
 mod failure;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gate;
 mod health;
 mod idempotency_key;

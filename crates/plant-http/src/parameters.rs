@@ -41,8 +41,8 @@ pub(crate) struct ListQuery {
 }
 
 impl ListQuery {
-    pub(crate) fn read(request: &HttpRequest) -> Result<Self, Failure> {
-        let [limit, after, tag, name] = query(request, ["limit", "after", "tag", "name"])?;
+    pub(crate) fn read(text: &str) -> Result<Self, Failure> {
+        let [limit, after, tag, name] = query(text, ["limit", "after", "tag", "name"])?;
         let filter = UncheckedPlantFilter { name_part: name.clone(), tag: tag.clone() };
         let filter = PlantFilter::try_from(filter);
         let page_request = PageRequest {
@@ -66,9 +66,9 @@ impl ListQuery {
     }
 }
 
-/// What an import is to do with an id that is taken.
-pub(crate) fn on_conflict(request: &HttpRequest) -> Result<OnConflict, Failure> {
-    let [on_conflict] = query(request, ["on_conflict"])?;
+/// What an import with this query is to do with an id that is taken.
+pub(crate) fn on_conflict(text: &str) -> Result<OnConflict, Failure> {
+    let [on_conflict] = query(text, ["on_conflict"])?;
     let on_conflict = on_conflict.map(|word| word.parse());
     let on_conflict = on_conflict
         .transpose()
@@ -79,12 +79,9 @@ pub(crate) fn on_conflict(request: &HttpRequest) -> Result<OnConflict, Failure> 
 /// The values of the parameters that an operation takes, each of which may stand once. What the
 /// libraries take for a form is read more loosely: they replace what is not UTF-8, and leave an
 /// encoding that is none as it is.
-fn query<const N: usize>(
-    request: &HttpRequest,
-    names: [&str; N],
-) -> Result<[Option<String>; N], Failure> {
+fn query<const N: usize>(text: &str, names: [&str; N]) -> Result<[Option<String>; N], Failure> {
     let mut values = [const { None }; N];
-    for pair in request.query_string().split('&').filter(|pair| !pair.is_empty()) {
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         // What cannot be decoded is none of the names.
         let name = decode(name).unwrap_or_else(|| name.to_owned());

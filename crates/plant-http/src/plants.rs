@@ -47,7 +47,7 @@ pub(crate) async fn list(
     request: HttpRequest,
     repository: Data<dyn PlantRepository>,
 ) -> Result<HttpResponse, Failure> {
-    let query = ListQuery::read(&request)?;
+    let query = ListQuery::read(request.query_string())?;
 
     let page = repository.list(query.page_request.clone()).await?;
 

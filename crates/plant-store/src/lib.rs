@@ -5,6 +5,7 @@
 //! - [`SledInspection`] looks at such a database, also where it is damaged.
 //! - `conformance` (feature `conformance`) holds any repository against the contract.
 //! - `fault` (feature `fault-points`) lets tests stop the process, or make it panic, at named places.
+//! - `fuzzing` (feature `fuzzing`) is what reads stored bytes, for a fuzzer to feed.
 //!
 //! This crate knows no HTTP.
 //!
@@ -49,6 +50,8 @@ pub use idempotency::IdempotencyDigest;
 pub use import::{Imported, OnConflict, UnknownOnConflict};
 pub use preconditions::{Precondition, Preconditions, Revisions};
 pub use repository::{Created, Page, PageRequest, PlantRepository, Put};
+#[cfg(feature = "fuzzing")]
+pub use sled::fuzzing;
 pub use sled::{
     DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DEFAULT_TAG_CHANGES_IN_MEMORY, Damaged, SledConfig,
     SledInspection, SledRepository, Verification,

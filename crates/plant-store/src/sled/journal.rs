@@ -103,7 +103,7 @@ pub(super) fn read_payloads(
     Ok(payloads)
 }
 
-fn whole_records(segment: &[u8]) -> Vec<&[u8]> {
+pub(super) fn whole_records(segment: &[u8]) -> Vec<&[u8]> {
     let mut payloads = Vec::new();
     let Some((salt, _)) = segment.split_first_chunk() else { return payloads };
     let mut position = SALT_BYTES;
@@ -164,6 +164,26 @@ impl Record {
         );
         Ok(Self { bytes, payload_bytes })
     }
+
+    /// The record as it stands in a segment with this salt.
+    fn seal(&mut self, salt: [u8; SALT_BYTES]) -> &[u8] {
+        let payload = &self.bytes[HEAD_BYTES..HEAD_BYTES + self.payload_bytes];
+        let crc = salted_crc(salt, payload);
+        self.bytes[8..HEAD_BYTES].copy_from_slice(&crc.to_be_bytes());
+        &self.bytes
+    }
+
+    /// A segment that holds the record at this place of something else.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn in_segment(
+        mut self,
+        salt: [u8; SALT_BYTES],
+        other: &[u8],
+        place: usize,
+    ) -> Vec<u8> {
+        let (before, behind) = other.split_at(place);
+        [&salt, before, self.seal(salt), behind].concat()
+    }
 }
 
 impl Journal {
@@ -195,11 +215,8 @@ impl Journal {
     /// Writes the record. When this returns, it is on disk.
     pub(super) fn append(&mut self, mut record: Record) -> anyhow::Result<()> {
         let Segment { file, salt } = &self.segments[self.current];
-        let payload = &record.bytes[HEAD_BYTES..HEAD_BYTES + record.payload_bytes];
-        let crc = salted_crc(*salt, payload);
-        record.bytes[8..HEAD_BYTES].copy_from_slice(&crc.to_be_bytes());
         fault::point("before-journal-write");
-        file.write_all_at(&record.bytes, u64::try_from(self.position)?)
+        file.write_all_at(record.seal(*salt), u64::try_from(self.position)?)
             .context("writing to the journal")?;
         fault::point("before-journal-sync");
         file.sync_data().context("syncing the journal")?;

@@ -9,6 +9,8 @@ mod commit;
 mod database;
 mod digest;
 mod findings;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod guarded;
 mod inspection;
 mod journal;

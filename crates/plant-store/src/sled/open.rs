@@ -113,19 +113,10 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
     })?;
     fault::point("after-sled-opened");
     check_format(&db)?;
+    let tag_changes = fault::limit("tag-changes-in-memory", config.tag_changes_in_memory);
     let (state, tag_index) = guarded(|| {
-        replay_journal(&db, &config.directory, findings)?;
-        fault::point("after-replay");
-        let state = read_state(&db, findings)?;
-        let indexed_through = state.map_or(0, |state| state.indexed_through);
-        let tag_changes = fault::limit("tag-changes-in-memory", config.tag_changes_in_memory);
-        let tag_index = TagIndex::new(tag_changes, indexed_through);
-        if let Some(state) = &state {
-            let mut findings = findings.of_first_look();
-            let read = guarded(|| read_events(&db, state, &tag_index, &mut findings));
-            findings.value_of(read)?;
-        }
-        Ok((state, tag_index))
+        let payloads = journal::read_payloads(&config.directory, findings)?;
+        read(&db, &payloads, tag_changes, findings)
     })
     .map_err(advise)?;
     Ok(Found { db, database_file, state, tag_index, lock })
@@ -269,11 +260,34 @@ fn check_format(db: &sled::Db) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How far the database is, with what the journal has, and the tag index of it.
+pub(super) fn read(
+    db: &sled::Db,
+    journal_payloads: &[Vec<u8>],
+    tag_changes_in_memory: usize,
+    findings: &mut Findings,
+) -> anyhow::Result<(Option<State>, TagIndex)> {
+    replay_journal(db, journal_payloads, findings)?;
+    fault::point("after-replay");
+    let state = read_state(db, findings)?;
+    let indexed_through = state.map_or(0, |state| state.indexed_through);
+    let tag_index = TagIndex::new(tag_changes_in_memory, indexed_through);
+    if let Some(state) = &state {
+        let mut findings = findings.of_first_look();
+        let read = guarded(|| read_events(db, state, &tag_index, &mut findings));
+        findings.value_of(read)?;
+    }
+    Ok((state, tag_index))
+}
+
 /// Applies again what the journal has; see there.
-fn replay_journal(db: &sled::Db, directory: &Path, findings: &mut Findings) -> anyhow::Result<()> {
-    let payloads = journal::read_payloads(directory, findings)?;
+fn replay_journal(
+    db: &sled::Db,
+    payloads: &[Vec<u8>],
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
     let mut groups = Vec::with_capacity(payloads.len());
-    for payload in &payloads {
+    for payload in payloads {
         groups.extend(findings.value_of(Group::decode(payload))?);
     }
     groups.sort_unstable_by_key(|group| group.first_sequence);
@@ -376,7 +390,11 @@ fn read_events(
 /// What sled has lost or brought back from an older state, even though the journal was applied again,
 /// shows here: the plants are not as many as were counted, they are others than they were, or the tag
 /// index does not know them as they are.
-fn check_plants(db: &sled::Db, state: &State, tag_index: &TagIndex) -> anyhow::Result<()> {
+pub(super) fn check_plants(
+    db: &sled::Db,
+    state: &State,
+    tag_index: &TagIndex,
+) -> anyhow::Result<()> {
     let mut plants: u64 = 0;
     let (mut digest, mut tags_digest) = (Digest::default(), Digest::default());
     for entry in db.scan_prefix(PLANT_PREFIX) {

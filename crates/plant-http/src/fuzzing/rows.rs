@@ -1,0 +1,125 @@
+//! Bodies of an import, in parts that end anywhere.
+
+use plant_domain::{Error, NewPlant};
+use plant_store::{Revision, StoredPlant};
+
+use crate::export;
+use crate::rows::{ROW_MAX_BYTES, Rows};
+use crate::transfer_format::TransferFormat;
+use crate::wire::read_new_plant;
+
+/// Stands in an input for almost as much text as a row may have, which a fuzzer would not make up.
+const MUCH_TEXT: u8 = 0x1a;
+const MUCH_TEXT_BYTES: usize = ROW_MAX_BYTES - 8;
+
+/// What the lengths of the parts count in, where there is much text.
+const LONG_BODY_UNIT_BYTES: usize = 509;
+
+/// What was read of a body.
+#[derive(Debug, PartialEq)]
+struct Read {
+    rows: Vec<(u64, Result<NewPlant, Error>)>,
+    end: Result<(), Error>,
+    is_stopped: bool,
+}
+
+/// The first byte says in which parts the others come.
+pub(super) fn ndjson(input: &[u8]) {
+    let Some((body, read)) = read(TransferFormat::NdJson, input) else { return };
+    let mut rows = read.rows.iter();
+    for (number, line) in (1..).zip(body.split(|byte| *byte == b'\n')) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if !line.trim_ascii().is_empty() {
+            let (line_number, plant) = rows.next().expect("a line that is not blank is a row");
+            assert_eq!(*line_number, number);
+            let alone = read_new_plant(line).ok().and_then(|it| NewPlant::try_from(it).ok());
+            let alone = alone.filter(|_| line.len() <= ROW_MAX_BYTES);
+            assert_eq!(plant.as_ref().ok(), alone.as_ref());
+        }
+    }
+    assert_eq!((rows.next(), read.end), (None, Ok(())));
+}
+
+/// The first byte says in which parts the others come.
+pub(super) fn csv(input: &[u8]) {
+    let Some((body, read)) = read(TransferFormat::Csv, input) else { return };
+    if read.end.is_err() || read.is_stopped {
+        return;
+    }
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(true)
+        // It knows a byte order mark only as a whole.
+        .buffer_capacity(body.len())
+        .from_reader(&body[..]);
+    let records: Vec<_> = reader.byte_records().map(|it| it.expect("there is memory")).collect();
+    assert_eq!(read.rows.len(), records.len(), "the csv crate finds other rows");
+    for ((line, plant), record) in read.rows.iter().zip(&records) {
+        if let Ok(plant) = plant {
+            let id = plant.id().to_string();
+            let (name, tag) = (plant.plant().name(), plant.plant().tag().unwrap_or_default());
+            assert_eq!(record, vec![&id, name, tag], "line {line}");
+        }
+    }
+}
+
+/// The body that an input stands for, and what was read of it, which is the same however it is cut and
+/// also when what was taken is written and read again.
+fn read(format: TransferFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
+    let (cuts, text) = input.split_first()?;
+    let mut body = Vec::with_capacity(text.len());
+    let mut has_much_text = false;
+    for byte in text {
+        if *byte == MUCH_TEXT && !has_much_text {
+            body.resize(body.len() + MUCH_TEXT_BYTES, b'x');
+            has_much_text = true;
+        } else {
+            body.push(*byte);
+        }
+    }
+    let whole = read_in_parts(format, &body, [body.len().max(1)]);
+    // A long body in short parts would take too long.
+    let unit = if has_much_text { LONG_BODY_UNIT_BYTES } else { 1 };
+    let (short, long) = (usize::from(cuts % 16), usize::from(cuts / 16));
+    let cut = read_in_parts(format, &body, [short + 1, 1 + long * long * long].map(|n| n * unit));
+    assert_eq!(whole, cut, "other rows in parts");
+
+    let taken: Vec<NewPlant> =
+        whole.rows.iter().filter_map(|(_, plant)| plant.as_ref().ok().cloned()).collect();
+    let exported = format.rows(true, &taken);
+    let exported = exported.expect("plants can be written");
+    let again = read_in_parts(format, &exported, [exported.len().max(1)]);
+    let again: Result<Vec<NewPlant>, Error> =
+        again.rows.into_iter().map(|(_, plant)| plant).collect();
+    assert_eq!(again, Ok(taken), "an export that is not read as it was written");
+    Some((body, whole))
+}
+
+/// Reads a body in parts whose lengths are these in turn.
+fn read_in_parts<const N: usize>(
+    format: TransferFormat,
+    mut body: &[u8],
+    part_bytes: [usize; N],
+) -> Read {
+    let mut reader = Rows::new(format);
+    let mut rows = Vec::new();
+    let mut end = Ok(());
+    for part_bytes in part_bytes.into_iter().cycle() {
+        if body.is_empty() || end.is_err() || reader.is_stopped() {
+            break;
+        }
+        let (part, rest) = body.split_at(body.len().min(part_bytes));
+        body = rest;
+        end = reader.read(part, &mut rows);
+    }
+    if end.is_ok() && !reader.is_stopped() {
+        end = reader.finish(&mut rows);
+    }
+    Read {
+        rows: rows
+            .into_iter()
+            .map(|row| (row.line, row.plant.map_err(|failure| failure.error())))
+            .collect(),
+        end: end.map_err(|failure| failure.error()),
+        is_stopped: reader.is_stopped(),
+    }
+}

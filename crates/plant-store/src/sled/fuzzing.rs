@@ -1,0 +1,171 @@
+//! What reads bytes from the disk, for a fuzzer to feed (feature `fuzzing`).
+//!
+//! None of it may panic, whatever the bytes are, and what it takes for one of ours must become the
+//! same again when it is written and read.
+
+use std::cell::OnceCell;
+
+use plant_domain::{PlantFilter, PlantId, UncheckedPlantFilter};
+
+use super::database::{Shared, State};
+use super::digest::Digest;
+use super::findings::Findings;
+use super::journal::{self, Record};
+use super::layout::{
+    self, EVENT_PREFIX, EventRecord, Group, PLANT_PREFIX, PlantRecord, TAG_PREFIX,
+};
+use super::open;
+use super::reader::Reader;
+use super::verify;
+use crate::{PageRequest, Revision};
+
+/// Something that reads bytes, and what must hold whatever they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, which its folder of inputs has too.
+    pub name: &'static str,
+    /// Reads the bytes, and panics where something does not hold.
+    pub check: fn(&[u8]),
+}
+
+/// Everything in this crate that reads bytes from the disk.
+pub const TARGETS: [Target; 6] = [
+    Target { name: "plant_record", check: plant_record },
+    Target { name: "event_record", check: event_record },
+    Target { name: "tag_block", check: tag_block },
+    Target { name: "journal_group", check: journal_group },
+    Target { name: "journal_segment", check: journal_segment },
+    Target { name: "database", check: database },
+];
+
+fn plant_record(value: &[u8]) {
+    let Ok(record) = layout::decode::<PlantRecord<'_>>(value) else { return };
+    let encoded = layout::encode(&record).expect("what was read is small enough to be written");
+    assert_eq!(layout::decode::<PlantRecord<'_>>(&encoded).expect("it was written"), record);
+    if let Ok(stored) = record.to_stored_plant(PlantId::from(7)) {
+        let kept = (stored.plant.name(), stored.plant.tag(), stored.revision.get());
+        assert_eq!(kept, (record.name, record.tag, record.revision));
+    }
+}
+
+fn event_record(value: &[u8]) {
+    let Ok(record) = layout::decode::<EventRecord<'_>>(value) else { return };
+    let encoded = layout::encode(&record).expect("what was read is small enough to be written");
+    assert_eq!(layout::decode::<EventRecord<'_>>(&encoded).expect("it was written"), record);
+    let bytes: usize = record.events.iter().map(layout::Event::max_bytes).sum();
+    assert!(encoded.len() <= bytes + 64, "an event is larger than its bound");
+}
+
+/// The first byte is the length of the key, what follows the key is the value.
+fn tag_block(input: &[u8]) {
+    let Some((key_bytes, rest)) = input.split_first() else { return };
+    let (key, value) = rest.split_at(rest.len().min(usize::from(*key_bytes)));
+    let tag = layout::tag_of_block(key);
+    let Ok(ids) = layout::decode_tag_block(key, value) else { return };
+    assert!(ids.is_sorted(), "the ids of a block ascend");
+    let encoded = layout::encode_tag_block(&ids).expect("what was read can be written");
+    assert_eq!(layout::decode_tag_block(key, &encoded).expect("it was written"), ids);
+    if let Ok(tag) = tag {
+        let key = layout::tag_block_key(tag, ids[0]);
+        assert_eq!(layout::tag_of_block(&key).expect("it was written"), tag);
+        assert_eq!(layout::decode_tag_block(&key, &encoded).expect("it was written"), ids);
+        let keys = layout::tag_block_keys(tag);
+        assert!(keys.contains(&key), "a tag's keys hold the key of its block");
+    }
+}
+
+fn journal_group(payload: &[u8]) {
+    let Ok(group) = Group::decode(payload) else { return };
+    assert!(group.first_sequence <= group.last_sequence() + 1, "the numbers of a group ascend");
+    if let Ok(state) = State::default().before(&group).after(&group.changes) {
+        assert_eq!(state.last_sequence, group.last_sequence());
+    }
+    let Ok(record) = Record::new(&group) else { return };
+    let segment = record.in_segment(*b"a salt  ", &[0; 64], 24);
+    let [found] = journal::whole_records(&segment)[..] else { panic!("there is one record") };
+    assert_eq!(Group::decode(found).expect("it was written"), group);
+}
+
+/// The first byte says behind which of the others a record is put into the segment.
+fn journal_segment(input: &[u8]) {
+    let Some((place, segment)) = input.split_first() else { return };
+    for payload in journal::whole_records(segment) {
+        // That a record is whole does not make it a group.
+        drop(Group::decode(payload));
+    }
+    let Some((salt, other)) = segment.split_first_chunk() else { return };
+    let group = Group {
+        first_sequence: 1,
+        plants_before: 0,
+        digest_before: Digest::default(),
+        changes: Vec::new(),
+    };
+    let record = Record::new(&group).expect("small");
+    let place = usize::from(*place).min(other.len() / 8) * 8;
+    let segment = record.in_segment(*salt, other, place);
+    let place = salt.len() + place;
+    let stands_there = |payload: &&[u8]| {
+        // A record before it may be whole as well, and reach beyond it.
+        let begins = payload.as_ptr().addr() - segment.as_ptr().addr();
+        begins > place && Group::decode(payload).is_ok_and(|found| found == group)
+            || (begins..begins + payload.len()).contains(&place)
+    };
+    let found = journal::whole_records(&segment);
+    assert!(found.iter().any(stands_there), "a whole record is found wherever it stands");
+}
+
+/// Entries of a database: the prefix, the length of the rest of the key, the length of the value, and
+/// these. Where the prefix is none of ours, the value is a group of the journal.
+fn database(input: &[u8]) {
+    const TAG_CHANGES_IN_MEMORY: usize = 4;
+    const KEEP_EVENTS: u64 = 8;
+    thread_local! {
+        static DATABASE: OnceCell<sled::Db> = const { OnceCell::new() };
+    }
+    let open = || sled::Config::new().temporary(true).flush_every_ms(None).open();
+    let db = DATABASE.with(|db| db.get_or_init(|| open().expect("a database opens")).clone());
+    db.clear().expect("a database is emptied");
+
+    let mut groups = Vec::new();
+    let mut rest = input;
+    while let [prefix, key_bytes, value_bytes, entries @ ..] = rest {
+        let (key, entries) = entries.split_at(entries.len().min(usize::from(*key_bytes)));
+        let (value, entries) = entries.split_at(entries.len().min(usize::from(*value_bytes)));
+        rest = entries;
+        if [PLANT_PREFIX, EVENT_PREFIX, TAG_PREFIX].contains(&&[*prefix][..]) {
+            db.insert([&[*prefix], key].concat(), value).expect("a database takes values");
+        } else {
+            groups.push(value.to_vec());
+        }
+    }
+
+    let read = open::read(&db, &groups, TAG_CHANGES_IN_MEMORY, &mut Findings::Refuse);
+    let Ok((Some(state), tag_index)) = read else { return };
+    let mut findings = Findings::list();
+    let is_sound = open::check_plants(&db, &state, &tag_index).is_ok()
+        && verify::verify(&db, Some(&state), &tag_index, &mut findings).is_ok()
+        && findings.into_list().0.is_empty();
+    let shared = Shared::new(state, tag_index);
+    let reader = Reader { db, shared, keep_events: KEEP_EVENTS };
+    let mut read = 0;
+    for tag in [None, Some("R")] {
+        let filter = UncheckedPlantFilter { name_part: None, tag: tag.map(str::to_owned) };
+        let filter = PlantFilter::try_from(filter).expect("a valid filter");
+        let request = PageRequest { filter, after: None, limit: 1000 };
+        let Ok(page) = reader.page(&request) else { continue };
+        for stored in &page.plants {
+            assert!(tag.is_none() || stored.plant.tag() == tag, "a plant with another tag");
+            let again = reader.plant(stored.id).expect("a plant of a page is read alone");
+            assert_eq!(again.as_ref(), Some(stored));
+        }
+        if tag.is_none() {
+            read = page.plants.len();
+        }
+    }
+    for after in [0, state.last_sequence.saturating_sub(1), state.last_sequence, u64::MAX] {
+        drop(reader.events(Revision::from(after), 3));
+    }
+    if is_sound && read > 0 {
+        assert_eq!(u64::try_from(read).ok(), Some(state.plants), "a page misses a plant");
+    }
+}
