@@ -376,7 +376,12 @@ mod tests {
             (MAX_SEQUENCE + 1, false),
             (u64::MAX, false),
         ] {
-            let group = Group { first_sequence, plants_before: 0, changes: Vec::new() };
+            let group = Group {
+                first_sequence,
+                plants_before: 0,
+                digest_before: Digest::default(),
+                changes: Vec::new(),
+            };
             let payload = postcard::to_stdvec(&group).expect("small");
             assert_eq!(Group::decode(&payload).is_ok(), is_right, "{first_sequence}");
             let key = event_key(first_sequence);
