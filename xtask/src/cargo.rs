@@ -40,6 +40,20 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs a cargo command, and returns how it ended and what it said on standard error.
+pub(crate) fn run_listening(command: &mut Command) -> anyhow::Result<(anyhow::Result<()>, String)> {
+    let line = command_line(command);
+    eprintln!("+ {line}");
+    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    let output = output.with_context(|| format!("cannot start `{line}`; is cargo in the PATH?"))?;
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    let status = output.status;
+    Ok((
+        status.success().then_some(()).with_context(|| format!("`{line}` failed ({status})")),
+        words,
+    ))
+}
+
 /// What a person would type to run the same command.
 fn command_line(command: &Command) -> String {
     let mut line = String::new();

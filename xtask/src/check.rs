@@ -36,11 +36,14 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// The checks that cargo itself does, each with what to do when it fails.
-fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 3] {
+fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 4] {
     let cargo = || cargo::command(&workspace.workspace_root);
 
     let mut format = cargo();
     format.args(["fmt", "--all", "--check"]);
+
+    let mut format_fuzz = cargo();
+    format_fuzz.args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]);
 
     let mut clippy = cargo();
     clippy.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
@@ -55,6 +58,7 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
             format,
             "run `cargo fmt --all` (`rustup component add rustfmt` if there is no such command)",
         ),
+        (format_fuzz, "run `cargo fmt --manifest-path fuzz/Cargo.toml`"),
         (
             clippy,
             "mend what it names above (`rustup component add clippy` if there is no such command)",

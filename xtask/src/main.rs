@@ -9,6 +9,7 @@
 mod bench;
 mod cargo;
 mod check;
+mod fuzz;
 mod invariants;
 mod test;
 mod tools;

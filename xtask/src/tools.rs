@@ -23,6 +23,10 @@ pub(crate) const STRACE: Tool =
 pub(crate) const CURL: Tool =
     Tool { program: "curl", debian_package: "curl", needed_by: "the black-box tests" };
 
+/// Compiles libFuzzer, which is C++.
+pub(crate) const CXX: Tool =
+    Tool { program: "c++", debian_package: "g++", needed_by: "the fuzzer" };
+
 /// Puts load on an HTTP server, and can be scripted.
 pub(crate) const WRK: Tool =
     Tool { program: "wrk", debian_package: "wrk", needed_by: "the benches" };

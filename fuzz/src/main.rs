@@ -1,0 +1,40 @@
+//! One target of plantd for libFuzzer to feed: the one that the environment names.
+//!
+//! `cargo xtask torture fuzz` runs all of them. For one, for as long as it likes, in this folder:
+//!
+//! ```sh
+//! mkdir -p /tmp/found
+//! FUZZ_TARGET=csv cargo run --release -- /tmp/found corpus/csv
+//! ```
+//!
+//! What it finds goes to the first folder. `-merge=1 corpus/csv /tmp/found` brings those inputs to the
+//! corpus that reach something new in the code.
+
+#![no_main]
+
+use std::sync::OnceLock;
+
+use plant_store::fuzzing::Target;
+
+/// The name of the target, in the environment: libFuzzer takes all arguments for its own.
+const TARGET_VARIABLE: &str = "FUZZ_TARGET";
+
+static TARGET: OnceLock<Target> = OnceLock::new();
+
+libfuzzer_sys::fuzz_target!(
+    init: drop(TARGET.set(named_target())),
+    |input: &[u8]| {
+        if let Some(target) = TARGET.get() {
+            (target.check)(input);
+        }
+    }
+);
+
+fn named_target() -> Target {
+    let name = std::env::var(TARGET_VARIABLE).unwrap_or_default();
+    let targets = || plant_http::fuzzing::TARGETS.into_iter().chain(plant_store::fuzzing::TARGETS);
+    targets().find(|target| target.name == name).unwrap_or_else(|| {
+        let names: Vec<&str> = targets().map(|target| target.name).collect();
+        panic!("{TARGET_VARIABLE} must name one of {}", names.join(", "))
+    })
+}
