@@ -29,6 +29,10 @@ use crate::routes;
 use crate::tokens::Tokens;
 use crate::workers::Workers;
 
+/// What to do about a store that failed, for the one who runs it.
+const STORE_FAILED: &str =
+    "the store failed; make sure that its disk works and has room, then start again";
+
 /// What is served.
 pub struct PlantService {
     /// Where the plants are.
@@ -84,10 +88,8 @@ pub async fn serve(
     // It does not come to an end before.
     let _ = timeout(drain.delay, listener.take_connections()).await;
     listener.close(&draining, drain.timeout).await.context("cannot close the listener")?;
-    if let Some(failure) = failure {
-        return Err(failure.into());
-    }
-    repository.close().await?;
+    failure.map_or(Ok(()), Err).context(STORE_FAILED)?;
+    repository.close().await.context(STORE_FAILED)?;
     log::info!("closed");
     Ok(())
 }

@@ -194,7 +194,8 @@ impl TokensFile {
     /// When it cannot be read (then there is an [`io::Error`] in the chain of causes), is not what we
     /// write, or is open to others than its owner.
     pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        let cannot_read = || format!("cannot read {}; check who owns it", path.display());
+        let cannot_read =
+            || format!("cannot read {}; check the path, and who owns it", path.display());
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
@@ -245,7 +246,9 @@ fn write_private_file(path: &Path, text: &str) -> anyhow::Result<()> {
         file.persist(path)?;
         File::open(folder)?.sync_all()
     };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    write().with_context(|| {
+        format!("cannot write {}; check who owns its folder, and that it has room", path.display())
+    })
 }
 
 /// The tokens in force.

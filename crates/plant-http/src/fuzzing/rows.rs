@@ -1,9 +1,7 @@
 //! Bodies of an import, in parts that end anywhere.
 
 use plant_domain::{Error, NewPlant};
-use plant_store::{Revision, StoredPlant};
 
-use crate::export;
 use crate::rows::{ROW_MAX_BYTES, Rows};
 use crate::transfer_format::TransferFormat;
 use crate::wire::read_new_plant;

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -82,12 +83,13 @@ pub(super) struct Committer {
     progress: Arc<Progress>,
 }
 
-/// Starts the commit thread, and the one that watches over it.
+/// Starts the commit thread, and the one that watches over it and over sled. That one ends with it.
 pub(super) fn spawn(
     mut committer: Committer,
     mut messages: mpsc::Receiver<Message>,
-) -> anyhow::Result<JoinHandle<()>> {
+) -> anyhow::Result<[JoinHandle<()>; 2]> {
     let watched = Arc::clone(&committer.progress);
+    let db = committer.database.db.clone();
     let (alive, commit_thread_alive) = std::sync::mpsc::channel::<()>();
     let commit_thread = thread::Builder::new()
         .name("plant-commit".to_owned())
@@ -99,18 +101,28 @@ pub(super) fn spawn(
             }
         })
         .context("cannot start the commit thread")?;
-    thread::Builder::new()
+    let watchdog = thread::Builder::new()
         .name("plant-watchdog".to_owned())
         .spawn(move || {
             // The other end is dropped when the commit thread ends.
             while let Err(RecvTimeoutError::Timeout) =
                 commit_thread_alive.recv_timeout(WATCH_INTERVAL)
             {
+                // Sled writes when it likes, and tells of what failed only to the next write.
+                if watched.failure().is_none()
+                    && let Err(cause) = db.context.global_error()
+                {
+                    watched.fail(anyhow!(cause).context("sled failed in the background"));
+                }
                 watched.watch();
+            }
+            if watched.failure().is_some() {
+                // As when the repository is dropped: sled would flush when the last handle goes.
+                mem::forget(db);
             }
         })
         .context("cannot start the thread that watches over the commit thread")?;
-    Ok(commit_thread)
+    Ok([commit_thread, watchdog])
 }
 
 impl Committer {

@@ -20,25 +20,55 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Re
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(anyhow!("sled panicked: {text}"))
+        let text = format!("sled panicked: {text}");
+        // It unwraps errors of the disk here and there.
+        Err(if text.contains("Io(") { io::Error::other(text).into() } else { anyhow!(text) })
     })
 }
 
 /// Says what to do about a database that cannot be read. Unless it is the disk that fails, it is
 /// [`Damaged`].
 pub(super) fn advise(error: anyhow::Error) -> anyhow::Error {
-    let is_io = error.chain().any(|cause| {
+    if is_of_disk(&error) { error } else { error.context(Damaged(())) }
+}
+
+/// Whether it is the disk that failed, or the way to it.
+pub(super) fn is_of_disk(error: &anyhow::Error) -> bool {
+    kind_on_disk(error).is_some()
+}
+
+/// Says what to do where it is the disk that fails, or the way to it.
+pub(super) fn advise_on_disk(error: anyhow::Error) -> anyhow::Error {
+    let Some(kind) = kind_on_disk(&error) else { return error };
+    error.context(match kind {
+        ErrorKind::PermissionDenied => {
+            "this user may not read and write all of it; check who owns the folder, \
+             the files in it and the folders above it, or use another folder"
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            "its file system is read-only; mount it for writing, or use another folder"
+        }
+        ErrorKind::AlreadyExists
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::InvalidFilename => {
+            "something else is in the way; check the path, or use another folder"
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "the disk is full; see that it has room"
+        }
+        _ => "it cannot be read and written; check the path, and that the disk works and has room",
+    })
+}
+
+fn kind_on_disk(error: &anyhow::Error) -> Option<ErrorKind> {
+    error.chain().find_map(|cause| {
         let cause = match cause.downcast_ref() {
             Some(sled::Error::Io(cause)) => Some(cause),
             _ => cause.downcast_ref::<io::Error>(),
         };
-        cause.is_some_and(|cause| !is_about_content(cause))
-    });
-    if is_io {
-        error.context("the disk cannot be read or written; make sure that it works and has room")
-    } else {
-        error.context(Damaged(()))
-    }
+        cause.filter(|cause| !is_about_content(cause)).map(io::Error::kind)
+    })
 }
 
 /// Whether the disk did what it should, and what it has is wrong: a file that ends too early, or is gone.

@@ -25,6 +25,7 @@ mod write;
 
 use std::mem;
 use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -107,10 +108,11 @@ pub struct SledRepository {
     imports: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     progress: Arc<Progress>,
-    // The fields are dropped in this order: when the queue is gone the commit thread ends, and only
-    // when that has let go of the database may the lock fall.
-    _commit_thread: JoinOnDrop,
+    // The fields are dropped in this order: when the queue is gone the commit thread ends, with it
+    // the one that watches over it, and only when all have let go of the database may the lock fall.
+    _threads: JoinOnDrop,
     reader: Reader,
+    _last_handle: LastHandle,
     _lock: std::fs::File,
 }
 
@@ -136,12 +138,16 @@ impl SledRepository {
             Checkpointer::start(reader.db.clone(), opened.database_file, Arc::clone(&progress))?;
         let committer =
             Committer::new(opened.database, opened.journal, checkpointer, Arc::clone(&progress));
-        let thread = commit::spawn(committer, messages)?;
+        let threads = commit::spawn(committer, messages)?;
         Ok(Self {
             queue,
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
             reads: Arc::new(Semaphore::new(reads_at_once())),
-            _commit_thread: JoinOnDrop { thread: Some(thread), progress: Arc::clone(&progress) },
+            _threads: JoinOnDrop { threads: threads.into(), progress: Arc::clone(&progress) },
+            _last_handle: LastHandle {
+                db: Some(reader.db.clone()),
+                progress: Arc::clone(&progress),
+            },
             progress,
             reader,
             _lock: opened.lock,
@@ -319,34 +325,46 @@ impl PlantRepository for SledRepository {
     }
 }
 
-impl Drop for SledRepository {
-    fn drop(&mut self) {
-        if self.progress.failure().is_some() {
-            // sled would flush when the last handle goes, and may wait for ever or panic there.
-            mem::forget(self.reader.db.clone());
-        }
-    }
-}
-
 /// How many pages are read at the same time.
 fn reads_at_once() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
+/// The handle on sled that goes last, with which sled flushes and syncs its file.
+#[derive(Debug)]
+struct LastHandle {
+    db: Option<sled::Db>,
+    progress: Arc<Progress>,
+}
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        let db = self.db.take();
+        if self.progress.failure().is_some() {
+            // sled may wait for ever there.
+            mem::forget(db);
+        } else if panic::catch_unwind(AssertUnwindSafe(|| drop(db))).is_err() {
+            log::error!(
+                "the disk failed while sled was closed; what was acknowledged is on it, for a \
+                 checkpoint came before that"
+            );
+        }
+    }
+}
+
 #[derive(Debug)]
 struct JoinOnDrop {
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     progress: Arc<Progress>,
 }
 
 impl Drop for JoinOnDrop {
     fn drop(&mut self) {
-        // After a failure the thread may be stuck for ever in a disk that does not answer.
-        if self.progress.failure().is_none()
-            && let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            log::error!("the commit thread panicked outside of a commit");
+        for thread in self.threads.drain(..) {
+            // After a failure a thread may be stuck for ever in a disk that does not answer.
+            if self.progress.failure().is_none() && thread.join().is_err() {
+                log::error!("a thread of the store panicked");
+            }
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::mem;
 use std::os::unix::fs::DirBuilderExt as _;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +18,7 @@ use super::checkpoint::checkpoint;
 use super::database::{Database, Shared, State, write_group};
 use super::digest::Digest;
 use super::findings::Findings;
-use super::guarded::{advise, guarded};
+use super::guarded::{advise, advise_on_disk, guarded, is_of_disk};
 use super::journal::{self, Journal};
 use super::layout::{
     self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, PLANT_PREFIX, PlantRecord,
@@ -57,6 +59,10 @@ pub(super) struct Found {
 
 /// Opens the database to serve it, or makes a new one.
 pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
+    guarded(|| make_or_open(config)).map_err(advise_on_disk)
+}
+
+fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
     let directory = &config.directory;
     make_directory(directory)?;
     let lock = lock(directory)?;
@@ -64,6 +70,12 @@ pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
         make_database(config, &directory.join(SLED_DIRECTORY))?;
     }
     let found = find(config, lock, &mut Findings::Refuse)?;
+    leave_open_on_failure(&found.db.clone(), || bring_to_disk(config, found))
+}
+
+/// Has sled bring to the disk what only the journal had, and checks that nothing is missing.
+fn bring_to_disk(config: &SledConfig, found: Found) -> anyhow::Result<Opened> {
+    let directory = &config.directory;
     let Found { db, database_file, state, tag_index, lock } = found;
     let state = state.context("it is not known how far the database is")?;
     guarded(|| check_plants(&db, &state, &tag_index)).map_err(advise)?;
@@ -89,14 +101,26 @@ pub(super) fn open_to_look(config: &SledConfig, findings: &mut Findings) -> anyh
         directory.display()
     );
     let lock = lock(directory)?;
-    find(config, lock, findings)
+    find(config, lock, findings).map_err(advise_on_disk)
+}
+
+/// Does not close sled where the disk fails: it would flush then, and may wait for ever or panic there.
+fn leave_open_on_failure<T>(
+    db: &sled::Db,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    work().inspect_err(|error| {
+        if is_of_disk(error) {
+            mem::forget(db.clone());
+        }
+    })
 }
 
 fn has_database(directory: &Path) -> anyhow::Result<bool> {
     directory.join(SLED_DIRECTORY).try_exists().context("the folder cannot be read")
 }
 
-/// Opens sled, applies the journal, and reads what is kept in memory.
+/// Opens sled, and what is in it.
 fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Result<Found> {
     let sled_directory = config.directory.join(SLED_DIRECTORY);
     move_unfinished_snapshots_aside(&sled_directory)?;
@@ -107,11 +131,23 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
     }
     let database_file = File::open(&file)
         .with_context(|| format!("cannot read {}; check who owns it", file.display()))?;
+    check_readable(&file)?;
     make_writes_synchronous(&database_file, &file);
     let db = guarded(|| open_sled(config, &sled_directory)).map_err(|cause| {
         advise(cause.context(format!("sled cannot open {}", sled_directory.display())))
     })?;
     fault::point("after-sled-opened");
+    leave_open_on_failure(&db.clone(), || read_kept(config, db, database_file, lock, findings))
+}
+
+/// Applies the journal, and reads what is kept in memory.
+fn read_kept(
+    config: &SledConfig,
+    db: sled::Db,
+    database_file: File,
+    lock: File,
+    findings: &mut Findings,
+) -> anyhow::Result<Found> {
     check_format(&db)?;
     let tag_changes = fault::limit("tag-changes-in-memory", config.tag_changes_in_memory);
     let (state, tag_index) = guarded(|| {
@@ -181,7 +217,8 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
     db.insert(FORMAT_KEY, &FORMAT.to_be_bytes())?;
     db.flush()?;
     fault::point("after-format");
-    drop(db);
+    panic::catch_unwind(AssertUnwindSafe(|| drop(db)))
+        .map_err(|_| io::Error::other("sled cannot sync its file"))?;
     sync_directory(&unfinished)?;
     fault::point("before-rename");
     fs::rename(&unfinished, sled_directory)?;
@@ -223,6 +260,13 @@ fn make_writes_synchronous(file: &File, path: &Path) {
             path.display()
         );
     }
+}
+
+/// sled takes a part of its file that cannot be read for an empty one, and writes over it. So all of it
+/// is read before sled gets it: what the disk does not give any more shows here, and is left alone.
+fn check_readable(path: &Path) -> anyhow::Result<()> {
+    let read = || io::copy(&mut File::open(path)?, &mut io::sink());
+    read().map(drop).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<sled::Db> {

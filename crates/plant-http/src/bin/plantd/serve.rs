@@ -67,7 +67,9 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         say_ready(address)?;
         plant_http::serve(listener, service, drain, stop).await
     });
-    served.map_err(Stop::Io)
+    served
+        .with_context(|| format!("stopped serving the plants in {}", options.data.display()))
+        .map_err(Stop::Io)
 }
 
 fn advise_verification(error: anyhow::Error, data: &Path) -> anyhow::Error {
