@@ -2,14 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::process::Process;
+use crate::small_disk::SmallDisk;
 
 /// The token that a server in a test takes, with every scope.
 pub const TOKEN: &str = "the-token-of-the-tests";
+
+/// The user and the group of a program that must not be root; on most systems, nobody's.
+pub const UNPRIVILEGED: u32 = 65_534;
 
 /// What is said to a `plantd` when it starts. Without more it listens on a free port, takes
 /// [`TOKEN`], and drains without a delay.
@@ -22,6 +29,8 @@ pub struct Launch {
     arguments: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
     current_folder: Option<PathBuf>,
+    /// What is run instead of the program, as a user whom permissions bind.
+    program_for_all: Option<PathBuf>,
 }
 
 impl Default for Launch {
@@ -47,6 +56,7 @@ impl Launch {
             arguments: Vec::new(),
             environment,
             current_folder: None,
+            program_for_all: None,
         }
     }
 
@@ -123,6 +133,21 @@ impl Launch {
         self
     }
 
+    /// With this disk in sight.
+    #[must_use]
+    pub fn within(mut self, disk: &SmallDisk) -> Self {
+        self.wrapper = disk.enter();
+        self
+    }
+
+    /// As a user whom permissions bind, which is [`UNPRIVILEGED`] where the tests run as root. The
+    /// program is one that [`copy_program`] has made.
+    #[must_use]
+    pub fn unprivileged(mut self, program: &Path) -> Self {
+        self.program_for_all = Some(program.to_owned());
+        self
+    }
+
     /// Starts the program, with nothing on its standard input.
     ///
     /// # Panics
@@ -141,7 +166,7 @@ impl Launch {
     #[must_use]
     pub fn spawn_reading(&self, stdin: impl Into<Stdio>) -> Process {
         let mut words = self.wrapper.clone();
-        words.push((self.program)().into());
+        words.push(self.program_for_all.as_deref().unwrap_or_else(|| (self.program)()).into());
         words.extend(self.arguments.iter().cloned());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
@@ -156,8 +181,34 @@ impl Launch {
         if let Some(folder) = &self.current_folder {
             command.current_dir(folder);
         }
+        if self.program_for_all.is_some() && is_root() {
+            // The standard library takes root's groups away too.
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+        }
         Process::spawn(command.stdin(stdin))
     }
+}
+
+/// Whether the tests run as root, whom permissions do not bind.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Copies the program to where every user can execute it: where it is built may be closed to others.
+/// The folder is opened to them too.
+///
+/// # Panics
+///
+/// When it cannot be copied.
+#[must_use]
+pub fn copy_program(folder: &Path) -> PathBuf {
+    let path = folder.join("plantd");
+    fs::copy(program(), &path).expect("a program can be copied");
+    for path in [folder, &path] {
+        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
+    }
+    path
 }
 
 /// The program under test, built once if it is not fresh.

@@ -13,6 +13,7 @@
 //! - [`Crowd`] is thousands of clients that create plants at the same time; [`LoadConnection`] is one of
 //!   thousands of connections.
 //! - [`SystemCalls`] is what strace saw the server do.
+//! - [`SmallDisk`] is a disk that becomes full.
 //! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
 
@@ -31,6 +32,7 @@ mod load;
 mod plant;
 mod process;
 mod server;
+mod small_disk;
 mod system_calls;
 mod tokens_file;
 pub mod torture;
@@ -47,8 +49,10 @@ pub use load::{
     Crowd, CrowdReport, Latencies, LoadAnswer, LoadConnection, LoadOutcome, raise_descriptor_limit,
     run_load,
 };
+pub use launch::{Launch, TOKEN, UNPRIVILEGED, copy_program, is_root, program};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;
+pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use tokens_file::write_tokens_file;

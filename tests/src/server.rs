@@ -20,7 +20,7 @@ pub struct TestServer {
     launch: Launch,
     data: PathBuf,
     start_took: Duration,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 impl TestServer {
@@ -50,8 +50,19 @@ impl TestServer {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let data = folder.path().join(name);
         prepare(&data);
-        let (process, address, start_took) = start(&launch, &data);
-        Self { process, address, launch, data, start_took, _folder: folder }
+        Self { _folder: Some(folder), ..Self::start_at(launch, &data) }
+    }
+
+    /// Starts a server with this folder, which stays when this is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not become ready, or says so in other words than it should.
+    #[must_use]
+    #[track_caller]
+    pub fn start_at(launch: Launch, data: &Path) -> Self {
+        let (process, address, start_took) = start(&launch, data);
+        Self { process, address, launch, data: data.to_owned(), start_took, _folder: None }
     }
 
     /// Starts again on the same folder, as before. The process must have ended.

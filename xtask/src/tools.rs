@@ -27,6 +27,14 @@ pub(crate) const CURL: Tool =
 pub(crate) const CXX: Tool =
     Tool { program: "c++", debian_package: "g++", needed_by: "the fuzzer" };
 
+/// Mounts the small disks that become full.
+pub(crate) const MOUNT: Tool =
+    Tool { program: "mount", debian_package: "mount", needed_by: "the black-box tests" };
+
+/// Gives those disks a place where nobody else sees them, without root.
+pub(crate) const UNSHARE: Tool =
+    Tool { program: "unshare", debian_package: "util-linux", needed_by: "the black-box tests" };
+
 /// Puts load on an HTTP server, and can be scripted.
 pub(crate) const WRK: Tool =
     Tool { program: "wrk", debian_package: "wrk", needed_by: "the benches" };

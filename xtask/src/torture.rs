@@ -44,7 +44,7 @@ fn run_tests(
     workspace: &Metadata,
     filters: &[&String],
 ) -> anyhow::Result<(Vec<Figures>, anyhow::Result<()>)> {
-    tools::ensure(&[tools::STRACE])?;
+    tools::ensure(&[tools::STRACE, tools::MOUNT, tools::UNSHARE])?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let path = folder.path().join("figures");
     let mut test = cargo::command(&workspace.workspace_root);
