@@ -6,6 +6,7 @@
 mod damage;
 mod drain;
 mod faults;
+mod disks;
 mod kill;
 mod load;
 mod power;

@@ -1,0 +1,429 @@
+//! System calls that fail or do not return, one after the other, once and from then on.
+//!
+//! strace makes them fail without making them. It counts for each thread: the commit thread is one,
+//! the one that makes checkpoints another, and sled writes on several.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use plantd_tests::torture::{self, Figures, times};
+use plantd_tests::{Launch, NewPlant, SystemCalls, TestServer, wait_for, wait_until};
+
+use super::ledger::Ledger;
+use super::load::{Failed, launch, write_until_it_fails};
+use super::{IO, assert_helps};
+
+/// How many servers run at the same time.
+const AT_ONCE: usize = 4;
+
+const JOURNAL: &[&str] = &["journal.0", "journal.1"];
+/// Longer than the server waits for a disk. (A process of which a call is kept back ends only when
+/// strace lets go of it.)
+const HANGS: &str = "delay_enter=13s";
+
+const SLED: &[&str] = &["sled/db"];
+
+/// Which calls are disturbed, and how.
+#[derive(Clone, Debug)]
+struct Fault {
+    call: &'static str,
+    /// What becomes of them, in strace's words.
+    tamper: &'static str,
+    /// The first one that it becomes of, in each thread.
+    first: u32,
+    /// Whether it becomes of all that come after it too.
+    is_for_ever: bool,
+}
+
+impl Fault {
+    /// The options of strace that disturb calls on these files alone.
+    fn options(&self, files: impl IntoIterator<Item = PathBuf>) -> Vec<String> {
+        let Self { call, tamper, first, is_for_ever } = self;
+        let more = if *is_for_ever { "+" } else { "" };
+        let mut options = vec!["--seccomp-bpf".to_owned()];
+        options.extend(["-e".to_owned(), format!("trace={call}")]);
+        options.extend(["-e".to_owned(), format!("inject={call}:{tamper}:when={first}{more}")]);
+        for file in files {
+            options.extend(["-P".to_owned(), file.to_str().expect("UTF-8").to_owned()]);
+        }
+        options
+    }
+}
+
+fn under_strace(launch: Launch, trace: &Path, options: &[String]) -> Launch {
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    launch.under_strace(trace, &options)
+}
+
+/// How many calls were disturbed.
+fn disturbed(trace: &Path, process_id: u32) -> usize {
+    let calls = SystemCalls::read(trace, process_id);
+    calls.all(|call| call.result.contains("INJECTED") || call.result.contains("DELAYED")).count()
+}
+
+/// Checks all `cases`, some at the same time.
+fn check_all<Case: Send>(cases: impl IntoIterator<Item = Case>, check: impl Fn(Case) + Sync) {
+    let cases = Mutex::new(cases.into_iter().collect::<Vec<_>>().into_iter());
+    let next = || cases.lock().expect("nobody panics here").next();
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(case) = next() {
+                    check(case);
+                }
+            });
+        }
+    });
+}
+
+/// A server whose faults begin when it is told so, and not while it starts: they are for files under
+/// a name that the folder of the database does not have before.
+struct Arming {
+    server: TestServer,
+    trace: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Arming {
+    /// The server has a database with one plant, which the ledger holds.
+    fn start(fault: &Fault, files: &[&str], launch: &Launch, ledger: &mut Ledger) -> Self {
+        let mut server = TestServer::start();
+        let plant = NewPlant::new(1_000_000, "Rosa", Some("Rosaceae"));
+        server
+            .client()
+            .create(plant.id, "Rosa", Some("Rosaceae"))
+            .assert_plant("Rosa", plant.tag.as_deref());
+        ledger.acknowledge(plant.id, Some(plant));
+        assert_eq!(server.terminate().code(), Some(0));
+
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let trace = folder.path().join("trace");
+        let armed = server.data().canonicalize().expect("it is there").join("armed");
+        let options = fault.options(files.iter().map(|file| armed.join(file)));
+        server.restart_with(under_strace(launch.clone(), &trace, &options));
+        Self { server, trace, _folder: folder }
+    }
+
+    fn arm(&self) {
+        let data = self.server.data();
+        fs::rename(data.join("plants"), data.join("armed")).expect("a folder can be renamed");
+    }
+
+    /// The process has ended. Returns how many calls were disturbed, and a server without faults.
+    fn restart(mut self) -> (usize, TestServer) {
+        let disturbed = disturbed(&self.trace, self.server.process().id());
+        let data = self.server.data();
+        fs::rename(data.join("armed"), data.join("plants")).expect("a folder can be renamed");
+        self.server.restart_with(Launch::new());
+        (disturbed, self.server)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    cases: u32,
+    failures: u32,
+    disturbed: usize,
+    writes: u64,
+    doubts: usize,
+    not_ready_after: Duration,
+    ended_after: Duration,
+}
+
+/// Writes while a fault happens, and after that finds every acknowledged write.
+#[track_caller]
+fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Sums>) {
+    let mut ledger = Ledger::default();
+    let mut arming = Arming::start(fault, files, &launch(), &mut ledger);
+    arming.arm();
+    let ended = write_until_it_fails(&mut arming.server);
+    ledger.add(ended.ledger);
+    assert!(ended.failed.is_some() || !must_fail, "{fault:?} went unnoticed");
+    if ended.failed.is_none() {
+        let code = arming.server.terminate().code();
+        assert!(matches!(code, Some(0 | IO)), "{fault:?}: {code:?}: {}", arming.server.stderr());
+    } else {
+        assert_helps(&arming.server.stderr(), arming.server.data(), &["has room"]);
+    }
+    let (disturbed, mut server) = arming.restart();
+    // A call that had not returned at the end has no result in the trace.
+    assert!(disturbed > 0 || fault.tamper == HANGS, "{fault:?} did not happen");
+    let (writes, doubts) = (ledger.writes(), ledger.doubts());
+    ledger.check(&server.client());
+    server.client().create(1_000_001, "Abies", None).assert_plant("Abies", None);
+    assert_eq!(server.terminate().code(), Some(0));
+
+    let mut sums = sums.lock().expect("no check panicked");
+    sums.cases += 1;
+    sums.disturbed += disturbed;
+    sums.writes += writes;
+    sums.doubts += doubts;
+    if let Some(Failed { not_ready_after, ended_after }) = ended.failed {
+        sums.failures += 1;
+        sums.not_ready_after = sums.not_ready_after.max(not_ready_after);
+        sums.ended_after = sums.ended_after.max(ended_after);
+    }
+}
+
+fn print(promise: &'static str, sums: Mutex<Sums>) {
+    let sums = sums.into_inner().expect("no check panicked");
+    Figures::of("disks", promise)
+        .with(sums.cases, "servers with a fault")
+        .with(sums.disturbed, "calls disturbed")
+        .with(sums.failures, "of the servers failed and ended with 74")
+        .with(sums.writes, "acknowledged writes all there")
+        .with(sums.doubts, "other writes whole or not there")
+        .with(sums.not_ready_after.as_millis(), "ms at most until /readyz told")
+        .with(sums.ended_after.as_millis(), "ms at most until the end")
+        .print();
+}
+
+/// The faults of a kind of call: the first, the second, and so on, once and for ever.
+fn faults(call: &'static str, tamper: &'static str) -> Vec<Fault> {
+    let last = times(2, 12);
+    let once = (1..=last).map(|first| Fault { call, tamper, first, is_for_ever: false });
+    let ever_from = if torture::is_long() { 1..=last } else { 3..=3 };
+    let ever = ever_from.map(|first| Fault { call, tamper, first, is_for_ever: true });
+    once.chain(ever).collect()
+}
+
+#[test]
+fn a_write_or_sync_that_fails_once_or_for_ever_loses_nothing_that_was_acknowledged() {
+    // Sled's own syncs may fail: what they would bring to the disk is in the journal until one of
+    // ours has done it.
+    let kinds: [(&str, &[&str], bool); 6] = [
+        ("pwrite64", JOURNAL, true),
+        ("fdatasync", JOURNAL, true),
+        ("pwrite64", SLED, true),
+        ("sync_file_range", SLED, true),
+        ("fdatasync", SLED, false),
+        ("fsync", SLED, false),
+    ];
+    let mut cases = Vec::new();
+    for (call, files, must_fail) in kinds {
+        for error in ["error=EIO", "error=ENOSPC"] {
+            let faults = faults(call, error);
+            let count = if error == "error=EIO" || torture::is_long() { faults.len() } else { 1 };
+            cases.extend(faults.into_iter().take(count).map(|fault| (fault, files, must_fail)));
+        }
+    }
+    let sums = Mutex::default();
+    check_all(cases, |(fault, files, must_fail)| check_serving(&fault, files, must_fail, &sums));
+    print("a write or sync that fails loses nothing acknowledged", sums);
+}
+
+#[test]
+fn a_checkpoint_that_fails_ends_the_server() {
+    let fault = |first| Fault { call: "fdatasync", tamper: "error=EIO", first, is_for_ever: false };
+    let sums = Mutex::default();
+    check_all(1..=times(2, 3), |first| check_serving(&fault(first), SLED, true, &sums));
+    print("a checkpoint that fails ends the server and loses nothing acknowledged", sums);
+}
+
+#[test]
+fn a_disk_that_does_not_answer_any_more_ends_the_server() {
+    let cases = [
+        ("pwrite64", JOURNAL, true),
+        ("fdatasync", JOURNAL, true),
+        ("pwrite64", SLED, false),
+        ("fdatasync", SLED, false),
+    ];
+    let fault = |call| Fault { call, tamper: HANGS, first: 2, is_for_ever: false };
+    let sums = Mutex::default();
+    check_all(cases, |(call, files, must_fail)| {
+        check_serving(&fault(call), files, must_fail, &sums)
+    });
+    print("a disk that does not answer ends the server and loses nothing acknowledged", sums);
+}
+
+#[test]
+fn a_fault_that_only_sled_meets_is_told_without_another_write() {
+    check_all(["pwrite64", "sync_file_range"], |call| {
+        let fault = Fault { call, tamper: "error=EIO", first: 1, is_for_ever: false };
+        let mut ledger = Ledger::default();
+        let mut arming = Arming::start(&fault, SLED, &launch(), &mut ledger);
+        arming.arm();
+        let client = arming.server.client();
+        let plant = NewPlant::new(1, "Abies", None);
+        client.create(plant.id, &plant.name, None).assert_plant(&plant.name, None);
+        ledger.acknowledge(plant.id, Some(plant));
+        wait_until("/readyz to tell of the failure", || client.get("/readyz").status == 503);
+        client.create(2, "late", None).assert_error(503, 5002);
+        assert_eq!(arming.server.process().wait_for_exit().code(), Some(IO));
+        assert_helps(&arming.server.stderr(), arming.server.data(), &["has room"]);
+        let (disturbed, server) = arming.restart();
+        assert!(disturbed > 0, "{fault:?} did not happen");
+        ledger.check(&server.client());
+    });
+}
+
+/// How a start begins.
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    /// There is no folder, and a token is to be made.
+    First,
+    /// There is a database whose server was killed.
+    Later,
+}
+
+/// What has to be known of a start to disturb it.
+struct Known {
+    start: Start,
+    /// Where a folder is that a start begins with.
+    template: tempfile::TempDir,
+    ledger: Ledger,
+    /// The paths that it uses, relative to its folder.
+    files: BTreeSet<PathBuf>,
+}
+
+/// All but the reads of sled. It takes what it cannot read for empty and writes over it, so it gets a
+/// file only when all of it could be read, which is among the reads here.
+const CALLS_OF_A_START: &[&str] = &[
+    "openat",
+    "mkdir",
+    "rename",
+    "flock",
+    "read",
+    "write",
+    "pwrite64",
+    "fsync",
+    "fdatasync",
+    "sync_file_range",
+    "ftruncate",
+    "getdents64",
+];
+
+impl Known {
+    fn learn(start: Start) -> Self {
+        let template = tempfile::tempdir().expect("a temporary folder can be made");
+        let mut ledger = Ledger::default();
+        if matches!(start, Start::Later) {
+            let mut server = TestServer::start_at(Launch::new(), &template.path().join("data"));
+            let client = server.client();
+            for id in 0..50 {
+                client.create(id, "Rosa", Some("Rosaceae")).assert_plant("Rosa", Some("Rosaceae"));
+                ledger.acknowledge(id, Some(NewPlant::new(id, "Rosa", Some("Rosaceae"))));
+            }
+            server.kill();
+        }
+        let mut known = Self { start, template, ledger, files: BTreeSet::new() };
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let trace = folder.path().join("trace");
+        let data = folder.path().canonicalize().expect("it is there").join("data");
+        known.lay(&data);
+        let options = ["-s", "4096", "-e"].map(str::to_owned).into_iter();
+        let options: Vec<String> =
+            options.chain([format!("trace={}", CALLS_OF_A_START.join(","))]).collect();
+        let mut server =
+            TestServer::start_at(under_strace(known.launch(), &trace, &options), &data);
+        assert_eq!(server.terminate().code(), Some(0));
+        drop(SystemCalls::read(&trace, server.process().id()));
+        let text =
+            String::from_utf8_lossy(&fs::read(&trace).expect("the trace is there")).into_owned();
+        let data = data.to_str().expect("UTF-8");
+        for (position, _) in text.match_indices(data) {
+            let path = text[position + data.len()..].split(['>', '"']).next().unwrap_or_default();
+            known.files.insert(path.trim_start_matches('/').into());
+        }
+        known
+    }
+
+    fn launch(&self) -> Launch {
+        match self.start {
+            Start::First => Launch::new().without_environment("PLANTD_TOKEN"),
+            Start::Later => Launch::new(),
+        }
+    }
+
+    /// Makes what the start begins with.
+    fn lay(&self, data: &Path) {
+        if matches!(self.start, Start::Later) {
+            let template = self.template.path().join("data");
+            let status = Command::new("cp").arg("-a").args([&template, data]).status();
+            assert!(status.expect("cp is there").success());
+        }
+    }
+
+    /// Starts with a fault, which ends with a message that helps or does not matter, and then without
+    /// one. Returns whether the fault happened, and whether it ended the start.
+    #[track_caller]
+    fn check(&self, fault: &Fault) -> (bool, bool) {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let trace = folder.path().join("trace");
+        let data = folder.path().canonicalize().expect("it is there").join("data");
+        self.lay(&data);
+        let options = fault.options(self.files.iter().map(|file| data.join(file)));
+        let mut process = under_strace(self.launch(), &trace, &options).data(&data).spawn();
+        let is_ready = wait_for("a start that is disturbed", || {
+            if process.stdout().contains('\n') {
+                return Some(true);
+            }
+            (!process.is_running()).then_some(false)
+        });
+        if is_ready {
+            process.send_terminate();
+        }
+        let code = process.wait_for_exit().code();
+        let stderr = process.stderr();
+        assert!(
+            code == Some(IO) || (is_ready && code == Some(0)),
+            "{:?} with {fault:?} ended with {code:?}: {stderr}",
+            self.start
+        );
+        if code == Some(IO) {
+            assert_helps(&stderr, &data, &["has room", "and who owns it"]);
+            assert!(!stderr.contains("restore a backup"), "{fault:?}: {stderr}");
+        }
+        let happened = disturbed(&trace, process.id()) > 0;
+
+        let mut server = TestServer::start_at(Launch::new(), &data);
+        let mut ledger = self.ledger.clone();
+        ledger.check(&server.client());
+        server.client().create(1_000_000, "Abies", None).assert_plant("Abies", None);
+        assert_eq!(server.terminate().code(), Some(0));
+        (happened, !is_ready)
+    }
+}
+
+#[test]
+fn a_start_that_meets_a_fault_ends_with_74_and_the_next_one_has_everything() {
+    let mut chance = torture::chance();
+    let known = [Start::First, Start::Later].map(Known::learn);
+    let mut cases = Vec::new();
+    for known in &known {
+        for &call in CALLS_OF_A_START {
+            for is_for_ever in [false, true] {
+                cases.push((known, call, is_for_ever, chance.fork()));
+            }
+        }
+    }
+    let sums = Mutex::new((0, 0, 0));
+    check_all(cases, |(known, call, is_for_ever, mut chance)| {
+        // All of them in the long form, some of them in the short one.
+        let mut first = 0;
+        loop {
+            first += if torture::is_long() { 1 } else { chance.u32(1..=12) };
+            let fault = Fault { call, tamper: "error=EIO", first, is_for_ever };
+            let (happened, refused) = known.check(&fault);
+            let mut sums = sums.lock().expect("no check panicked");
+            sums.0 += 1;
+            if !happened {
+                break;
+            }
+            sums.1 += 1;
+            sums.2 += u32::from(refused);
+        }
+    });
+    let (starts, disturbed, refused) = sums.into_inner().expect("no check panicked");
+    assert!(refused > 0, "no start was refused");
+    Figures::of("disks", "a start that meets a fault says so, and the next one has everything")
+        .with(starts, "starts")
+        .with(disturbed, "of them met a fault")
+        .with(refused, "of those ended with 74")
+        .print();
+}
