@@ -44,12 +44,11 @@ pub use database::{edit_database, key_of_plant};
 pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use disturbance::Disturbance;
 pub use folder::copy_folder;
-pub use launch::{Launch, TOKEN, program};
+pub use launch::{Launch, TOKEN, UNPRIVILEGED, copy_program, is_root, program};
 pub use load::{
     Crowd, CrowdReport, Latencies, LoadAnswer, LoadConnection, LoadOutcome, raise_descriptor_limit,
     run_load,
 };
-pub use launch::{Launch, TOKEN, UNPRIVILEGED, copy_program, is_root, program};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;

@@ -4,9 +4,9 @@
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
 mod damage;
+mod disks;
 mod drain;
 mod faults;
-mod disks;
 mod kill;
 mod load;
 mod power;
