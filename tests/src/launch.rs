@@ -221,7 +221,7 @@ pub fn program() -> &'static Path {
     PROGRAM.get_or_init(|| {
         // The same words as in `cargo xtask test`, so that what is built there is taken as it is.
         escargot::CargoBuild::new()
-            .args(["--workspace", "--features", "plant-store/conformance"])
+            .args(["--workspace", "--features", "plant-store/conformance,plant-http/fuzzing"])
             .bin("plantd")
             .current_release()
             .run()

@@ -4,7 +4,7 @@ use crate::{cargo, tools};
 
 /// What tests need beside what a user gets by default. Not among them is what would change the program
 /// that they run: fault points are in a program of their own, which the tests build that need it.
-const FEATURES: &str = "plant-store/conformance";
+const FEATURES: &str = "plant-store/conformance,plant-http/fuzzing";
 
 /// Brings the system tools that tests need, builds the server and runs all tests.
 ///

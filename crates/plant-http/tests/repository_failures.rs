@@ -244,14 +244,15 @@ fn a_store_that_fails_for_good_ends_the_server_with_its_cause() {
     check(&server.create(FAILS_FOR_GOOD), "503", 5002);
     let ended = server.thread.take().expect("once").join().expect("the server does not panic");
     let cause = ended.expect_err("the store has failed");
-    assert!(cause.to_string().contains(CAUSE), "{cause}");
+    assert!(format!("{cause:#}").contains(CAUSE), "{cause:#}");
 }
 
 #[test]
 fn a_store_that_fails_while_it_is_closed_is_not_taken_for_a_good_end() {
     let repository = Misbehaves { failed: watch::Sender::new(false), close_fails: true };
     let ended = RunningServer::start_with(repository).stop();
-    assert!(ended.expect_err("the store has failed").to_string().contains(CAUSE));
+    let cause = ended.expect_err("the store has failed");
+    assert!(format!("{cause:#}").contains(CAUSE), "{cause:#}");
 }
 
 /// Large enough to go to the repository in more than one piece.
