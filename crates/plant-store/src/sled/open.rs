@@ -158,19 +158,35 @@ fn read_kept(
     Ok(Found { db, database_file, state, tag_index, lock })
 }
 
-/// Makes a folder for its owner alone, and its parents where they are missing, and syncs their names.
+/// Makes a folder for its owner alone, and its parents where they are missing.
 fn make_directory(directory: &Path) -> anyhow::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    let parent = match directory.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    make_directory(parent)?;
-    let made = DirBuilder::new().mode(0o700).create(directory);
-    made.and_then(|()| File::open(parent)?.sync_all())
+    DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(directory)
         .with_context(|| format!("cannot make the folder {}", directory.display()))
+}
+
+/// Syncs the names of a folder and of those that it is in. A start that was killed may have made any of
+/// them. One that cannot be read or written was there before.
+fn sync_names(directory: &Path) -> anyhow::Result<()> {
+    let directory = directory.canonicalize()?;
+    for parent in directory.ancestors().skip(1) {
+        match File::open(parent).and_then(|parent| parent.sync_all()) {
+            Err(cause)
+                if !matches!(
+                    cause.kind(),
+                    ErrorKind::PermissionDenied
+                        | ErrorKind::InvalidInput
+                        | ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                return Err(cause).with_context(|| format!("cannot sync {}", parent.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Only one process may have the database open.
@@ -220,6 +236,7 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
     panic::catch_unwind(AssertUnwindSafe(|| drop(db)))
         .map_err(|_| io::Error::other("sled cannot sync its file"))?;
     sync_directory(&unfinished)?;
+    sync_names(&config.directory)?;
     fault::point("before-rename");
     fs::rename(&unfinished, sled_directory)?;
     fault::point("after-rename");
