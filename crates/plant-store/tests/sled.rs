@@ -54,7 +54,7 @@ impl Folder {
     }
 
     fn disagreements(&self) -> Vec<String> {
-        self.inspect().verify().disagreements
+        self.inspect().verify().expect("the disk works").disagreements
     }
 
     /// What an open says that is refused.
@@ -566,7 +566,7 @@ const OTHER_PLANTS: &str = "the plants are not those of which the digest was mad
 #[tokio::test]
 async fn a_verification_says_how_much_agrees() {
     let folder = folder_to_verify().await;
-    let verification = folder.inspect().verify();
+    let verification = folder.inspect().verify().expect("the disk works");
     assert!(verification.agrees(), "{verification:?}");
     assert_eq!((verification.plants, verification.events), (100, 103));
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use anyhow::anyhow;
 
+use super::guarded::is_of_disk;
+
 /// How many findings are listed. A damaged page may make one of every plant.
 const MAX_LISTED: usize = 1_000;
 
@@ -43,7 +45,7 @@ impl Findings {
     ///
     /// # Errors
     ///
-    /// As for [`Self::add`].
+    /// As for [`Self::add`], and when it is the disk that failed.
     pub(super) fn value_of<T>(&mut self, looked: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
         match looked {
             Ok(value) => Ok(Some(value)),
@@ -61,6 +63,8 @@ impl Findings {
 
     fn add_error(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
         match self {
+            // A disk that fails says nothing about the database.
+            _ if is_of_disk(&error) => return Err(error),
             Self::Refuse => return Err(error),
             Self::List { listed, .. } if listed.len() < MAX_LISTED => {
                 listed.push(format!("{error:#}"));

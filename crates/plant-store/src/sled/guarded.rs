@@ -1,9 +1,10 @@
 //! Guards against what sled does with damaged files.
 
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use thiserror::Error;
 
 /// A database cannot be opened because what is in its files is wrong: it stands in the chain of the
@@ -20,10 +21,68 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Re
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        let is_of_disk = tells_of_disk(text);
         let text = format!("sled panicked: {text}");
-        // It unwraps errors of the disk here and there.
-        Err(if text.contains("Io(") { io::Error::other(text).into() } else { anyhow!(text) })
+        Err(if is_of_disk { io::Error::other(text).into() } else { anyhow!(text) })
     })
+}
+
+/// Whether it is an error of the disk that sled has unwrapped: then the text of its panic has the error
+/// as `Debug` shows it, and that of sled or that of the standard library.
+fn tells_of_disk(panic: &str) -> bool {
+    const DISK: [&str; 3] = ["Io(", "Os { code: ", "Custom { kind: "];
+    const CONTENT: [&str; 3] = ["InvalidData", "NotFound", "UnexpectedEof"];
+    DISK.iter().any(|words| panic.contains(words))
+        && !CONTENT.iter().any(|kind| panic.contains(kind))
+}
+
+/// The handle on a database that goes last. sled flushes and syncs its file then, and panics where that
+/// fails.
+#[derive(Debug)]
+pub(super) struct LastHandle(Option<sled::Db>);
+
+impl LastHandle {
+    pub(super) const fn new(db: sled::Db) -> Self {
+        Self(Some(db))
+    }
+
+    /// Closes the database.
+    pub(super) fn close(mut self) -> anyhow::Result<()> {
+        self.close_once()
+    }
+
+    /// Does not close it: where the disk fails, sled may wait for ever.
+    pub(super) fn leave_open(mut self) {
+        mem::forget(self.0.take());
+    }
+
+    /// Closes the database after this error, unless the disk fails.
+    pub(super) fn close_after(self, error: anyhow::Error) -> anyhow::Error {
+        if is_of_disk(&error) {
+            self.leave_open();
+        }
+        error
+    }
+
+    fn close_once(&mut self) -> anyhow::Result<()> {
+        let db = self.0.take();
+        guarded(|| {
+            drop(db);
+            Ok(())
+        })
+        .context("sled cannot sync its file")
+    }
+}
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        if let Err(cause) = self.close_once() {
+            log::error!(
+                "the disk failed while sled was closed; what was acknowledged is on it, for a \
+                 checkpoint came before that: {cause:#}"
+            );
+        }
+    }
 }
 
 /// Says what to do about a database that cannot be read. Unless it is the disk that fails, it is
@@ -75,4 +134,36 @@ fn kind_on_disk(error: &anyhow::Error) -> Option<ErrorKind> {
 fn is_about_content(error: &io::Error) -> bool {
     use ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panics_with(text: &'static str) -> anyhow::Error {
+        guarded(|| -> anyhow::Result<()> { panic!("{text}") }).expect_err("it panics")
+    }
+
+    #[test]
+    fn a_panic_over_an_error_of_the_disk_is_one_of_the_disk() {
+        for text in [
+            r#"called `Result::unwrap()` on an `Err` value: Os { code: 5, kind: Uncategorized, message: "Input/output error" }"#,
+            "failed to flush: Io(Os { code: 28, kind: StorageFull })",
+            r#"called `Result::unwrap()` on an `Err` value: Custom { kind: Other, error: "flush" }"#,
+        ] {
+            assert!(is_of_disk(&panics_with(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_panic_over_what_the_disk_has_is_damage() {
+        for text in [
+            "tried to serialize Uninitialized",
+            r#"Io(Custom { kind: UnexpectedEof, error: "failed to fill whole buffer" })"#,
+            r#"Io(Os { code: 2, kind: NotFound, message: "No such file or directory" })"#,
+        ] {
+            let error = advise(panics_with(text));
+            assert!(error.downcast_ref::<Damaged>().is_some(), "{text}");
+        }
+    }
 }

@@ -26,7 +26,7 @@ use super::verify::{self, Compared};
 /// # let folder = tempfile::tempdir()?;
 /// # let config = SledConfig::new(folder.path().join("plants"));
 /// drop(SledRepository::open(&config)?);
-/// let verification = SledInspection::open(&config)?.verify();
+/// let verification = SledInspection::open(&config)?.verify()?;
 /// assert!(verification.agrees());
 /// # Ok(())
 /// # }
@@ -74,17 +74,18 @@ impl SledInspection {
 
     /// Compares plants, tag index, count, digest and events with each other, and says of each
     /// disagreement what it is. It reads everything, in memory that is bounded by the kept events.
-    #[must_use]
-    pub fn verify(&self) -> Verification {
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub fn verify(&self) -> anyhow::Result<Verification> {
         let Found { db, state, tag_index, .. } = &self.found;
         let mut findings = self.findings.clone();
         let compared = guarded(|| verify::verify(db, state.as_ref(), tag_index, &mut findings));
-        let Compared { plants, events } = compared.unwrap_or_else(|cause| {
-            let _ = findings.add(format_args!("not everything could be compared: {cause:#}"));
-            Compared::default()
-        });
+        let compared = compared.context("not everything could be compared");
+        let Compared { plants, events } = findings.value_of(compared)?.unwrap_or_default();
         let (disagreements, more_disagreements) = findings.into_list();
-        Verification { plants, events, disagreements, more_disagreements }
+        Ok(Verification { plants, events, disagreements, more_disagreements })
     }
 
     /// Every plant that can be read, by ascending id. What cannot be read is an error between them.

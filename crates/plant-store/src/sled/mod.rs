@@ -23,9 +23,7 @@ mod tag_index;
 mod verify;
 mod write;
 
-use std::mem;
 use std::num::NonZeroUsize;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -37,6 +35,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::checkpoint::Checkpointer;
 use self::commit::{Committer, Message};
+use self::guarded::LastHandle;
 use self::progress::Progress;
 use self::reader::Reader;
 use self::write::{Outcome, Write, Written};
@@ -112,7 +111,7 @@ pub struct SledRepository {
     // the one that watches over it, and only when all have let go of the database may the lock fall.
     _threads: JoinOnDrop,
     reader: Reader,
-    _last_handle: LastHandle,
+    _close: CloseOnDrop,
     _lock: std::fs::File,
 }
 
@@ -144,8 +143,8 @@ impl SledRepository {
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
             reads: Arc::new(Semaphore::new(reads_at_once())),
             _threads: JoinOnDrop { threads: threads.into(), progress: Arc::clone(&progress) },
-            _last_handle: LastHandle {
-                db: Some(reader.db.clone()),
+            _close: CloseOnDrop {
+                last_handle: Some(opened.last_handle),
                 progress: Arc::clone(&progress),
             },
             progress,
@@ -330,24 +329,19 @@ fn reads_at_once() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// The handle on sled that goes last, with which sled flushes and syncs its file.
+/// Closes sled when the repository is dropped, unless it has failed: sled may wait for ever then.
 #[derive(Debug)]
-struct LastHandle {
-    db: Option<sled::Db>,
+struct CloseOnDrop {
+    last_handle: Option<LastHandle>,
     progress: Arc<Progress>,
 }
 
-impl Drop for LastHandle {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        let db = self.db.take();
-        if self.progress.failure().is_some() {
-            // sled may wait for ever there.
-            mem::forget(db);
-        } else if panic::catch_unwind(AssertUnwindSafe(|| drop(db))).is_err() {
-            log::error!(
-                "the disk failed while sled was closed; what was acknowledged is on it, for a \
-                 checkpoint came before that"
-            );
+        if self.progress.failure().is_some()
+            && let Some(last_handle) = self.last_handle.take()
+        {
+            last_handle.leave_open();
         }
     }
 }

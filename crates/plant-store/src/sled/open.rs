@@ -3,9 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, ErrorKind};
-use std::mem;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +16,7 @@ use super::checkpoint::checkpoint;
 use super::database::{Database, Shared, State, write_group};
 use super::digest::Digest;
 use super::findings::Findings;
-use super::guarded::{advise, advise_on_disk, guarded, is_of_disk};
+use super::guarded::{LastHandle, advise, advise_on_disk, guarded};
 use super::journal::{self, Journal};
 use super::layout::{
     self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, PLANT_PREFIX, PlantRecord,
@@ -44,6 +42,7 @@ pub(super) struct Opened {
     /// Our own handle on the file that sled writes to, for checkpoints.
     pub(super) database_file: File,
     pub(super) journal: Journal,
+    pub(super) last_handle: LastHandle,
     pub(super) lock: File,
 }
 
@@ -54,6 +53,7 @@ pub(super) struct Found {
     /// How far the database is, where that can be read.
     pub(super) state: Option<State>,
     pub(super) tag_index: TagIndex,
+    last_handle: LastHandle,
     lock: File,
 }
 
@@ -69,27 +69,34 @@ fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
     if !has_database(directory)? {
         make_database(config, &directory.join(SLED_DIRECTORY))?;
     }
-    let found = find(config, lock, &mut Findings::Refuse)?;
-    leave_open_on_failure(&found.db.clone(), || bring_to_disk(config, found))
+    bring_to_disk(config, find(config, lock, &mut Findings::Refuse)?)
 }
 
 /// Has sled bring to the disk what only the journal had, and checks that nothing is missing.
 fn bring_to_disk(config: &SledConfig, found: Found) -> anyhow::Result<Opened> {
-    let directory = &config.directory;
-    let Found { db, database_file, state, tag_index, lock } = found;
-    let state = state.context("it is not known how far the database is")?;
-    guarded(|| check_plants(&db, &state, &tag_index)).map_err(advise)?;
-    // What has gathered over several short runs is folded now, if it is much.
-    guarded(|| tag_index.fold(&db, usize::MAX, state.last_sequence)).map_err(advise)?;
-    fault::point("after-opening-fold");
-    checkpoint(&db, &database_file)?;
-    tag_index.checkpointed(tag_index.folded_through());
-    let shared = Shared::new(state, tag_index);
-    let database = Database { db, shared, keep_events: config.keep_events };
-    // What sled has repaired while it opened is on disk before anything builds on it.
-    sync_directory(&directory.join(SLED_DIRECTORY))?;
-    fault::point("before-opened");
-    Ok(Opened { database, database_file, journal: Journal::open(directory)?, lock })
+    let Found { db, database_file, state, tag_index, last_handle, lock } = found;
+    let checked = guarded(|| {
+        let state = state.context("it is not known how far the database is")?;
+        check_plants(&db, &state, &tag_index)?;
+        // What has gathered over several short runs is folded now, if it is much.
+        tag_index.fold(&db, usize::MAX, state.last_sequence)?;
+        fault::point("after-opening-fold");
+        checkpoint(&db, &database_file)?;
+        tag_index.checkpointed(tag_index.folded_through());
+        fault::point("before-opened");
+        Ok((state, Journal::open(&config.directory)?))
+    });
+    match checked.map_err(advise) {
+        Ok((state, journal)) => {
+            let shared = Shared::new(state, tag_index);
+            let database = Database { db, shared, keep_events: config.keep_events };
+            Ok(Opened { database, database_file, journal, last_handle, lock })
+        }
+        Err(error) => {
+            drop(db);
+            Err(last_handle.close_after(error))
+        }
+    }
 }
 
 /// Opens a database that is there to look at it, whatever is wrong with it.
@@ -102,18 +109,6 @@ pub(super) fn open_to_look(config: &SledConfig, findings: &mut Findings) -> anyh
     );
     let lock = lock(directory)?;
     find(config, lock, findings).map_err(advise_on_disk)
-}
-
-/// Does not close sled where the disk fails: it would flush then, and may wait for ever or panic there.
-fn leave_open_on_failure<T>(
-    db: &sled::Db,
-    work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    work().inspect_err(|error| {
-        if is_of_disk(error) {
-            mem::forget(db.clone());
-        }
-    })
 }
 
 fn has_database(directory: &Path) -> anyhow::Result<bool> {
@@ -137,25 +132,36 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
         advise(cause.context(format!("sled cannot open {}", sled_directory.display())))
     })?;
     fault::point("after-sled-opened");
-    leave_open_on_failure(&db.clone(), || read_kept(config, db, database_file, lock, findings))
+    let last_handle = LastHandle::new(db.clone());
+    let read = guarded(|| {
+        // What sled has made, renamed and removed while it opened is on disk before anything builds on it.
+        sync_directory(&sled_directory)?;
+        read_kept(config, &db, findings)
+    });
+    match read {
+        Ok((state, tag_index)) => {
+            Ok(Found { db, database_file, state, tag_index, last_handle, lock })
+        }
+        Err(error) => {
+            drop(db);
+            Err(last_handle.close_after(error))
+        }
+    }
 }
 
 /// Applies the journal, and reads what is kept in memory.
 fn read_kept(
     config: &SledConfig,
-    db: sled::Db,
-    database_file: File,
-    lock: File,
+    db: &sled::Db,
     findings: &mut Findings,
-) -> anyhow::Result<Found> {
-    check_format(&db)?;
+) -> anyhow::Result<(Option<State>, TagIndex)> {
+    check_format(db)?;
     let tag_changes = fault::limit("tag-changes-in-memory", config.tag_changes_in_memory);
-    let (state, tag_index) = guarded(|| {
+    guarded(|| {
         let payloads = journal::read_payloads(&config.directory, findings)?;
-        read(&db, &payloads, tag_changes, findings)
+        read(db, &payloads, tag_changes, findings)
     })
-    .map_err(advise)?;
-    Ok(Found { db, database_file, state, tag_index, lock })
+    .map_err(advise)
 }
 
 /// Makes a folder for its owner alone, and its parents where they are missing.
@@ -233,8 +239,7 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
     db.insert(FORMAT_KEY, &FORMAT.to_be_bytes())?;
     db.flush()?;
     fault::point("after-format");
-    panic::catch_unwind(AssertUnwindSafe(|| drop(db)))
-        .map_err(|_| io::Error::other("sled cannot sync its file"))?;
+    LastHandle::new(db).close()?;
     sync_directory(&unfinished)?;
     sync_names(&config.directory)?;
     fault::point("before-rename");

@@ -34,7 +34,7 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
     let summary = progress::summary(plants, begun.elapsed());
     // The plants are where they belong, whether anybody hears it or not.
     let _ = writeln!(io::stderr(), "exported {summary}");
-    let verification = inspection.verify();
+    let verification = inspection.verify().map_err(Stop::Io)?;
     if verification.agrees() {
         return Ok(());
     }

@@ -15,7 +15,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Stop> {
         Some(_) => Stop::Findings(error),
         None => Stop::Io(error),
     })?;
-    let verification = inspection.verify();
+    let verification = inspection.verify().map_err(Stop::Io)?;
     say(&verification).context("cannot write to standard output").map_err(Stop::Io)?;
     if verification.agrees() {
         return Ok(());
