@@ -8,7 +8,7 @@
 //! - [`edit_database`] changes a database behind its server's back.
 //! - [`Disturbance`] writes while a test looks at something else.
 //! - [`history`] tells whether operations at the same time can have happened one after the other.
-//! - [`ledger`] is what clients have written, to compare a store with.
+//! - [`Ledgers`] are what clients have written, to compare a store with; [`store_of`] is what it holds.
 //! - [`disk`] is what a power cut leaves.
 //! - [`Crowd`] is thousands of clients that create plants at the same time; [`LoadConnection`] is one of
 //!   thousands of connections.
@@ -27,7 +27,7 @@ mod disturbance;
 mod folder;
 pub mod history;
 mod launch;
-pub mod ledger;
+mod ledger;
 mod load;
 mod plant;
 mod process;
@@ -45,6 +45,7 @@ pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use disturbance::Disturbance;
 pub use folder::copy_folder;
 pub use launch::{Launch, TOKEN, UNPRIVILEGED, copy_program, is_root, program};
+pub use ledger::{Ledgers, Plants, TAGS, Told, plants_in, store_of};
 pub use load::{
     Crowd, CrowdReport, Latencies, LoadAnswer, LoadConnection, LoadOutcome, raise_descriptor_limit,
     run_load,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -65,6 +66,32 @@ impl Process {
             assert!(ended.is_none(), "it ended before it was ready: {}", self.stderr());
             None
         })
+    }
+
+    /// Waits until it serves, or has ended. Says whether it serves.
+    #[must_use]
+    #[track_caller]
+    pub fn becomes_ready(&mut self) -> bool {
+        wait_for("the server to be ready or to end", || {
+            if self.stdout().contains('\n') {
+                return Some(true);
+            }
+            (!self.is_running()).then_some(false)
+        })
+    }
+
+    /// Where it listens, as soon as it says so.
+    ///
+    /// # Panics
+    ///
+    /// When it does not become ready, or says so in other words than it should.
+    #[must_use]
+    #[track_caller]
+    pub fn address(&mut self) -> SocketAddr {
+        let line = self.first_line();
+        line.strip_prefix("plantd listening on http://")
+            .and_then(|address| address.parse().ok())
+            .unwrap_or_else(|| panic!("{line:?} does not say where it listens"))
     }
 
     /// The process id.
@@ -161,6 +188,16 @@ impl Process {
         });
         wait_until("the end of its output", || self.stdout.is_whole() && self.stderr.is_whole());
         status
+    }
+
+    /// Waits for the end, and claims that this is its exit code.
+    ///
+    /// # Panics
+    ///
+    /// When it is another one, or the deadline comes first.
+    #[track_caller]
+    pub fn assert_exit_code(&mut self, code: i32) {
+        assert_eq!(self.wait_for_exit().code(), Some(code), "{}", self.stderr());
     }
 }
 

@@ -157,10 +157,6 @@ impl TestServer {
 fn start(launch: &Launch, data: &Path) -> (Process, SocketAddr, Duration) {
     let begun = Instant::now();
     let mut process = launch.clone().data(data).spawn();
-    let line = process.first_line();
-    let address = line
-        .strip_prefix("plantd listening on http://")
-        .and_then(|address| address.parse().ok())
-        .unwrap_or_else(|| panic!("{line:?} does not say where it listens"));
+    let address = process.address();
     (process, address, begun.elapsed())
 }

@@ -7,15 +7,17 @@
 //! half second before sled has written the same (`docs/decisions/0002`). A record that is damaged there
 //! is like one that was never finished.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use plantd_tests::torture::{Figures, chance, times};
-use plantd_tests::{Client, Counts, Format, Launch, NewPlant, TestServer, wait_until};
+use plantd_tests::{
+    Client, Counts, Format, Launch, NewPlant, Plants, TAGS, TOKEN, TestServer, copy_folder,
+    plants_in, store_of,
+};
 
 /// How many plants have a long name and a long tag of their own: so many that the journal's segments are
 /// both used and used again, that sled's file has many segments, and that the tag index has blocks, for
@@ -28,18 +30,14 @@ const SHORT_PLANTS: i64 = 6_000;
 /// How many plants are created one by one at the end, each in a group of its own.
 const LAST_PLANTS: i64 = 5;
 
-const SHORT_TAGS: [&str; 3] = ["Rosa", "Salix", "木"];
-
 /// The page of a disk or of the memory, in bytes.
 const PAGE_BYTES: u64 = 4096;
-
-/// Plants as they were acknowledged.
-type Ledger = BTreeMap<i64, NewPlant>;
 
 /// A database that was filled and ended, and what it should hold.
 struct Store {
     server: TestServer,
-    ledger: Ledger,
+    /// Plants as they were acknowledged.
+    ledger: Plants,
     /// All plants as they ever were: an export of a damaged database may bring older ones to light.
     ever: BTreeSet<NewPlant>,
 }
@@ -48,14 +46,14 @@ impl Store {
     fn fill() -> Self {
         let server = TestServer::start();
         let client = server.client();
-        let mut ledger = Ledger::new();
+        let mut ledger = Plants::new();
         let long = |id: i64, letter: &str| {
             let text = format!("{id:06}{}", letter.repeat(249));
             NewPlant::new(id, &text, Some(&text))
         };
         let short = |id: i64, name: &str| {
-            let tag = usize::try_from(id % 4).expect("small");
-            NewPlant::new(id, &format!("{name} {id}"), SHORT_TAGS.get(tag).copied())
+            let tag = usize::try_from(id % 5).expect("small");
+            NewPlant::new(id, &format!("{name} {id}"), TAGS.get(tag).copied())
         };
         let all = (0..LONG_PLANTS).map(|id| long(id, "木"));
         let all = all.chain((LONG_PLANTS..LONG_PLANTS + SHORT_PLANTS).map(|id| short(id, "Rosa")));
@@ -65,7 +63,7 @@ impl Store {
         let changed = (0..LONG_PLANTS).step_by(3).map(|id| long(id, "林"));
         let changed =
             changed.chain((LONG_PLANTS..LONG_PLANTS + SHORT_PLANTS).step_by(5).map(|id| {
-                NewPlant::new(id, &format!("Abies {id}"), (id % 2 == 0).then_some("Salix"))
+                NewPlant::new(id, &format!("Abies {id}"), (id % 2 == 0).then_some(TAGS[1]))
             }));
         import(&client, &mut ledger, changed.collect());
         ever.extend(ledger.values().cloned());
@@ -74,8 +72,8 @@ impl Store {
             ledger.remove(&id);
         }
         for id in -LAST_PLANTS..0 {
-            let plant = NewPlant::new(id, &last_name(id), Some("Rosa"));
-            client.create_from(&plant.json()).assert_plant(&plant.name, Some("Rosa"));
+            let plant = NewPlant::new(id, &last_name(id), Some(TAGS[0]));
+            client.create_from(&plant.json()).assert_plant(&plant.name, Some(TAGS[0]));
             ledger.insert(id, plant);
         }
         ever.extend(ledger.values().cloned());
@@ -87,7 +85,7 @@ fn last_name(id: i64) -> String {
     format!("one of the last plants {id}")
 }
 
-fn import(client: &Client, ledger: &mut Ledger, plants: Vec<NewPlant>) {
+fn import(client: &Client, ledger: &mut Plants, plants: Vec<NewPlant>) {
     let is_new = |plant: &&NewPlant| !ledger.contains_key(&plant.id);
     let created = plants.iter().filter(is_new).count() as u64;
     let replaced = plants.len() as u64 - created;
@@ -186,11 +184,6 @@ fn files(data: &Path) -> Vec<PathBuf> {
     files.iter().map(|path| path.strip_prefix(data).expect("below it").to_owned()).collect()
 }
 
-fn copy_folder(from: &Path, to: &Path) {
-    let copied = Command::new("cp").arg("-a").args([from, to]).status();
-    assert!(copied.expect("cp runs").success(), "it was copied");
-}
-
 /// Where the journal's last record stands, if it is in this file.
 fn last_record(path: &Path) -> Option<Range<u64>> {
     let bytes = fs::read(path).expect("reads");
@@ -204,10 +197,7 @@ fn last_record(path: &Path) -> Option<Range<u64>> {
 /// Starts a server on a damaged folder. Either it has everything, or it says what is wrong.
 fn start_damaged(data: &Path, store: &Store, what: &str) -> Outcome {
     let mut process = Launch::new().data(data).spawn();
-    wait_until(&format!("a start after {what}"), || {
-        !process.is_running() || process.stdout().contains('\n')
-    });
-    if !process.is_running() {
+    if !process.becomes_ready() {
         let status = process.wait_for_exit();
         let said = process.stderr();
         assert_eq!(status.code(), Some(74), "{what}: {status}: {said}");
@@ -217,33 +207,14 @@ fn start_damaged(data: &Path, store: &Store, what: &str) -> Outcome {
         assert!(advises, "{what}: what to do is not said: {said}");
         return Outcome::Refused;
     }
-    let line = process.first_line();
-    let address = line.rsplit('/').next().and_then(|address| address.parse().ok());
-    let client = Client::new(address.expect("an address"), Some(plantd_tests::TOKEN));
-    let plants = read_rows(&client.export(Format::Ndjson));
-    assert!(plants.iter().eq(store.ledger.values()), "{what}: other plants are served");
-    let total = store.ledger.len().to_string();
-    let page = client.list("limit=1");
-    assert_eq!(page.header("x-total-count"), Some(total.as_str()), "{what}");
-    for tag in SHORT_TAGS {
-        let has_tag = |plant: &&NewPlant| plant.tag.as_deref() == Some(tag);
-        let listed = client.list_all(&format!("limit=1000&tag={}", percent_encoded(tag)));
-        assert!(listed.iter().eq(store.ledger.values().filter(has_tag)), "{what}: tag {tag}");
-    }
+    let client = Client::new(process.address(), Some(TOKEN));
+    let plants = store_of(&client, what);
+    assert!(plants == store.ledger, "{what}: other plants are served");
     let answer = client.create(i64::MAX, "Rosa", None);
     answer.assert_plant("Rosa", None);
     process.send_terminate();
     assert_eq!(process.wait_for_exit().code(), Some(0), "{what}: {}", process.stderr());
     Outcome::Whole
-}
-
-fn percent_encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
-}
-
-fn read_rows(rows: &[u8]) -> Vec<NewPlant> {
-    let rows = rows.split(|byte| *byte == b'\n').filter(|row| !row.is_empty());
-    rows.map(|row| NewPlant::from_json(&serde_json::from_slice(row).expect("JSON"))).collect()
 }
 
 /// `plantd verify` says what is wrong with a folder that is not served, and what `plantd export --data`
@@ -264,8 +235,8 @@ fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
         assert_eq!(status.code(), Some(74), "{what}: {}", export.stderr());
         return 0;
     };
-    let saved = read_rows(&rows);
-    for plant in &saved {
+    let saved = plants_in(&rows);
+    for plant in saved.values() {
         assert!(store.ever.contains(plant), "{what}: {plant:?} was never there");
     }
     if status.code() == Some(0) {
@@ -327,12 +298,12 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
     let blocks = |server: &TestServer| fs::metadata(server.data().join("plants/sled/db"));
     assert!(blocks(&store.server).expect("a file").len() > 4 * 1024 * 1024, "several segments");
     store.server.kill();
-    check_damage(&store, true, times(15, 1_000), &mut tally);
+    check_damage(&store, true, times(15, 250), &mut tally);
 
     // A start and an end as they should be, on the same folder.
     store.server.restart();
     assert_eq!(store.server.terminate().code(), Some(0));
-    check_damage(&store, false, times(15, 1_000), &mut tally);
+    check_damage(&store, false, times(15, 250), &mut tally);
 
     let Tally { whole, refused, left_out, saved, in_refused } = tally;
     assert!(refused > 0, "no damage was noticed");
@@ -353,7 +324,7 @@ fn damage_under_a_running_server_becomes_errors_and_never_another_answer() {
     let mut server = TestServer::start_with(Launch::new().arguments(["--cache-mb", "1"]));
     let plant = |id: i64| NewPlant::new(id, &format!("Rosa {id}"), Some("Rosaceae"));
     let plants: Vec<_> = (0..PLANTS).map(plant).collect();
-    import(&server.client(), &mut Ledger::new(), plants);
+    import(&server.client(), &mut Plants::new(), plants);
     assert_eq!(server.terminate().code(), Some(0));
     server.restart();
     let client = server.client();

@@ -8,12 +8,11 @@
 mod faults;
 mod folders;
 mod full;
-mod ledger;
 mod load;
 
 use std::path::Path;
 
-use plantd_tests::{Launch, wait_until};
+use plantd_tests::{Launch, Ledgers, Process, TestServer, store_of};
 
 /// What a process ends with whose disk cannot be used.
 const IO: i32 = 74;
@@ -29,6 +28,33 @@ fn assert_helps(stderr: &str, data: &Path, advice: &[&str]) {
     assert!(helps, "{last:?} holds none of {advice:?}");
 }
 
+/// Starts with a disk that may not let it serve: it serves and ends well, or says what to do and ends
+/// with 74. Returns whether it served, and the process, which has ended.
+#[track_caller]
+fn start_and_end(launch: &Launch, data: &Path, advice: &[&str]) -> (bool, Process) {
+    let mut process = launch.clone().data(data).spawn();
+    let is_ready = process.becomes_ready();
+    if is_ready {
+        process.send_terminate();
+    }
+    let status = process.wait_for_exit();
+    let stderr = process.stderr();
+    if !(is_ready && status.success()) {
+        assert_eq!(status.code(), Some(IO), "{stderr}");
+        assert_helps(&stderr, data, advice);
+    }
+    (is_ready, process)
+}
+
+/// A server without faults finds what the ledgers hold, and goes on.
+#[track_caller]
+fn check_repaired(ledgers: &Ledgers, server: &mut TestServer) {
+    let client = server.client();
+    ledgers.compare(&store_of(&client, "after its disk was repaired"));
+    client.create(1_000_000, "Abies", None).assert_plant("Abies", None);
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
 /// A start that cannot be ends with 74 and a message that helps.
 #[track_caller]
 fn assert_refused(launch: &Launch, data: &Path, advice: &[&str]) {
@@ -39,12 +65,8 @@ fn assert_refused(launch: &Launch, data: &Path, advice: &[&str]) {
 #[track_caller]
 fn assert_ends(launch: &Launch, exit_code: i32, path: &Path, advice: &[&str]) {
     let mut process = launch.spawn();
-    wait_until("a start to end", || {
-        assert_eq!(process.stdout(), "", "{} did not keep it from starting", path.display());
-        !process.is_running()
-    });
-    let status = process.wait_for_exit();
-    let stderr = process.stderr();
-    assert_eq!(status.code(), Some(exit_code), "{}: {stderr}", path.display());
-    assert_helps(&stderr, path, advice);
+    let is_ready = process.becomes_ready();
+    assert!(!is_ready, "{} did not keep it from starting", path.display());
+    process.assert_exit_code(exit_code);
+    assert_helps(&process.stderr(), path, advice);
 }

@@ -1,7 +1,6 @@
 //! The end under load: everyone who has sent a request gets its answer, and no plant is lost.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -11,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plantd_tests::{
-    Connection, Format, Latencies, Launch, LoadConnection, LoadOutcome, TestServer, create_request,
-    plant_body, raw_head, run_load, torture, wait_until,
+    Connection, Latencies, Launch, LoadConnection, LoadOutcome, TestServer, create_request,
+    plant_body, raw_head, run_load, store_of, torture, wait_until,
 };
 
 const CLIENTS: u32 = 64;
@@ -96,14 +95,6 @@ fn start_clients(address: SocketAddr, next_id: &Arc<AtomicI64>) -> mpsc::Receive
     seen
 }
 
-/// The ids of all plants.
-fn stored(server: &TestServer) -> HashSet<i64> {
-    let export = server.client().export(Format::Ndjson);
-    let rows = export.split(|byte| *byte == b'\n').filter(|row| !row.is_empty());
-    let id = |row| serde_json::from_slice::<serde_json::Value>(row).ok()?["id"].as_i64();
-    rows.map(|row| id(row).expect("a row has an id")).collect()
-}
-
 /// Asks on a new connection whether the server is ready; nothing when it takes none.
 fn is_ready(address: SocketAddr) -> Option<bool> {
     let mut connection = Connection::try_open(address).ok()?;
@@ -157,12 +148,12 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         let refused = seen.refused.expect("the clients went on until they were refused");
         assert!(refused >= closed, "round {round}: the listener closed too early");
         server.restart();
-        let stored = stored(&server);
-        let lost: Vec<_> = seen.acknowledged.iter().filter(|id| !stored.contains(id)).collect();
+        let stored = store_of(&server.client(), "after the end");
+        let lost: Vec<_> = seen.acknowledged.iter().filter(|id| !stored.contains_key(id)).collect();
         assert!(lost.is_empty(), "round {round}: lost {lost:?}");
-        assert!(stored.contains(&-1), "round {round}");
+        assert!(stored.contains_key(&-1), "round {round}");
         for (id, sent) in &seen.unanswered {
-            assert!(!stored.contains(id), "round {round}: {id} was done and not answered");
+            assert!(!stored.contains_key(id), "round {round}: {id} was done and not answered");
             // What was sent before the listener closed had come to a server that took connections.
             let early = closed.saturating_duration_since(*sent);
             assert!(

@@ -1,22 +1,18 @@
 //! Panics and kills at each step of a commit, of the close and of the opening, at the fault points of a
 //! program that is built for these tests alone.
 
-mod writer;
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use plantd_tests::torture::{Figures, chance, times};
 use plantd_tests::{
-    Client, Launch, NewPlant, Process, TOKEN, TestServer, plant_body, wait_for, wait_until,
+    Client, Launch, Ledgers, Plants, TestServer, Told, plant_body, store_of, wait_for, wait_until,
 };
-
-use self::writer::{End, TAGS, Way, Writer};
 
 /// What a panic says in these tests.
 const PANIC: &str = "as a test wants it";
@@ -32,8 +28,13 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// By then `/readyz` says that the store failed.
 const READY_DEADLINE: Duration = Duration::from_secs(1);
 
-/// The first id of the plants that are imported.
-const IMPORTED_FROM: i64 = 1000;
+const CLIENTS: i64 = 4;
+
+/// How many rows an import has at most: so many that a few imports fill a segment of the journal.
+const MOST_ROWS: usize = 256;
+
+/// How many changes there are before anything is disturbed.
+const CHANGES_BEFORE: u64 = 1000;
 
 /// A step that a test may disturb.
 #[derive(Clone, Copy, Debug)]
@@ -151,26 +152,24 @@ fn launch(faults: &str) -> Launch {
 /// A server that is disturbed again and again, and the clients that know what it has to hold.
 struct Ordeal {
     server: TestServer,
-    writers: Vec<Writer>,
+    ledgers: Ledgers,
     chance: fastrand::Rng,
 }
 
 impl Ordeal {
     /// A server whose clients have written a little, and that was killed then: the next opening brings
     /// the tags to the disk, and after that there are old events to remove.
-    fn begin(mut chance: fastrand::Rng) -> Self {
-        let single = [0, 100, 200].map(|first_id| (Way::Single, first_id));
-        let ways = single.into_iter().chain([(Way::Import, IMPORTED_FROM)]);
-        let writers = ways.map(|(way, id)| Writer::new(way, id, chance.fork())).collect();
+    fn begin(chance: fastrand::Rng) -> Self {
         let server = TestServer::start_with(launch(""));
-        let mut ordeal = Self { server, writers, chance };
-        ordeal.while_written(|ordeal| {
-            let client = ordeal.client();
+        let ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
+        let mut ordeal = Self { server, ledgers, chance };
+        ordeal.while_written(|server| {
+            let client = server.client();
             wait_until("some changes", || {
-                let answer = client.read(IMPORTED_FROM);
-                answer.status == 200 && answer.revision() > 1000
+                let answer = client.read(0);
+                answer.status == 200 && answer.revision() > CHANGES_BEFORE
             });
-            ordeal.server.kill();
+            server.kill();
         });
         ordeal
     }
@@ -178,99 +177,40 @@ impl Ordeal {
     /// Restarts the server, which has ended, like this, and claims that it has what it has to.
     fn check_restart(&mut self, launch: Launch) {
         self.server.restart_with(launch);
+        self.ledgers.compare_and_settle(&store_of(&self.server.client(), "after a fault"));
+    }
+
+    /// Disturbs the server, to its end, while all clients write and another one reads. Says what each
+    /// was told last.
+    fn while_written(&mut self, disturb: impl FnOnce(&mut TestServer)) -> Vec<Told> {
         let client = self.server.client();
-        let mut found = all_plants(&client);
-        assert_eq!(total_count(&client), found.len());
-        for tag in TAGS {
-            let with_tag = found.values().filter(|plant| plant.tag.as_deref() == Some(tag));
-            let with_tag: Vec<NewPlant> = with_tag.cloned().collect();
-            assert_eq!(client.list_all(&format!("limit=1000&tag={tag}")), with_tag, "{tag}");
-        }
-        for writer in &mut self.writers {
-            writer.check(&mut found);
-            writer.check_reads(&client);
-        }
-        assert!(found.is_empty(), "nobody has written {found:?}");
-    }
-
-    /// Disturbs the server while all clients write and others read. Says how the writes ended.
-    fn while_written(&mut self, disturb: impl FnOnce(&mut Disturbed<'_>)) -> Vec<End> {
-        let address = self.server.address();
-        let new_client = || Client::new(address, Some(TOKEN));
-        let (shown, is_over) = (Mutex::default(), AtomicBool::new(false));
-        let mut ends = Vec::new();
         thread::scope(|scope| {
-            let writing: Vec<_> = self
-                .writers
-                .iter_mut()
-                .map(|writer| scope.spawn(move || writer.write(&new_client())))
-                .collect();
-            scope.spawn(|| read_until(&is_over, &new_client(), &shown));
-            let _over = SetOnDrop(&is_over);
-            disturb(&mut Disturbed { server: &mut self.server });
-            ends = writing.into_iter().map(|writer| writer.join().expect("it writes")).collect();
-        });
-        let shown = shown.into_inner().expect("the reader has not panicked");
-        self.writers.iter_mut().for_each(|writer| writer.see(&shown));
-        ends
+            let reading = scope.spawn(|| read_until_gone(&client));
+            let (server, chance) = (&mut self.server, &mut self.chance);
+            let told = self.ledgers.write(server, chance, || Told::is_in_doubt, disturb);
+            self.ledgers.see(&reading.join().expect("it reads"));
+            told
+        })
     }
 
-    /// Restarts the server, which has ended, ends it well, and has everything on its disk compared. Says how many writes were acknowledged.
+    /// Restarts the server, which has ended, ends it well, and has everything on its disk compared. Says
+    /// how many writes were acknowledged.
     fn end(mut self) -> u64 {
         self.check_restart(launch(""));
         assert_eq!(self.server.terminate().code(), Some(0), "{}", self.server.stderr());
         self.server.verify();
-        self.writers.iter().map(|writer| writer.acknowledged).sum()
+        self.ledgers.acknowledged()
     }
 }
 
-/// The server while it is disturbed.
-struct Disturbed<'a> {
-    server: &'a mut TestServer,
-}
-
-impl Disturbed<'_> {
-    fn client(&self) -> Client {
-        self.server.client()
-    }
-}
-
-/// When a claim has failed, nobody goes on writing to the server.
-impl Drop for Disturbed<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() && self.server.process().is_running() {
-            self.server.kill();
-        }
-    }
-}
-
-/// Ends the reader also when a claim has failed.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Remembers the newest plants that reads show.
-fn read_until(is_over: &AtomicBool, client: &Client, shown: &Mutex<BTreeMap<i64, NewPlant>>) {
-    while !is_over.load(Ordering::Relaxed) {
-        // Only one thread of the server writes, so a later list shows later versions.
-        let Ok(answer) = client.try_send("GET", "/plants?limit=60", &[], "") else { return };
-        let mut shown = shown.lock().expect("nobody has panicked with it");
+/// The newest plants that reads have shown.
+fn read_until_gone(client: &Client) -> Plants {
+    let mut shown = Plants::new();
+    // Only one thread of the server writes, so a later list shows later plants.
+    while let Ok(answer) = client.try_send("GET", "/plants?limit=60", &[], "") {
         shown.extend(answer.plants().into_iter().map(|plant| (plant.id, plant)));
     }
-}
-
-fn all_plants(client: &Client) -> BTreeMap<i64, NewPlant> {
-    client.list_all("limit=1000").into_iter().map(|plant| (plant.id, plant)).collect()
-}
-
-fn total_count(client: &Client) -> usize {
-    let answer = client.list("limit=1");
-    let count = answer.header("x-total-count").and_then(|count| count.parse().ok());
-    count.unwrap_or_else(|| panic!("no count: {answer:?}"))
+    shown
 }
 
 /// Does something for each of them, as often as is said, on a few threads: each has a server of its own,
@@ -311,11 +251,6 @@ fn kill_while_opened(data: &Path, point: Point, faults: &str) -> bool {
     stopped
 }
 
-#[track_caller]
-fn assert_exit_74(process: &mut Process) {
-    assert_eq!(process.wait_for_exit().code(), Some(74), "{}", process.stderr());
-}
-
 #[test]
 fn a_panic_in_a_handler_is_a_500_that_tells_nothing_and_harms_nobody_else() {
     const REQUEST_ID: &str = "the-request-that-panics";
@@ -342,13 +277,13 @@ fn a_panic_in_a_handler_is_a_500_that_tells_nothing_and_harms_nobody_else() {
 
 #[test]
 fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowledged_is_lost() {
-    let (panics, acknowledged) = for_each(&COMMIT, times(1, 20), 4, |ordeal, point| {
+    let (panics, acknowledged) = for_each(&COMMIT, times(1, 4), 4, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
         ordeal.check_restart(launch(&faults));
-        let ends = ordeal.while_written(|disturbed| check_failure(disturbed, &faults));
-        let is_told = ends.iter().all(|end| *end == End::StoreFailed);
+        let ends = ordeal.while_written(|server| check_failure(server, &faults));
+        let is_told = ends.iter().all(|end| *end == Told::StoreFailed);
         assert!(is_told, "{faults}: {ends:?}");
-        assert_exit_74(ordeal.server.process());
+        ordeal.server.process().assert_exit_code(74);
         let stderr = ordeal.server.stderr();
         assert!(stderr.contains(PANIC), "{stderr}");
     });
@@ -359,9 +294,8 @@ fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowle
 }
 
 /// Claims that a panic in the store is told of at once, and ends the server in time.
-fn check_failure(disturbed: &mut Disturbed<'_>, faults: &str) {
-    let client = disturbed.client();
-    let server = &mut *disturbed.server;
+fn check_failure(server: &mut TestServer, faults: &str) {
+    let client = server.client();
     wait_until("a panic", || server.stderr().contains(PANIC));
     let panicked = Instant::now();
     while client.get("/readyz").status == 200 {
@@ -379,14 +313,14 @@ fn check_failure(disturbed: &mut Disturbed<'_>, faults: &str) {
 
 #[test]
 fn a_panic_while_the_store_is_closed_is_not_taken_for_a_good_end() {
-    let (panics, acknowledged) = for_each(&CLOSE, times(1, 20), 2, |ordeal, point| {
+    let (panics, acknowledged) = for_each(&CLOSE, times(1, 4), 2, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
         ordeal.check_restart(launch(&faults));
         // Too little for a checkpoint before the last one.
         ordeal.server.client().put(-1, r#"{"name":"Rosa"}"#).assert_made("Rosa", None);
         ordeal.server.client().delete(-1).assert_no_content();
         ordeal.server.process().send_terminate();
-        assert_exit_74(ordeal.server.process());
+        ordeal.server.process().assert_exit_code(74);
         let stderr = ordeal.server.stderr();
         assert!(stderr.contains(PANIC), "{stderr}");
     });
@@ -400,15 +334,14 @@ fn a_panic_while_the_store_is_closed_is_not_taken_for_a_good_end() {
 fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
     let stopped_at = Mutex::new(BTreeSet::new());
     let openings = AtomicU64::new(0);
-    let (kills, acknowledged) = for_each(&COMMIT, times(1, 40), 2, |ordeal, point| {
+    let (kills, acknowledged) = for_each(&COMMIT, times(1, 4), 2, |ordeal, point| {
         let faults = point.stops(&mut ordeal.chance);
         ordeal.check_restart(launch(&faults));
-        let ends = ordeal.while_written(|disturbed| {
-            let server = &mut *disturbed.server;
+        let ends = ordeal.while_written(|server| {
             wait_until(&faults, || server.stderr().contains(&point.sign()));
             server.kill();
         });
-        assert!(ends.iter().all(|end| *end == End::NoAnswer), "{faults}: {ends:?}");
+        assert!(ends.iter().all(|end| *end == Told::Nothing), "{faults}: {ends:?}");
         let mut steps: Vec<Point> = OPEN.into_iter().chain(REPLAY).collect();
         ordeal.chance.shuffle(&mut steps);
         for point in &steps[..4] {
@@ -433,7 +366,7 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
 #[test]
 fn a_kill_or_a_panic_at_any_step_of_the_first_opening_leaves_nothing_in_the_way() {
     let mut chance = chance();
-    let rounds = times(1, 20);
+    let rounds = times(1, 4);
     for _ in 0..rounds {
         let one_after_the_other = TestServer::start_prepared(launch(""), "data", |data| {
             for point in MAKE.iter().chain(&OPEN) {
@@ -446,7 +379,7 @@ fn a_kill_or_a_panic_at_any_step_of_the_first_opening_leaves_nothing_in_the_way(
             let mut server = TestServer::start_prepared(launch(""), "data", |data| {
                 let faults = point.panics(&mut chance);
                 let mut process = launch(&faults).data(data).spawn();
-                assert_exit_74(&mut process);
+                process.assert_exit_code(74);
                 assert!(process.stderr().contains(PANIC), "{}", process.stderr());
                 let faults = point.stops(&mut chance);
                 let stops = kill_while_opened(data, *point, &faults);

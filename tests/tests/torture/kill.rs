@@ -3,11 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
-use plantd_tests::ledger::{self, Ledger};
 use plantd_tests::torture::{Figures, chance, times};
-use plantd_tests::{Launch, TestServer};
+use plantd_tests::{Launch, Ledgers, TestServer, Told, store_of};
 
 const CLIENTS: i64 = 12;
+
+/// How many rows an import has at most: with more, most of the time would go to imports.
+pub(crate) const MOST_ROWS: usize = 64;
 
 /// How long clients write before a kill at most, in milliseconds.
 const MAX_LOAD_MS: u64 = 400;
@@ -21,34 +23,35 @@ fn few_events(chance: &mut fastrand::Rng) -> Launch {
 /// Lets all clients write until the server is killed, after a while.
 pub(crate) fn load_and_kill(
     server: &mut TestServer,
-    ledgers: &mut [Ledger],
+    ledgers: &mut Ledgers,
     chance: &mut fastrand::Rng,
     max_load_ms: u64,
 ) {
-    thread::scope(|scope| {
-        for ledger in &mut *ledgers {
-            let (client, mut chance) = (server.client(), chance.fork());
-            scope.spawn(move || ledger.write_until_gone(&client, &mut chance, usize::MAX));
-        }
-        thread::sleep(Duration::from_millis(chance.u64(0..max_load_ms)));
-        server.kill();
-    });
+    let load = Duration::from_millis(chance.u64(0..max_load_ms));
+    ledgers.write(
+        server,
+        chance,
+        || Told::is_in_doubt,
+        |server| {
+            thread::sleep(load);
+            server.kill();
+        },
+    );
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_by_a_kill_under_load() {
     let (mut chance, kills) = (chance(), times(10, 500));
-    let folder = tempfile::tempdir().unwrap();
-    let mut ledgers = Ledger::of_clients(CLIENTS, folder.path());
+    let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let mut server = TestServer::start_with(few_events(&mut chance));
     for _ in 0..kills {
         load_and_kill(&mut server, &mut ledgers, &mut chance, MAX_LOAD_MS);
         server.verify();
         server.restart_with(few_events(&mut chance));
-        ledger::compare_and_settle(&mut ledgers, &ledger::store_of(&server));
+        ledgers.compare_and_settle(&store_of(&server.client(), "after a kill"));
     }
     assert_eq!(server.terminate().code(), Some(0));
-    let acknowledged: u64 = ledgers.iter().map(Ledger::total).sum();
+    let acknowledged = ledgers.acknowledged();
     assert!(acknowledged > u64::from(kills), "next to nothing was written");
     Figures::of("kill", "nothing acknowledged is lost by `kill -9` under load")
         .with(kills, "kills")

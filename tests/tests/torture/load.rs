@@ -19,11 +19,6 @@ const CONNECTION_KIB: u64 = 64;
 /// How much memory the store may take meanwhile for its own work.
 const STORE_KIB: u64 = 256 * 1024;
 
-/// A server that writes no line for each request: they would all go through this process.
-fn launch() -> Launch {
-    Launch::new().environment("RUST_LOG", "warn")
-}
-
 /// A client with a connection, after whose first answer the server has all threads and descriptors of its
 /// own.
 fn client_of_started(server: &TestServer) -> Client {
@@ -50,7 +45,7 @@ fn clients_that_a_slow_disk_has_no_room_for_are_refused_and_get_all_they_want_in
     let trace = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     let slow =
         ["--seccomp-bpf", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=500000"];
-    let mut server = TestServer::start_with(launch().under_strace(trace.path(), &slow));
+    let mut server = TestServer::start_with(Launch::new().under_strace(trace.path(), &slow));
     let client = client_of_started(&server);
     let before_kib = server.process().resident_kib();
     let descriptors = server.process().descriptors();
@@ -84,7 +79,7 @@ const TRIED: [u32; 5] = [16, 32, 64, 128, 256];
 #[test]
 fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
     raise_descriptor_limit();
-    let mut server = TestServer::start_with(launch());
+    let mut server = TestServer::start();
     let address = server.address();
     let _client = client_of_started(&server);
     let before_kib = server.process().resident_kib();
@@ -257,7 +252,7 @@ fn clients_that_take_up_connections_for_nothing_are_closed_and_nobody_else_notic
     // More than the buffers of a socket take.
     const PLANTS: i64 = 10_000;
     raise_descriptor_limit();
-    let mut server = TestServer::start_with(launch());
+    let mut server = TestServer::start();
     let address = server.address();
     let long = "𝒑".repeat(255);
     let plants: Vec<_> = (0..PLANTS).map(|id| NewPlant::new(id, &long, Some(&long))).collect();
@@ -345,7 +340,7 @@ async fn be_nuisances(address: SocketAddr, gone: watch::Receiver<bool>) -> Vec<L
 #[test]
 fn where_descriptors_run_out_kept_connections_go_on_and_new_ones_wait() {
     // The soft limit alone would be too low for the connections that the server takes here.
-    let mut server = TestServer::start_with(launch().descriptor_limits(32, 128));
+    let mut server = TestServer::start_with(Launch::new().descriptor_limits(32, 128));
     let kept = server.client();
     kept.create(1, "Rosa", None).assert_plant("Rosa", None);
     let silent: Vec<_> = (0..100).map(|_| server.connect()).collect();

@@ -6,14 +6,15 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::thread;
 
 use plantd_tests::disk::{Disk, TRACED};
-use plantd_tests::ledger::{self, Ledger};
 use plantd_tests::torture::{Figures, chance, times};
-use plantd_tests::{Launch, SystemCall, SystemCalls, TestServer, copy_folder};
+use plantd_tests::{Launch, Ledgers, SystemCall, SystemCalls, TestServer, copy_folder, store_of};
 
 const CLIENTS: i64 = 8;
+
+/// How many rows an import has at most: strace shows them again and again.
+const MOST_ROWS: usize = 16;
 
 /// How many bytes of what is written are shown: all.
 const SHOWN_BYTES: &str = "8000000";
@@ -29,8 +30,8 @@ struct Run {
 
 impl Run {
     /// Runs a server on a copy of `image`, or on a new folder, until its clients have written enough.
-    fn record(image: Option<&Path>, ledgers: &mut [Ledger], chance: &mut fastrand::Rng) -> Self {
-        let entries = usize::try_from(times(150, 1_000)).expect("small");
+    fn record(image: Option<&Path>, ledgers: &mut Ledgers, chance: &mut fastrand::Rng) -> Self {
+        let writes = usize::try_from(times(150, 1_000)).expect("small");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let trace = folder.path().join("trace");
         let options = ["-x", "-s", SHOWN_BYTES, "-e", TRACED];
@@ -44,12 +45,7 @@ impl Run {
             }
             disk = Some(Disk::holding(data.parent().expect("a folder is in a folder")));
         });
-        thread::scope(|scope| {
-            for ledger in &mut *ledgers {
-                let (client, mut chance) = (server.client(), chance.fork());
-                scope.spawn(move || ledger.write_until_gone(&client, &mut chance, entries));
-            }
-        });
+        ledgers.write_some(&mut server, chance, writes);
         if chance.bool() {
             assert_eq!(server.terminate().code(), Some(0));
         } else {
@@ -70,12 +66,6 @@ impl Run {
         let mut moments: Vec<usize> = (0..wanted).map(moment).collect();
         moments.sort_unstable();
         moments
-    }
-
-    /// How many writes of each client were answered before a line of the trace.
-    fn acknowledged(&self, ledgers: &[Ledger], line: usize) -> Vec<usize> {
-        let is_answered = |id: &str| self.answered.get(id).is_some_and(|answered| *answered < line);
-        ledgers.iter().map(|ledger| ledger.acknowledged_in(is_answered)).collect()
     }
 }
 
@@ -99,7 +89,7 @@ fn answered(call: &SystemCall) -> Option<(String, usize)> {
 fn nothing_acknowledged_is_lost_by_a_power_cut() {
     let (mut chance, runs, cuts_of_a_run) = (chance(), times(2, 10), times(5, 20));
     let folder = tempfile::tempdir().unwrap();
-    let mut ledgers = Ledger::of_clients(CLIENTS, folder.path());
+    let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let mut image = None;
     let (mut files_changes, mut acknowledged) = (0, 0);
     for run in 0..runs {
@@ -120,13 +110,14 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
                     copy_folder(data, target);
                 }
             });
-            let answered = recorded.acknowledged(&ledgers, line);
-            let carried_out = ledger::compare(&ledgers, &answered, &ledger::store_of(&server));
+            let store = store_of(&server.client(), "after a power cut");
+            acknowledged += ledgers.compare_then(&store, |request_id| {
+                recorded.answered.get(request_id).is_some_and(|answered| *answered < line)
+            });
             assert_eq!(server.terminate().code(), Some(0));
             server.verify();
-            acknowledged += answered.iter().sum::<usize>();
             if cut + 1 == cuts_of_a_run {
-                ledger::settle(&mut ledgers, &carried_out);
+                ledgers.settle(&store);
                 image = data;
             } else {
                 fs::remove_dir_all(&left).unwrap();

@@ -5,11 +5,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use plantd_tests::ledger::{self, Ledger};
 use plantd_tests::torture::{Figures, chance, times};
-use plantd_tests::{Launch, TestServer};
+use plantd_tests::{Launch, Ledgers, TestServer, store_of};
 
-use crate::kill::load_and_kill;
+use crate::kill::{MOST_ROWS, load_and_kill};
 
 const CLIENTS: i64 = 4;
 
@@ -59,15 +58,14 @@ fn plant_unfinished_snapshot(data: &Path, chance: &mut fastrand::Rng) {
 #[test]
 fn a_start_that_is_killed_again_and_again_is_in_nobodys_way() {
     let (mut chance, wanted) = (chance(), times(10, 500));
-    let folder = tempfile::tempdir().unwrap();
-    let mut ledgers = Ledger::of_clients(CLIENTS, folder.path());
+    let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let mut kills = Kills::default();
     let mut server = TestServer::start();
     while kills.all < wanted {
         load_and_kill(&mut server, &mut ledgers, &mut chance, MAX_LOAD_MS);
         kills.kill_starts(server.data(), server.start_took(), &mut chance);
         server.restart();
-        ledger::compare_and_settle(&mut ledgers, &ledger::store_of(&server));
+        ledgers.compare_and_settle(&store_of(&server.client(), "after killed starts"));
     }
     assert_eq!(server.terminate().code(), Some(0));
     server.verify();
@@ -75,7 +73,7 @@ fn a_start_that_is_killed_again_and_again_is_in_nobodys_way() {
     Figures::of("start", "a kill while it starts, or recovers, is in nobody's way")
         .with(kills.all, "kills")
         .with(kills.before_ready, "of them before it was ready")
-        .with(ledgers.iter().map(Ledger::total).sum::<u64>(), "acknowledged writes")
+        .with(ledgers.acknowledged(), "acknowledged writes")
         .with(0, "lost")
         .print();
 }

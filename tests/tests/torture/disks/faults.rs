@@ -6,17 +6,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use fastrand::Rng;
 use plantd_tests::torture::{self, Figures, times};
-use plantd_tests::{Launch, NewPlant, SystemCalls, TestServer, wait_for, wait_until};
+use plantd_tests::{Launch, Ledgers, SystemCalls, TestServer, copy_folder, wait_until};
 
-use super::ledger::Ledger;
-use super::load::{Failed, launch, write_until_it_fails};
-use super::{IO, assert_helps};
+use super::load::{Failed, launch, new_ledgers, write_until_it_fails};
+use super::{IO, assert_helps, check_repaired, start_and_end};
 
 /// How many servers run at the same time.
 const AT_ONCE: usize = 4;
@@ -90,22 +89,17 @@ struct Arming {
 }
 
 impl Arming {
-    /// The server has a database with one plant, which the ledger holds.
-    fn start(fault: &Fault, files: &[&str], launch: &Launch, ledger: &mut Ledger) -> Self {
+    /// The server has a database with what the clients have written before.
+    fn start(fault: &Fault, files: &[&str], ledgers: &mut Ledgers, chance: &mut Rng) -> Self {
         let mut server = TestServer::start();
-        let plant = NewPlant::new(1_000_000, "Rosa", Some("Rosaceae"));
-        server
-            .client()
-            .create(plant.id, "Rosa", Some("Rosaceae"))
-            .assert_plant("Rosa", plant.tag.as_deref());
-        ledger.acknowledge(plant.id, Some(plant));
+        ledgers.write_some(&mut server, chance, 1);
         assert_eq!(server.terminate().code(), Some(0));
 
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
         let armed = server.data().canonicalize().expect("it is there").join("armed");
         let options = fault.options(files.iter().map(|file| armed.join(file)));
-        server.restart_with(under_strace(launch.clone(), &trace, &options));
+        server.restart_with(under_strace(launch(), &trace, &options));
         Self { server, trace, _folder: folder }
     }
 
@@ -138,13 +132,12 @@ struct Sums {
 /// Writes while a fault happens, and after that finds every acknowledged write.
 #[track_caller]
 fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Sums>) {
-    let mut ledger = Ledger::default();
-    let mut arming = Arming::start(fault, files, &launch(), &mut ledger);
+    let (mut ledgers, mut chance) = (new_ledgers(), torture::chance());
+    let mut arming = Arming::start(fault, files, &mut ledgers, &mut chance);
     arming.arm();
-    let ended = write_until_it_fails(&mut arming.server);
-    ledger.add(ended.ledger);
-    assert!(ended.failed.is_some() || !must_fail, "{fault:?} went unnoticed");
-    if ended.failed.is_none() {
+    let failed = write_until_it_fails(&mut arming.server, &mut ledgers, &mut chance);
+    assert!(failed.is_some() || !must_fail, "{fault:?} went unnoticed");
+    if failed.is_none() {
         let code = arming.server.terminate().code();
         assert!(matches!(code, Some(0 | IO)), "{fault:?}: {code:?}: {}", arming.server.stderr());
     } else {
@@ -153,17 +146,14 @@ fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Su
     let (disturbed, mut server) = arming.restart();
     // A call that had not returned at the end has no result in the trace.
     assert!(disturbed > 0 || fault.tamper == HANGS, "{fault:?} did not happen");
-    let (writes, doubts) = (ledger.writes(), ledger.doubts());
-    ledger.check(&server.client());
-    server.client().create(1_000_001, "Abies", None).assert_plant("Abies", None);
-    assert_eq!(server.terminate().code(), Some(0));
+    check_repaired(&ledgers, &mut server);
 
     let mut sums = sums.lock().expect("no check panicked");
     sums.cases += 1;
     sums.disturbed += disturbed;
-    sums.writes += writes;
-    sums.doubts += doubts;
-    if let Some(Failed { not_ready_after, ended_after }) = ended.failed {
+    sums.writes += ledgers.acknowledged();
+    sums.doubts += ledgers.doubts();
+    if let Some(Failed { not_ready_after, ended_after }) = failed {
         sums.failures += 1;
         sums.not_ready_after = sums.not_ready_after.max(not_ready_after);
         sums.ended_after = sums.ended_after.max(ended_after);
@@ -245,20 +235,18 @@ fn a_disk_that_does_not_answer_any_more_ends_the_server() {
 fn a_fault_that_only_sled_meets_is_told_without_another_write() {
     check_all(["pwrite64", "sync_file_range"], |call| {
         let fault = Fault { call, tamper: "error=EIO", first: 1, is_for_ever: false };
-        let mut ledger = Ledger::default();
-        let mut arming = Arming::start(&fault, SLED, &launch(), &mut ledger);
+        let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), torture::chance());
+        let mut arming = Arming::start(&fault, SLED, &mut ledgers, &mut chance);
         arming.arm();
         let client = arming.server.client();
-        let plant = NewPlant::new(1, "Abies", None);
-        client.create(plant.id, &plant.name, None).assert_plant(&plant.name, None);
-        ledger.acknowledge(plant.id, Some(plant));
+        ledgers.write_some(&mut arming.server, &mut chance, 1);
         wait_until("/readyz to tell of the failure", || client.get("/readyz").status == 503);
-        client.create(2, "late", None).assert_error(503, 5002);
-        assert_eq!(arming.server.process().wait_for_exit().code(), Some(IO));
+        client.create(-1, "late", None).assert_error(503, 5002);
+        arming.server.process().assert_exit_code(IO);
         assert_helps(&arming.server.stderr(), arming.server.data(), &["has room"]);
-        let (disturbed, server) = arming.restart();
+        let (disturbed, mut server) = arming.restart();
         assert!(disturbed > 0, "{fault:?} did not happen");
-        ledger.check(&server.client());
+        check_repaired(&ledgers, &mut server);
     });
 }
 
@@ -276,7 +264,7 @@ struct Known {
     start: Start,
     /// Where a folder is that a start begins with.
     template: tempfile::TempDir,
-    ledger: Ledger,
+    ledgers: Ledgers,
     /// The paths that it uses, relative to its folder.
     files: BTreeSet<PathBuf>,
 }
@@ -299,19 +287,15 @@ const CALLS_OF_A_START: &[&str] = &[
 ];
 
 impl Known {
-    fn learn(start: Start) -> Self {
+    fn learn(start: Start, chance: &mut Rng) -> Self {
         let template = tempfile::tempdir().expect("a temporary folder can be made");
-        let mut ledger = Ledger::default();
+        let mut ledgers = new_ledgers();
         if matches!(start, Start::Later) {
             let mut server = TestServer::start_at(Launch::new(), &template.path().join("data"));
-            let client = server.client();
-            for id in 0..50 {
-                client.create(id, "Rosa", Some("Rosaceae")).assert_plant("Rosa", Some("Rosaceae"));
-                ledger.acknowledge(id, Some(NewPlant::new(id, "Rosa", Some("Rosaceae"))));
-            }
+            ledgers.write_some(&mut server, chance, 10);
             server.kill();
         }
-        let mut known = Self { start, template, ledger, files: BTreeSet::new() };
+        let mut known = Self { start, template, ledgers, files: BTreeSet::new() };
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
         let data = folder.path().canonicalize().expect("it is there").join("data");
@@ -343,9 +327,7 @@ impl Known {
     /// Makes what the start begins with.
     fn lay(&self, data: &Path) {
         if matches!(self.start, Start::Later) {
-            let template = self.template.path().join("data");
-            let status = Command::new("cp").arg("-a").args([&template, data]).status();
-            assert!(status.expect("cp is there").success());
+            copy_folder(&self.template.path().join("data"), data);
         }
     }
 
@@ -358,34 +340,15 @@ impl Known {
         let data = folder.path().canonicalize().expect("it is there").join("data");
         self.lay(&data);
         let options = fault.options(self.files.iter().map(|file| data.join(file)));
-        let mut process = under_strace(self.launch(), &trace, &options).data(&data).spawn();
-        let is_ready = wait_for("a start that is disturbed", || {
-            if process.stdout().contains('\n') {
-                return Some(true);
-            }
-            (!process.is_running()).then_some(false)
-        });
-        if is_ready {
-            process.send_terminate();
-        }
-        let code = process.wait_for_exit().code();
+        let launch = under_strace(self.launch(), &trace, &options);
+        let advice = ["has room", "and who owns it"];
+        let (is_ready, process) = start_and_end(&launch, &data, &advice);
         let stderr = process.stderr();
-        assert!(
-            code == Some(IO) || (is_ready && code == Some(0)),
-            "{:?} with {fault:?} ended with {code:?}: {stderr}",
-            self.start
-        );
-        if code == Some(IO) {
-            assert_helps(&stderr, &data, &["has room", "and who owns it"]);
-            assert!(!stderr.contains("restore a backup"), "{fault:?}: {stderr}");
-        }
+        assert!(!stderr.contains("restore a backup"), "{fault:?}: {stderr}");
         let happened = disturbed(&trace, process.id()) > 0;
 
         let mut server = TestServer::start_at(Launch::new(), &data);
-        let mut ledger = self.ledger.clone();
-        ledger.check(&server.client());
-        server.client().create(1_000_000, "Abies", None).assert_plant("Abies", None);
-        assert_eq!(server.terminate().code(), Some(0));
+        check_repaired(&self.ledgers, &mut server);
         (happened, !is_ready)
     }
 }
@@ -393,7 +356,7 @@ impl Known {
 #[test]
 fn a_start_that_meets_a_fault_ends_with_74_and_the_next_one_has_everything() {
     let mut chance = torture::chance();
-    let known = [Start::First, Start::Later].map(Known::learn);
+    let known = [Start::First, Start::Later].map(|start| Known::learn(start, &mut chance));
     let mut cases = Vec::new();
     for known in &known {
         for &call in CALLS_OF_A_START {

@@ -1,47 +1,26 @@
 //! Disks that become full, or are full from the start, and then have room again.
 
-use std::path::Path;
-
 use plantd_tests::torture::{self, Figures, times};
-use plantd_tests::{Launch, SmallDisk, TestServer, wait_for};
+use plantd_tests::{Launch, Ledgers, SmallDisk, TestServer};
 
-use super::ledger::Ledger;
-use super::load::{self, Ended, Failed, write_until_it_fails};
-use super::{IO, assert_helps};
+use super::load::{self, Failed, new_ledgers, write_until_it_fails};
+use super::{assert_helps, check_repaired, start_and_end};
 
 const ROOM: &str = "size=256m";
 const ADVICE: &[&str] = &["has room"];
 
-/// Starts where there may be no room for it: it serves, or says that there is none.
+/// Starts where there may be no room for it. Says whether there was.
 #[track_caller]
-fn try_start(launch: &Launch, data: &Path) -> bool {
-    let mut process = launch.clone().data(data).spawn();
-    let is_ready = wait_for("a start without room", || {
-        if process.stdout().contains('\n') {
-            return Some(true);
-        }
-        (!process.is_running()).then_some(false)
-    });
-    if is_ready {
-        process.send_terminate();
-    }
-    let code = process.wait_for_exit().code();
-    let stderr = process.stderr();
-    if code != Some(0) || !is_ready {
-        assert_eq!(code, Some(IO), "{stderr}");
-        assert_helps(&stderr, data, ADVICE);
-    }
-    is_ready
+fn try_start(launch: &Launch, disk: &SmallDisk) -> bool {
+    start_and_end(launch, &disk.data(), ADVICE).0
 }
 
 /// Gives the disk room, and finds everything.
 #[track_caller]
-fn check_with_room(disk: &SmallDisk, ledger: &mut Ledger) {
+fn check_with_room(disk: &SmallDisk, ledgers: &Ledgers) {
     disk.remount(ROOM);
     let mut server = TestServer::start_at(Launch::new().within(disk), &disk.data());
-    ledger.check(&server.client());
-    server.client().create(1_000_000, "Abies", None).assert_plant("Abies", None);
-    assert_eq!(server.terminate().code(), Some(0));
+    check_repaired(ledgers, &mut server);
 }
 
 #[test]
@@ -59,19 +38,20 @@ fn a_disk_that_becomes_full_ends_the_server_and_with_room_everything_is_there() 
         if round % 3 == 1 {
             disk.fill("of-someone-else");
         }
-        let Ended { failed, mut ledger } = write_until_it_fails(&mut server);
+        let mut ledgers = new_ledgers();
+        let failed = write_until_it_fails(&mut server, &mut ledgers, &mut chance);
         let Failed { not_ready_after, ended_after } =
             failed.expect("a disk that is full is noticed");
         assert_helps(&server.stderr(), server.data(), ADVICE);
-        (writes, doubts) = (writes + ledger.writes(), doubts + ledger.doubts());
+        (writes, doubts) = (writes + ledgers.acknowledged(), doubts + ledgers.doubts());
         not_ready_ms = not_ready_ms.max(not_ready_after.as_millis());
         ended_ms = ended_ms.max(ended_after.as_millis());
         // A start without room may fail, and must harm nothing.
         for _ in 0..round % 3 {
             starts += 1;
-            refused += u32::from(!try_start(&launch, &disk.data()));
+            refused += u32::from(!try_start(&launch, &disk));
         }
-        check_with_room(&disk, &mut ledger);
+        check_with_room(&disk, &ledgers);
     }
     Figures::of("disks", "a disk that becomes full loses nothing acknowledged")
         .with(rounds, "disks filled")
@@ -95,9 +75,9 @@ fn a_first_start_on_a_full_disk_says_so_and_with_room_the_next_one_works() {
         let disk = SmallDisk::new(&format!("size={kib}k"));
         let launch = Launch::new().without_environment("PLANTD_TOKEN").within(&disk);
         starts += 1;
-        let is_ready = try_start(&launch, &disk.data());
+        let is_ready = try_start(&launch, &disk);
         refused += u32::from(!is_ready);
-        check_with_room(&disk, &mut Ledger::default());
+        check_with_room(&disk, &Ledgers::of_clients(0, 0));
         if is_ready {
             break;
         }
@@ -109,10 +89,10 @@ fn a_first_start_on_a_full_disk_says_so_and_with_room_the_next_one_works() {
         let disk = SmallDisk::new(&format!("nr_inodes={files}"));
         let launch = Launch::new().without_environment("PLANTD_TOKEN").within(&disk);
         starts += 1;
-        let is_ready = try_start(&launch, &disk.data());
+        let is_ready = try_start(&launch, &disk);
         refused += u32::from(!is_ready);
         disk.remount("nr_inodes=1000");
-        check_with_room(&disk, &mut Ledger::default());
+        check_with_room(&disk, &Ledgers::of_clients(0, 0));
         if is_ready {
             break;
         }
@@ -132,14 +112,10 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
         let disk = SmallDisk::new("size=64m");
         let launch = load::launch().within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
-        let client = server.client();
-        let mut ledger = Ledger::default();
-        for id in 0..chance.i64(100..1000) {
-            let plant = load::long_plant(id, 0);
-            client.create_from(&plant.json()).assert_plant(&plant.name, plant.tag.as_deref());
-            ledger.acknowledge(id, Some(plant));
-        }
-        writes += ledger.writes();
+        let mut ledgers = new_ledgers();
+        let each = chance.usize(10..50);
+        ledgers.write_some(&mut server, &mut chance, each);
+        writes += ledgers.acknowledged();
         if round % 2 == 0 {
             server.kill();
         } else {
@@ -148,9 +124,9 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
         disk.fill("of-someone-else");
         for _ in 0..3 {
             starts += 1;
-            refused += u32::from(!try_start(&launch, &disk.data()));
+            refused += u32::from(!try_start(&launch, &disk));
         }
-        check_with_room(&disk, &mut ledger);
+        check_with_room(&disk, &ledgers);
     }
     Figures::of("disks", "a later start on a full disk harms nothing")
         .with(starts, "later starts without room")

@@ -1,0 +1,201 @@
+//! One write of a client: what it sends, and what becomes of its plants.
+
+use std::fmt;
+use std::ops::Range;
+
+use fastrand::Rng;
+use serde_json::json;
+
+use super::store::{Plants, TAGS};
+use crate::answer::Counts;
+use crate::client::Client;
+use crate::plant::{Format, NewPlant, replacement_body};
+
+/// One write in so many is an import.
+const IMPORTS: u8 = 8;
+
+/// What becomes of one plant.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) id: i64,
+    pub(super) after: Option<NewPlant>,
+}
+
+impl Change {
+    pub(super) fn apply(&self, plants: &mut Plants) {
+        match &self.after {
+            Some(plant) => plants.insert(self.id, plant.clone()),
+            None => plants.remove(&self.id),
+        };
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "plant {}: {}", self.id, in_few_words(self.after.as_ref()))
+    }
+}
+
+/// A plant in few words: of a long name the end.
+pub(super) fn in_few_words(plant: Option<&NewPlant>) -> String {
+    let Some(NewPlant { name, tag, .. }) = plant else { return "nothing".to_owned() };
+    let end = name.rsplit(' ').next().unwrap_or_default();
+    format!("…{end} with the tag {tag:?}")
+}
+
+#[derive(Debug)]
+pub(super) struct Write {
+    method: &'static str,
+    path: String,
+    body: String,
+    success: Success,
+    /// What becomes of which plants, one after the other: an import that ends early has carried out
+    /// its first rows.
+    pub(super) changes: Vec<Change>,
+}
+
+/// The answer to a write that was carried out.
+#[derive(Debug)]
+enum Success {
+    Status(u16),
+    Report(Counts),
+}
+
+/// What a client was told of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It was carried out; its body had so many bytes.
+    Acknowledged(usize),
+    /// The server was too busy, and has not written it.
+    Refused,
+    /// The store has failed, and this write was carried out or not.
+    StoreFailed,
+    /// Nothing, and this write was carried out or not.
+    Nothing,
+}
+
+impl Told {
+    /// Whether nobody knows what became of the write.
+    #[must_use]
+    pub fn is_in_doubt(self) -> bool {
+        matches!(self, Self::StoreFailed | Self::Nothing)
+    }
+}
+
+impl Write {
+    /// What a client does next that has these plants and may have these ids. An import has so many rows
+    /// at most.
+    pub(super) fn any(
+        plants: &Plants,
+        ids: Range<i64>,
+        most_rows: usize,
+        chance: &mut Rng,
+    ) -> Self {
+        if chance.u8(..IMPORTS) == 0 {
+            let rows = 0..chance.usize(1..=most_rows);
+            let rows = rows.map(|_| any_plant(chance.i64(ids.clone()), true, chance)).collect();
+            return Self::import(plants, rows);
+        }
+        let (id, is_long) = (chance.i64(ids), chance.bool());
+        let plant = any_plant(id, is_long, chance);
+        match plants.get(&id) {
+            None if chance.bool() => {
+                let body = plant.json();
+                Self::single("POST", "/plants".to_owned(), body, 200, id, Some(plant))
+            }
+            None => Self::put(plant, 201),
+            Some(current) => match chance.u8(..4) {
+                0 => Self::single("DELETE", path_of(id), String::new(), 204, id, None),
+                1 => Self::patch(current, plant, chance),
+                _ => Self::put(plant, 200),
+            },
+        }
+    }
+
+    fn single(
+        method: &'static str,
+        path: String,
+        body: String,
+        status: u16,
+        id: i64,
+        after: Option<NewPlant>,
+    ) -> Self {
+        let changes = vec![Change { id, after }];
+        Self { method, path, body, success: Success::Status(status), changes }
+    }
+
+    fn put(plant: NewPlant, status: u16) -> Self {
+        let body = replacement_body(&plant.name, plant.tag.as_deref());
+        Self::single("PUT", path_of(plant.id), body, status, plant.id, Some(plant))
+    }
+
+    /// Changes the name, the tag, or both.
+    fn patch(current: &NewPlant, mut plant: NewPlant, chance: &mut Rng) -> Self {
+        let (mut patch, id) = (json!({ "name": plant.name, "tag": plant.tag }), plant.id);
+        let members = patch.as_object_mut().expect("a patch is an object");
+        match chance.u8(..3) {
+            0 => {
+                members.remove("name");
+                plant.name.clone_from(&current.name);
+            }
+            1 => {
+                members.remove("tag");
+                plant.tag.clone_from(&current.tag);
+            }
+            _ => {}
+        }
+        Self::single("PATCH", path_of(id), patch.to_string(), 200, id, Some(plant))
+    }
+
+    fn import(plants: &Plants, rows: Vec<NewPlant>) -> Self {
+        let body = Format::Ndjson.body(&rows);
+        let (mut plants, mut counts) = (plants.clone(), Counts::default());
+        let mut changes = Vec::new();
+        for plant in rows {
+            match plants.insert(plant.id, plant.clone()) {
+                Some(_) => counts.replaced += 1,
+                None => counts.created += 1,
+            }
+            changes.push(Change { id: plant.id, after: Some(plant) });
+        }
+        let path = "/plants/import?on_conflict=replace".to_owned();
+        Self { method: "POST", path, body, success: Success::Report(counts), changes }
+    }
+
+    /// Sends it, and claims that the answer is one that it may have.
+    pub(super) fn send(&self, client: &Client, request_id: &str) -> Told {
+        let media_type = match self.success {
+            Success::Status(_) => "application/json",
+            Success::Report(_) => Format::Ndjson.media_type(),
+        };
+        let headers = [("content-type", media_type), ("x-request-id", request_id)];
+        let Ok(answer) = client.try_send(self.method, &self.path, &headers, &self.body) else {
+            return Told::Nothing;
+        };
+        if answer.status == 503 {
+            let seconds = answer.header("retry-after").and_then(|text| text.parse::<u32>().ok());
+            assert!(seconds.is_some(), "when to try again is not told: {answer:?}");
+            if answer.json()["error"] == 5003 {
+                return Told::Refused;
+            }
+            answer.assert_error(503, 5002);
+            return Told::StoreFailed;
+        }
+        match self.success {
+            Success::Status(status) => assert_eq!(answer.status, status, "{self:?}: {answer:?}"),
+            Success::Report(counts) => drop(answer.assert_report(counts)),
+        }
+        Told::Acknowledged(self.body.len())
+    }
+}
+
+fn path_of(id: i64) -> String {
+    format!("/plants/{id}")
+}
+
+/// A plant that nobody has written before. Long ones fill the journal and the pages.
+fn any_plant(id: i64, is_long: bool, chance: &mut Rng) -> NewPlant {
+    let tag = chance.choice(TAGS).filter(|_| chance.bool());
+    let repeated = if is_long { 240 } else { 1 };
+    NewPlant::new(id, &format!("{} {}", "𐂷".repeat(repeated), chance.u32(..)), tag)
+}
