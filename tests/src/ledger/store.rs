@@ -6,7 +6,17 @@ use crate::client::Client;
 use crate::plant::{Format, NewPlant};
 
 /// The tags that plants in a ledger have.
-pub const TAGS: [&str; 4] = ["Rosaceae", "Fagaceae", "木", "Rosaceae, cultivated"];
+pub const TAGS: [&str; 5] = ["Rosaceae", "Fagaceae", "木", "Rosaceae, cultivated", LONG_TAG];
+
+/// It fills the events, which are kept, and with them the disk.
+pub(super) const LONG_TAG: &str = concat!(
+    "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
+    "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
+    "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
+    "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
+    "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
+    "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
+);
 
 /// Which plants are also read alone: those of these ids, whether they are there or not.
 const READ_ALONE: std::ops::Range<i64> = 0..16;

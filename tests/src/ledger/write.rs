@@ -6,7 +6,7 @@ use std::ops::Range;
 use fastrand::Rng;
 use serde_json::json;
 
-use super::store::{Plants, TAGS};
+use super::store::{LONG_TAG, Plants, TAGS};
 use crate::answer::Counts;
 use crate::client::Client;
 use crate::plant::{Format, NewPlant, replacement_body};
@@ -195,7 +195,8 @@ fn path_of(id: i64) -> String {
 
 /// A plant that nobody has written before. Long ones fill the journal and the pages.
 fn any_plant(id: i64, is_long: bool, chance: &mut Rng) -> NewPlant {
-    let tag = chance.choice(TAGS).filter(|_| chance.bool());
+    let any_tag = chance.choice(TAGS).filter(|_| chance.bool());
+    let tag = if is_long && chance.bool() { Some(LONG_TAG) } else { any_tag };
     let repeated = if is_long { 240 } else { 1 };
     NewPlant::new(id, &format!("{} {}", "𐂷".repeat(repeated), chance.u32(..)), tag)
 }
