@@ -21,7 +21,7 @@ const READY_LIMIT: Duration = Duration::from_secs(5);
 
 /// How much is written at most where the store does not fail: some segments of the journal, and
 /// more than the small disks hold.
-const ENOUGH_BYTES: usize = 40 * 1024 * 1024;
+const ENOUGH_BYTES: usize = 32 * 1024 * 1024;
 
 /// A server that drains like that.
 pub(super) fn launch() -> Launch {
@@ -105,10 +105,15 @@ impl Load {
         let client = server.client();
         thread::scope(|scope| {
             let not_ready = scope.spawn(|| self.wait_until_not_ready(&client));
-            wait_until("the store to fail, or enough to be written", || {
+            let mut is_over = || {
                 let is_over = self.stop.load(Ordering::Relaxed) || self.failed.get().is_some();
                 is_over || !server.process().is_running()
-            });
+            };
+            while !is_over() {
+                let written = || self.written_bytes.load(Ordering::Relaxed);
+                let before = written();
+                wait_until("a failure, or one more write", || is_over() || written() > before);
+            }
             let failed = self.failed.get().map(|first| {
                 server.process().assert_exit_code(IO);
                 let ended_after = first.elapsed();
