@@ -311,7 +311,8 @@ async fn a_file_that_is_no_database_is_refused_and_left_alone() {
     assert!(fs::read(&file).expect("reads") == garbage, "the file was changed");
 }
 
-/// Makes the journal forget its records, as time would.
+/// Makes the journal forget its records, as if nothing had been written since the database was opened. The
+/// newest event is alone in its record.
 fn forget_journal(folder: &Folder) {
     for segment in ["journal.0", "journal.1"] {
         let path = folder.directory().join(segment);
@@ -319,6 +320,10 @@ fn forget_journal(folder: &Folder) {
         bytes[8..].fill(0);
         fs::write(&path, bytes).expect("writes");
     }
+    edit(folder, |db| {
+        let (newest, _) = db.scan_prefix(b"e").next_back().expect("an event").expect("reads");
+        db.insert(b"mopened", &newest[1..]).expect("writes");
+    });
 }
 
 /// Changes the database behind the repository's back.
@@ -454,6 +459,40 @@ async fn an_open_forgets_no_events() {
     assert_eq!(event_records(&folder), before);
     create(&folder.try_open().expect("opens"), 120..150).await;
     assert!(event_records(&folder) < before, "writes forget events");
+}
+
+#[tokio::test]
+async fn a_journal_in_an_older_state_is_refused() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..5).await;
+    let older = killed_copy(&folder);
+    create(&repository, 5..10).await;
+    drop(repository);
+    for segment in ["journal.0", "journal.1"] {
+        fs::copy(older.directory().join(segment), folder.directory().join(segment))
+            .expect("copies");
+    }
+    assert!(folder.refusal().contains("are missing in the journal"), "{}", folder.refusal());
+}
+
+#[tokio::test]
+async fn the_journal_of_another_database_is_refused_and_not_applied() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    create(&folder.try_open().expect("opens"), 0..5).await;
+    create(&other.try_open().expect("opens"), 0..9).await;
+    let own = killed_copy(&folder);
+    for segment in ["journal.0", "journal.1"] {
+        fs::copy(other.directory().join(segment), folder.directory().join(segment))
+            .expect("copies");
+    }
+    assert!(folder.refusal().contains("not that of this database"), "{}", folder.refusal());
+    assert!(!folder.disagreements().is_empty());
+    for segment in ["journal.0", "journal.1"] {
+        fs::copy(own.directory().join(segment), folder.directory().join(segment)).expect("copies");
+    }
+    assert_readable(&folder.try_open().expect("opens"), 0..5).await;
+    assert_eq!(folder.disagreements(), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -13,7 +13,6 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use sled::IVec;
@@ -23,15 +22,13 @@ use super::checkpoint::Checkpointer;
 use super::database::Database;
 use super::journal::{self, Journal};
 use super::layout::{self, Change, Group, PlantRecord, plant_key};
-use super::progress::Progress;
+use super::pool;
+use super::progress::{LOOK_INTERVAL, Progress, Watch};
 use super::write::{Decision, Outcome, Write, Written};
 use crate::fault;
 
 /// How many writes a group has at most.
 const MAX_GROUP: usize = 1024;
-
-/// How often the disk is checked for being stuck.
-const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) enum Message {
@@ -104,9 +101,10 @@ pub(super) fn spawn(
     let watchdog = thread::Builder::new()
         .name("plant-watchdog".to_owned())
         .spawn(move || {
+            let mut watch = Watch::default();
             // The other end is dropped when the commit thread ends.
             while let Err(RecvTimeoutError::Timeout) =
-                commit_thread_alive.recv_timeout(WATCH_INTERVAL)
+                commit_thread_alive.recv_timeout(LOOK_INTERVAL)
             {
                 // Sled writes when it likes, and tells of what failed only to the next write.
                 if watched.failure().is_none()
@@ -114,7 +112,7 @@ pub(super) fn spawn(
                 {
                     watched.fail(anyhow!(cause).context("sled failed in the background"));
                 }
-                watched.watch();
+                watch.look(&watched, || pool::start_another_thread(&db));
             }
             if watched.failure().is_some() {
                 // As when the repository is dropped: sled would flush when the last handle goes.

@@ -54,14 +54,27 @@ struct Segment {
     salt: [u8; SALT_BYTES],
 }
 
+/// The salts of both segments, one after the other. A database keeps those of the journal that belongs to
+/// it.
+pub(super) type Salts = [u8; 2 * SALT_BYTES];
+
+/// What the journal has.
+pub(super) struct Contents {
+    pub(super) salts: Salts,
+    /// The payloads of all whole records, in no order.
+    pub(super) payloads: Vec<Vec<u8>>,
+}
+
 /// Makes empty segments. They count once the database has its name; see `open`.
 ///
 /// # Errors
 ///
 /// Also when there is a record in segments that are there already: then a database is missing.
-pub(super) fn make(directory: &Path) -> anyhow::Result<()> {
-    for path in paths(directory) {
-        let is_used = fs::read(&path).is_ok_and(|segment| !whole_records(&segment).is_empty());
+pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
+    let mut salts = Salts::default();
+    getrandom::fill(&mut salts).context("the system gives no random bytes")?;
+    for (path, salt) in paths(directory).iter().zip(salts.chunks(SALT_BYTES)) {
+        let is_used = fs::read(path).is_ok_and(|segment| !whole_records(&segment).is_empty());
         ensure!(
             !is_used,
             "the folder {} is missing beside {}, which is in use; put it back, or restore a backup",
@@ -69,27 +82,23 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<()> {
             path.display()
         );
         let mut segment = vec![0; SEGMENT_BYTES];
-        getrandom::fill(&mut segment[..SALT_BYTES]).context("the system gives no random bytes")?;
+        segment[..SALT_BYTES].copy_from_slice(salt);
         let make = || {
-            let mut file = File::create(&path)?;
+            let mut file = File::create(path)?;
             file.write_all(&segment)?;
             file.sync_all()
         };
         make().with_context(|| format!("cannot make {}", path.display()))?;
         fault::point("after-segment-made");
     }
-    Ok(())
+    Ok(salts)
 }
 
-/// The payloads of all whole records, in no order. A segment that is not as it should be is a finding;
-/// what is whole in it counts.
-pub(super) fn read_payloads(
-    directory: &Path,
-    findings: &mut Findings,
-) -> anyhow::Result<Vec<Vec<u8>>> {
-    let mut payloads = Vec::new();
-    for path in paths(directory) {
-        let segment = fs::read(&path).with_context(|| format!("cannot read {}", path.display()));
+/// Reads the journal. A segment that is not as it should be is a finding; what is whole in it counts.
+pub(super) fn read(directory: &Path, findings: &mut Findings) -> anyhow::Result<Contents> {
+    let mut contents = Contents { salts: Salts::default(), payloads: Vec::new() };
+    for (path, salt) in paths(directory).iter().zip(contents.salts.chunks_mut(SALT_BYTES)) {
+        let segment = fs::read(path).with_context(|| format!("cannot read {}", path.display()));
         let Some(segment) = findings.value_of(segment)? else { continue };
         if segment.len() != SEGMENT_BYTES {
             findings.add(format_args!(
@@ -98,9 +107,12 @@ pub(super) fn read_payloads(
                 segment.len()
             ))?;
         }
-        payloads.extend(whole_records(&segment).into_iter().map(<[u8]>::to_vec));
+        if let Some(stands_there) = segment.get(..SALT_BYTES) {
+            salt.copy_from_slice(stands_there);
+        }
+        contents.payloads.extend(whole_records(&segment).into_iter().map(<[u8]>::to_vec));
     }
-    Ok(payloads)
+    Ok(contents)
 }
 
 pub(super) fn whole_records(segment: &[u8]) -> Vec<&[u8]> {
@@ -245,7 +257,7 @@ mod tests {
     }
 
     fn payloads_in(folder: &tempfile::TempDir) -> Vec<Vec<u8>> {
-        read_payloads(folder.path(), &mut Findings::Refuse).unwrap()
+        read(folder.path(), &mut Findings::Refuse).unwrap().payloads
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //! | key | value |
 //! |---|---|
 //! | `m` `format` | the [`FORMAT`] number of all this, big-endian |
+//! | `m` `journal` | the salts of the journal that belongs to it |
+//! | `m` `opened` | the sequence number of the last event when it was last opened to write, big-endian |
 //! | `p` ordered id | a [`PlantRecord`] |
 //! | `e` first sequence number | an [`EventRecord`]: some events of a group |
 //! | `t` tag `0` ordered id | a block of the tag index: the ids from this one on |
@@ -27,6 +29,8 @@ use crate::{EventKind, IdempotencyDigest, Revision, StoredPlant};
 /// The number of this layout. A database with another number is not opened.
 pub(super) const FORMAT: u32 = 3;
 pub(super) const FORMAT_KEY: &[u8] = b"mformat";
+pub(super) const JOURNAL_KEY: &[u8] = b"mjournal";
+pub(super) const OPENED_KEY: &[u8] = b"mopened";
 
 pub(super) const PLANT_PREFIX: &[u8] = b"p";
 pub(super) const EVENT_PREFIX: &[u8] = b"e";

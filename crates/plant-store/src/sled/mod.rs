@@ -16,6 +16,7 @@ mod inspection;
 mod journal;
 mod layout;
 mod open;
+mod pool;
 mod progress;
 mod reader;
 mod scan;

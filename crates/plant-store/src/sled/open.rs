@@ -19,9 +19,10 @@ use super::findings::Findings;
 use super::guarded::{LastHandle, advise, advise_on_disk, guarded};
 use super::journal::{self, Journal};
 use super::layout::{
-    self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, PLANT_PREFIX, PlantRecord,
-    event_sequence, plant_id,
+    self, EVENT_PREFIX, EventRecord, FORMAT, FORMAT_KEY, Group, JOURNAL_KEY, OPENED_KEY,
+    PLANT_PREFIX, PlantRecord, event_sequence, plant_id,
 };
+use super::pool::tended;
 use super::tag_index::{TagIndex, tag_digest};
 use crate::fault;
 
@@ -75,18 +76,19 @@ fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
 /// Has sled bring to the disk what only the journal had, and checks that nothing is missing.
 fn bring_to_disk(config: &SledConfig, found: Found) -> anyhow::Result<Opened> {
     let Found { db, database_file, state, tag_index, last_handle, lock } = found;
-    let checked = guarded(|| {
+    let check = || {
         let state = state.context("it is not known how far the database is")?;
         check_plants(&db, &state, &tag_index)?;
         // What has gathered over several short runs is folded now, if it is much.
         tag_index.fold(&db, usize::MAX, state.last_sequence)?;
         fault::point("after-opening-fold");
+        db.insert(OPENED_KEY, &state.last_sequence.to_be_bytes())?;
         checkpoint(&db, &database_file)?;
         tag_index.checkpointed(tag_index.folded_through());
         fault::point("before-opened");
         Ok((state, Journal::open(&config.directory)?))
-    });
-    match checked.map_err(advise) {
+    };
+    match tended(&db, || guarded(check)).map_err(advise) {
         Ok((state, journal)) => {
             let shared = Shared::new(state, tag_index);
             let database = Database { db, shared, keep_events: config.keep_events };
@@ -133,12 +135,12 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
     })?;
     fault::point("after-sled-opened");
     let last_handle = LastHandle::new(db.clone());
-    let read = guarded(|| {
+    let read = || {
         // What sled has made, renamed and removed while it opened is on disk before anything builds on it.
         sync_directory(&sled_directory)?;
         read_kept(config, &db, findings)
-    });
-    match read {
+    };
+    match tended(&db, || guarded(read)) {
         Ok((state, tag_index)) => {
             Ok(Found { db, database_file, state, tag_index, last_handle, lock })
         }
@@ -158,8 +160,12 @@ fn read_kept(
     check_format(db)?;
     let tag_changes = fault::limit("tag-changes-in-memory", config.tag_changes_in_memory);
     guarded(|| {
-        let payloads = journal::read_payloads(&config.directory, findings)?;
-        read(db, &payloads, tag_changes, findings)
+        let mut contents = journal::read(&config.directory, findings)?;
+        if db.get(JOURNAL_KEY)?.as_deref() != Some(&contents.salts) {
+            findings.add("the journal is not that of this database; put its own back")?;
+            contents.payloads.clear();
+        }
+        read(db, &contents.payloads, tag_changes, findings)
     })
     .map_err(advise)
 }
@@ -233,10 +239,11 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
         _ => {}
     }
     fault::point("before-journal-made");
-    journal::make(&config.directory)?;
+    let salts = journal::make(&config.directory)?;
     let db = open_sled(config, &unfinished).context("sled cannot make a database")?;
     fault::point("after-unfinished-opened");
     db.insert(FORMAT_KEY, &FORMAT.to_be_bytes())?;
+    db.insert(JOURNAL_KEY, &salts)?;
     db.flush()?;
     fault::point("after-format");
     LastHandle::new(db).close()?;
@@ -358,15 +365,23 @@ fn replay_journal(
     }
     groups.sort_unstable_by_key(|group| group.first_sequence);
     let newest = groups.chunk_by(|one, next| one.last_sequence() + 1 == next.first_sequence).last();
-    let Some(newest @ [first, ..]) = newest else { return Ok(()) };
+    let newest = newest.unwrap_or_default();
 
     // What cannot be read of it is a finding of the one who reads it for good.
     let Some(in_sled) = read_state(db, &mut Findings::list())? else { return Ok(()) };
-    if newest.last().is_some_and(|last| last.last_sequence() < in_sled.last_sequence) {
-        // A kill came while the first record since the last start was written, over the newest ones.
-        // What those held was brought to the disk in sled by that start.
-        return Ok(());
+    let last_sequence = newest.last().map_or(0, Group::last_sequence);
+    if last_sequence < in_sled.last_sequence {
+        // A kill came before the first record since the last start was written, or while it was, over the
+        // newest ones. What those held was brought to the disk in sled by that start.
+        if db.get(OPENED_KEY)?.as_deref() == Some(&in_sled.last_sequence.to_be_bytes()) {
+            return Ok(());
+        }
+        return findings.add(format_args!(
+            "the changes between number {last_sequence} and {} are missing in the journal",
+            in_sled.last_sequence
+        ));
     }
+    let [first, ..] = newest else { return Ok(()) };
     if first.first_sequence > in_sled.last_sequence + 1 {
         return findings.add(format_args!(
             "the changes between number {} and {} are lost from the journal",

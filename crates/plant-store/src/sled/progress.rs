@@ -10,9 +10,16 @@ use crate::StoreFailure;
 /// A group that takes longer than this to reach the disk makes the store count as not ready.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 
-/// A group that takes longer than this to reach the disk counts as failed. sled can wait for ever
-/// where the disk is full.
-const FAILED_AFTER: Duration = Duration::from_secs(10);
+/// How often somebody looks how long the disk keeps a group waiting.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A group counts as failed that this many looks have found on its way to the disk, which is after 10 s.
+/// sled can wait for ever where the disk is full. It is not a time, for a process that was stopped
+/// meanwhile has not looked.
+const FAILED_AFTER_LOOKS: u32 = 40;
+
+/// After this many looks sled may be waiting for itself, and is given another thread.
+const HELPED_AFTER_LOOKS: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -79,22 +86,84 @@ impl Progress {
         self.waits_longer_than(STALLED_AFTER)
     }
 
-    /// Fails the store when the disk keeps a group waiting without end.
-    pub(super) fn watch(&self) {
-        if self.failure().is_none() && self.waits_longer_than(FAILED_AFTER) {
-            let seconds = FAILED_AFTER.as_secs();
-            self.fail(anyhow::anyhow!("the disk has not answered for {seconds} s; it may be full"));
-        }
+    fn waits_longer_than(&self, limit: Duration) -> bool {
+        self.group_under_way().is_some_and(|begun_ms| {
+            Duration::from_millis(self.now_ms().saturating_sub(begun_ms)) > limit
+        })
     }
 
-    fn waits_longer_than(&self, limit: Duration) -> bool {
-        match self.group_begun_ms.load(Ordering::Relaxed) {
-            IDLE => false,
-            begun_ms => Duration::from_millis(self.now_ms().saturating_sub(begun_ms)) > limit,
-        }
+    /// When the group that is on its way to the disk was begun.
+    fn group_under_way(&self) -> Option<u64> {
+        Some(self.group_begun_ms.load(Ordering::Relaxed)).filter(|begun_ms| *begun_ms != IDLE)
     }
 
     fn now_ms(&self) -> u64 {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(IDLE - 1)
+    }
+}
+
+/// Looks now and then how long the disk keeps one group waiting.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// The group that was on its way at the last look, and how many looks have found it.
+    seen: Option<(u64, u32)>,
+}
+
+impl Watch {
+    /// Has `help` do something about a group that waits for long, and fails the store when one waits
+    /// without end.
+    pub(super) fn look(&mut self, progress: &Progress, help: impl FnOnce()) {
+        let Some(begun_ms) = progress.group_under_way() else {
+            self.seen = None;
+            return;
+        };
+        let looks = match self.seen {
+            Some((seen_ms, looks)) if seen_ms == begun_ms => looks + 1,
+            _ => 1,
+        };
+        self.seen = Some((begun_ms, looks));
+        if looks == HELPED_AFTER_LOOKS {
+            help();
+        }
+        if looks == FAILED_AFTER_LOOKS && progress.failure().is_none() {
+            let seconds = (LOOK_INTERVAL * FAILED_AFTER_LOOKS).as_secs();
+            progress
+                .fail(anyhow::anyhow!("the disk has not answered for {seconds} s; it may be full"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(progress: &Progress, watch: &mut Watch, count: u32) -> u32 {
+        let mut helped = 0;
+        for _ in 0..count {
+            watch.look(progress, || helped += 1);
+        }
+        helped
+    }
+
+    #[test]
+    fn a_group_that_waits_without_end_is_helped_once_and_then_fails_the_store() {
+        let (progress, mut watch) = (Progress::new(), Watch::default());
+        progress.group_begins();
+        assert_eq!(looks(&progress, &mut watch, FAILED_AFTER_LOOKS - 1), 1);
+        assert!(progress.failure().is_none());
+        assert_eq!(looks(&progress, &mut watch, 1), 0);
+        assert!(progress.failure().is_some());
+    }
+
+    #[test]
+    fn groups_that_end_do_not_add_up() {
+        let (progress, mut watch) = (Progress::new(), Watch::default());
+        for _ in 0..2 {
+            progress.group_begins();
+            looks(&progress, &mut watch, FAILED_AFTER_LOOKS - 1);
+            progress.group_ends();
+            looks(&progress, &mut watch, 1);
+        }
+        assert!(progress.failure().is_none());
     }
 }
