@@ -14,8 +14,8 @@ use super::journal::{self, Record};
 use super::layout::{
     self, EVENT_PREFIX, EventRecord, Group, PLANT_PREFIX, PlantRecord, TAG_PREFIX,
 };
-use super::open;
 use super::reader::Reader;
+use super::recovery;
 use super::verify;
 use crate::{PageRequest, Revision};
 
@@ -139,10 +139,10 @@ fn database(input: &[u8]) {
         }
     }
 
-    let read = open::read(&db, &groups, TAG_CHANGES_IN_MEMORY, &mut Findings::Refuse);
+    let read = recovery::read(&db, &groups, TAG_CHANGES_IN_MEMORY, &mut Findings::Refuse);
     let Ok((Some(state), tag_index)) = read else { return };
     let mut findings = Findings::list();
-    let is_sound = open::check_plants(&db, &state, &tag_index).is_ok()
+    let is_sound = recovery::check_plants(&db, &state, &tag_index).is_ok()
         && verify::verify(&db, Some(&state), &tag_index, &mut findings).is_ok()
         && findings.into_list().0.is_empty();
     let shared = Shared::new(state, tag_index);

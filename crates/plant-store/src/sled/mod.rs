@@ -8,6 +8,7 @@ mod checkpoint;
 mod commit;
 mod database;
 mod digest;
+mod engine;
 mod findings;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -19,6 +20,7 @@ mod open;
 mod pool;
 mod progress;
 mod reader;
+mod recovery;
 mod scan;
 mod tag_index;
 mod verify;

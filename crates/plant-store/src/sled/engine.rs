@@ -1,0 +1,94 @@
+//! Opening sled, with what it needs to be guarded against.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+
+use super::SledConfig;
+use super::guarded::{advise, guarded};
+use super::layout::{self, FORMAT, FORMAT_KEY};
+use super::open::{LOCK_PATIENCE, LOCK_RETRY_INTERVAL};
+
+/// A kill while sled writes a snapshot can leave an unfinished one, which the next open would take
+/// for a snapshot and fail. Finished ones are left alone: they are part of the database.
+pub(super) fn move_unfinished_snapshots_aside(sled_directory: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(sled_directory)? {
+        let path = entry?.path();
+        let Some(name) = path.file_name().and_then(OsStr::to_str) else { continue };
+        if name.starts_with("snap.") && name.ends_with(".generating") {
+            let aside = path.with_file_name(format!("aside.{name}"));
+            fs::rename(&path, &aside)?;
+            log::warn!("moved an unfinished snapshot aside, to {}", aside.display());
+        }
+    }
+    Ok(())
+}
+
+/// Has the file system bring each write to the disk before it returns, as `chattr +S` does.
+///
+/// sled takes a write as kept after `sync_file_range`, which leaves it in the disk's volatile cache, and
+/// then writes over what it replaces. After a power cut both may be gone.
+pub(super) fn make_writes_synchronous(file: &File, path: &Path) {
+    let set = ioctl_getflags(file).and_then(|flags| {
+        if flags.contains(IFlags::SYNC) {
+            Ok(())
+        } else {
+            ioctl_setflags(file, flags | IFlags::SYNC)
+        }
+    });
+    if let Err(cause) = set {
+        log::warn!(
+            "this file system cannot make writes to {} synchronous ({cause}); after a power cut the \
+             database may be damaged, and have to be restored from a backup",
+            path.display()
+        );
+    }
+}
+
+/// sled takes a part of its file that cannot be read for an empty one, and writes over it. So all of it
+/// is read before sled gets it: what the disk does not give any more shows here, and is left alone.
+pub(super) fn check_readable(path: &Path) -> anyhow::Result<()> {
+    let read = || io::copy(&mut File::open(path)?, &mut io::sink());
+    read().map(drop).with_context(|| format!("cannot read {}", path.display()))
+}
+
+pub(super) fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<sled::Db> {
+    let sled_config = sled::Config::new()
+        .path(sled_directory)
+        .cache_capacity(config.cache_mib.saturating_mul(1024 * 1024))
+        .mode(sled::Mode::HighThroughput);
+    let started = Instant::now();
+    loop {
+        match sled_config.open() {
+            Ok(db) => return Ok(db),
+            // sled lets go of its lock a little after a database was closed.
+            Err(sled::Error::Io(cause))
+                if cause.to_string().contains("could not acquire lock")
+                    && started.elapsed() < LOCK_PATIENCE =>
+            {
+                thread::sleep(LOCK_RETRY_INTERVAL);
+            }
+            Err(cause) => return Err(cause.into()),
+        }
+    }
+}
+
+pub(super) fn check_format(db: &sled::Db) -> anyhow::Result<()> {
+    let value = guarded(|| {
+        let value = db.get(FORMAT_KEY).context("the format number cannot be read")?;
+        value.context("the format number is missing: this is no plant store, or most of it is lost")
+    });
+    let format = value.and_then(|value| layout::decode_format(&value)).map_err(advise)?;
+    ensure!(
+        format == FORMAT,
+        "the database has format {format}, and this version reads format {FORMAT}; \
+         use the version that wrote it to export the plants, and this one to import them"
+    );
+    Ok(())
+}
