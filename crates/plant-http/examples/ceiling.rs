@@ -4,6 +4,7 @@
 
 use std::io::{self, Write as _};
 use std::net::TcpListener;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -123,7 +124,7 @@ fn main() -> anyhow::Result<()> {
             plant: Plant::try_from(plant)?,
         }),
         tokens: Tokens::new(vec![TokenRecord::new("ceiling", Scope::Write, &token)]),
-        max_connections: 10_000,
+        max_connections: NonZeroU32::new(10_000).context("0 connections")?,
     };
     let listener = TcpListener::bind(&listen).with_context(|| format!("cannot bind {listen}"))?;
     let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };

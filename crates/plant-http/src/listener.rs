@@ -1,7 +1,9 @@
-//! Taking connections: as many as there may be, and at the end all that are there.
+//! Taking connections: as many as there may be, and at the end those that wait, up to that number.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io::{self, ErrorKind};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +12,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::drain::Draining;
-use crate::workers::{Taken, Workers};
+use crate::workers::{Accepted, Workers};
 
 /// How long no connection is taken after the operating system could not give one, so that some end
 /// meanwhile.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the operating system may refuse a connection at the end before the rest is given up.
+const LAST_REFUSALS_MAX: u32 = 10;
+
+/// How long the threads may take to end when nothing is left for them to do.
+const WORKERS_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How often it is said that connections have to wait.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -33,14 +41,16 @@ impl Listener {
     pub(crate) fn new(
         listener: std::net::TcpListener,
         workers: Workers,
-        max_connections: u32,
+        max_connections: NonZeroU32,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let permits = usize::try_from(max_connections).unwrap_or(usize::MAX);
+        let most = u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX);
+        let max_connections = max_connections.get().min(most);
+        let permits = usize::try_from(max_connections).unwrap_or(Semaphore::MAX_PERMITS);
         Ok(Self {
             listener: TcpListener::from_std(listener)?,
             workers,
-            permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(permits)),
             max_connections,
             warned: None,
         })
@@ -51,7 +61,7 @@ impl Listener {
         loop {
             let permit = self.permit().await;
             match self.listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-                Ok(stream) => self.workers.serve(Taken { stream, permit }),
+                Ok(stream) => self.workers.serve(Accepted { stream, permit }),
                 Err(cause) if is_of_one_connection(&cause) => {}
                 Err(cause) => {
                     self.warn(&format!("cannot take connections for now: {cause}"));
@@ -62,13 +72,13 @@ impl Listener {
     }
 
     async fn permit(&mut self) -> OwnedSemaphorePermit {
-        loop {
-            if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-                return permit;
-            }
+        if self.permits.available_permits() == 0 {
             self.warn(&format!("{} connections are open; others wait", self.max_connections));
-            // What is acquired here is free again, and nobody else takes one.
-            drop(self.permits.acquire().await);
+        }
+        match Arc::clone(&self.permits).acquire_owned().await {
+            Ok(permit) => permit,
+            // Nobody closes the semaphore.
+            Err(_) => pending().await,
         }
     }
 
@@ -79,29 +89,54 @@ impl Listener {
         }
     }
 
-    /// Takes the connections that clients have already, and then no more. Waits until the requests on
-    /// all of them are answered, but not longer than `allowed`, and closes what is left.
-    pub(crate) async fn close(self, draining: &Draining, allowed: Duration) -> io::Result<()> {
+    /// Takes the connections that wait, as many as there may be, and then no more. Waits until the
+    /// requests on all of them are answered, but not longer than `allowed`, and closes what is left.
+    ///
+    /// The threads have ended afterwards, unless that took too long.
+    pub(crate) async fn drain(self, draining: &Draining, allowed: Duration) -> io::Result<()> {
         let Self { listener, mut workers, permits, max_connections, .. } = self;
+        // The runtime knows only of those that its driver has seen.
         let listener = listener.into_std()?;
-        // Requests may have been sent on these, and would be lost with the listener.
-        while let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
-            match listener.accept() {
-                Ok((stream, _)) => workers.serve(Taken { stream, permit }),
-                Err(cause) if is_of_one_connection(&cause) => {}
-                // There are no more.
-                Err(_) => break,
-            }
-        }
+        take_waiting(&listener, &mut workers, &permits).await;
         drop(listener);
         draining.close();
         if timeout(allowed, permits.acquire_many(max_connections)).await.is_err() {
             let open = usize::try_from(max_connections).unwrap_or(usize::MAX);
             let open = open.saturating_sub(permits.available_permits());
             log::warn!("closing {open} connections on which requests have not ended");
+            // A thread may be stuck in one of them: none is waited for.
+        } else if timeout(WORKERS_DEADLINE, workers.end()).await.is_err() {
+            log::warn!("threads that served connections have not ended");
         }
         Ok(())
     }
+}
+
+/// Takes the connections that wait: requests may have been sent on them, and would be lost with the
+/// listener.
+async fn take_waiting(
+    listener: &std::net::TcpListener,
+    workers: &mut Workers,
+    permits: &Arc<Semaphore>,
+) {
+    let mut refusals = 0;
+    while let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+        match listener.accept() {
+            Ok((stream, _)) => workers.serve(Accepted { stream, permit }),
+            // There are no more.
+            Err(cause) if cause.kind() == ErrorKind::WouldBlock => return,
+            Err(cause) if is_of_one_connection(&cause) => {}
+            Err(cause) if refusals == LAST_REFUSALS_MAX => {
+                log::warn!("connections that wait are closed, since none can be taken: {cause}");
+                return;
+            }
+            Err(_) => {
+                refusals += 1;
+                sleep(REFUSAL_PAUSE).await;
+            }
+        }
+    }
+    log::warn!("connections that wait, if there are any, are closed: too many are open");
 }
 
 /// Whether it is the connection that failed and not the taking of connections.
@@ -111,6 +146,10 @@ fn is_of_one_connection(cause: &io::Error) -> bool {
         ErrorKind::ConnectionAborted
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionRefused
+            // Linux tells here what is wrong with the network of the connection that it takes.
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown
             | ErrorKind::Interrupted
     )
 }

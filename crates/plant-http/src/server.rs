@@ -2,6 +2,7 @@
 
 use std::future::ready;
 use std::net::TcpListener;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub struct PlantService {
     /// Who may do what.
     pub tokens: Tokens,
     /// How many connections there are at most. Others wait until there are less. Each takes a descriptor.
-    pub max_connections: u32,
+    pub max_connections: NonZeroU32,
 }
 
 /// How the server ends.
@@ -55,6 +56,10 @@ pub struct Drain {
 
 /// Serves until `stop` is there, then drains and closes the repository. It must run in an actix
 /// system.
+///
+/// When it returns nothing here holds the repository any more, so that the store can be opened again.
+/// It is otherwise where the drain timed out, or the threads did not end in time after it: what they are
+/// doing ends as soon as it can, and is not waited for any longer. The log tells of both.
 ///
 /// # Errors
 ///
@@ -87,7 +92,7 @@ pub async fn serve(
     log::info!("draining");
     // It does not come to an end before.
     let _ = timeout(drain.delay, listener.take_connections()).await;
-    listener.close(&draining, drain.timeout).await.context("cannot close the listener")?;
+    listener.drain(&draining, drain.timeout).await.context("cannot drain the connections")?;
     failure.map_or(Ok(()), Err).context(STORE_FAILED)?;
     repository.close().await.context(STORE_FAILED)?;
     log::info!("closed");

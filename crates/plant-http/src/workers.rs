@@ -1,5 +1,6 @@
 //! The threads that serve connections.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::TcpStream;
 use std::num::NonZeroUsize;
@@ -9,13 +10,14 @@ use std::thread;
 use actix_service::{Service, ServiceFactory};
 use actix_web::rt;
 use anyhow::{Context as _, ensure};
+use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// How many threads all of them may have together for what blocks.
 const BLOCKING_THREADS: usize = 512;
 
 /// A connection on its way to its thread.
-pub(crate) struct Taken {
+pub(crate) struct Accepted {
     pub(crate) stream: TcpStream,
     /// Given back when the connection is gone.
     pub(crate) permit: OwnedSemaphorePermit,
@@ -23,7 +25,10 @@ pub(crate) struct Taken {
 
 /// A thread for each processor. When this is dropped they end, and with them what they are doing.
 pub(crate) struct Workers {
-    connections: Vec<mpsc::UnboundedSender<Taken>>,
+    connections: Vec<mpsc::UnboundedSender<Accepted>>,
+    /// Ready when a thread has ended and holds nothing any more of what it served with. A thread that is
+    /// joined could be waited for only by another one.
+    ended: Vec<oneshot::Receiver<Infallible>>,
     /// Whose turn the next connection is.
     next: usize,
 }
@@ -37,28 +42,34 @@ impl Workers {
         Factory: ServiceFactory<rt::net::TcpStream, Config = ()> + 'static,
     {
         let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let mut workers = Self { connections: Vec::with_capacity(count), next: 0 };
+        let mut workers = Self { connections: Vec::new(), ended: Vec::new(), next: 0 };
         for number in 0..count {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .max_blocking_threads((BLOCKING_THREADS / count).max(1))
                 .build()
                 .context("cannot start a runtime")?;
-            let (connections, taken) = mpsc::unbounded_channel();
+            let (connections, accepted) = mpsc::unbounded_channel();
             let (started, has_started) = oneshot::channel();
+            let (ends, ended) = oneshot::channel();
             let make = make.clone();
             let work = async move || match make().new_service(()).await {
                 Ok(service) => {
                     // Nobody waits for it where another thread could not be started.
                     let _ = started.send(());
-                    serve_all(Rc::new(service), taken).await;
+                    serve_all(Rc::new(service), accepted).await;
                 }
                 Err(_) => drop(started),
             };
             thread::Builder::new()
                 .name(format!("plant-http-{number}"))
-                .spawn(move || rt::Runtime::from(runtime).block_on(work()))
+                .spawn(move || {
+                    // It goes last, also when there is a panic.
+                    let _ends = ends;
+                    rt::Runtime::from(runtime).block_on(work());
+                })
                 .context("cannot start a thread that serves connections")?;
+            workers.ended.push(ended);
             ensure!(has_started.await.is_ok(), "the service cannot be made");
             workers.connections.push(connections);
         }
@@ -66,19 +77,25 @@ impl Workers {
     }
 
     /// Gives a connection to the thread whose turn it is.
-    pub(crate) fn serve(&mut self, taken: Taken) {
+    pub(crate) fn serve(&mut self, accepted: Accepted) {
         self.next = (self.next + 1) % self.connections.len();
-        if self.connections[self.next].send(taken).is_err() {
+        if self.connections[self.next].send(accepted).is_err() {
             log::error!("a thread that serves connections has ended");
         }
+    }
+
+    /// Ends the threads, and waits until they hold nothing any more of what they served with.
+    pub(crate) async fn end(self) {
+        drop(self.connections);
+        join_all(self.ended).await;
     }
 }
 
 async fn serve_all<S: Service<rt::net::TcpStream> + 'static>(
     service: Rc<S>,
-    mut taken: mpsc::UnboundedReceiver<Taken>,
+    mut accepted: mpsc::UnboundedReceiver<Accepted>,
 ) {
-    while let Some(Taken { stream, permit }) = taken.recv().await {
+    while let Some(Accepted { stream, permit }) = accepted.recv().await {
         let service = Rc::clone(&service);
         rt::spawn(async move {
             // How a connection ends is told where it is served.

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -142,15 +143,22 @@ impl RunningServer {
         let thread = std::thread::spawn(move || {
             let token = Token::chosen(TOKEN.to_owned())?;
             let record = TokenRecord::new("test", Scope::Write, &token);
+            let repository = Arc::new(repository);
+            let left = Arc::downgrade(&repository);
             let service = PlantService {
-                repository: Arc::new(repository),
+                repository,
                 tokens: Tokens::new(vec![record]),
-                max_connections: 100,
+                max_connections: NonZeroU32::new(100).expect("not 0"),
             };
             let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };
-            actix_web::rt::System::new().block_on(serve(listener, service, drain, async {
-                let _ = stopped.await;
-            }))
+            actix_web::rt::System::new().block_on(async {
+                let served = serve(listener, service, drain, async {
+                    let _ = stopped.await;
+                });
+                let outcome = served.await;
+                assert_eq!(left.strong_count(), 0, "somebody still holds the repository");
+                outcome
+            })
         });
         Self { address, stop: Some(stop), thread: Some(thread) }
     }

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow};
 use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, TokensFile};
 use plant_store::{Damaged, SledConfig, SledRepository};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -85,7 +86,7 @@ fn advise_verification(error: anyhow::Error, data: &Path) -> anyhow::Error {
 }
 
 /// Lets this process have as many descriptors as it may, and says how many connections that is.
-fn max_connections() -> anyhow::Result<u32> {
+fn max_connections() -> anyhow::Result<NonZeroU32> {
     let Rlimit { current: before, maximum } = getrlimit(Resource::Nofile);
     if before != maximum
         && let Err(cause) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
@@ -93,13 +94,14 @@ fn max_connections() -> anyhow::Result<u32> {
         log::warn!("cannot raise the limit of open files: {cause}; there may be less connections");
     }
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let connections = limit.saturating_sub(OTHER_DESCRIPTORS);
-    ensure!(
-        connections > 0,
-        "this process may open {limit} files and needs more than {OTHER_DESCRIPTORS}; raise the limit \
-         (ulimit -n, or LimitNOFILE= of systemd)"
-    );
-    Ok(u32::try_from(connections).map_or(MAX_CONNECTIONS, |most| most.min(MAX_CONNECTIONS)))
+    let connections = limit.saturating_sub(OTHER_DESCRIPTORS).min(MAX_CONNECTIONS.into());
+    let connections = u32::try_from(connections).ok().and_then(NonZeroU32::new);
+    connections.with_context(|| {
+        format!(
+            "this process may open {limit} files and needs more than {OTHER_DESCRIPTORS}; raise the \
+             limit (ulimit -n, or LimitNOFILE= of systemd)"
+        )
+    })
 }
 
 fn environment_token() -> anyhow::Result<Option<TokenRecord>> {
