@@ -17,7 +17,8 @@ pub(crate) const NAME: &str = "fuzz";
 /// How many inputs each target gets at least.
 const INPUTS: u64 = 100_000;
 
-/// The longest input, in bytes.
+/// The longest input, in bytes. A body of an import that is longer than a row may be has a byte in its input
+/// that stands for much text, so that it need not be long for that.
 const MAX_INPUT_BYTES: usize = 4096;
 
 /// An input that takes longer, in seconds, counts as a failure.
@@ -48,7 +49,9 @@ pub(crate) fn run(workspace_root: &Path) -> anyhow::Result<(Figures, anyhow::Res
         fuzzer.arg(format!("-artifact_prefix=corpus/{target}/"));
         fuzzer.arg(found).arg(format!("corpus/{target}"));
         let (outcome, words) = cargo::run_listening(&mut fuzzer)?;
-        inputs.push(inputs_in(&words).unwrap_or_default());
+        inputs.push(inputs_in(&words).with_context(|| {
+            format!("the fuzzer does not say how many inputs it gave to {target}: {words}")
+        })?);
         if outcome.is_err() {
             eprint!("{words}");
             failed.push(target.as_str());
@@ -58,7 +61,8 @@ pub(crate) fn run(workspace_root: &Path) -> anyhow::Result<(Figures, anyhow::Res
         test: NAME.to_owned(),
         promise: "whatever bytes come from outside, nothing that reads them panics".to_owned(),
         figures: format!(
-            "{} inputs, at least {} for each of {} targets, {} panics",
+            "{} inputs, at least {} for each of {} targets; targets with an input that panics, takes too \
+             long or too much memory: {}",
             inputs.iter().sum::<u64>(),
             inputs.iter().min().unwrap_or(&0),
             targets.len(),
