@@ -54,6 +54,18 @@ pub(crate) fn run_listening(command: &mut Command) -> anyhow::Result<(anyhow::Re
     ))
 }
 
+/// Runs a cargo command, and returns what it printed on standard output.
+pub(crate) fn run_for_output(command: &mut Command) -> anyhow::Result<String> {
+    let line = command_line(command);
+    eprintln!("+ {line}");
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot start `{line}`; is cargo in the PATH?"))?;
+    if !output.status.success() {
+        bail!("`{line}` failed ({})", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed what is not UTF-8"))
+}
+
 /// What a person would type to run the same command.
 fn command_line(command: &Command) -> String {
     let mut line = String::new();

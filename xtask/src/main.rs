@@ -30,7 +30,7 @@ usage: cargo xtask <command>
 
   check                    format, clippy, rustdoc and the invariants of the workspace
   test [arguments]         all tests; the arguments go to cargo test
-  torture [tests]          the long form of the tests of what is promised, with their figures
+  torture [part]...        the long form of the tests of what is promised, with their figures
   bench <bench> [options]  measurements; `cargo xtask bench` lists them
 ";
 
