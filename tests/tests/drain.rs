@@ -132,6 +132,34 @@ fn connections_that_rest_do_not_hold_the_end_up() {
     }
 }
 
+/// A start on a slow disk ends at the signal, and leaves nothing in the way of the next one.
+#[track_caller]
+fn check_signal_while_starting(signal: impl Fn(&Process)) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let data = folder.path().join("data");
+    let slow = ["-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=2000000"];
+    let trace = folder.path().join("trace");
+    let mut process = Launch::new().data(&data).under_strace(&trace, &slow).spawn();
+    wait_until("the start to come to the store", || data.join("plants").exists());
+    signal(&process);
+    assert_eq!(process.wait_for_exit().code(), Some(0), "{}", process.stderr());
+    assert_eq!(process.stdout(), "", "it was ready before the signal");
+
+    let mut server = TestServer::start_at(Launch::new(), &data);
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
+#[test]
+fn a_start_that_is_stopped_by_sigterm_ends_with_0() {
+    check_signal_while_starting(Process::send_terminate);
+}
+
+#[test]
+fn a_start_that_is_stopped_by_sigint_ends_with_0() {
+    check_signal_while_starting(Process::send_interrupt);
+}
+
 #[test]
 fn a_server_without_clients_ends_at_once_with_0() {
     let mut server = TestServer::start_with(Launch::new().arguments(["--drain-timeout", "60s"]));

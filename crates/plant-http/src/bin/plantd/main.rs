@@ -9,6 +9,7 @@ mod progress;
 mod remote;
 mod salvage;
 mod serve;
+mod stop_signal;
 mod verify;
 
 use std::io::{self, Write as _};

@@ -10,9 +10,9 @@ use anyhow::{Context as _, anyhow};
 use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, TokensFile};
 use plant_store::{Damaged, SledConfig, SledRepository};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeOptions;
+use crate::stop_signal::StopSignal;
 use crate::{Stop, TOKEN_VARIABLE, first_run, plants_folder};
 
 /// How many connections may wait to be taken.
@@ -26,6 +26,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 const MAX_CONNECTIONS: u32 = 32_768;
 
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
+    let stop_signal = StopSignal::while_starting().map_err(Stop::Io)?;
     let max_connections = max_connections().map_err(Stop::Io)?;
     let environment_token = environment_token().map_err(Stop::Configuration)?;
     let tokens_path = tokens_path(options);
@@ -61,7 +62,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let drain = Drain { delay: options.drain_delay, timeout: options.drain_timeout };
     let served = actix_web::rt::System::new().block_on(async {
         // From here on a signal drains the server, so it may be said to be ready.
-        let stop = stop_signal()?;
+        let stop = stop_signal.once_ready();
         if let Some(command) = command_to_show {
             log::info!("first start: made a token; create a plant with\n\n{command}\n");
         }
@@ -142,18 +143,6 @@ fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
         Ok((listener, address))
     };
     listen().with_context(|| format!("cannot listen on {address}; name another by --listen"))
-}
-
-/// Waits for SIGTERM or SIGINT.
-fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }
 
 /// The one line on standard output. Scripts wait for it.
