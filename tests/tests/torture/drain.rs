@@ -22,6 +22,9 @@ const PLANTS_BEFORE: i64 = 500;
 const DELAY: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a client waits for a port.
+const PORT_PAUSE: Duration = Duration::from_millis(20);
+
 /// What the clients saw until nobody took their connections any more.
 #[derive(Debug, Default)]
 struct Seen {
@@ -29,18 +32,24 @@ struct Seen {
     acknowledged: Vec<i64>,
     /// Which creates were not answered, and when they had been sent.
     unanswered: Vec<(i64, Instant)>,
-    /// When a connection was refused first.
+    /// When a client knew first that its connection was refused.
     refused: Option<Instant>,
 }
 
 /// Creates plants on one connection after the other, until none is taken.
 async fn create_to_the_end(address: SocketAddr, next_id: &AtomicI64, seen: &RefCell<Seen>) {
     loop {
-        let begun = Instant::now();
-        let Ok(mut connection) = LoadConnection::open(address).await else {
-            let refused = &mut seen.borrow_mut().refused;
-            *refused = Some(refused.map_or(begun, |refused| refused.min(begun)));
-            return;
+        let mut connection = match LoadConnection::open(address).await {
+            Ok(connection) => connection,
+            Err(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
+                // The ports of this machine are used up by connections that have ended.
+                tokio::time::sleep(PORT_PAUSE).await;
+                continue;
+            }
+            Err(_) => {
+                seen.borrow_mut().refused.get_or_insert_with(Instant::now);
+                return;
+            }
         };
         loop {
             let id = next_id.fetch_add(1, Ordering::Relaxed);
