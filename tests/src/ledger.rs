@@ -14,7 +14,7 @@ use std::thread;
 use fastrand::Rng;
 use tempfile::TempDir;
 
-use self::account::Account;
+use self::account::{Account, REQUEST_ID_PREFIX};
 pub use self::store::{Plants, TAGS, plants_in, store_of};
 pub use self::write::Told;
 use crate::server::TestServer;
@@ -46,6 +46,12 @@ impl Ledgers {
     #[must_use]
     pub fn acknowledged(&self) -> u64 {
         self.accounts.iter().map(|account| account.total).sum()
+    }
+
+    /// Whether a request with this id was a write of a ledger.
+    #[must_use]
+    pub fn is_request_id(id: &str) -> bool {
+        id.starts_with(REQUEST_ID_PREFIX)
     }
 
     /// How many writes are in doubt.

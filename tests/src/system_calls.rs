@@ -108,7 +108,7 @@ impl SystemCalls {
         Self::parse(&text)
     }
 
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut calls = Vec::new();
         // A call during which another thread did something stands on two lines.
         let mut unfinished: HashMap<&str, (usize, &str)> = HashMap::new();

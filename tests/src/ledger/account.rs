@@ -16,6 +16,9 @@ use crate::plant::NewPlant;
 /// How many plants each client has at most.
 const PLANTS: i64 = 64;
 
+/// What the ids of its requests begin with.
+pub(super) const REQUEST_ID_PREFIX: &str = "ledger-";
+
 /// What one client has written, one write after the other, and nobody else writes.
 #[derive(Debug)]
 pub(super) struct Account {
@@ -68,7 +71,7 @@ impl Account {
     }
 
     fn request_id(&self, write: usize) -> String {
-        format!("ledger-{}-{write}", self.number)
+        format!("{REQUEST_ID_PREFIX}{}-{write}", self.number)
     }
 
     /// Writes until `is_over` says so of what was told. Returns the last of that.

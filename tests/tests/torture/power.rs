@@ -45,14 +45,20 @@ impl Run {
             }
             disk = Some(Disk::holding(data.parent().expect("a folder is in a folder")));
         });
+        let before = ledgers.acknowledged();
         ledgers.write_some(&mut server, chance, writes);
+        let acknowledged = ledgers.acknowledged() - before;
         if chance.bool() {
             assert_eq!(server.terminate().code(), Some(0));
         } else {
             server.kill();
         }
         let calls = SystemCalls::read(&trace, server.process().id());
-        let answered = calls.all(|_| true).filter_map(answered).collect();
+        assert_synchronous(&calls);
+        let answered: HashMap<_, _> = calls.all(|_| true).filter_map(answered).collect();
+        // Otherwise nothing would be looked for where answers look different some day.
+        let seen = answered.keys().filter(|request_id| Ledgers::is_request_id(request_id)).count();
+        assert_eq!(u64::try_from(seen).ok(), Some(acknowledged), "answers that the trace shows");
         Self { disk: disk.expect("it was loaded"), calls, answered }
     }
 
@@ -67,6 +73,20 @@ impl Run {
         moments.sort_unstable();
         moments
     }
+}
+
+/// The server has made the writes to sled's file synchronous, without which cuts damage it.
+fn assert_synchronous(calls: &SystemCalls) {
+    let is_set = |call: &SystemCall| {
+        let sets = call.name == "ioctl" && call.arguments.contains("FS_IOC_SETFLAGS");
+        let is_sled = call.file().is_some_and(|file| file.ends_with("plants/sled/db"));
+        sets && is_sled && call.succeeded() && call.arguments.contains("FS_SYNC_FL")
+    };
+    assert!(
+        calls.all(is_set).next().is_some(),
+        "the file system of the temporary folder does not know synchronous files (`chattr +S`); set \
+         TMPDIR to a folder on one that does"
+    );
 }
 
 /// The request that a call answers with success, if it does, and where the answer begins.
@@ -91,7 +111,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     let folder = tempfile::tempdir().unwrap();
     let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let mut image = None;
-    let (mut files_changes, mut acknowledged) = (0, 0);
+    let (mut files_changes, mut acknowledged, mut changes_lost) = (0, 0, 0);
     for run in 0..runs {
         let mut recorded = Run::record(image.as_deref(), &mut ledgers, &mut chance);
         files_changes += recorded.calls.lines();
@@ -101,7 +121,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
             recorded.disk.run(&recorded.calls, begin..line);
             begin = line;
             let left = folder.path().join(format!("left-{run}-{cut}"));
-            recorded.disk.cut(&left, &mut chance);
+            changes_lost += recorded.disk.cut(&left, &mut chance);
             // Also a cut before the folder has its name.
             let data = left.join("data");
             let data = data.exists().then_some(data);
@@ -124,8 +144,12 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
             }
         }
     }
+    let cuts = runs * cuts_of_a_run;
+    assert!(acknowledged > usize::try_from(cuts).unwrap(), "next to nothing was looked for");
+    assert!(changes_lost > 0, "no cut came while anything was not synced");
     Figures::of("power", "nothing acknowledged is lost by a power cut")
-        .with(runs * cuts_of_a_run, "cuts")
+        .with(cuts, "cuts")
+        .with(changes_lost, "changes that were not synced taken by them, in whole or in part")
         .with(acknowledged, "acknowledged writes looked for")
         .with(files_changes, "system calls of")
         .with(0, "lost")
