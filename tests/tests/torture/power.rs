@@ -62,11 +62,16 @@ impl Run {
         Self { disk: disk.expect("it was loaded"), calls, answered }
     }
 
-    /// Lines of the trace at which the power is cut, ascending: every other one where an answer begins.
+    /// Lines of the trace at which the power is cut, ascending: every other one where an answer begins,
+    /// and of the others every other one where a write to the journal does.
     fn moments(&self, wanted: u32, chance: &mut fastrand::Rng) -> Vec<usize> {
         let answers: Vec<usize> = self.answered.values().copied().collect();
-        let moment = |cut| match chance.choice(&answers) {
-            Some(answer) if cut % 2 == 0 => answer + 1,
+        let is_journal = |file: &str| file.contains("plants/journal.");
+        let is_write = |call: &SystemCall| call.is_write() && call.file().is_some_and(is_journal);
+        let writes: Vec<usize> = self.calls.all(is_write).map(|call| call.begun).collect();
+        let moment = |cut| match cut % 4 {
+            0 | 2 => chance.choice(&answers).expect("there are answers") + 1,
+            1 => chance.choice(&writes).expect("there are writes") + 1,
             _ => chance.usize(..=self.calls.lines()),
         };
         let mut moments: Vec<usize> = (0..wanted).map(moment).collect();
@@ -105,6 +110,20 @@ fn answered(call: &SystemCall) -> Option<(String, usize)> {
     Some((id, call.begun))
 }
 
+/// Cuts the power, half of the time so that something is lost where that can be. Returns how many changes
+/// are.
+fn cut_power(disk: &Disk, left: &Path, chance: &mut fastrand::Rng) -> usize {
+    let mut tries = if chance.bool() { 10 } else { 1 };
+    loop {
+        let lost = disk.cut(left, chance);
+        tries -= 1;
+        if lost > 0 || tries == 0 {
+            return lost;
+        }
+        fs::remove_dir_all(left).expect("it was just made");
+    }
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_by_a_power_cut() {
     let (mut chance, runs, cuts_of_a_run) = (chance(), times(2, 10), times(5, 20));
@@ -121,7 +140,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
             recorded.disk.run(&recorded.calls, begin..line);
             begin = line;
             let left = folder.path().join(format!("left-{run}-{cut}"));
-            changes_lost += recorded.disk.cut(&left, &mut chance);
+            changes_lost += cut_power(&recorded.disk, &left, &mut chance);
             // Also a cut before the folder has its name.
             let data = left.join("data");
             let data = data.exists().then_some(data);
