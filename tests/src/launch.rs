@@ -111,7 +111,7 @@ impl Launch {
     ///
     /// When there is no strace on this machine.
     #[must_use]
-    pub fn under_strace(mut self, trace: &Path, options: &[&str]) -> Self {
+    pub fn under_strace(self, trace: &Path, options: &[&str]) -> Self {
         let is_there = Command::new("strace")
             .arg("-V")
             .stdout(Stdio::null())
@@ -119,24 +119,28 @@ impl Launch {
             .status()
             .is_ok_and(|status| status.success());
         assert!(is_there, "install strace, or run `cargo xtask test`, which does");
-        self.wrapper = ["strace", "-D", "-f", "-y", "-o"].map(OsString::from).to_vec();
-        self.wrapper.push(trace.into());
-        self.wrapper.extend(options.iter().map(OsString::from));
-        self
+        let words = ["strace", "-D", "-f", "-y", "-o"].map(OsString::from).into_iter();
+        let words = words.chain([trace.into()]).chain(options.iter().map(OsString::from));
+        self.wrapped(words)
     }
 
     /// With at most so many descriptors, of which it may use a part at first.
     #[must_use]
-    pub fn descriptor_limits(mut self, soft: u32, hard: u32) -> Self {
+    pub fn descriptor_limits(self, soft: u32, hard: u32) -> Self {
         let limit = format!("ulimit -S -n {soft} && ulimit -H -n {hard} && exec \"$0\" \"$@\"");
-        self.wrapper = ["sh", "-c", &limit].map(OsString::from).to_vec();
-        self
+        self.wrapped(["sh", "-c", &limit].map(OsString::from))
     }
 
     /// With this disk in sight.
     #[must_use]
-    pub fn within(mut self, disk: &SmallDisk) -> Self {
-        self.wrapper = disk.enter();
+    pub fn within(self, disk: &SmallDisk) -> Self {
+        self.wrapped(disk.enter())
+    }
+
+    /// Started by another program, of which there can be one.
+    fn wrapped(mut self, words: impl IntoIterator<Item = OsString>) -> Self {
+        assert!(self.wrapper.is_empty(), "it is started by {:?} already", self.wrapper);
+        self.wrapper = words.into_iter().collect();
         self
     }
 
@@ -173,7 +177,7 @@ impl Launch {
         // Nothing of what the developer's own shell says to a `plantd` may reach this one.
         for (name, _) in std::env::vars_os() {
             let is_ours = name.to_str().is_some_and(|name| name.starts_with("PLANTD_"));
-            if is_ours || name == "RUST_LOG" {
+            if is_ours || name == "RUST_LOG" || name == "FAILPOINTS" {
                 command.env_remove(name);
             }
         }
