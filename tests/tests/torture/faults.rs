@@ -114,6 +114,11 @@ const REPLAY: [Point; 5] = [
     point("after-fold-step", OPENING_THREAD, 2),
 ];
 
+/// How many places these are: some stand there twice.
+fn places<'a>(points: impl IntoIterator<Item = &'a Point>) -> usize {
+    points.into_iter().map(|point| point.name).collect::<BTreeSet<_>>().len()
+}
+
 /// Where requests are disturbed.
 const HANDLER: &str = "in-handler";
 
@@ -288,7 +293,7 @@ fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowle
         assert!(stderr.contains(PANIC), "{stderr}");
     });
     Figures::of("faults", "a panic in a commit loses nothing that was acknowledged")
-        .with(panics, "panics at 18 places of a commit")
+        .with(panics, &format!("panics at {} places of a commit", places(&COMMIT)))
         .with(acknowledged, "acknowledged writes, 0 lost")
         .print();
 }
@@ -325,7 +330,7 @@ fn a_panic_while_the_store_is_closed_is_not_taken_for_a_good_end() {
         assert!(stderr.contains(PANIC), "{stderr}");
     });
     Figures::of("faults", "a panic while the store is closed is told of, and loses nothing")
-        .with(panics, "panics at 4 places of the close")
+        .with(panics, &format!("panics at {} places of the close", places(&CLOSE)))
         .with(acknowledged, "acknowledged writes, 0 lost")
         .print();
 }
@@ -357,8 +362,11 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
         assert!(stopped_at.contains(name), "no opening was killed at {name}");
     }
     Figures::of("faults", "a kill in a commit or in the openings after it loses nothing")
-        .with(kills, "kills at 18 places of a commit")
-        .with(openings.into_inner(), "kills at 12 places of the openings after them")
+        .with(kills, &format!("kills at {} places of a commit", places(&COMMIT)))
+        .with(
+            openings.into_inner(),
+            &format!("kills at {} places of the openings after them", stopped_at.len()),
+        )
         .with(acknowledged, "acknowledged writes, 0 lost")
         .print();
 }
@@ -394,7 +402,10 @@ fn a_kill_or_a_panic_at_any_step_of_the_first_opening_leaves_nothing_in_the_way(
     }
     let points = u32::try_from(MAKE.len() + OPEN.len()).expect("a few");
     Figures::of("faults", "a kill or a panic in the first opening leaves nothing in the way")
-        .with(rounds * points * 2, "kills at 13 places of the first opening")
+        .with(
+            rounds * points * 2,
+            &format!("kills at {} places of the first opening", places(MAKE.iter().chain(&OPEN))),
+        )
         .with(rounds * points, "panics there, 0 folders that do not open")
         .print();
 }

@@ -23,6 +23,8 @@ const MAX_LOAD_MS: u64 = 300;
 struct Kills {
     all: u32,
     before_ready: u32,
+    /// How many of the starts found an unfinished snapshot.
+    with_unfinished_snapshot: u32,
 }
 
 impl Kills {
@@ -30,7 +32,7 @@ impl Kills {
     fn kill_starts(&mut self, data: &Path, usual: Duration, chance: &mut fastrand::Rng) {
         for _ in 0..KILLS_IN_A_ROW {
             if chance.bool() {
-                plant_unfinished_snapshot(data, chance);
+                self.with_unfinished_snapshot += u32::from(leave_unfinished_snapshot(data, chance));
             }
             let mut process = Launch::new().data(data).spawn();
             thread::sleep(usual.mul_f64(1.2 * chance.f64()));
@@ -41,18 +43,20 @@ impl Kills {
     }
 }
 
-/// Leaves what a kill leaves that comes while sled writes a snapshot.
-fn plant_unfinished_snapshot(data: &Path, chance: &mut fastrand::Rng) {
+/// Leaves what a kill leaves that comes while sled writes a snapshot, where there is one to take the
+/// bytes from. Says whether there was.
+fn leave_unfinished_snapshot(data: &Path, chance: &mut fastrand::Rng) -> bool {
     let sled = data.join("plants/sled");
-    let Ok(entries) = fs::read_dir(&sled) else { return };
+    let Ok(entries) = fs::read_dir(&sled) else { return false };
     let snapshot = entries.map(|entry| entry.expect("a folder can be read").path()).find(|path| {
         path.file_name().expect("it has a name").to_string_lossy().starts_with("snap.")
     });
-    let Some(snapshot) = snapshot else { return };
+    let Some(snapshot) = snapshot else { return false };
     let mut bytes = fs::read(&snapshot).expect("a file can be read");
     bytes.truncate(chance.usize(..=bytes.len()));
     let name = format!("snap.{:016X}.generating", chance.u64(..));
     fs::write(sled.join(name), bytes).expect("a file can be written");
+    true
 }
 
 #[test]
@@ -70,9 +74,11 @@ fn a_start_that_is_killed_again_and_again_is_in_nobodys_way() {
     assert_eq!(server.terminate().code(), Some(0));
     server.verify();
     assert!(kills.before_ready > 0, "every start was ready before its kill");
+    assert!(kills.with_unfinished_snapshot > 0, "no start found an unfinished snapshot");
     Figures::of("start", "a kill while it starts, or recovers, is in nobody's way")
         .with(kills.all, "kills")
         .with(kills.before_ready, "of them before it was ready")
+        .with(kills.with_unfinished_snapshot, "of them on an unfinished snapshot")
         .with(ledgers.acknowledged(), "acknowledged writes")
         .with(0, "lost")
         .print();
