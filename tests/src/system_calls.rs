@@ -84,7 +84,11 @@ pub struct Text {
 
 /// The system calls of one run, in the order in which they returned.
 #[derive(Clone, Debug)]
-pub struct SystemCalls(Vec<SystemCall>);
+pub struct SystemCalls {
+    calls: Vec<SystemCall>,
+    /// How many calls had begun and not returned when the process ended.
+    unfinished: usize,
+}
 
 impl SystemCalls {
     /// Reads the trace of a process that has ended; strace may still be writing the end of it.
@@ -109,7 +113,7 @@ impl SystemCalls {
     }
 
     pub(crate) fn parse(text: &str) -> Self {
-        let mut calls = Vec::new();
+        let (mut calls, mut never_returned) = (Vec::new(), 0);
         // A call during which another thread did something stands on two lines.
         let mut unfinished: HashMap<&str, (usize, &str)> = HashMap::new();
         for (number, line) in text.lines().enumerate() {
@@ -133,6 +137,7 @@ impl SystemCalls {
             // A call that never returned, for the process was killed, has no result that counts.
             let Some((call, result)) = whole.rsplit_once(" = ") else { continue };
             let Some((name, arguments)) = call.split_once('(') else { continue };
+            never_returned += usize::from(result.starts_with('?'));
             calls.push(SystemCall {
                 name: name.to_owned(),
                 arguments: arguments.trim_end().trim_end_matches(')').trim_end().to_owned(),
@@ -141,18 +146,24 @@ impl SystemCalls {
                 returned: number,
             });
         }
-        Self(calls)
+        Self { calls, unfinished: never_returned + unfinished.len() }
+    }
+
+    /// How many calls had begun and not returned when the process ended.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.unfinished
     }
 
     /// How many lines the trace has up to the last call.
     #[must_use]
     pub fn lines(&self) -> usize {
-        self.0.last().map_or(0, |call| call.returned + 1)
+        self.calls.last().map_or(0, |call| call.returned + 1)
     }
 
     /// The calls for which `holds` holds.
     pub fn all(&self, holds: impl Fn(&SystemCall) -> bool) -> impl Iterator<Item = &SystemCall> {
-        self.0.iter().filter(move |call| holds(call))
+        self.calls.iter().filter(move |call| holds(call))
     }
 
     /// The first call for which `holds` holds.
@@ -163,7 +174,7 @@ impl SystemCalls {
     #[must_use]
     #[track_caller]
     pub fn first(&self, what: &str, holds: impl Fn(&SystemCall) -> bool) -> &SystemCall {
-        let found = self.0.iter().find(|call| holds(call));
+        let found = self.calls.iter().find(|call| holds(call));
         found.unwrap_or_else(|| panic!("the trace does not show {what}"))
     }
 }
@@ -223,6 +234,21 @@ mod tests {
         assert_eq!(write.file(), Some("/d/db"));
         assert_eq!(write.arguments, "4</d/db>, \"Rosa = 1\", 8, 24");
         assert!(write.succeeded() && write.is_write());
+    }
+
+    #[test]
+    fn a_call_that_did_not_return_is_counted() {
+        let trace = concat!(
+            "71  fdatasync(4</d/db> <unfinished ...>\n",
+            "72  fdatasync(5</d/db> <unfinished ...>\n",
+            "73  fdatasync(5</d/db> <unfinished ...>\n",
+            "71  <... fdatasync resumed>) = ?\n",
+            "73  <... fdatasync resumed>) = 0\n",
+            "72  +++ killed by SIGKILL +++\n",
+        );
+        let calls = SystemCalls::parse(trace);
+        assert_eq!(calls.unfinished(), 2);
+        assert_eq!(calls.all(SystemCall::is_sync).count(), 1);
     }
 
     #[test]

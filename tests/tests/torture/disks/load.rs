@@ -103,8 +103,10 @@ impl Load {
     /// enough was written.
     fn watch(&self, server: &mut TestServer) -> Option<Failed> {
         let client = server.client();
+        let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            let not_ready = scope.spawn(|| self.wait_until_not_ready(&client));
+            let not_ready = scope.spawn(|| self.wait_until_not_ready(&client, &is_over));
+            let _over = SetOnDrop(&is_over);
             let mut is_over = || {
                 let is_over = self.stop.load(Ordering::Relaxed) || self.failed.get().is_some();
                 is_over || !server.process().is_running()
@@ -119,7 +121,8 @@ impl Load {
                 let ended_after = first.elapsed();
                 let limit = DRAIN_DELAY + DRAIN_TIMEOUT + SLACK;
                 assert!(ended_after < limit, "it took {ended_after:?}");
-                let not_ready = not_ready.join().expect("/readyz tells of the failure");
+                let not_ready = not_ready.join().expect("/readyz answers");
+                let not_ready = not_ready.expect("/readyz tells of the failure");
                 let not_ready_after = not_ready.saturating_duration_since(*first);
                 assert!(not_ready_after < READY_LIMIT, "it took {not_ready_after:?}");
                 Failed { not_ready_after, ended_after }
@@ -129,16 +132,27 @@ impl Load {
         })
     }
 
-    /// When `/readyz` was not 200 any more, which it must have said.
-    fn wait_until_not_ready(&self, client: &Client) -> Instant {
-        while !self.stop.load(Ordering::Relaxed) {
+    /// When `/readyz` was not 200 any more. Nothing when it did not say so in time, or the test was over
+    /// before.
+    fn wait_until_not_ready(&self, client: &Client, is_over: &AtomicBool) -> Option<Instant> {
+        let is_late = || self.failed.get().is_some_and(|first| first.elapsed() > READY_LIMIT);
+        while !is_over.load(Ordering::Relaxed) && !is_late() {
             let answer = client.get("/readyz");
             if answer.status != 200 {
                 assert_eq!(answer.status, 503, "{answer:?}");
-                break;
+                return Some(Instant::now());
             }
             thread::sleep(Duration::from_millis(10));
         }
-        Instant::now()
+        None
+    }
+}
+
+/// Tells a thread to end, also when a claim does not hold: a scope waits for its threads.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
