@@ -131,6 +131,16 @@ impl Process {
         self.status_kib("VmHWM:")
     }
 
+    /// Forgets the peak: from now on it is what is most from now on.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended, or the operating system does not let it be forgotten.
+    pub fn reset_peak_resident(&self) {
+        let path = format!("/proc/{}/clear_refs", self.id());
+        fs::write(path, "5").expect("a process of this user may be asked so");
+    }
+
     fn status_kib(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.id());
         let status = fs::read_to_string(path).expect("a process has a status");
