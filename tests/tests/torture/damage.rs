@@ -33,6 +33,12 @@ const LAST_PLANTS: i64 = 5;
 /// The page of a disk or of the memory, in bytes.
 const PAGE_BYTES: u64 = 4096;
 
+/// How long a stretch is at most that stands as it stood earlier: a segment of sled's file, in pages.
+const STRETCH_PAGES: u64 = 128;
+
+/// Where sled has most of what there is.
+const SLED_FILE: &str = "plants/sled/db";
+
 /// A database that was filled and ended, and what it should hold.
 struct Store {
     server: TestServer,
@@ -40,6 +46,8 @@ struct Store {
     ledger: Plants,
     /// All plants as they ever were: an export of a damaged database may bring older ones to light.
     ever: BTreeSet<NewPlant>,
+    /// What stood in sled's file at earlier moments.
+    earlier: Vec<Vec<u8>>,
 }
 
 impl Store {
@@ -58,6 +66,8 @@ impl Store {
         let all = (0..LONG_PLANTS).map(|id| long(id, "木"));
         let all = all.chain((LONG_PLANTS..LONG_PLANTS + SHORT_PLANTS).map(|id| short(id, "Rosa")));
         import(&client, &mut ledger, all.collect());
+        let sled_file = server.data().join(SLED_FILE);
+        let mut earlier = vec![fs::read(&sled_file).expect("reads")];
         let mut ever: BTreeSet<_> = ledger.values().cloned().collect();
         // Other names, and other tags for some of those.
         let changed = (0..LONG_PLANTS).step_by(3).map(|id| long(id, "林"));
@@ -66,18 +76,20 @@ impl Store {
                 NewPlant::new(id, &format!("Abies {id}"), (id % 2 == 0).then_some(TAGS[1]))
             }));
         import(&client, &mut ledger, changed.collect());
+        earlier.push(fs::read(&sled_file).expect("reads"));
         ever.extend(ledger.values().cloned());
         for id in (0..LONG_PLANTS + SHORT_PLANTS).step_by(100) {
             client.delete(id).assert_no_content();
             ledger.remove(&id);
         }
+        earlier.push(fs::read(&sled_file).expect("reads"));
         for id in -LAST_PLANTS..0 {
             let plant = NewPlant::new(id, &last_name(id), Some(TAGS[0]));
             client.create_from(&plant.json()).assert_plant(&plant.name, Some(TAGS[0]));
             ledger.insert(id, plant);
         }
         ever.extend(ledger.values().cloned());
-        Self { server, ledger, ever }
+        Self { server, ledger, ever, earlier }
     }
 }
 
@@ -103,6 +115,12 @@ enum Damage {
     Zero(Range<u64>),
     CutAt(u64),
     Remove,
+    /// A stretch of sled's file stands as it stood at an earlier moment, for the disk has lost what was
+    /// written since then.
+    Earlier {
+        moment: usize,
+        stretch: Range<u64>,
+    },
 }
 
 impl Damage {
@@ -121,7 +139,22 @@ impl Damage {
         }
     }
 
-    fn apply(&self, path: &Path) {
+    /// A stretch of a file of this length that begins with one of these pages.
+    fn earlier(chance: &mut fastrand::Rng, stale: &[StalePage], length: u64) -> Option<Self> {
+        let StalePage { moment, page } = *chance.choice(stale)?;
+        let most = if chance.bool() { STRETCH_PAGES } else { 1 };
+        let end = (page + chance.u64(1..=most)) * PAGE_BYTES;
+        Some(Self::Earlier { moment, stretch: page * PAGE_BYTES..length.min(end) })
+    }
+
+    /// Does it to a file. Says whether anything in it is other than before.
+    fn apply(&self, path: &Path, earlier: &[Vec<u8>]) -> bool {
+        let before = fs::read(path).expect("the file is there");
+        self.change(path, earlier);
+        fs::read(path).ok() != Some(before)
+    }
+
+    fn change(&self, path: &Path, earlier: &[Vec<u8>]) {
         let file = File::options().read(true).write(true).open(path).expect("the file is there");
         let bytes_of = |range: &Range<u64>| {
             let mut bytes = vec![0; usize::try_from(range.end - range.start).expect("small")];
@@ -146,6 +179,14 @@ impl Damage {
             }
             Self::CutAt(length) => file.set_len(*length).expect("cuts"),
             Self::Remove => fs::remove_file(path).expect("removes"),
+            Self::Earlier { moment, stretch } => {
+                // What lay behind its end reads as zeros.
+                let mut bytes = vec![0; bytes_of(stretch).len()];
+                let begin = usize::try_from(stretch.start).expect("small");
+                let stood = earlier[*moment].iter().skip(begin);
+                bytes.iter_mut().zip(stood).for_each(|(byte, stood)| *byte = *stood);
+                file.write_all_at(&bytes, stretch.start).expect("writes");
+            }
         }
     }
 
@@ -153,10 +194,32 @@ impl Damage {
     fn range(&self) -> Option<Range<u64>> {
         match self {
             Self::FlipBit(at) => Some(*at..at + 1),
-            Self::Overwrite(range) | Self::Zero(range) => Some(range.clone()),
+            Self::Overwrite(range) | Self::Zero(range) | Self::Earlier { stretch: range, .. } => {
+                Some(range.clone())
+            }
             Self::CutAt(_) | Self::Remove => None,
         }
     }
+}
+
+/// A page of sled's file that was written since an earlier moment.
+#[derive(Clone, Copy)]
+struct StalePage {
+    moment: usize,
+    page: u64,
+}
+
+/// All of these pages. Of those behind the end at the earlier moment there would be zeros, which are a
+/// kind of damage of their own.
+fn stale_pages(store: &Store) -> Vec<StalePage> {
+    let now = fs::read(store.server.data().join(SLED_FILE)).expect("reads");
+    let page_bytes = usize::try_from(PAGE_BYTES).expect("small");
+    let stale_since = |(moment, stood): (usize, &Vec<u8>)| {
+        let pages = (0..).zip(now.chunks(page_bytes).zip(stood.chunks(page_bytes)));
+        let stale = pages.filter(|(_, (now, stood))| now != stood);
+        stale.map(|(page, _)| StalePage { moment, page }).collect::<Vec<_>>()
+    };
+    store.earlier.iter().enumerate().flat_map(stale_since).collect()
 }
 
 /// What became of a damaged database.
@@ -250,34 +313,46 @@ fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
 struct Tally {
     whole: u32,
     refused: u32,
+    /// How many of both were stretches as they stood earlier.
+    earlier: u32,
     left_out: u32,
     saved: usize,
     in_refused: usize,
 }
 
-fn check_damage(store: &Store, was_killed: bool, damages: u32, tally: &mut Tally) {
-    let mut chance = chance();
+fn check_damage(
+    store: &Store,
+    was_killed: bool,
+    damages: u32,
+    chance: &mut fastrand::Rng,
+    tally: &mut Tally,
+) {
     let folder = tempfile::tempdir().expect("a folder");
     let files = files(store.server.data());
-    for number in 0..damages {
-        let data = folder.path().join(format!("data-{number}"));
+    let (data, stale) = (folder.path().join("data"), stale_pages(store));
+    let mut done = 0;
+    while done < damages {
         copy_folder(store.server.data(), &data);
         // Most of what there is stands in sled's one file.
         let file = match chance.bool() {
-            true => Path::new("plants/sled/db"),
+            true => Path::new(SLED_FILE),
             false => &files[chance.usize(0..files.len())],
         };
         let path = data.join(file);
         let length = fs::metadata(&path).expect("a file").len();
-        let damage = Damage::random(&mut chance, length);
+        let is_stale = file == Path::new(SLED_FILE) && chance.bool();
+        let stretch = if is_stale { Damage::earlier(chance, &stale, length) } else { None };
+        let damage = stretch.unwrap_or_else(|| Damage::random(chance, length));
         if was_killed
             && let (Some(last), Some(range)) = (last_record(&path), damage.range())
             && range.start < last.end
             && last.start < range.end
         {
             tally.left_out += 1;
-        } else {
-            damage.apply(&path);
+            done += 1;
+        } else if damage.apply(&path, &store.earlier) {
+            done += 1;
+            tally.earlier += u32::from(matches!(damage, Damage::Earlier { .. }));
             let what = format!("{damage:?} of {}", file.display());
             match start_damaged(&data, store, &what) {
                 Outcome::Whole => tally.whole += 1,
@@ -294,22 +369,24 @@ fn check_damage(store: &Store, was_killed: bool, damages: u32, tally: &mut Tally
 
 #[test]
 fn a_damaged_database_is_served_whole_or_not_at_all() {
-    let mut tally = Tally::default();
+    let (mut chance, mut tally) = (chance(), Tally::default());
     let mut store = Store::fill();
-    let blocks = |server: &TestServer| fs::metadata(server.data().join("plants/sled/db"));
+    let blocks = |server: &TestServer| fs::metadata(server.data().join(SLED_FILE));
     assert!(blocks(&store.server).expect("a file").len() > 4 * 1024 * 1024, "several segments");
     store.server.kill();
-    check_damage(&store, true, times(15, 250), &mut tally);
+    check_damage(&store, true, times(15, 250), &mut chance, &mut tally);
 
     // A start and an end as they should be, on the same folder.
     store.server.restart();
     assert_eq!(store.server.terminate().code(), Some(0));
-    check_damage(&store, false, times(15, 250), &mut tally);
+    check_damage(&store, false, times(15, 250), &mut chance, &mut tally);
 
-    let Tally { whole, refused, left_out, saved, in_refused } = tally;
+    let Tally { whole, refused, earlier, left_out, saved, in_refused } = tally;
     assert!(refused > 0, "no damage was noticed");
+    assert!(earlier > 0, "nothing stood as it stood earlier");
     Figures::of("damage", "a damaged database is served whole or not at all")
         .with(whole + refused, "damages to its files")
+        .with(earlier, "of them stretches of sled's file as they stood earlier")
         .with(whole, "times everything was served")
         .with(refused, "times it said what is wrong and did not start")
         .with(0, "times less was served")
@@ -330,9 +407,9 @@ fn damage_under_a_running_server_becomes_errors_and_never_another_answer() {
     server.restart();
     let client = server.client();
 
-    let path = server.data().join("plants/sled/db");
+    let path = server.data().join(SLED_FILE);
     let length = fs::metadata(&path).expect("a file").len();
-    Damage::Zero(0..length).apply(&path);
+    assert!(Damage::Zero(0..length).apply(&path, &[]));
     let mut errors = 0;
     for id in (0..PLANTS).step_by(97) {
         let answer = client.read(id);
