@@ -204,13 +204,16 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
         .with(format!("{} refused, {}", last.refusing.count(), last.refusing), "until the refusal")
         .print();
     let (base_mib, peak_mib) = memory.expect("there was a round");
-    torture::Figures::of("load", "with more clients than its queue has room for the server goes on")
-        .with(TOO_MANY, "clients")
-        .with(format!("{:.2}", median_of(ratios)), "of the best rate of the same run (median)")
-        .with(percentage(refused, answers), "of the answers 503 with 5003")
-        .with(until_refused, "until the refusal")
-        .with(peak_mib, &format!("MiB of memory at most, {base_mib} with {best} clients"))
-        .print();
+    torture::Figures::of(
+        "load",
+        "with more clients than its queue has room for the server goes on",
+    )
+    .with(TOO_MANY, "clients")
+    .with(format!("{:.2}", median_of(ratios)), "of the best rate of the same run (median)")
+    .with(percentage(refused, answers), "of the answers 503 with 5003")
+    .with(until_refused, "until the refusal")
+    .with(peak_mib, &format!("MiB of memory at most, {base_mib} with {best} clients"))
+    .print();
     // The long form is a measurement that somebody reads, on a machine that does nothing else.
     assert!(!torture::is_long() || ratio >= 0.9, "only {ratio:.2} of the best rate is left");
 }
