@@ -22,7 +22,6 @@ use super::checkpoint::Checkpointer;
 use super::database::Database;
 use super::journal::{self, Journal};
 use super::layout::{self, Change, Group, PlantRecord, plant_key};
-use super::pool;
 use super::progress::{LOOK_INTERVAL, Progress, Watch};
 use super::write::{Decision, Outcome, Write, Written};
 use crate::fault;
@@ -86,7 +85,7 @@ pub(super) fn spawn(
     mut messages: mpsc::Receiver<Message>,
 ) -> anyhow::Result<[JoinHandle<()>; 2]> {
     let watched = Arc::clone(&committer.progress);
-    let db = committer.database.db.clone();
+    let db = sled::Db::clone(&committer.database.db);
     let (alive, commit_thread_alive) = std::sync::mpsc::channel::<()>();
     let commit_thread = thread::Builder::new()
         .name("plant-commit".to_owned())
@@ -112,7 +111,7 @@ pub(super) fn spawn(
                 {
                     watched.fail(anyhow!(cause).context("sled failed in the background"));
                 }
-                watch.look(&watched, || pool::start_another_thread(&db));
+                watch.look(&watched);
             }
             if watched.failure().is_some() {
                 // As when the repository is dropped: sled would flush when the last handle goes.

@@ -10,6 +10,7 @@ use super::digest::Digest;
 use super::layout::{
     self, Change, EVENT_PREFIX, EventRecord, Group, event_key, event_sequence, plant_key,
 };
+use super::paced::PacedDb;
 use super::tag_index::TagIndex;
 use crate::{EventKind, fault};
 
@@ -90,7 +91,7 @@ impl Shared {
 
 /// The one that writes.
 pub(super) struct Database {
-    pub(super) db: sled::Db,
+    pub(super) db: PacedDb,
     pub(super) shared: Arc<Shared>,
     /// How many of the newest events are kept at least.
     pub(super) keep_events: u64,
@@ -149,7 +150,7 @@ impl Database {
 /// The writes go to sled one by one, for its batches cost two rolls of its log each. A kill in between
 /// leaves the first of them, in order; the events come last, so without all of them the group counts
 /// as not applied, and is applied again from the journal: each write here may be made twice.
-pub(super) fn write_group(db: &sled::Db, group: &Group<'_>, state: &State) -> anyhow::Result<()> {
+pub(super) fn write_group(db: &PacedDb, group: &Group<'_>, state: &State) -> anyhow::Result<()> {
     for change in &group.changes {
         let key = plant_key(PlantId::from(change.id));
         match &change.record {

@@ -14,6 +14,7 @@ use super::journal::{self, Record};
 use super::layout::{
     self, EVENT_PREFIX, EventRecord, Group, PLANT_PREFIX, PlantRecord, TAG_PREFIX,
 };
+use super::paced::PacedDb;
 use super::reader::Reader;
 use super::recovery;
 use super::verify;
@@ -139,6 +140,7 @@ fn database(input: &[u8]) {
         }
     }
 
+    let db = PacedDb::new(db);
     let read = recovery::read(&db, &groups, TAG_CHANGES_IN_MEMORY, &mut Findings::Refuse);
     let Ok((Some(state), tag_index)) = read else { return };
     let mut findings = Findings::list();
@@ -146,7 +148,7 @@ fn database(input: &[u8]) {
         && verify::verify(&db, Some(&state), &tag_index, &mut findings).is_ok()
         && findings.into_list().0.is_empty();
     let shared = Shared::new(state, tag_index);
-    let reader = Reader { db, shared, keep_events: KEEP_EVENTS };
+    let reader = Reader { db: sled::Db::clone(&db), shared, keep_events: KEEP_EVENTS };
     let mut read = 0;
     for tag in [None, Some("R")] {
         let filter = UncheckedPlantFilter { name_part: None, tag: tag.map(str::to_owned) };

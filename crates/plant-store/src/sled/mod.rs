@@ -17,7 +17,7 @@ mod inspection;
 mod journal;
 mod layout;
 mod open;
-mod pool;
+mod paced;
 mod progress;
 mod reader;
 mod recovery;
@@ -132,7 +132,7 @@ impl SledRepository {
         let progress = Arc::new(Progress::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
         let reader = Reader {
-            db: opened.database.db.clone(),
+            db: sled::Db::clone(&opened.database.db),
             shared: Arc::clone(&opened.database.shared),
             keep_events: config.keep_events,
         };

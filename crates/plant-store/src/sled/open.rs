@@ -20,7 +20,7 @@ use super::findings::Findings;
 use super::guarded::{LastHandle, advise, advise_on_disk, guarded};
 use super::journal::{self, Journal};
 use super::layout::{FORMAT, FORMAT_KEY, JOURNAL_KEY, OPENED_KEY};
-use super::pool::tended;
+use super::paced::PacedDb;
 use super::recovery::{self, check_plants};
 use super::tag_index::TagIndex;
 use crate::fault;
@@ -48,7 +48,7 @@ pub(super) struct Opened {
 
 /// A database with its journal applied.
 pub(super) struct Found {
-    pub(super) db: sled::Db,
+    pub(super) db: PacedDb,
     database_file: File,
     /// How far the database is, where that can be read.
     pub(super) state: Option<State>,
@@ -81,13 +81,13 @@ fn bring_to_disk(config: &SledConfig, found: Found) -> anyhow::Result<Opened> {
         // What has gathered over several short runs is folded now, if it is much.
         tag_index.fold(&db, usize::MAX, state.last_sequence)?;
         fault::point("after-opening-fold");
-        db.insert(OPENED_KEY, &state.last_sequence.to_be_bytes())?;
+        db.insert(OPENED_KEY, state.last_sequence.to_be_bytes().to_vec())?;
         checkpoint(&db, &database_file)?;
         tag_index.checkpointed(tag_index.folded_through());
         fault::point("before-opened");
         Ok((state, Journal::open(&config.directory)?))
     };
-    match tended(&db, || guarded(check)).map_err(advise) {
+    match guarded(check).map_err(advise) {
         Ok((state, journal)) => {
             let shared = Shared::new(state, tag_index);
             let database = Database { db, shared, keep_events: config.keep_events };
@@ -134,12 +134,13 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
     })?;
     fault::point("after-sled-opened");
     let last_handle = LastHandle::new(db.clone());
+    let db = PacedDb::new(db);
     let read = || {
         // What sled has made, renamed and removed while it opened is on disk before anything builds on it.
         sync_directory(&sled_directory)?;
         read_kept(config, &db, findings)
     };
-    match tended(&db, || guarded(read)) {
+    match guarded(read) {
         Ok((state, tag_index)) => {
             Ok(Found { db, database_file, state, tag_index, last_handle, lock })
         }
@@ -153,7 +154,7 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
 /// Applies the journal, and reads what is kept in memory.
 fn read_kept(
     config: &SledConfig,
-    db: &sled::Db,
+    db: &PacedDb,
     findings: &mut Findings,
 ) -> anyhow::Result<(Option<State>, TagIndex)> {
     check_format(db)?;

@@ -18,9 +18,6 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// meanwhile has not looked.
 const FAILED_AFTER_LOOKS: u32 = 40;
 
-/// After this many looks sled may be waiting for itself, and is given another thread.
-const HELPED_AFTER_LOOKS: u32 = 4;
-
 #[derive(Debug)]
 pub(super) struct Progress {
     failure: watch::Sender<Option<StoreFailure>>,
@@ -110,9 +107,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Has `help` do something about a group that waits for long, and fails the store when one waits
-    /// without end.
-    pub(super) fn look(&mut self, progress: &Progress, help: impl FnOnce()) {
+    /// Fails the store when the disk keeps a group waiting without end.
+    pub(super) fn look(&mut self, progress: &Progress) {
         let Some(begun_ms) = progress.group_under_way() else {
             self.seen = None;
             return;
@@ -122,9 +118,6 @@ impl Watch {
             _ => 1,
         };
         self.seen = Some((begun_ms, looks));
-        if looks == HELPED_AFTER_LOOKS {
-            help();
-        }
         if looks == FAILED_AFTER_LOOKS && progress.failure().is_none() {
             let seconds = (LOOK_INTERVAL * FAILED_AFTER_LOOKS).as_secs();
             progress
@@ -137,21 +130,19 @@ impl Watch {
 mod tests {
     use super::*;
 
-    fn looks(progress: &Progress, watch: &mut Watch, count: u32) -> u32 {
-        let mut helped = 0;
+    fn look_often(progress: &Progress, watch: &mut Watch, count: u32) {
         for _ in 0..count {
-            watch.look(progress, || helped += 1);
+            watch.look(progress);
         }
-        helped
     }
 
     #[test]
-    fn a_group_that_waits_without_end_is_helped_once_and_then_fails_the_store() {
+    fn a_group_that_waits_without_end_fails_the_store() {
         let (progress, mut watch) = (Progress::new(), Watch::default());
         progress.group_begins();
-        assert_eq!(looks(&progress, &mut watch, FAILED_AFTER_LOOKS - 1), 1);
+        look_often(&progress, &mut watch, FAILED_AFTER_LOOKS - 1);
         assert!(progress.failure().is_none());
-        assert_eq!(looks(&progress, &mut watch, 1), 0);
+        look_often(&progress, &mut watch, 1);
         assert!(progress.failure().is_some());
     }
 
@@ -160,9 +151,9 @@ mod tests {
         let (progress, mut watch) = (Progress::new(), Watch::default());
         for _ in 0..2 {
             progress.group_begins();
-            looks(&progress, &mut watch, FAILED_AFTER_LOOKS - 1);
+            look_often(&progress, &mut watch, FAILED_AFTER_LOOKS - 1);
             progress.group_ends();
-            looks(&progress, &mut watch, 1);
+            look_often(&progress, &mut watch, 1);
         }
         assert!(progress.failure().is_none());
     }

@@ -10,12 +10,13 @@ use super::layout::{
     self, EVENT_PREFIX, EventRecord, Group, OPENED_KEY, PLANT_PREFIX, PlantRecord, event_sequence,
     plant_id,
 };
+use super::paced::PacedDb;
 use super::tag_index::{TagIndex, tag_digest};
 use crate::fault;
 
 /// How far the database is, with what the journal has, and the tag index of it.
 pub(super) fn read(
-    db: &sled::Db,
+    db: &PacedDb,
     journal_payloads: &[Vec<u8>],
     tag_changes_in_memory: usize,
     findings: &mut Findings,
@@ -35,7 +36,7 @@ pub(super) fn read(
 
 /// Applies again what the journal has; see there.
 fn replay_journal(
-    db: &sled::Db,
+    db: &PacedDb,
     payloads: &[Vec<u8>],
     findings: &mut Findings,
 ) -> anyhow::Result<()> {

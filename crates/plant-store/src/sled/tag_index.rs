@@ -25,7 +25,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::Context as _;
 use plant_domain::PlantId;
-use sled::{Batch, IVec, Tree};
+use sled::{IVec, Tree};
 
 use super::digest::Digest;
 use super::findings::Findings;
@@ -33,6 +33,7 @@ use super::layout::{
     Event, TAG_PREFIX, decode_tag_block, encode_tag_block, plant_key, tag_block_first_id,
     tag_block_key, tag_block_keys, tag_of_block,
 };
+use super::paced::PacedDb;
 use crate::fault;
 
 /// How many changes one step of a fold takes at most: it bounds how long readers wait for it.
@@ -136,7 +137,7 @@ impl TagIndex {
     /// `last_sequence` is the last event that was applied.
     pub(super) fn fold(
         &self,
-        tree: &Tree,
+        db: &PacedDb,
         max_steps: usize,
         last_sequence: u64,
     ) -> anyhow::Result<()> {
@@ -144,8 +145,8 @@ impl TagIndex {
         for _ in 0..max_steps {
             // Readers get their turn between any two steps.
             let mut generations = self.write();
-            let Some((tag, block)) = generations.take_block(tree)? else { break };
-            block.write(tree, &tag)?;
+            let Some((tag, block)) = generations.take_block(db)? else { break };
+            block.write(db, &tag)?;
             drop(generations);
             fault::point("after-fold-step");
         }
@@ -386,7 +387,7 @@ impl Block {
     }
 
     /// Writes the ids, as several blocks when there are too many for one, or as none.
-    fn write(self, tree: &Tree, tag: &str) -> anyhow::Result<()> {
+    fn write(self, db: &PacedDb, tag: &str) -> anyhow::Result<()> {
         let ids = Vec::from_iter(self.ids);
         // Blocks of about the same size leave room in each for what comes between.
         let blocks = ids.len().div_ceil(MAX_BLOCK_IDS).max(1);
@@ -396,18 +397,11 @@ impl Block {
         }
         // The first id is in the key, so another one may take the old block's place.
         let old_key = self.key.filter(|old| written.iter().all(|(key, _)| key[..] != old[..]));
-        if let ([(key, block)], None) = (&written[..], &old_key) {
-            tree.insert(key, block.as_slice())?;
-            return Ok(());
+        match (<[_; 1]>::try_from(written), old_key) {
+            (Ok([(key, block)]), None) => db.insert(key, block)?,
+            (Ok(written), old_key) => db.replace(old_key, written.into())?,
+            (Err(written), old_key) => db.replace(old_key, written)?,
         }
-        let mut batch = Batch::default();
-        for (key, block) in written {
-            batch.insert(key, block);
-        }
-        if let Some(old_key) = old_key {
-            batch.remove(old_key);
-        }
-        tree.apply_batch(batch)?;
         Ok(())
     }
 }
@@ -445,7 +439,7 @@ mod tests {
     /// gives.
     fn check(id_of: impl Fn(u64) -> i64) {
         let folder = tempfile::tempdir().expect("a folder");
-        let db = sled::open(folder.path()).expect("a database");
+        let db = PacedDb::new(sled::open(folder.path()).expect("a database"));
         let index = TagIndex::new(CHANGES_IN_MEMORY, 0);
         let mut expected = BTreeMap::<&str, BTreeSet<PlantId>>::new();
         let mut sequence = 0;
@@ -495,7 +489,7 @@ mod tests {
     #[test]
     fn a_tag_that_no_plant_has_any_more_leaves_no_block() {
         let folder = tempfile::tempdir().expect("a folder");
-        let db = sled::open(folder.path()).expect("a database");
+        let db = PacedDb::new(sled::open(folder.path()).expect("a database"));
         let index = TagIndex::new(1, 0);
         for (sequence, tags) in (1..).zip([(None, Some("Rosa")), (Some("Rosa"), None)]) {
             index.apply((0..1_000).map(|id| event(id, tags.0, tags.1)));
