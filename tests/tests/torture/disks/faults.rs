@@ -175,7 +175,7 @@ fn print(promise: &'static str, sums: Mutex<Sums>) {
 
 /// The faults of a kind of call: the first, the second, and so on, once and for ever.
 fn faults(call: &'static str, tamper: &'static str) -> Vec<Fault> {
-    let last = times(2, 12);
+    let last = times(2, 8);
     let once = (1..=last).map(|first| Fault { call, tamper, first, is_for_ever: false });
     let ever_from = if torture::is_long() { 1..=last } else { 3..=3 };
     let ever = ever_from.map(|first| Fault { call, tamper, first, is_for_ever: true });
