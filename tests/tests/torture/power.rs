@@ -170,7 +170,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
         .with(cuts, "cuts")
         .with(changes_lost, "changes that were not synced taken by them, in whole or in part")
         .with(acknowledged, "acknowledged writes looked for")
-        .with(files_changes, "system calls of")
+        .with(files_changes, "system calls")
         .with(0, "lost")
         .print();
 }
