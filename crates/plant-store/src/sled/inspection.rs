@@ -14,8 +14,9 @@ use super::verify::{self, Compared};
 /// A database that is open to look at it, also where [`SledRepository::open`] refuses it because of what
 /// is wrong. Nobody else may have it open meanwhile.
 ///
-/// To open it writes to its files what a start writes too: sled recovers its log, an unfinished snapshot
-/// is moved aside, and what a kill has left in the journal alone is applied. Nothing else is changed.
+/// To open it does to its files what a start does too: writes to sled's file are made synchronous, sled
+/// recovers its log, an unfinished snapshot is moved aside, and what a kill has left in the journal alone
+/// is applied. Nothing else is changed.
 ///
 /// [`SledRepository::open`]: super::SledRepository::open
 ///
