@@ -3,9 +3,11 @@
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -147,6 +149,40 @@ impl Process {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
             .unwrap_or_else(|| panic!("no {name} in {status}"))
+    }
+
+    /// Lets each sync of one of its threads take so much longer, until what this returns is dropped.
+    /// strace slows down what it looks at, so it looks at no other thread.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such thread, or no strace on this machine.
+    #[must_use]
+    #[track_caller]
+    pub fn slow_down_syncs(&self, thread: &str, delay: Duration) -> Self {
+        let folder = self.folder_of_thread(thread);
+        let id = folder.file_name().expect("the folder of a thread has its id as its name");
+        let delay = format!("inject=fdatasync:delay_enter={}", delay.as_micros());
+        let mut strace = Command::new("strace");
+        strace.arg("-p").arg(id).args(["-e", "trace=fdatasync", "-e", &delay]);
+        let strace = Self::spawn(&mut strace);
+        wait_until("strace to look at the thread", || {
+            fs::read_to_string(folder.join("status"))
+                .expect("a thread has a status")
+                .contains(&format!("TracerPid:\t{}\n", strace.id()))
+        });
+        strace
+    }
+
+    fn folder_of_thread(&self, name: &str) -> PathBuf {
+        let folders = fs::read_dir(format!("/proc/{}/task", self.id()));
+        folders
+            .expect("a process has a folder of its threads")
+            .map(|folder| folder.expect("a thread has a folder").path())
+            .find(|folder| {
+                fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+            })
+            .unwrap_or_else(|| panic!("there is no thread {name}"))
     }
 
     /// Whether it has not ended yet.
