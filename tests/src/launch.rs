@@ -208,10 +208,12 @@ pub fn is_root() -> bool {
 #[must_use]
 pub fn copy_program(folder: &Path) -> PathBuf {
     let path = folder.join("plantd");
-    fs::copy(program(), &path).expect("a program can be copied");
-    for path in [folder, &path] {
-        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
-    }
+    fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is ours");
+    // Were it copied here, a process that another test is just starting could have it open for writing,
+    // and then it cannot be run.
+    let mut install = Command::new("install");
+    let status = install.args(["-m", "755"]).args([program(), &path]).status();
+    assert!(status.expect("install can be run").success(), "a program can be copied");
     path
 }
 

@@ -1,15 +1,14 @@
 //! One run of the program, and what it says.
 
-use std::fs;
-use std::io::Read;
+use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::NamedTempFile;
 
 use crate::deadline::{wait_for, wait_until};
 
@@ -30,13 +29,12 @@ impl Process {
     /// When it cannot be started.
     #[must_use]
     pub fn spawn(command: &mut Command) -> Self {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+        let (stdout, stderr) = (Output::new(), Output::new());
+        let child = command
+            .stdout(stdout.for_child())
+            .stderr(stderr.for_child())
             .spawn()
             .unwrap_or_else(|cause| panic!("cannot start {command:?}: {cause}"));
-        let stdout = Output::collect(child.stdout.take().expect("standard output is a pipe"));
-        let stderr = Output::collect(child.stderr.take().expect("standard error is a pipe"));
         Self { child, stdout, stderr }
     }
 
@@ -229,11 +227,7 @@ impl Process {
     /// When the deadline comes first.
     #[track_caller]
     pub fn wait_for_exit(&mut self) -> ExitStatus {
-        let status = wait_for("the process to end", || {
-            self.child.try_wait().expect("a child can be waited for")
-        });
-        wait_until("the end of its output", || self.stdout.is_whole() && self.stderr.is_whole());
-        status
+        wait_for("the process to end", || self.child.try_wait().expect("a child can be waited for"))
     }
 
     /// Waits for the end, and claims that this is its exit code.
@@ -259,33 +253,22 @@ impl Drop for Process {
     }
 }
 
-/// What a process writes, collected so that it never waits for a reader.
+/// What a process writes. It stands in a file, so that the process never waits for a reader, nor shares
+/// the machine with one.
 #[derive(Debug)]
-struct Output {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
-}
+struct Output(NamedTempFile);
 
 impl Output {
-    fn collect(mut pipe: impl Read + Send + 'static) -> Self {
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        let collected = Arc::clone(&bytes);
-        let reader = thread::spawn(move || {
-            let mut buffer = [0; 8192];
-            while let Ok(length @ 1..) = pipe.read(&mut buffer) {
-                let mut bytes = collected.lock().unwrap_or_else(PoisonError::into_inner);
-                bytes.extend_from_slice(&buffer[..length]);
-            }
-        });
-        Self { bytes, reader }
+    fn new() -> Self {
+        Self(NamedTempFile::new().expect("a temporary file can be made"))
     }
 
-    fn is_whole(&self) -> bool {
-        self.reader.is_finished()
+    fn for_child(&self) -> File {
+        self.0.reopen().expect("a temporary file can be opened again")
     }
 
     fn text(&self) -> String {
-        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = fs::read(self.0.path()).expect("a temporary file can be read");
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
