@@ -22,7 +22,9 @@ const TARGET_VARIABLE: &str = "FUZZ_TARGET";
 static TARGET: OnceLock<Target> = OnceLock::new();
 
 libfuzzer_sys::fuzz_target!(
-    init: drop(TARGET.set(named_target())),
+    init: {
+        TARGET.get_or_init(named_target);
+    },
     |input: &[u8]| {
         if let Some(target) = TARGET.get() {
             (target.check)(input);

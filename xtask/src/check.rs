@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// The checks that cargo itself does, each with what to do when it fails.
-fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 4] {
+fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 5] {
     let cargo = || cargo::command(&workspace.workspace_root);
 
     let mut format = cargo();
@@ -48,6 +48,12 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
     let mut clippy = cargo();
     clippy.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
     clippy.args(["--", "-D", "warnings"]);
+
+    let mut clippy_fuzz = cargo();
+    clippy_fuzz.args(["clippy", "--manifest-path", "fuzz/Cargo.toml", "--locked"]);
+    clippy_fuzz.args(["--target-dir", "target", "--", "-D", "warnings"]);
+    // Nothing is linked here, so libFuzzer need not be built from its C++.
+    clippy_fuzz.env("CUSTOM_LIBFUZZER_PATH", "./none.a");
 
     let mut doc = cargo();
     doc.env("RUSTDOCFLAGS", "-D warnings");
@@ -62,6 +68,11 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
         (
             clippy,
             "mend what it names above (`rustup component add clippy` if there is no such command)",
+        ),
+        (
+            clippy_fuzz,
+            "mend what it names above; for a lock file that does not fit, run `cargo update --workspace \
+             --manifest-path fuzz/Cargo.toml`",
         ),
         (doc, "mend the documentation comments that it names above"),
     ]
