@@ -242,11 +242,6 @@ impl Latencies {
         self.0.push(latency);
     }
 
-    /// All of these too.
-    pub fn extend(&mut self, others: Self) {
-        self.0.extend(others.0);
-    }
-
     /// What `percent` of them did not take longer than.
     #[must_use]
     pub fn percentile(&self, percent: usize) -> Duration {
