@@ -135,12 +135,9 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
     fault::point("after-sled-opened");
     let last_handle = LastHandle::new(db.clone());
     let db = PacedDb::new(db);
-    let read = || {
-        // What sled has made, renamed and removed while it opened is on disk before anything builds on it.
-        sync_directory(&sled_directory)?;
-        read_kept(config, &db, findings)
-    };
-    match guarded(read) {
+    // What sled has made, renamed and removed while it opened is on disk before anything builds on it.
+    let synced = sync_directory(&sled_directory);
+    match synced.and_then(|()| read_kept(config, &db, findings)) {
         Ok((state, tag_index)) => {
             Ok(Found { db, database_file, state, tag_index, last_handle, lock })
         }
