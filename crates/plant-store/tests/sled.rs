@@ -311,10 +311,21 @@ async fn a_file_that_is_no_database_is_refused_and_left_alone() {
     assert!(fs::read(&file).expect("reads") == garbage, "the file was changed");
 }
 
+/// The files of the journal, in the folder of a database.
+const JOURNAL: [&str; 2] = ["journal.0", "journal.1"];
+
+/// Puts the journal of one database in the place of that of another.
+fn copy_journal(from: &Folder, to: &Folder) {
+    for segment in JOURNAL {
+        let [from, to] = [from, to].map(|folder| folder.directory().join(segment));
+        fs::copy(from, to).expect("copies");
+    }
+}
+
 /// Makes the journal forget its records, as if nothing had been written since the database was opened. The
 /// newest event is alone in its record.
 fn forget_journal(folder: &Folder) {
-    for segment in ["journal.0", "journal.1"] {
+    for segment in JOURNAL {
         let path = folder.directory().join(segment);
         let mut bytes = fs::read(&path).expect("reads");
         bytes[8..].fill(0);
@@ -375,7 +386,7 @@ async fn a_journal_record_that_is_damaged_before_others_is_noticed() {
             }
         }
     });
-    let path = folder.directory().join("journal.0");
+    let path = folder.directory().join(JOURNAL[0]);
     let mut journal = fs::read(&path).expect("reads");
     let name = journal.windows(7).position(|bytes| bytes == b"plant 5").expect("its name");
     journal[name] ^= 1;
@@ -469,10 +480,7 @@ async fn a_journal_in_an_older_state_is_refused() {
     let older = killed_copy(&folder);
     create(&repository, 5..10).await;
     drop(repository);
-    for segment in ["journal.0", "journal.1"] {
-        fs::copy(older.directory().join(segment), folder.directory().join(segment))
-            .expect("copies");
-    }
+    copy_journal(&older, &folder);
     assert!(folder.refusal().contains("are missing in the journal"), "{}", folder.refusal());
 }
 
@@ -482,15 +490,10 @@ async fn the_journal_of_another_database_is_refused_and_not_applied() {
     create(&folder.try_open().expect("opens"), 0..5).await;
     create(&other.try_open().expect("opens"), 0..9).await;
     let own = killed_copy(&folder);
-    for segment in ["journal.0", "journal.1"] {
-        fs::copy(other.directory().join(segment), folder.directory().join(segment))
-            .expect("copies");
-    }
+    copy_journal(&other, &folder);
     assert!(folder.refusal().contains("not that of this database"), "{}", folder.refusal());
     assert!(!folder.disagreements().is_empty());
-    for segment in ["journal.0", "journal.1"] {
-        fs::copy(own.directory().join(segment), folder.directory().join(segment)).expect("copies");
-    }
+    copy_journal(&own, &folder);
     assert_readable(&folder.try_open().expect("opens"), 0..5).await;
     assert_eq!(folder.disagreements(), Vec::<String>::new());
 }
@@ -499,7 +502,7 @@ async fn the_journal_of_another_database_is_refused_and_not_applied() {
 async fn a_journal_that_is_cut_is_refused() {
     let folder = Folder::new();
     drop(folder.try_open().expect("opens"));
-    let path = folder.directory().join("journal.1");
+    let path = folder.directory().join(JOURNAL[1]);
     fs::File::options().write(true).open(path).expect("opens").set_len(100).expect("cuts");
     assert!(folder.refusal().contains("is cut"), "{}", folder.refusal());
 }

@@ -96,7 +96,7 @@ fn clients_that_a_slow_disk_has_no_room_for_are_refused_and_get_all_they_want_in
     wait_until("the descriptors to come back", || server.process().descriptors() <= descriptors);
     let peak_mib = base.assert_bounded(&mut server, CLIENTS);
     torture::Figures::of("load", "who is refused is told so at once, and nobody starves")
-        .with(CLIENTS, "clients on a disk that takes 500 ms for each sync")
+        .with(CLIENTS, &format!("clients on a disk that takes {SLOW_SYNC:?} for each sync"))
         .with(report.created, "creates")
         .with(report.refusing.count(), "answers 503 with 5003")
         .with(report.refusing, "until the refusal")
@@ -109,6 +109,9 @@ const TRIED: [u32; 6] = [16, 32, 64, 128, 256, 512];
 
 /// How often each of them is tried.
 const SEARCH_ROUNDS: usize = 3;
+
+/// How many clients come before a crowd.
+const FEW: u32 = 64;
 
 /// More clients than the queue has room for, which is 1024.
 const TOO_MANY: u32 = 4096;
@@ -125,7 +128,7 @@ impl CrowdRun {
         let mut server = TestServer::start();
         let _client = client_of_started(&server);
         let descriptors = server.process().descriptors();
-        let few = Crowd { clients: 64, creates_each: None, duration: duration / 8, first_id: 1 };
+        let few = Crowd { clients: FEW, creates_each: None, duration: duration / 8, first_id: 1 };
         assert!(few.run(server.address()).created > 0);
         let base = MemoryBase::take(&mut server);
         let crowd = Crowd { clients, duration, first_id: 1_000_000_000, ..few };
@@ -195,7 +198,7 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
     let rounds = torture::times(1, 7);
     let duration = Duration::from_secs(u64::from(torture::times(1, 8)));
     // In the short form the rates are no claim, and nobody looks for the best.
-    let best = if torture::is_long() { best_number() } else { 64 };
+    let best = if torture::is_long() { best_number() } else { FEW };
     let crowded = 10 * best;
     let [alone, mut crowd, mut too_many] =
         in_turns([best, crowded, TOO_MANY], rounds as usize, duration);
@@ -227,7 +230,7 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
     .with(format!("{ratio_of_too_many:.2}"), "of the best rate of the same run (median)")
     .with(percentage(refused, last.report.created + refused as u64), "of the answers 503 with 5003")
     .with(last.report.refusing, "until the refusal")
-    .with(last.peak_mib, &format!("MiB of memory at most, {} with 64 clients", last.base_mib))
+    .with(last.peak_mib, &format!("MiB of memory at most, {} with {FEW} clients", last.base_mib))
     .print();
     // The long form is a measurement that somebody reads, on a machine that does nothing else.
     assert!(!torture::is_long() || ratio >= 0.9, "only {ratio:.2} of the best rate is left");
@@ -407,7 +410,10 @@ fn clients_that_take_up_connections_for_nothing_are_closed_and_nobody_else_notic
     figures
         .with(
             readers,
-            &format!("NotReading (stated: 20 s); the last was closed after {readers_closed:.1?}"),
+            &format!(
+                "NotReading (stated: {} s); the last was closed after {readers_closed:.1?}",
+                stated.as_secs()
+            ),
         )
         .with(latencies.count(), "creates of others meanwhile, all of them answered")
         .with(latencies, "for one of these")
