@@ -3,6 +3,7 @@
 mod cli;
 mod export;
 mod first_run;
+mod follow;
 mod import;
 mod output;
 mod progress;
