@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use clap::Parser;
 use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, UncheckedPlant};
-use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens};
+use plant_http::{Drain, PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
 use plant_store::{
     Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
     PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
@@ -123,7 +123,12 @@ fn main() -> anyhow::Result<()> {
             sequence: AtomicU64::new(0),
             plant: Plant::try_from(plant)?,
         }),
-        tokens: Tokens::new(vec![TokenRecord::new("ceiling", Scope::Write, &token)]),
+        tokens: Tokens::new(vec![TokenRecord::new(
+            TokenName::new("ceiling")?,
+            Scope::Write,
+            &token,
+        )]),
+        cors_origins: Vec::new(),
         max_connections: NonZeroU32::new(10_000).context("0 connections")?,
     };
     let listener = TcpListener::bind(&listen).with_context(|| format!("cannot bind {listen}"))?;

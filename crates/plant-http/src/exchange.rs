@@ -10,47 +10,51 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use actix_http::body::{BodySize, BoxBody, MessageBody};
-use actix_http::header::{self, HeaderName, HeaderValue};
+use actix_http::header::{self, HeaderMap, HeaderValue};
 use actix_http::{ConnectionType, HttpMessage as _, Request, Response, StatusCode};
 use actix_web::web::Bytes;
 use futures_util::FutureExt as _;
-use uuid::Uuid;
+use log::Level;
 
+use crate::audit::{ACCESS_LOG, AUDIT_LOG, Audit, REQUEST_ID};
 use crate::connection::ConnectionState;
-use crate::failure::{Cause, ErrorNumber, Failure};
-use crate::gate::Gate;
+use crate::cors::{Cors, CorsQuestion};
+use crate::failure::{ErrorNumber, Failed, Failure};
+use crate::gate::{Gate, scope_needed};
+use crate::tokens_file::Scope;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Every answer says these. What it is is what its content type says (the Fetch standard, section
+/// "X-Content-Type-Options"), and as a page it may do nothing.
+const CONTENT_TYPE_OPTIONS: HeaderValue = HeaderValue::from_static("nosniff");
+const CONTENT_SECURITY_POLICY: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
-/// The longest request id that is taken from a client, in characters.
-const REQUEST_ID_MAX_CHARACTERS: usize = 128;
+/// An answer is for the one who asked: no cache that others use may keep it, and the client's own has to
+/// ask each time whether it is still so (RFC 9111, section 5.2.2).
+const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, no-cache");
 
-const ACCESS_LOG: &str = "plantd::access";
+/// What each request has to pass, whatever it is for.
+pub(crate) struct Exchanges {
+    pub(crate) gate: Gate,
+    pub(crate) cors: Cors,
+}
 
-/// Lets a client send the body that it announces by `Expect: 100-continue`, or answers at the gate
-/// instead.
-pub(crate) fn before_continue(gate: &Gate, request: Request) -> Result<Request, Response<BoxBody>> {
-    match gate.check(request.head()) {
-        Ok(()) => Ok(request),
-        Err(failure) => Err(Exchange::begin(&request).end(failure.into())),
+impl Exchanges {
+    /// Lets a client send the body that it announces by `Expect: 100-continue`, or answers at the gate
+    /// instead.
+    pub(crate) fn before_continue(&self, request: Request) -> Result<Request, Response<BoxBody>> {
+        match Audit::of_request(&request).check(&self.gate, &request) {
+            Ok(()) => Ok(request),
+            Err(failure) => Err(self.begin(&request).end(failure.into())),
+        }
     }
-}
 
-/// One request from its head to its answer.
-pub(crate) struct Exchange {
-    begun: Instant,
-    id: HeaderValue,
-    /// What the access log tells of the request. It holds no query, no header but the id, no body:
-    /// each may hold a secret.
-    line: Option<String>,
-    connection: Option<Rc<ConnectionState>>,
-    /// The status of the answer, when it has begun.
-    status: Option<StatusCode>,
-}
-
-impl Exchange {
-    pub(crate) fn begin(request: &Request) -> Self {
-        let line = log::log_enabled!(target: ACCESS_LOG, log::Level::Info).then(|| {
+    /// A request whose head has come.
+    pub(crate) fn begin(&self, request: &Request) -> Exchange {
+        let is_logged = [ACCESS_LOG, AUDIT_LOG]
+            .into_iter()
+            .any(|target| log::log_enabled!(target: target, Level::Info));
+        let line = is_logged.then(|| {
             let peer = request.peer_addr().map_or_else(|| "-".to_owned(), |peer| peer.to_string());
             format!("{peer} {} {}", request.method(), request.path())
         });
@@ -58,11 +62,43 @@ impl Exchange {
         if let Some(connection) = &connection {
             connection.request_begins(has_body(request));
         }
-        Self { begun: Instant::now(), id: request_id(request), line, connection, status: None }
+        Exchange {
+            begun: Instant::now(),
+            audit: Audit::of_request(request),
+            may_change: scope_needed(request.method()) == Scope::Write,
+            cors: self.cors.question(request),
+            line,
+            connection,
+            status: None,
+            error: None,
+        }
     }
 
+    /// Whether the application may answer.
+    pub(crate) fn check(&self, exchange: &Exchange, request: &Request) -> Result<(), Failure> {
+        exchange.check_open()?;
+        exchange.audit.check(&self.gate, request)
+    }
+}
+
+/// One request from its head to its answer.
+pub(crate) struct Exchange {
+    begun: Instant,
+    audit: Rc<Audit>,
+    /// Whether the request is one of those that may change something.
+    may_change: bool,
+    cors: Option<CorsQuestion>,
+    /// The beginning of the line in the log, where it is wanted.
+    line: Option<String>,
+    connection: Option<Rc<ConnectionState>>,
+    /// The status of the answer, when it has begun.
+    status: Option<StatusCode>,
+    error: Option<ErrorNumber>,
+}
+
+impl Exchange {
     /// Nothing is done for a request that was sent behind an answer that closes its connection.
-    pub(crate) fn check_open(&self) -> Result<(), Failure> {
+    fn check_open(&self) -> Result<(), Failure> {
         match &self.connection {
             Some(connection) if connection.is_closing() => Err(Failure::new(
                 ErrorNumber::Busy,
@@ -95,19 +131,16 @@ impl Exchange {
     }
 
     fn internal(&self, cause: &dyn fmt::Display) -> Response<BoxBody> {
-        log::error!("request {}: {cause}", self.id());
+        log::error!("{cause}: {}", self.audit);
         Failure::internal().into()
     }
 
-    fn id(&self) -> &str {
-        // It is visible ASCII, or we made it.
-        self.id.to_str().unwrap_or_default()
-    }
-
     fn end(mut self, mut response: Response<BoxBody>) -> Response<BoxBody> {
-        let id = self.id();
-        if let Some(Cause(cause)) = response.extensions().get() {
-            log::error!("request {id}: {cause}");
+        if let Some(Failed { number, cause }) = response.extensions().get() {
+            self.error = Some(*number);
+            if let Some(cause) = cause {
+                log::error!("{cause}: {}", self.audit);
+            }
         }
         self.status = Some(response.status());
         if let Some(connection) = &self.connection {
@@ -116,12 +149,40 @@ impl Exchange {
                 response.head_mut().set_connection_type(ConnectionType::Close);
             }
         }
-        response.headers_mut().insert(REQUEST_ID, self.id.clone());
+        self.say_headers(response.headers_mut());
         if response.body().size() == BodySize::Stream {
             // The connection still is busy with the answer, and may be for long.
             return response.map_body(|_, body| BoxBody::new(Streamed { body, exchange: self }));
         }
         response
+    }
+
+    /// What every answer says, where the handler has not said something else.
+    fn say_headers(&self, headers: &mut HeaderMap) {
+        headers.insert(REQUEST_ID, self.audit.request_id().clone());
+        for (name, value) in [
+            (header::X_CONTENT_TYPE_OPTIONS, CONTENT_TYPE_OPTIONS),
+            (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+            (header::CACHE_CONTROL, CACHE_CONTROL),
+        ] {
+            if !headers.contains_key(&name) {
+                headers.insert(name, value);
+            }
+        }
+        if let Some(question) = &self.cors {
+            question.answer(headers);
+        }
+    }
+
+    /// The line in the log.
+    fn log(&self, line: &str) {
+        // Without a status, the client went away before its answer began, and a change may have been made.
+        let status = self.status.as_ref().map_or("-", StatusCode::as_str);
+        let micros = self.begun.elapsed().as_micros();
+        let error = self.error.map_or_else(String::new, |error| format!(" error={}", error as i32));
+        let is_change = self.may_change && self.audit.is_let_in();
+        let target = if is_change { AUDIT_LOG } else { ACCESS_LOG };
+        log::info!(target: target, "{line} {status} {micros}us {}{error}", self.audit);
     }
 }
 
@@ -129,10 +190,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if let Some(line) = &self.line {
-            // Without a status, the client went away before its answer began.
-            let status = self.status.as_ref().map_or("-", StatusCode::as_str);
-            let micros = self.begun.elapsed().as_micros();
-            log::info!(target: ACCESS_LOG, "{line} {status} {micros}us id={}", self.id());
+            self.log(line);
         }
         if let Some(connection) = &self.connection {
             connection.answer_ends();
@@ -159,7 +217,7 @@ impl MessageBody for Streamed {
     ) -> Poll<Option<Result<Bytes, Self::Error>>> {
         let part = Pin::new(&mut self.body).poll_next(context);
         if let Poll::Ready(Some(Err(cause))) = &part {
-            log::error!("request {}: the answer broke off: {cause}", self.exchange.id());
+            log::error!("the answer broke off: {cause}: {}", self.exchange.audit);
         }
         part
     }
@@ -170,24 +228,6 @@ fn has_body(request: &Request) -> bool {
     let headers = request.headers();
     let length = headers.get(header::CONTENT_LENGTH);
     headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
-}
-
-/// The client's own id for the request, when it can stand in a log line, else a new one.
-fn request_id(request: &Request) -> HeaderValue {
-    let mut sent = request.headers().get_all(REQUEST_ID);
-    match (sent.next(), sent.next()) {
-        (Some(id), None)
-            if (1..=REQUEST_ID_MAX_CHARACTERS).contains(&id.len())
-                && id.as_bytes().iter().all(u8::is_ascii_graphic) =>
-        {
-            id.clone()
-        }
-        _ => {
-            let mut text = Uuid::encode_buffer();
-            let id = Uuid::now_v7().hyphenated().encode_lower(&mut text);
-            HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("-"))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -205,10 +245,13 @@ mod tests {
         connection.request_begins(false);
         let exchange = Exchange {
             begun: Instant::now(),
-            id: HeaderValue::from_static("-"),
+            audit: Audit::of_request(&Request::new()),
+            may_change: false,
+            cors: None,
             line: None,
             connection: Some(Rc::clone(&connection)),
             status: None,
+            error: None,
         };
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
         let answer = exchange.end(Response::ok().set_body(BoxBody::new(body)));

@@ -1,14 +1,17 @@
 //! Giving all plants, row by row, in bounded memory.
 
+use std::rc::Rc;
+
 use actix_http::header;
 use actix_http::{ConnectionType, Method, Version};
 use actix_web::web::{Bytes, Data};
 use actix_web::{HttpRequest, HttpResponse};
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use futures_util::stream;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_store::{PageRequest, PlantRepository, StoredPlant};
 
+use crate::audit::Audit;
 use crate::failure::Failure;
 use crate::parameters;
 use crate::plants::TOTAL_COUNT_HEADER;
@@ -32,6 +35,7 @@ pub(crate) async fn export(
 
     let export = Export {
         repository,
+        audit: Audit::of_handled(&request)?,
         format,
         // An answer to HEAD has no body: nothing is read for it.
         next: (request.method() == Method::GET).then_some(Next::Start),
@@ -51,6 +55,7 @@ pub(crate) async fn export(
 
 struct Export {
     repository: Data<dyn PlantRepository>,
+    audit: Rc<Audit>,
     format: TransferFormat,
     /// What comes next; `None` at the end.
     next: Option<Next>,
@@ -66,6 +71,8 @@ impl Export {
     /// should.
     async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
         let Some(next) = self.next else { return Ok(None) };
+        // An export may take hours, and its token be revoked meanwhile.
+        self.audit.check_token().map_err(|failure| anyhow!("{failure}"))?;
         let after = match next {
             Next::Start => None,
             Next::After(id) => Some(id),

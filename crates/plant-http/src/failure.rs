@@ -29,6 +29,7 @@ pub(crate) enum ErrorNumber {
     NoToken = 2001,
     InvalidToken = 2002,
     InsufficientScope = 2003,
+    TooManyRequests = 2004,
     IdTaken = error_number::ID_TAKEN,
     NoSuchPlant = error_number::NO_SUCH_PLANT,
     PreconditionFailed = error_number::PRECONDITION_FAILED,
@@ -55,6 +56,7 @@ impl ErrorNumber {
             | Self::IdTaken => StatusCode::BAD_REQUEST,
             Self::NoToken | Self::InvalidToken => StatusCode::UNAUTHORIZED,
             Self::InsufficientScope => StatusCode::FORBIDDEN,
+            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
             Self::NoSuchPlant | Self::NoSuchPath => StatusCode::NOT_FOUND,
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -75,8 +77,11 @@ pub(crate) struct Failure {
 }
 
 /// What the log says of a failed request beyond its status; it travels in the response's extensions.
-#[derive(Debug)]
-pub(crate) struct Cause(pub(crate) StoreFailure);
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    pub(crate) number: ErrorNumber,
+    pub(crate) cause: Option<StoreFailure>,
+}
 
 impl Failure {
     /// A failure with a message that says what to do about it.
@@ -126,9 +131,8 @@ impl Failure {
             response.force_close();
         }
         let mut response = response.json(self.error());
-        if let Some(cause) = &self.cause {
-            response.extensions_mut().insert(Cause(cause.clone()));
-        }
+        let failed = Failed { number: self.number, cause: self.cause.clone() };
+        response.extensions_mut().insert(failed);
         response
     }
 }

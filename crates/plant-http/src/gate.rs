@@ -1,11 +1,16 @@
 //! Who may pass: the bearer token of a request is checked on its head alone, before its body is read
 //! and before its path is known to exist (RFC 6750; specification, section "Authentication").
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use actix_http::header::{self, HeaderMap, HeaderValue};
 use actix_http::{Method, RequestHead};
 
 use crate::failure::{ErrorNumber, Failure};
-use crate::tokens::{Scope, Tokens};
+use crate::token::Token;
+use crate::tokens::{TokenInForce, Tokens};
+use crate::tokens_file::{Scope, TokenName};
 
 const SCHEME: &[u8] = b"bearer";
 
@@ -23,28 +28,60 @@ pub(crate) struct Gate {
     open_paths: Vec<&'static str>,
 }
 
+/// What a request has that passed the gate with a token.
+#[derive(Clone, Debug)]
+pub(crate) struct Pass {
+    tokens: Tokens,
+    token: Arc<TokenInForce>,
+}
+
 impl Gate {
     pub(crate) fn new(tokens: Tokens, open_paths: Vec<&'static str>) -> Self {
         Self { tokens, open_paths }
     }
 
     /// Every request needs a token, whatever its path, but those to the open paths.
-    pub(crate) fn check(&self, head: &RequestHead) -> Result<(), Failure> {
+    ///
+    /// `known` hears of the token as soon as it is known, for one that may not pass too.
+    pub(crate) fn check(
+        &self,
+        head: &RequestHead,
+        known: impl FnOnce(Pass),
+    ) -> Result<(), Failure> {
         if self.is_open(head) {
             return Ok(());
         }
-        let token = bearer_token(&head.headers)?;
-        let scope = self.tokens.scope_of(token).ok_or_else(invalid_token)?;
-        match (scope, is_reading(&head.method)) {
-            (Scope::Write, _) | (Scope::Read, true) => Ok(()),
-            (Scope::Read, false) => Err(insufficient_scope()),
+        let text = bearer_token(&head.headers)?;
+        let token = self.tokens.find(text).ok_or_else(|| invalid_token(text))?;
+        known(Pass { tokens: self.tokens.clone(), token: Arc::clone(&token) });
+        token.count_request().map_err(too_many_requests)?;
+        if scope_needed(&head.method) == Scope::Write && token.scope() == Scope::Read {
+            return Err(insufficient_scope());
         }
+        Ok(())
     }
 
     fn is_open(&self, head: &RequestHead) -> bool {
         head.method == Method::OPTIONS
             || is_reading(&head.method) && self.open_paths.contains(&head.uri.path())
     }
+}
+
+impl Pass {
+    /// What the log calls the token.
+    pub(crate) fn token_name(&self) -> &TokenName {
+        self.token.name()
+    }
+
+    /// For a request that goes on for long: whether its token still is in force.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.tokens.is_in_force(&self.token) { Ok(()) } else { Err(invalid_token(&[])) }
+    }
+}
+
+/// What a token has to let its holder do for this method.
+pub(crate) fn scope_needed(method: &Method) -> Scope {
+    if is_reading(method) { Scope::Read } else { Scope::Write }
 }
 
 fn is_reading(method: &Method) -> bool {
@@ -77,12 +114,24 @@ fn no_token() -> Failure {
     .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(NO_TOKEN_CHALLENGE))
 }
 
-fn invalid_token() -> Failure {
+fn invalid_token(text: &[u8]) -> Failure {
+    let message = if Token::is_mistyped(text) {
+        "the token was cut or mistyped: its last characters are a checksum, which does not fit"
+    } else {
+        "the token is unknown, expired or revoked; get a new one"
+    };
+    Failure::new(ErrorNumber::InvalidToken, message)
+        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(INVALID_TOKEN_CHALLENGE))
+}
+
+fn too_many_requests(wait: Duration) -> Failure {
+    // Whole seconds, and not before the time has come.
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     Failure::new(
-        ErrorNumber::InvalidToken,
-        "the token is unknown, expired or revoked; get a new one",
+        ErrorNumber::TooManyRequests,
+        "the token has made too many requests; go on after the seconds of Retry-After, and then slower",
     )
-    .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(INVALID_TOKEN_CHALLENGE))
+    .with_header(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)))
 }
 
 fn insufficient_scope() -> Failure {

@@ -1,11 +1,14 @@
 //! Taking many plants, row by row, in bounded memory.
 
+use std::rc::Rc;
+
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use plant_domain::{Error, PlantId};
+use plant_domain::{Error, NewPlant, PlantId};
 use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Audit;
 use crate::body::BodyStream;
 use crate::failure::Failure;
 use crate::parameters;
@@ -36,7 +39,8 @@ pub(crate) async fn import(
             return Err(failure);
         }
     };
-    let mut import = Import { repository, on_conflict, report: ImportReport::default() };
+    let audit = Audit::of_handled(&request)?;
+    let mut import = Import { repository, audit, on_conflict, report: ImportReport::default() };
     let imported = import.run(Rows::new(format), &mut body).await;
     body.discard().await;
     match imported {
@@ -47,6 +51,7 @@ pub(crate) async fn import(
 
 struct Import {
     repository: Data<dyn PlantRepository>,
+    audit: Rc<Audit>,
     on_conflict: OnConflict,
     report: ImportReport,
 }
@@ -77,6 +82,8 @@ impl Import {
     /// Gives rows to the repository, and reports what became of them.
     async fn take(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
         while !rows.is_empty() {
+            // An import may take hours, and its token be revoked meanwhile.
+            self.audit.check_token()?;
             let batch = rows.drain(..rows.len().min(BATCH_ROWS));
             let mut new_plants = Vec::with_capacity(batch.len());
             let mut taken = Vec::with_capacity(batch.len());
@@ -90,7 +97,10 @@ impl Import {
             }
             let mut imported = Vec::new();
             if !new_plants.is_empty() {
+                let audited =
+                    self.audit.begin_import(new_plants.iter().map(NewPlant::id).collect());
                 imported = self.repository.import(new_plants, self.on_conflict).await?;
+                audited.end(&imported);
             }
             let mut imported = imported.into_iter();
             for (line, id) in taken {

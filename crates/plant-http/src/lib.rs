@@ -8,8 +8,10 @@
 //! - [`Tokens`] says who may do what.
 //! - `fuzzing` (feature `fuzzing`) is what reads bytes from clients, for a fuzzer to feed.
 
+mod audit;
 mod body;
 mod connection;
+mod cors;
 mod drain;
 mod entity_tag;
 mod exchange;
@@ -24,21 +26,30 @@ mod import;
 mod listener;
 mod parameters;
 mod plants;
+mod private_file;
 mod routes;
 mod rows;
 mod server;
+mod token;
 mod tokens;
+mod tokens_file;
 mod transfer_format;
 mod wire;
 mod workers;
 
 pub use body::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
+pub use cors::CorsOrigin;
 pub use entity_tag::ENTITY_TAGS_MAX;
 pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 pub use import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
 pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
 pub use plants::TOTAL_COUNT_HEADER;
+pub use routes::{RouteInfo, routes};
 pub use rows::ROW_MAX_BYTES;
 pub use server::{Drain, PlantService, serve};
-pub use tokens::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, Scope, Token, TokenRecord, Tokens, TokensFile};
+pub use token::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, TOKEN_PREFIX, Token};
+pub use tokens::Tokens;
+pub use tokens_file::{
+    Scope, TOKEN_NAME_MAX_CHARACTERS, TOKENS_MAX, TokenName, TokenRecord, TokensFile,
+};
 pub use transfer_format::{TransferFormat, UnknownTransferFormat};

@@ -9,6 +9,7 @@ use plant_store::{
     StoredPlant,
 };
 
+use crate::audit::Audit;
 use crate::body::{JsonBody, MergePatchBody};
 use crate::entity_tag::{entity_tag, preconditions};
 use crate::failure::{ErrorNumber, Failure};
@@ -28,6 +29,7 @@ pub(crate) async fn create(
     parameters::no_query(&request)?;
     let key = idempotency_key(request.headers())?;
     let new_plant = NewPlant::try_from(read_new_plant(&body.0)?)?;
+    Audit::of_handled(&request)?.is_about(new_plant.id());
     let idempotency = key.map(|key| IdempotencyDigest::new(&key, &new_plant));
 
     #[cfg(feature = "fault-points")]
@@ -134,8 +136,10 @@ pub(crate) async fn delete(
 
 /// Which plant a request is about, and what it has to be like.
 fn target(request: &HttpRequest) -> Result<(PlantId, Preconditions), Failure> {
+    let id = parameters::plant_id(request)?;
+    Audit::of_handled(request)?.is_about(id);
     parameters::no_query(request)?;
-    Ok((parameters::plant_id(request)?, preconditions(request.headers())?))
+    Ok((id, preconditions(request.headers())?))
 }
 
 fn location(id: PlantId) -> (HeaderName, String) {

@@ -8,6 +8,8 @@ use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, 
 
 use crate::body::MERGE_PATCH;
 use crate::failure::{ErrorNumber, Failure};
+use crate::gate::scope_needed;
+use crate::tokens_file::Scope;
 use crate::{export, health, import, plants};
 
 fn paths() -> Vec<Path> {
@@ -36,6 +38,31 @@ pub(crate) fn configure(config: &mut ServiceConfig) {
 /// The paths whose GET and HEAD need no token: they are no operations of the store.
 pub(crate) fn open_paths() -> Vec<&'static str> {
     paths().iter().filter(|path| path.is_open).map(|path| path.pattern).collect()
+}
+
+/// One operation that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteInfo {
+    /// Its path, with the names of parameters in braces.
+    pub path: &'static str,
+    /// Its method.
+    pub method: String,
+    /// What a token must let its holder do; `None` where no token is needed.
+    pub scope: Option<Scope>,
+}
+
+/// All operations that are served. HEAD is served wherever GET is, and OPTIONS on every path.
+#[must_use]
+pub fn routes() -> Vec<RouteInfo> {
+    let routes_of = |path: Path| {
+        let info = move |method: Method| RouteInfo {
+            path: path.pattern,
+            method: method.to_string(),
+            scope: (!path.is_open).then(|| scope_needed(&method)),
+        };
+        path.methods.into_iter().filter(|method| method != Method::HEAD).map(info)
+    };
+    paths().into_iter().flat_map(routes_of).collect()
 }
 
 /// One path and its methods.

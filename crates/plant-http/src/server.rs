@@ -22,8 +22,9 @@ use plant_store::PlantRepository;
 use tokio::time::timeout;
 
 use crate::connection::{Connection, DISCONNECT_DEADLINE, HEAD_DEADLINE, KEEP_ALIVE};
+use crate::cors::{Cors, CorsOrigin};
 use crate::drain::Draining;
-use crate::exchange::{self, Exchange};
+use crate::exchange::Exchanges;
 use crate::gate::Gate;
 use crate::listener::Listener;
 use crate::routes;
@@ -40,6 +41,8 @@ pub struct PlantService {
     pub repository: Arc<dyn PlantRepository>,
     /// Who may do what.
     pub tokens: Tokens,
+    /// The web pages of other origins that may talk to the service from a browser.
+    pub cors_origins: Vec<CorsOrigin>,
     /// How many connections there are at most. Others wait until there are less. Each takes a descriptor.
     pub max_connections: NonZeroU32,
 }
@@ -71,12 +74,15 @@ pub async fn serve(
     drain: Drain,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let PlantService { repository, tokens, max_connections } = service;
-    let gate = Arc::new(Gate::new(tokens, routes::open_paths()));
+    let PlantService { repository, tokens, cors_origins, max_connections } = service;
+    let exchanges = Arc::new(Exchanges {
+        gate: Gate::new(tokens, routes::open_paths()),
+        cors: Cors::new(cors_origins),
+    });
     let draining = Arc::new(Draining::default());
     let workers = Workers::start({
         let (repository, draining) = (Arc::clone(&repository), Arc::clone(&draining));
-        move || connection_service(&repository, &gate, &draining)
+        move || connection_service(&repository, &exchanges, &draining)
     })
     .await?;
     let listener = Listener::new(listener, workers, max_connections);
@@ -102,7 +108,7 @@ pub async fn serve(
 /// What serves connections, one such thing on each thread.
 fn connection_service(
     repository: &Arc<dyn PlantRepository>,
-    gate: &Arc<Gate>,
+    exchanges: &Arc<Exchanges>,
     draining: &Arc<Draining>,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError> + use<> {
     let app = App::new()
@@ -110,13 +116,11 @@ fn connection_service(
         .app_data(Data::from(Arc::clone(draining)))
         .configure(routes::configure);
     let app = map_config(app.into_factory(), |_| AppConfig::default());
-    let (gate_of_answers, draining_of_answers) = (Arc::clone(gate), Arc::clone(draining));
+    let (exchanges_of_answers, draining_of_answers) = (Arc::clone(exchanges), Arc::clone(draining));
     let answered = apply_fn_factory(app, move |request: Request, app| {
-        let exchange = Exchange::begin(&request);
-        let answering = exchange
-            .check_open()
-            .and_then(|()| gate_of_answers.check(request.head()))
-            .map(|()| app.call(request));
+        let exchange = exchanges_of_answers.begin(&request);
+        let checked = exchanges_of_answers.check(&exchange, &request);
+        let answering = checked.map(|()| app.call(request));
         let draining = Arc::clone(&draining_of_answers);
         exchange.answer(answering).map(move |mut answer| {
             if draining.has_begun() {
@@ -126,8 +130,8 @@ fn connection_service(
             Ok::<_, actix_web::Error>(answer)
         })
     });
-    let gate = Arc::clone(gate);
-    let expect = fn_service(move |request| ready(exchange::before_continue(&gate, request)));
+    let exchanges = Arc::clone(exchanges);
+    let expect = fn_service(move |request| ready(exchanges.before_continue(request)));
     let answered = HttpService::build()
         .client_request_timeout(HEAD_DEADLINE)
         .client_disconnect_timeout(DISCONNECT_DEADLINE)

@@ -1,375 +1,181 @@
-//! Bearer tokens: what one looks like, which are in force, and the file that keeps their digests.
-//!
-//! The specification leaves open how a token is obtained, its form and its lifetime.
+//! The tokens in force, and how many requests each of them may make.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::num::NonZeroU32;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
-/// The fewest characters that a token from the environment may have.
-pub const ENVIRONMENT_TOKEN_MIN_CHARACTERS: usize = 16;
+use crate::token::Digest;
+use crate::tokens_file::{Scope, TokenName, TokenRecord};
 
-/// What every token that we make starts with, so that people and secret scanners recognise one.
-const TOKEN_PREFIX: &str = "plantd_";
-const TOKEN_RANDOM_BYTES: usize = 32;
-
-/// The bits of a file's mode that let others than its owner at it.
-const MODE_OF_OTHERS: u32 = 0o077;
-
-/// What a token lets its holder do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// Read.
-    Read,
-    /// Read and write.
-    Write,
-}
-
-/// A token: `plantd_`, 256 random bits and a checksum, both in base64url.
-///
-/// It is shown once, to the one who asked for it; `Debug` hides it.
-///
-/// ```
-/// use plant_http::Token;
-///
-/// let token = Token::random()?;
-/// assert!(token.reveal().starts_with("plantd_"));
-/// assert!(!format!("{token:?}").contains(token.reveal()));
-/// # Ok::<(), anyhow::Error>(())
-/// ```
-pub struct Token(String);
-
-impl Token {
-    /// A new token.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system has no randomness to give.
-    pub fn random() -> anyhow::Result<Self> {
-        let mut bytes = [0; TOKEN_RANDOM_BYTES];
-        getrandom::fill(&mut bytes).context("the system gives no random bytes")?;
-        let random = BASE64_URL_SAFE_NO_PAD.encode(bytes);
-        // A mistyped token and a lookalike in a scanned text show without asking the server.
-        let checksum = crc32fast::hash(random.as_bytes()).to_be_bytes();
-        let checksum = BASE64_URL_SAFE_NO_PAD.encode(checksum);
-        Ok(Self(format!("{TOKEN_PREFIX}{random}{checksum}")))
-    }
-
-    /// A token that someone chose, to be sent as it stands (RFC 6750, section 2.1: `b64token`).
-    ///
-    /// # Errors
-    ///
-    /// When it is shorter than [`ENVIRONMENT_TOKEN_MIN_CHARACTERS`], or could not be sent in a header.
-    pub fn chosen(token: String) -> anyhow::Result<Self> {
-        ensure!(
-            token.chars().count() >= ENVIRONMENT_TOKEN_MIN_CHARACTERS,
-            "the token is too short; it needs at least {ENVIRONMENT_TOKEN_MIN_CHARACTERS} characters"
-        );
-        let in_b64token = |c: char| c.is_ascii_alphanumeric() || "-._~+/".contains(c);
-        ensure!(
-            token.trim_end_matches('=').chars().all(in_b64token) && !token.starts_with('='),
-            "the token may hold ASCII letters, digits and -._~+/ only, and = at its end"
-        );
-        Ok(Self(token))
-    }
-
-    /// The token itself. It must not reach a log.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// Writes the token to a file for its owner alone, whole or not at all.
-    ///
-    /// # Errors
-    ///
-    /// When the disk does not take it; then the file is as it was.
-    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        write_private_file(path, &format!("{}\n", self.0))
-    }
-
-    fn digest(&self) -> Digest {
-        Digest::of(self.0.as_bytes())
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Token(…)")
-    }
-}
-
-/// The SHA-256 of a token, in hexadecimal where it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-struct Digest([u8; 32]);
-
-impl Digest {
-    fn of(token: &[u8]) -> Self {
-        Self(Sha256::digest(token).into())
-    }
-}
-
-impl From<Digest> for String {
-    fn from(digest: Digest) -> Self {
-        digest.0.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-impl TryFrom<String> for Digest {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let mut digest = [0; 32];
-        if text.len() != 2 * digest.len() || !text.is_ascii() {
-            return Err("a SHA-256 digest has 64 hexadecimal digits");
-        }
-        for (byte, digits) in digest.iter_mut().zip(text.as_bytes().chunks(2)) {
-            *byte = std::str::from_utf8(digits)
-                .ok()
-                .and_then(|digits| u8::from_str_radix(digits, 16).ok())
-                .ok_or("a SHA-256 digest has hexadecimal digits only")?;
-        }
-        Ok(Self(digest))
-    }
-}
-
-/// What is kept of a token.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TokenRecord {
-    /// What people call the token.
-    pub name: String,
-    /// What it lets its holder do.
-    pub scope: Scope,
-    /// When it was made.
-    pub created: Timestamp,
-    /// When it stops being valid, if ever.
-    pub expires: Option<Timestamp>,
-    sha256: Digest,
-}
-
-impl TokenRecord {
-    /// The record of a token that is made now and never expires.
-    #[must_use]
-    pub fn new(name: &str, scope: Scope, token: &Token) -> Self {
-        Self {
-            name: name.to_owned(),
-            scope,
-            created: Timestamp::now(),
-            expires: None,
-            sha256: token.digest(),
-        }
-    }
-
-    fn is_expired(&self, now: Timestamp) -> bool {
-        self.expires.is_some_and(|expires| expires <= now)
-    }
-}
-
-/// The file that keeps the tokens' digests, as JSON.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TokensFile {
-    /// The tokens, in the order in which they were made.
-    pub tokens: Vec<TokenRecord>,
-}
-
-impl TokensFile {
-    /// Reads the file; `None` when there is none.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read (then there is an [`io::Error`] in the chain of causes), is not what we
-    /// write, or is open to others than its owner.
-    pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        let cannot_read =
-            || format!("cannot read {}; check the path, and who owns it", path.display());
-        let metadata = match fs::metadata(path) {
-            Ok(metadata) => metadata,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
-                ensure!(!path.is_symlink(), "{} is a link to nothing", path.display());
-                return Ok(None);
-            }
-            Err(cause) => return Err(cause).with_context(cannot_read),
-        };
-        // Before it is opened: a pipe would be waited for.
-        ensure!(metadata.is_file(), "{} is not a file; name another by --tokens", path.display());
-        let mode = metadata.mode();
-        ensure!(
-            mode & MODE_OF_OTHERS == 0,
-            "{} is open to others than its owner; run: chmod 600 {}",
-            path.display(),
-            shlex::try_quote(&path.to_string_lossy())?
-        );
-        let text = fs::read(path).with_context(cannot_read)?;
-        let file = serde_json::from_slice(&text).with_context(|| {
-            format!("{} is broken; mend it, or remove it and make new tokens", path.display())
-        })?;
-        Ok(Some(file))
-    }
-
-    /// Writes the file, whole or not at all, for its owner alone.
-    ///
-    /// # Errors
-    ///
-    /// When the disk does not take it; then the file is as it was.
-    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        write_private_file(path, &text)
-    }
-}
-
-/// Writes a file that only its owner may read, whole or not at all, and syncs it.
-fn write_private_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let write = || -> io::Result<()> {
-        // It is made with the mode 0600.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        File::open(folder)?.sync_all()
-    };
-    write().with_context(|| {
-        format!("cannot write {}; check who owns its folder, and that it has room", path.display())
-    })
-}
-
-/// The tokens in force.
+/// The tokens in force, each until it expires. A clone is the same tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens {
-    records: Vec<TokenRecord>,
+    in_force: Arc<RwLock<Vec<Arc<TokenInForce>>>>,
+    /// How many requests a second each token may make.
+    rate_limit: Option<NonZeroU32>,
 }
 
 impl Tokens {
-    /// These tokens, each until it expires.
+    /// These tokens, each for as many requests as it likes.
     #[must_use]
     pub fn new(records: Vec<TokenRecord>) -> Self {
-        Self { records }
+        Self::build(records, None)
     }
 
-    /// What the holder of `token` may do; `None` when the token is unknown or has expired.
-    ///
-    /// The time that this takes tells nothing of the tokens: digests are compared, each with each,
-    /// in constant time.
+    /// These tokens, each for at most so many requests a second, and as many at once.
     #[must_use]
-    pub fn scope_of(&self, token: &[u8]) -> Option<Scope> {
-        let digest = Digest::of(token);
+    pub fn with_rate_limit(records: Vec<TokenRecord>, requests_a_second: NonZeroU32) -> Self {
+        Self::build(records, Some(requests_a_second))
+    }
+
+    fn build(records: Vec<TokenRecord>, rate_limit: Option<NonZeroU32>) -> Self {
+        let tokens = Self { in_force: Arc::default(), rate_limit };
+        tokens.replace(records);
+        tokens
+    }
+
+    /// From now on these tokens, and no others, are in force. One that was in force before has made the
+    /// requests that it has made.
+    pub fn replace(&self, records: Vec<TokenRecord>) {
+        let before = self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let limiter = |record: &TokenRecord| {
+            let before = before.iter().find(|token| token.record.is_of_same_token(record));
+            match before {
+                Some(token) => token.limiter.clone(),
+                None => self
+                    .rate_limit
+                    .map(|rate| Arc::new(RateLimiter::direct(Quota::per_second(rate)))),
+            }
+        };
+        let in_force = records
+            .into_iter()
+            .map(|record| Arc::new(TokenInForce { limiter: limiter(&record), record }))
+            .collect();
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
+    }
+
+    /// The token in force that this text is; `None` when it is unknown or has expired.
+    ///
+    /// How long this takes tells nothing of the tokens: digests are compared, each with each, in constant
+    /// time.
+    pub(crate) fn find(&self, text: &[u8]) -> Option<Arc<TokenInForce>> {
+        self.find_digest(&Digest::of(text))
+    }
+
+    /// Whether this token, which was in force, still is.
+    pub(crate) fn is_in_force(&self, token: &TokenInForce) -> bool {
+        self.find_digest(&token.record.sha256).is_some()
+    }
+
+    fn find_digest(&self, digest: &Digest) -> Option<Arc<TokenInForce>> {
+        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
-        for record in &self.records {
-            if bool::from(record.sha256.0.ct_eq(&digest.0)) {
-                found = Some(record);
+        for token in in_force.iter() {
+            if token.record.sha256.is(digest) {
+                found = Some(token);
             }
         }
-        found.filter(|record| !record.is_expired(Timestamp::now())).map(|record| record.scope)
+        found.filter(|token| !token.record.is_expired()).cloned()
+    }
+}
+
+/// A token in force, and what it has used of its rate.
+pub(crate) struct TokenInForce {
+    record: TokenRecord,
+    limiter: Option<Arc<DefaultDirectRateLimiter>>,
+}
+
+impl TokenInForce {
+    pub(crate) fn name(&self) -> &TokenName {
+        &self.record.name
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        self.record.scope
+    }
+
+    /// Counts one request.
+    ///
+    /// # Errors
+    ///
+    /// When that is one too many: the time after which it would not be.
+    pub(crate) fn count_request(&self) -> Result<(), Duration> {
+        let Some(limiter) = &self.limiter else { return Ok(()) };
+        limiter.check().map_err(|too_early| too_early.wait_time_from(DefaultClock::default().now()))
+    }
+}
+
+impl fmt::Debug for TokenInForce {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}", self.record)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-    use std::time::Duration;
-
     use super::*;
+    use crate::token::Token;
 
     fn record(scope: Scope, token: &Token) -> TokenRecord {
-        TokenRecord::new("test", scope, token)
+        TokenRecord::new(TokenName::new("test").expect("a good name"), scope, token)
+    }
+
+    fn scope_of(tokens: &Tokens, text: &str) -> Option<Scope> {
+        tokens.find(text.as_bytes()).map(|token| token.scope())
     }
 
     #[test]
     fn a_token_in_force_has_its_scope_and_others_have_none() {
         let (reader, writer) = (Token::random().unwrap(), Token::random().unwrap());
         let tokens = Tokens::new(vec![record(Scope::Read, &reader), record(Scope::Write, &writer)]);
-        assert_eq!(tokens.scope_of(reader.reveal().as_bytes()), Some(Scope::Read));
-        assert_eq!(tokens.scope_of(writer.reveal().as_bytes()), Some(Scope::Write));
+        assert_eq!(scope_of(&tokens, reader.reveal()), Some(Scope::Read));
+        assert_eq!(scope_of(&tokens, writer.reveal()), Some(Scope::Write));
         for unknown in ["", "plantd_", &reader.reveal()[1..], &format!("{}=", reader.reveal())] {
-            assert_eq!(tokens.scope_of(unknown.as_bytes()), None, "{unknown:?}");
+            assert_eq!(scope_of(&tokens, unknown), None, "{unknown:?}");
         }
     }
 
     #[test]
     fn an_expired_token_is_not_in_force() {
         let token = Token::random().unwrap();
-        let now = Timestamp::now();
-        for (expires, scope) in [
-            (now - Duration::from_secs(1), None),
-            (now + Duration::from_secs(3600), Some(Scope::Write)),
-        ] {
-            let record = TokenRecord { expires: Some(expires), ..record(Scope::Write, &token) };
-            let tokens = Tokens::new(vec![record]);
-            assert_eq!(tokens.scope_of(token.reveal().as_bytes()), scope);
+        let record = record(Scope::Write, &token);
+        let past = record.created - Duration::from_secs(1);
+        let lasting = record.clone().expiring_after(Duration::from_secs(3600)).unwrap();
+        let expired = TokenRecord { expires: Some(past), ..record };
+        for (record, scope) in [(lasting, Some(Scope::Write)), (expired, None)] {
+            assert_eq!(scope_of(&Tokens::new(vec![record]), token.reveal()), scope);
         }
     }
 
     #[test]
-    fn tokens_differ_and_carry_256_random_bits_and_a_checksum() {
+    fn tokens_that_are_replaced_are_in_force_no_more() {
+        let (old, new) = (Token::random().unwrap(), Token::random().unwrap());
+        let tokens = Tokens::new(vec![record(Scope::Read, &old)]);
+        let found = tokens.find(old.reveal().as_bytes()).expect("it is in force");
+        assert!(tokens.is_in_force(&found));
+        tokens.clone().replace(vec![record(Scope::Write, &new)]);
+        assert!(!tokens.is_in_force(&found));
+        assert_eq!(scope_of(&tokens, old.reveal()), None);
+        assert_eq!(scope_of(&tokens, new.reveal()), Some(Scope::Write));
+    }
+
+    #[test]
+    fn each_token_has_a_rate_of_its_own_which_outlives_a_change_of_the_file() {
         let (one, other) = (Token::random().unwrap(), Token::random().unwrap());
-        assert_ne!(one.reveal(), other.reveal());
-        let text = one.reveal().strip_prefix(TOKEN_PREFIX).expect("the prefix");
-        let (random, checksum) = text.split_at(text.len() - 6);
-        assert_eq!(BASE64_URL_SAFE_NO_PAD.decode(random).unwrap().len(), TOKEN_RANDOM_BYTES);
-        let checksum = BASE64_URL_SAFE_NO_PAD.decode(checksum).unwrap();
-        assert_eq!(checksum, crc32fast::hash(random.as_bytes()).to_be_bytes());
-    }
-
-    #[test]
-    fn a_chosen_token_is_long_enough_and_can_be_sent() {
-        for good in ["0123456789abcdef", "abcdefghijklmn==", "a-b._~+/abcdefghij"] {
-            assert!(Token::chosen(good.to_owned()).is_ok(), "{good:?}");
-        }
-        for bad in
-            ["", "0123456789abcde", "0123456789abcde f", "0123456789abcdeé", "=0123456789abcdef"]
-        {
-            let refusal = Token::chosen(bad.to_owned()).map(drop).unwrap_err().to_string();
-            assert!(bad.is_empty() || !refusal.contains(bad), "the message tells the token");
-        }
-    }
-
-    #[test]
-    fn the_tokens_file_reads_back_and_holds_digests_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
-        assert!(TokensFile::read(&path).unwrap().is_none());
-
-        let token = Token::random().unwrap();
-        TokensFile { tokens: vec![record(Scope::Read, &token)] }.write(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert!(!fs::read_to_string(&path).unwrap().contains(token.reveal()));
-
-        let read_back = TokensFile::read(&path).unwrap().expect("it is there");
-        let tokens = Tokens::new(read_back.tokens);
-        assert_eq!(tokens.scope_of(token.reveal().as_bytes()), Some(Scope::Read));
-    }
-
-    #[test]
-    fn a_tokens_file_that_is_broken_or_open_to_others_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
-        TokensFile::default().write(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        let refusal = TokensFile::read(&path).unwrap_err().to_string();
-        assert!(refusal.contains("chmod 600"), "{refusal}");
-
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        for broken in ["", "{", "[]", r#"{"tokens":[{"name":"x"}]}"#, r#"{"tokens":[],"more":1}"#] {
-            fs::write(&path, broken).unwrap();
-            assert!(TokensFile::read(&path).is_err(), "{broken:?}");
-        }
+        let records = [&one, &other].map(|token| record(Scope::Read, token)).to_vec();
+        let tokens = Tokens::with_rate_limit(records.clone(), NonZeroU32::MIN);
+        let count = |token: &Token| {
+            let found = tokens.find(token.reveal().as_bytes()).expect("it is in force");
+            found.count_request()
+        };
+        let wait = std::iter::repeat_with(|| count(&one)).find_map(Result::err);
+        assert!(wait.is_some_and(|wait| wait <= Duration::from_secs(1)), "{wait:?}");
+        assert_eq!(count(&other), Ok(()));
+        tokens.replace(records);
+        assert!(count(&one).is_err(), "a change of the file gives no new requests");
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, PlantPatch, UncheckedNewPlant};
-use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, serve};
+use plant_http::{Drain, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, serve};
 use plant_store::{
     Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
     PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
@@ -142,12 +142,13 @@ impl RunningServer {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let token = Token::chosen(TOKEN.to_owned())?;
-            let record = TokenRecord::new("test", Scope::Write, &token);
+            let record = TokenRecord::new(TokenName::new("test")?, Scope::Write, &token);
             let repository = Arc::new(repository);
             let left = Arc::downgrade(&repository);
             let service = PlantService {
                 repository,
                 tokens: Tokens::new(vec![record]),
+                cors_origins: Vec::new(),
                 max_connections: NonZeroU32::new(100).expect("not 0"),
             };
             let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };

@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
-use plant_http::TransferFormat;
+use plant_http::{CorsOrigin, Scope, TransferFormat};
 use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
 use crate::exit_code;
@@ -36,6 +37,9 @@ pub(crate) enum Command {
     Export(ExportOptions),
     /// Compare everything that a folder holds that no server has open, and list what does not agree
     Verify(VerifyOptions),
+    /// Make, list and revoke tokens; a running server notices within 2 s
+    #[command(subcommand)]
+    Token(TokenCommand),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -45,13 +49,8 @@ pub(crate) struct ServeOptions {
     #[arg(default_value = "127.0.0.1:8080", value_parser = socket_address)]
     pub(crate) listen: SocketAddr,
 
-    /// The folder of the plants and the tokens; it is made when it is not there
-    #[arg(long, value_name = "DIR", env = "PLANTD_DATA", default_value = "plantd-data")]
-    pub(crate) data: PathBuf,
-
-    /// The file of the tokens' digests [default: DIR/tokens.json]
-    #[arg(long, value_name = "FILE", env = "PLANTD_TOKENS")]
-    pub(crate) tokens: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tokens: TokensOptions,
 
     /// sled's cache, in MiB; the process takes several times as much memory
     #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
@@ -72,6 +71,74 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
     #[arg(default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) drain_timeout: Duration,
+
+    /// How many requests a second each token may make [default: no limit]
+    #[arg(long, value_name = "N", env = "PLANTD_RATE_LIMIT")]
+    pub(crate) rate_limit: Option<NonZeroU32>,
+
+    /// A web page's origin, such as https://plants.example, that browsers let talk to this server; may stand
+    /// several times, and in the environment with commas in between [default: none]
+    #[arg(long, value_name = "ORIGIN", env = "PLANTD_CORS_ORIGIN", value_delimiter = ',')]
+    pub(crate) cors_origin: Vec<CorsOrigin>,
+}
+
+/// Where the tokens are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TokensOptions {
+    /// The folder of the plants and the tokens; it is made when it is not there
+    #[arg(long, value_name = "DIR", env = "PLANTD_DATA", default_value = "plantd-data")]
+    pub(crate) data: PathBuf,
+
+    /// The file of the tokens' digests [default: DIR/tokens.json]
+    #[arg(long, value_name = "FILE", env = "PLANTD_TOKENS")]
+    pub(crate) tokens: Option<PathBuf>,
+}
+
+impl TokensOptions {
+    pub(crate) fn path(&self) -> PathBuf {
+        self.tokens.clone().unwrap_or_else(|| self.data.join("tokens.json"))
+    }
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token, and print it: it is shown this once, and only its digest is kept
+    Create(TokenCreateOptions),
+    /// List the tokens
+    List(TokensOptions),
+    /// Let tokens be in force no more
+    Revoke(TokenRevokeOptions),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TokenCreateOptions {
+    /// What the list and the log call it; another token may have the same name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: String,
+
+    /// What it lets its holder do; write includes read
+    #[arg(long, value_name = "read|write", default_value = "write", value_parser = scope)]
+    pub(crate) scope: Scope,
+
+    /// After how long it stops being valid, such as 30s, 12h or 90d [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) expires: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) tokens: TokensOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TokenRevokeOptions {
+    /// The name; all tokens that have it are revoked
+    pub(crate) name: String,
+
+    /// Keep the newest of them, to which its holders have changed
+    #[arg(long)]
+    pub(crate) keep_newest: bool,
+
+    #[command(flatten)]
+    pub(crate) tokens: TokensOptions,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -189,6 +256,14 @@ fn is_about_environment(error: &clap::Error) -> bool {
         given.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
     });
     flag.starts_with("--") && !on_command_line
+}
+
+fn scope(text: &str) -> Result<Scope, &'static str> {
+    match text {
+        "read" => Ok(Scope::Read),
+        "write" => Ok(Scope::Write),
+        _ => Err("a scope is read or write"),
+    }
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, String> {

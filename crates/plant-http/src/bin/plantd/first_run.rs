@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use plant_http::{Scope, Token, TokenRecord, TokensFile};
+use plant_http::{Scope, Token, TokenName, TokenRecord, TokensFile};
 
 const TOKEN_NAME: &str = "first-run";
 
@@ -12,13 +12,11 @@ const TOKEN_NAME: &str = "first-run";
 ///
 /// The token is written before its digest, so that a kill in between leaves a start that begins anew
 /// and not a digest whose token nobody has.
-pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<TokensFile> {
+pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<()> {
     let token = Token::random()?;
     token.write(&token_path(data))?;
-    let record = TokenRecord::new(TOKEN_NAME, Scope::Write, &token);
-    let file = TokensFile { tokens: vec![record] };
-    file.write(tokens_path)?;
-    Ok(file)
+    let record = TokenRecord::new(TokenName::new(TOKEN_NAME)?, Scope::Write, &token);
+    TokensFile::add(tokens_path, record)
 }
 
 /// A command, ready to paste, that creates a plant with the token. `data` must exist.

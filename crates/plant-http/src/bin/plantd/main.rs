@@ -11,6 +11,7 @@ mod remote;
 mod salvage;
 mod serve;
 mod stop_signal;
+mod token;
 mod verify;
 
 use std::io::{self, Write as _};
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Verify(options) => verify::run(&options),
+        Command::Token(command) => token::run(command),
     };
     let (exit_code, error) = match result {
         Ok(()) => return ExitCode::SUCCESS,

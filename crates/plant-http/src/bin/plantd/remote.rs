@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use plant_http::TransferFormat;
+use plant_http::{Token, TransferFormat};
 use serde::Deserialize;
 use ureq::http::request::Builder;
 use ureq::http::{Method, Request, Response, Uri, header};
@@ -233,6 +233,11 @@ impl ClientToken {
             token.len() <= TOKEN_MAX_BYTES && token.iter().all(u8::is_ascii_graphic),
             "what {origin} holds is no token: one has {TOKEN_MAX_BYTES} characters at most, all of \
              them ASCII and none of them white space"
+        );
+        ensure!(
+            !Token::is_mistyped(token),
+            "the token that {origin} holds was cut or mistyped: its last characters are a checksum, which \
+             does not fit"
         );
         Ok(Self { text: String::from_utf8_lossy(token).into_owned(), origin })
     }

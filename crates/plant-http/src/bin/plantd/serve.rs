@@ -6,13 +6,15 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow};
-use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, TokensFile};
+use anyhow::{Context as _, anyhow, ensure};
+use plant_http::{Drain, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, TokensFile};
 use plant_store::{Damaged, SledConfig, SledRepository};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::ServeOptions;
+use crate::follow::follow;
 use crate::stop_signal::StopSignal;
+use crate::token::stop_of_tokens_file;
 use crate::{Stop, TOKEN_VARIABLE, first_run, plants_folder};
 
 /// How many connections may wait to be taken.
@@ -29,34 +31,31 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let stop_signal = StopSignal::while_starting().map_err(Stop::Io)?;
     let max_connections = max_connections().map_err(Stop::Io)?;
     let environment_token = environment_token().map_err(Stop::Configuration)?;
-    let tokens_path = tokens_path(options);
-    let tokens_file = TokensFile::read(&tokens_path).map_err(stop_of_tokens_file)?;
+    let data = &options.tokens.data;
+    let tokens_path = options.tokens.path();
+    let has_tokens_file = TokensFile::read(&tokens_path).map_err(stop_of_tokens_file)?.is_some();
 
     let config = SledConfig {
         cache_mib: options.cache_mb,
         keep_events: options.keep_events,
-        ..SledConfig::new(plants_folder(&options.data))
+        ..SledConfig::new(plants_folder(data))
     };
     let repository = SledRepository::open(&config)
-        .map_err(|error| Stop::Io(advise_verification(error, &options.data)))?;
+        .map_err(|error| Stop::Io(advise_verification(error, data)))?;
     let (listener, address) = listen(options.listen).map_err(Stop::Io)?;
 
     let mut command_to_show = None;
-    let tokens_file = match tokens_file {
-        Some(tokens_file) => tokens_file,
-        None if environment_token.is_some() => TokensFile::default(),
-        None => {
-            let command = first_run::curl_command(&options.data, address).map_err(Stop::Io)?;
-            command_to_show = Some(command);
-            first_run::make_token(&options.data, &tokens_path).map_err(Stop::Io)?
-        }
-    };
-    let mut records = tokens_file.tokens;
-    records.extend(environment_token);
+    if !has_tokens_file && environment_token.is_none() {
+        let command = first_run::curl_command(data, address).map_err(Stop::Io)?;
+        command_to_show = Some(command);
+        first_run::make_token(data, &tokens_path).map_err(Stop::Io)?;
+    }
+    let tokens = tokens_in_force(tokens_path, environment_token, options.rate_limit)?;
 
     let service = PlantService {
         repository: Arc::new(repository),
-        tokens: Tokens::new(records),
+        tokens,
+        cors_origins: options.cors_origin.clone(),
         max_connections,
     };
     let drain = Drain { delay: options.drain_delay, timeout: options.drain_timeout };
@@ -70,7 +69,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         plant_http::serve(listener, service, drain, stop).await
     });
     served
-        .with_context(|| format!("stopped serving the plants in {}", options.data.display()))
+        .with_context(|| format!("stopped serving the plants in {}", data.display()))
         .map_err(Stop::Io)
 }
 
@@ -112,20 +111,50 @@ fn environment_token() -> anyhow::Result<Option<TokenRecord>> {
         .map_err(|_| anyhow!("the token is not UTF-8"))
         .and_then(Token::chosen)
         .with_context(|| format!("{TOKEN_VARIABLE} cannot be used"))?;
-    Ok(Some(TokenRecord::new(TOKEN_VARIABLE, Scope::Write, &token)))
+    Ok(Some(TokenRecord::new(TokenName::new(TOKEN_VARIABLE)?, Scope::Write, &token)))
 }
 
-fn tokens_path(options: &ServeOptions) -> PathBuf {
-    options.tokens.clone().unwrap_or_else(|| options.data.join("tokens.json"))
-}
-
-/// A file that cannot be read is one thing, a file that says what cannot be right is another.
-fn stop_of_tokens_file(error: anyhow::Error) -> Stop {
-    if error.chain().any(|cause| cause.is::<io::Error>()) {
-        Stop::Io(error)
-    } else {
-        Stop::Configuration(error)
+/// The tokens of the file, which is followed from now on, and that of the environment.
+fn tokens_in_force(
+    path: PathBuf,
+    environment_token: Option<TokenRecord>,
+    rate_limit: Option<NonZeroU32>,
+) -> Result<Tokens, Stop> {
+    let content = TokensFile::load(&path).map_err(stop_of_tokens_file)?;
+    let records = move |content: &Option<Vec<u8>>| -> anyhow::Result<Vec<TokenRecord>> {
+        let mut records = match content {
+            Some(bytes) => TokensFile::parse(bytes)?.tokens,
+            None => Vec::new(),
+        };
+        records.extend(environment_token.clone());
+        Ok(records)
+    };
+    let first = records(&content).map_err(Stop::Configuration)?;
+    if first.is_empty() {
+        log::warn!("there is no token, so nobody may do anything; make one: plantd token create");
     }
+    let tokens = match rate_limit {
+        Some(rate_limit) => Tokens::with_rate_limit(first, rate_limit),
+        None => Tokens::new(first),
+    };
+    let read = {
+        let path = path.clone();
+        move || TokensFile::load(&path)
+    };
+    let take = {
+        let tokens = tokens.clone();
+        move |content: &Option<Vec<u8>>| {
+            ensure!(
+                content.is_some(),
+                "{} is gone; put it back, or revoke by `plantd token`",
+                path.display()
+            );
+            tokens.replace(records(content)?);
+            Ok(())
+        }
+    };
+    follow("the tokens file", content, read, take).map_err(Stop::Io)?;
+    Ok(tokens)
 }
 
 fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {

@@ -1,0 +1,121 @@
+//! `plantd token create`, `list` and `revoke`.
+
+use std::fs::DirBuilder;
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
+use plant_http::{Token, TokenName, TokenRecord, TokensFile};
+
+use crate::Stop;
+use crate::cli::{TokenCommand, TokenCreateOptions, TokenRevokeOptions, TokensOptions};
+
+pub(crate) fn run(command: TokenCommand) -> Result<(), Stop> {
+    match command {
+        TokenCommand::Create(options) => create(options),
+        TokenCommand::List(options) => list(&options),
+        TokenCommand::Revoke(options) => revoke(options),
+    }
+}
+
+fn create(options: TokenCreateOptions) -> Result<(), Stop> {
+    let name = TokenName::new(options.name).map_err(Stop::Usage)?;
+    let token = Token::random().map_err(Stop::Io)?;
+    let mut record = TokenRecord::new(name, options.scope, &token);
+    if let Some(lifetime) = options.expires {
+        record = record.expiring_after(lifetime).map_err(Stop::Usage)?;
+    }
+    let path = options.tokens.path();
+    if options.tokens.tokens.is_none() {
+        make_folder(&options.tokens.data).map_err(Stop::Io)?;
+    }
+    TokensFile::add(&path, record.clone()).map_err(stop_of_tokens_file)?;
+    let mut out = io::stdout().lock();
+    let printed = writeln!(out, "{}", token.reveal()).and_then(|()| out.flush());
+    printed.context("cannot print the token").map_err(|cause| {
+        // Nobody has it, and nobody should wonder later whose it is.
+        let removed = TokensFile::edit(&path, |file| {
+            file.tokens.retain(|other| !other.is_of_same_token(&record));
+            Ok(())
+        });
+        Stop::Io(cause.context(match removed {
+            Ok(()) => "no token was made",
+            Err(_) => "a token was made that nobody has; revoke it",
+        }))
+    })
+}
+
+/// As the server makes it, where it has not been started yet.
+fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))
+}
+
+fn list(options: &TokensOptions) -> Result<(), Stop> {
+    let path = options.path();
+    let file = TokensFile::read(&path).map_err(stop_of_tokens_file)?;
+    let file = file.ok_or_else(|| no_tokens_file(&path))?;
+    print_list(&file.tokens, &mut io::stdout().lock()).context("cannot print").map_err(Stop::Io)
+}
+
+fn print_list(tokens: &[TokenRecord], out: &mut impl Write) -> io::Result<()> {
+    let width =
+        tokens.iter().map(|token| token.name.to_string().len()).fold("NAME".len(), usize::max);
+    writeln!(out, "{:width$}  SCOPE  {:20}  EXPIRES", "NAME", "CREATED")?;
+    for token in tokens {
+        let TokenRecord { name, scope, created, expires, .. } = token;
+        write!(out, "{name:width$}  {scope:5}  {created:.0}  ")?;
+        match expires {
+            None => writeln!(out, "never")?,
+            Some(expires) if token.is_expired() => writeln!(out, "{expires:.0} (expired)")?,
+            Some(expires) => writeln!(out, "{expires:.0}")?,
+        }
+    }
+    out.flush()
+}
+
+fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
+    let name = TokenName::new(options.name).map_err(Stop::Usage)?;
+    let path = options.tokens.path();
+    if TokensFile::load(&path).map_err(stop_of_tokens_file)?.is_none() {
+        return Err(no_tokens_file(&path));
+    }
+    let (found, revoked) = TokensFile::edit(&path, |file| {
+        let newest = file.tokens.iter().rposition(|token| token.name == name);
+        let kept = newest.filter(|_| options.keep_newest);
+        let before = file.tokens.len();
+        let mut position = 0;
+        file.tokens.retain(|token| {
+            let stays = token.name != name || kept == Some(position);
+            position += 1;
+            stays
+        });
+        Ok((newest.is_some(), before - file.tokens.len()))
+    })
+    .map_err(stop_of_tokens_file)?;
+    if !found {
+        return Err(Stop::Usage(anyhow!(
+            "there is no token of this name; `plantd token list` shows the names"
+        )));
+    }
+    let mut out = io::stdout().lock();
+    let tokens = if revoked == 1 { "token" } else { "tokens" };
+    writeln!(out, "revoked {revoked} {tokens}").context("cannot print").map_err(Stop::Io)
+}
+
+/// A file that cannot be read is one thing, a file that says what cannot be right is another.
+pub(crate) fn stop_of_tokens_file(error: anyhow::Error) -> Stop {
+    if error.chain().any(|cause| cause.is::<io::Error>()) {
+        Stop::Io(error)
+    } else {
+        Stop::Configuration(error)
+    }
+}
+
+fn no_tokens_file(path: &Path) -> Stop {
+    Stop::Io(anyhow!("there is no {}; name another by --tokens or --data", path.display()))
+}

@@ -1,0 +1,147 @@
+//! Which web pages of other origins may talk to the service (the Fetch standard, section "CORS protocol").
+//!
+//! Browsers ask; nobody else cares. A token is sent by the page itself and never by the browser, so that
+//! no answer has to allow credentials.
+
+use std::fmt;
+use std::str::FromStr;
+
+use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_http::{HttpMessage as _, Method, Request};
+use actix_web::http::Uri;
+use anyhow::{Context as _, ensure};
+
+/// What a page may send beyond what every page may.
+const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, \
+                               x-request-id";
+
+/// What a page may see of an answer beyond what every page may.
+const ANSWER_HEADERS: &str =
+    "etag, link, location, retry-after, www-authenticate, x-request-id, x-total-count";
+
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
+
+/// For how many seconds a browser need not ask again.
+const MAX_AGE_SECONDS: u16 = 7200;
+
+/// The origin of a web page (RFC 6454): `http` or `https`, a host, and a port that is not the scheme's own.
+///
+/// ```
+/// use plant_http::CorsOrigin;
+///
+/// assert!("https://plants.example".parse::<CorsOrigin>().is_ok());
+/// assert!("https://plants.example/garden".parse::<CorsOrigin>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CorsOrigin(HeaderValue);
+
+impl FromStr for CorsOrigin {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        const ADVICE: &str =
+            "an origin is a scheme, a host and maybe a port, such as https://plants.example";
+        let uri: Uri = text.parse().context(ADVICE)?;
+        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).context(ADVICE)?;
+        ensure!(matches!(scheme, "http" | "https"), ADVICE);
+        ensure!(!authority.as_str().contains('@'), ADVICE);
+        let default_port = if scheme == "http" { 80 } else { 443 };
+        ensure!(
+            uri.port_u16() != Some(default_port),
+            "browsers leave out :{default_port}, so leave it out"
+        );
+        let origin = format!("{scheme}://{authority}").to_ascii_lowercase();
+        ensure!(text == origin, "browsers send {origin}, so say it in this way");
+        Ok(Self(HeaderValue::from_str(&origin)?))
+    }
+}
+
+impl fmt::Display for CorsOrigin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.0.to_str().unwrap_or_default())
+    }
+}
+
+/// Says to browsers what pages may do.
+#[derive(Debug)]
+pub(crate) struct Cors {
+    origins: Vec<CorsOrigin>,
+}
+
+/// What a browser asks for a page.
+#[derive(Debug)]
+pub(crate) struct CorsQuestion {
+    /// The page's origin, which is one that we know.
+    origin: Option<CorsOrigin>,
+    /// Whether it asks before it sends.
+    is_preflight: bool,
+}
+
+impl Cors {
+    pub(crate) fn new(origins: Vec<CorsOrigin>) -> Self {
+        Self { origins }
+    }
+
+    /// What the request asks. `None` when no page of another origin may do anything.
+    pub(crate) fn question(&self, request: &Request) -> Option<CorsQuestion> {
+        if self.origins.is_empty() {
+            return None;
+        }
+        let headers = request.headers();
+        let sent = headers.get(header::ORIGIN);
+        let origin = self.origins.iter().find(|origin| Some(&origin.0) == sent).cloned();
+        let is_preflight = request.method() == Method::OPTIONS
+            && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        Some(CorsQuestion { origin, is_preflight })
+    }
+}
+
+impl CorsQuestion {
+    pub(crate) fn answer(&self, headers: &mut HeaderMap) {
+        // Another origin gets another answer, also where this one is not allowed.
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+        let Some(CorsOrigin(origin)) = &self.origin else { return };
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        let mut allow = |name: HeaderName, value: &'static str| {
+            headers.insert(name, HeaderValue::from_static(value));
+        };
+        if self.is_preflight {
+            allow(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+            allow(header::ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
+            headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(MAX_AGE_SECONDS));
+        } else {
+            allow(header::ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_as_browsers_send_it() {
+        for good in ["https://plants.example", "http://localhost:8000", "https://[::1]:444"] {
+            assert_eq!(good.parse::<CorsOrigin>().unwrap().to_string(), good);
+        }
+        for bad in [
+            "",
+            "*",
+            "null",
+            "plants.example",
+            "//plants.example",
+            "https://",
+            "https://plants.example/",
+            "https://plants.example/garden",
+            "https://plants.example?x",
+            "https://Plants.example",
+            "https://plants.example:443",
+            "http://plants.example:80",
+            "https://user@plants.example",
+            "ftp://plants.example",
+            "https://plants.example https://other.example",
+        ] {
+            assert!(bad.parse::<CorsOrigin>().is_err(), "{bad:?}");
+        }
+    }
+}
