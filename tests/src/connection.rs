@@ -213,6 +213,16 @@ impl Connection {
         }
     }
 
+    /// Waits until something has come, which is kept for whoever receives.
+    ///
+    /// # Panics
+    ///
+    /// When nothing comes.
+    #[track_caller]
+    pub fn wait_for_bytes(&mut self) {
+        self.receive_some().unwrap_or_else(|cause| panic!("nothing came: {cause}"));
+    }
+
     /// Claims that nothing comes for a while. It is no proof, so it must not be all that a test
     /// looks at.
     ///

@@ -14,6 +14,7 @@
 //!   thousands of connections.
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`SmallDisk`] is a disk that becomes full.
+//! - [`token_command`] is `plantd token`.
 //! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
 
@@ -34,6 +35,7 @@ mod process;
 mod server;
 mod small_disk;
 mod system_calls;
+mod token_command;
 mod tokens_file;
 pub mod torture;
 
@@ -55,4 +57,5 @@ pub use process::Process;
 pub use server::TestServer;
 pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
+pub use token_command::{create_token, revoke_token, token_command};
 pub use tokens_file::write_tokens_file;

@@ -78,7 +78,7 @@ impl SmallDisk {
     /// When the disk does not become full.
     #[track_caller]
     pub fn fill(&self, name: &str) {
-        let script = r#"! head -c 1g /dev/zero > "$0" 2>/dev/null"#;
+        let script = r#"LC_ALL=C head -c 1G /dev/zero 2>&1 > "$0" | grep -q 'No space left'"#;
         let shell = ["sh", "-c", script].map(OsString::from);
         self.run(shell.into_iter().chain([self.path().join(name).into()]));
     }

@@ -128,6 +128,7 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
         }
         check_with_room(&disk, &ledgers);
     }
+    assert!(refused > 0, "no disk was full");
     Figures::of("disks", "a later start on a full disk harms nothing")
         .with(starts, "later starts without room")
         .with(refused, "of them refused")

@@ -58,16 +58,14 @@ where
             return;
         }
         match (self.take)(&content) {
-            Ok(()) if is_new => log::info!("{} changed: what is new is in force", self.what),
-            Ok(()) => log::info!("{} can be used again", self.what),
-            Err(error) => {
-                self.complain(&error);
-                self.seen = content;
-                return;
+            Ok(()) => {
+                let news =
+                    if self.complaint.take().is_some() { "can be used again" } else { "changed" };
+                log::info!("{} {news}: what it says is in force", self.what);
             }
+            Err(error) => self.complain(&error),
         }
         self.seen = content;
-        self.complaint = None;
     }
 
     fn complain(&mut self, error: &anyhow::Error) {
