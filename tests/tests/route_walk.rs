@@ -1,0 +1,274 @@
+//! Every route, with every bad credential.
+//!
+//! The routes are those that the router has, so that a new one is walked too.
+
+use std::collections::BTreeSet;
+
+use plant_http::{RouteInfo, Scope, routes};
+use plantd_tests::{
+    Answer, Launch, TestServer, create_token, plant_body, revoke_token, wait_until,
+};
+
+/// The paths that need no token, since they are no operations of the store. Everything else does: this is
+/// the one list that someone has to think about.
+const OPEN_PATHS: [&str; 2] = ["/livez", "/readyz"];
+
+/// Other methods than those that a path has, and paths that are not there: they need a token too.
+const OTHER_METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"];
+const OTHER_PATHS: [&str; 7] =
+    ["/", "/nowhere", "/plants/", "/plants/1/2", "//plants", "/livez/", "/plants%2f1"];
+
+const NO_TOKEN: &str = r#"Bearer realm="plant-store""#;
+
+/// What a client may send that should not get it in.
+struct BadCredential {
+    name: &'static str,
+    /// Behind the path.
+    query: String,
+    /// Lines of the head, each with its line end.
+    lines: Vec<u8>,
+    status: u16,
+    number: i32,
+    /// The error code of the challenge (RFC 6750, section 3.1).
+    code: Option<&'static str>,
+}
+
+/// A server, and what may and may not be sent to it.
+struct Walk {
+    server: TestServer,
+    reader: String,
+    writer: String,
+    bad: Vec<BadCredential>,
+    /// That of a token which may only read.
+    too_little: BadCredential,
+}
+
+fn authorization(value: impl AsRef<[u8]>) -> Vec<u8> {
+    [b"Authorization: ", value.as_ref(), b"\r\n"].concat()
+}
+
+fn bearer(token: &str) -> Vec<u8> {
+    authorization(format!("Bearer {token}"))
+}
+
+impl Walk {
+    fn new() -> Self {
+        let server = TestServer::start_with(Launch::new().without_environment("PLANTD_TOKEN"));
+        let token = |arguments: &[&str]| create_token(server.data(), arguments);
+        let reader = token(&["--name", "reader", "--scope", "read"]);
+        let writer = token(&["--name", "writer", "--scope", "write"]);
+        let revoked = token(&["--name", "revoked"]);
+        let expired = token(&["--name", "expired", "--expires", "1s"]);
+        let status = |token: &str| server.client().with_token(token).read(-1).status;
+        wait_until("the tokens to be in force", || status(&revoked) == 404);
+        server.client().with_token(&writer).create(1, "Rosa", None).assert_plant("Rosa", None);
+        revoke_token(server.data(), &["revoked"]);
+        wait_until("tokens to be in force no more", || {
+            [&revoked, &expired].iter().all(|token| status(token) == 401)
+        });
+
+        let bad = |name, lines, status, number, code| BadCredential {
+            name,
+            query: String::new(),
+            lines,
+            status,
+            number,
+            code,
+        };
+        let none = |name, lines| bad(name, lines, 401, 2001, None);
+        let invalid = |name, lines| bad(name, lines, 401, 2002, Some("invalid_token"));
+        let last = writer.len() - 1;
+        let altered =
+            format!("{}{}", &writer[..last], if writer.ends_with('A') { "B" } else { "A" });
+        let not_utf8 = [b"Bearer ", writer.as_bytes(), b"\xff"].concat();
+        let two = [bearer(&writer), bearer(&writer)].concat();
+        let bad = vec![
+            none("none", Vec::new()),
+            none("another scheme", authorization(format!("Basic {writer}"))),
+            none("no scheme", authorization(&writer)),
+            none("an empty header", authorization("")),
+            none("a scheme alone", authorization("Bearer")),
+            none("a scheme and a space", authorization("Bearer ")),
+            BadCredential {
+                query: format!("?access_token={writer}"),
+                ..none("in the query", vec![])
+            },
+            none(
+                "in another header",
+                format!("Cookie: token={writer}\r\nX-Token: {writer}\r\n").into(),
+            ),
+            bad("two headers", two, 400, 1007, Some("invalid_request")),
+            invalid("a space within", bearer(&writer.replacen('_', " ", 1))),
+            invalid("two tokens in one header", bearer(&format!("{writer}, {writer}"))),
+            invalid("not UTF-8", authorization(not_utf8)),
+            invalid("cut", bearer(&writer[..last])),
+            invalid("altered by a character", bearer(&altered)),
+            invalid("in upper case", bearer(&writer.to_uppercase())),
+            invalid("expired", bearer(&expired)),
+            invalid("revoked", bearer(&revoked)),
+            invalid("of nobody", bearer("0123456789abcdef0123456789abcdef")),
+        ];
+        let too_little = BadCredential {
+            name: "one that may only read",
+            query: String::new(),
+            lines: bearer(&reader),
+            status: 403,
+            number: 2003,
+            code: Some("insufficient_scope"),
+        };
+        Self { server, reader, writer, bad, too_little }
+    }
+
+    /// Sends a request without a body.
+    #[track_caller]
+    fn send(&self, method: &str, target: &str, lines: &[u8]) -> Answer {
+        let mut connection = self.server.connect();
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: plants\r\n");
+        connection.send([head.as_bytes(), lines, b"\r\n"].concat());
+        if method == "HEAD" { connection.receive_head() } else { connection.receive() }
+    }
+
+    #[track_caller]
+    fn assert_refused(&self, method: &str, path: &str, bad: &BadCredential) {
+        let answer = self.send(method, &format!("{path}{}", bad.query), &bad.lines);
+        let case = format!("{method} {path} with a token that is {}", bad.name);
+        assert_eq!(answer.status, bad.status, "{case}: {answer:?}");
+        if method != "HEAD" {
+            answer.assert_error(bad.status, bad.number);
+        }
+        let challenge = match bad.code {
+            None => NO_TOKEN.to_owned(),
+            Some(code) => format!("{NO_TOKEN}, error=\"{code}\""),
+        };
+        assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()), "{case}");
+    }
+
+    /// Claims that the request needs a token with this scope, and passes with it.
+    #[track_caller]
+    fn assert_guarded(&self, method: &str, path: &str, scope: Scope) {
+        for bad in &self.bad {
+            self.assert_refused(method, path, bad);
+        }
+        if scope == Scope::Write {
+            self.assert_refused(method, path, &self.too_little);
+        } else {
+            self.assert_let_in(method, path, &self.reader);
+        }
+    }
+
+    #[track_caller]
+    fn assert_let_in(&self, method: &str, path: &str, token: &str) -> Answer {
+        let answer = self.send(method, path, &bearer(token));
+        assert!(![401, 403, 429].contains(&answer.status), "{method} {path}: {answer:?}");
+        answer
+    }
+}
+
+/// The scope that a method needs.
+fn scope_of(method: &str) -> Scope {
+    if matches!(method, "GET" | "HEAD") { Scope::Read } else { Scope::Write }
+}
+
+/// A path as a client sends it, for one with parameters.
+fn target(path: &str) -> String {
+    let target = path.replace("{id}", "1");
+    assert!(!target.contains('{'), "say what stands for the parameters of {path}");
+    target
+}
+
+/// The methods of a route: HEAD works wherever GET does.
+fn methods(route: &RouteInfo) -> Vec<&str> {
+    if route.method == "GET" { vec!["GET", "HEAD"] } else { vec![&route.method] }
+}
+
+#[test]
+fn no_route_answers_without_a_token_of_its_scope() {
+    let walk = Walk::new();
+    let before = walk.send("GET", "/plants", &bearer(&walk.reader)).plants();
+    let mut walked = 0;
+    for route in routes() {
+        if OPEN_PATHS.contains(&route.path) && route.method == "GET" {
+            continue;
+        }
+        assert_eq!(route.scope, Some(scope_of(&route.method)), "{route:?}");
+        let target = target(route.path);
+        for method in methods(&route) {
+            walk.assert_guarded(method, &target, scope_of(method));
+            walked += 1;
+        }
+    }
+    assert!(walked >= 10, "only {walked} operations were walked");
+    assert_eq!(walk.send("GET", "/plants", &bearer(&walk.reader)).plants(), before);
+
+    // The walk knows the routes: with a good token each of them answers for itself.
+    for route in routes() {
+        for method in methods(&route) {
+            let answer = walk.assert_let_in(method, &target(route.path), &walk.writer);
+            assert_ne!(answer.status, 405, "{method} {}: {answer:?}", route.path);
+            let is_unknown = String::from_utf8_lossy(&answer.body).contains("4004");
+            assert!(!is_unknown, "{method} {}: {answer:?}", route.path);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_route_does_not_answer_without_a_token_either() {
+    let walk = Walk::new();
+    let routes = routes();
+    let paths: BTreeSet<String> = routes.iter().map(|route| target(route.path)).collect();
+    for method in OTHER_METHODS {
+        for path in paths.iter().map(String::as_str).chain(OTHER_PATHS) {
+            if OPEN_PATHS.contains(&path) && scope_of(method) == Scope::Read {
+                continue;
+            }
+            walk.assert_guarded(method, path, scope_of(method));
+        }
+    }
+}
+
+#[test]
+fn the_paths_that_need_no_token_are_those_that_should_not() {
+    let walk = Walk::new();
+    let open: BTreeSet<&str> = routes()
+        .into_iter()
+        .filter(|route| route.scope.is_none())
+        .map(|route| {
+            assert_eq!(route.method, "GET", "{route:?}");
+            route.path
+        })
+        .collect();
+    assert_eq!(open, BTreeSet::from(OPEN_PATHS));
+    for path in OPEN_PATHS {
+        for method in ["GET", "HEAD"] {
+            for bad in walk.bad.iter().chain([&walk.too_little]) {
+                let answer = walk.send(method, &format!("{path}{}", bad.query), &bad.lines);
+                assert_eq!(answer.status, 200, "{method} {path}, {}: {answer:?}", bad.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_body_changes_nothing_for_who_may_not_write() {
+    let walk = Walk::new();
+    let body = plant_body(2, "Salix", None);
+    let head = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    for bad in walk.bad.iter().chain([&walk.too_little]) {
+        for expect in ["", "Expect: 100-continue\r\n"] {
+            let mut connection = walk.server.connect();
+            let line = format!("POST /plants{} HTTP/1.1\r\nHost: plants\r\n", bad.query);
+            let parts: [&[u8]; 6] = [
+                line.as_bytes(),
+                head.as_bytes(),
+                expect.as_bytes(),
+                &bad.lines,
+                b"\r\n",
+                if expect.is_empty() { body.as_bytes() } else { b"" },
+            ];
+            connection.send(parts.concat());
+            let answer = connection.receive();
+            answer.assert_error(bad.status, bad.number);
+        }
+    }
+    walk.assert_let_in("GET", "/plants/2", &walk.reader).assert_error(404, 3002);
+}
