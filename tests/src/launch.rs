@@ -226,7 +226,7 @@ pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         // The same words as in `cargo xtask test`, so that what is built there is taken as it is.
-        escargot::CargoBuild::new()
+        build()
             .args(["--workspace", "--features", "plant-store/conformance,plant-http/fuzzing"])
             .bin("plantd")
             .current_release()
@@ -243,7 +243,7 @@ fn program_with_fault_points() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        escargot::CargoBuild::new()
+        build()
             .manifest_path(workspace.join("Cargo.toml"))
             .target_dir(workspace.join("target/fault-points"))
             .package("plant-http")
@@ -254,4 +254,13 @@ fn program_with_fault_points() -> &'static Path {
             .path()
             .to_owned()
     })
+}
+
+/// A build as it would be outside of a test. What cargo tells a test of its package would have some
+/// dependencies built again, each time that the package is another one.
+fn build() -> escargot::CargoBuild {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names
+        .filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        .fold(escargot::CargoBuild::new(), |build, name| build.env_remove(name))
 }

@@ -24,6 +24,14 @@ pub(crate) fn command(workspace_root: impl AsRef<Path>) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.current_dir(workspace_root).stdin(Stdio::null());
+    // What cargo tells xtask of its package would have some dependencies built again.
+    for (name, _) in env::vars_os() {
+        let is_of_package =
+            |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(is_of_package) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
