@@ -154,7 +154,7 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// When there is no such thread, or no strace on this machine.
+    /// When no such thread comes, or there is no strace on this machine.
     #[must_use]
     #[track_caller]
     pub fn slow_down_syncs(&self, thread: &str, delay: Duration) -> Self {
@@ -173,14 +173,17 @@ impl Process {
     }
 
     fn folder_of_thread(&self, name: &str) -> PathBuf {
-        let folders = fs::read_dir(format!("/proc/{}/task", self.id()));
-        folders
-            .expect("a process has a folder of its threads")
-            .map(|folder| folder.expect("a thread has a folder").path())
-            .find(|folder| {
-                fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
-            })
-            .unwrap_or_else(|| panic!("there is no thread {name}"))
+        // A thread gives itself its name when it begins.
+        wait_for(&format!("the thread {name}"), || {
+            let folders = fs::read_dir(format!("/proc/{}/task", self.id()));
+            folders
+                .expect("a process has a folder of its threads")
+                .map(|folder| folder.expect("a thread has a folder").path())
+                .find(|folder| {
+                    let comm = fs::read_to_string(folder.join("comm"));
+                    comm.is_ok_and(|comm| comm.trim_end() == name)
+                })
+        })
     }
 
     /// Whether it has not ended yet.

@@ -5,6 +5,7 @@ mod export;
 mod first_run;
 mod follow;
 mod import;
+mod logger;
 mod output;
 mod progress;
 mod remote;
@@ -17,8 +18,6 @@ mod verify;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-use env_logger::Env;
 
 use crate::cli::{Cli, Command};
 
@@ -59,7 +58,7 @@ fn main() -> ExitCode {
     let is_server = matches!(cli.command, Command::Serve(_));
     // What the other commands have to say is for the person who waits for it, and no log.
     let log_filter = if is_server { "info,actix_http=off" } else { "error" };
-    env_logger::init_from_env(Env::default().default_filter_or(log_filter));
+    logger::start(log_filter);
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 
     let result = match cli.command {

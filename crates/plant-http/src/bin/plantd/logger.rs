@@ -1,0 +1,36 @@
+//! The log, on standard error, as `RUST_LOG` says.
+
+use env_logger::Env;
+use log::{Level, Log, Metadata, Record};
+
+/// Where what we log ourselves comes from.
+const OURS: [&str; 2] = ["plantd", "plant_"];
+
+/// Of what others log, warnings and errors alone. Below that some tell whole heads of requests, with the
+/// tokens in them, and no `RUST_LOG` should let a token into the log.
+struct Logger(env_logger::Logger);
+
+/// Logs from now on. `default` says what is logged where `RUST_LOG` does not.
+pub(crate) fn start(default: &str) {
+    let logger = env_logger::Builder::from_env(Env::default().default_filter_or(default)).build();
+    log::set_max_level(logger.filter());
+    // It fails where another one was set before, and there is none.
+    let _ = log::set_boxed_logger(Box::new(Logger(logger)));
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let is_ours = || OURS.iter().any(|name| metadata.target().starts_with(name));
+        (metadata.level() <= Level::Warn || is_ours()) && self.0.enabled(metadata)
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.enabled(record.metadata()) {
+            self.0.log(record);
+        }
+    }
+
+    fn flush(&self) {
+        self.0.flush();
+    }
+}

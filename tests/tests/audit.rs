@@ -1,0 +1,189 @@
+//! The log tells of each change whose token made it, of which plant, in which request, and how it ended.
+
+use std::time::Duration;
+
+use plantd_tests::{
+    Connection, Format, Launch, Process, TestServer, chunk, create_token, plant_body, raw_head,
+    replacement_body, wait_for, wait_until,
+};
+
+const AUDIT: &str = "plantd::audit]";
+const IMPORT: &str = "plantd::audit::import]";
+const ACCESS: &str = "plantd::access]";
+
+/// The thread on which groups are synced.
+const COMMIT_THREAD: &str = "plant-commit";
+
+/// The lines of the log that hold this word, each as its words, without the time, the level and where it
+/// comes from.
+fn lines_of(log: &str, word: &str) -> Vec<Vec<String>> {
+    log.lines()
+        .filter_map(|line| line.split_once("] "))
+        .map(|(_, line)| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|words| words.iter().any(|found| found == word))
+        .collect()
+}
+
+/// How many lines come from there.
+fn count(log: &str, from: &str) -> usize {
+    log.lines().filter(|line| line.contains(from)).count()
+}
+
+fn server() -> TestServer {
+    TestServer::start_with(Launch::new().without_environment("PLANTD_TOKEN"))
+}
+
+#[test]
+fn each_change_has_a_line_with_token_request_plant_and_outcome() {
+    let mut server = server();
+    let names = [["--name", "gardener"], ["--name", "other"]];
+    let [gardener, other] = names.map(|name| {
+        let token = create_token(server.data(), &name);
+        let client = server.client().with_token(&token);
+        wait_until("the token to be in force", || client.get("/plants").status == 200);
+        client
+    });
+    let before = server.stderr();
+    assert_eq!(count(&before, AUDIT), 0, "{before}");
+
+    let rosa = plant_body(17, "Rosa", None);
+    let json = ("content-type", "application/json");
+    let new = replacement_body("Salix", None);
+    // Whose, what, and what comes of it.
+    let cases = [
+        (&gardener, "gardener", "POST", "/plants", rosa.as_str(), 200, None, Some(17)),
+        (&other, "other", "POST", "/plants", &rosa, 400, Some(3001), Some(17)),
+        (&other, "other", "POST", "/plants", "{", 400, Some(1001), None),
+        (&other, "other", "PUT", "/plants/18", &new, 201, None, Some(18)),
+        (&gardener, "gardener", "PUT", "/plants/18", &new, 200, None, Some(18)),
+        (&gardener, "gardener", "PATCH", "/plants/17", r#"{"tag":"x"}"#, 200, None, Some(17)),
+        (&gardener, "gardener", "PATCH", "/plants/-5", "{}", 404, Some(3002), Some(-5)),
+        (&other, "other", "DELETE", "/plants/17", "", 204, None, Some(17)),
+        (&other, "other", "DELETE", "/plants/17", "", 404, Some(3002), Some(17)),
+    ];
+    for (number, (client, _, method, path, body, status, ..)) in cases.iter().enumerate() {
+        let id = format!("case-{number}");
+        let answer = client.send(method, path, &[json, ("x-request-id", &id)], body);
+        assert_eq!(answer.status, *status, "{method} {path}: {answer:?}");
+    }
+    assert_eq!(server.terminate().code(), Some(0));
+
+    let log = server.stderr();
+    assert_eq!(count(&log, AUDIT), cases.len(), "{log}");
+    for (number, (_, token, method, path, _, status, error, plant)) in cases.iter().enumerate() {
+        let lines = lines_of(&log, &format!("id=case-{number}"));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let words = &lines[0];
+        let wanted = [
+            (*method).to_owned(),
+            (*path).to_owned(),
+            status.to_string(),
+            format!("token={token}"),
+        ];
+        for word in &wanted {
+            assert!(words.contains(word), "{word} is missing in {words:?}");
+        }
+        let of = |name: &str| words.iter().find_map(|word| word.strip_prefix(name));
+        assert_eq!(of("plant="), plant.map(|plant| plant.to_string()).as_deref(), "{words:?}");
+        assert_eq!(of("error="), error.map(|error: i32| error.to_string()).as_deref(), "{words:?}");
+    }
+}
+
+#[test]
+fn each_plant_that_an_import_brings_has_a_line() {
+    let mut server = TestServer::start();
+    let client = server.client();
+    client.create(2, "Rosa", None).assert_plant("Rosa", None);
+    let rows: Vec<String> = (1..=3).map(|id| plant_body(id, "Salix", None)).collect();
+    let rows = rows.join("\n") + "\n{broken\n";
+    let media_type = Format::Ndjson.media_type();
+    for (query, id) in [("skip", "skips"), ("replace", "replaces")] {
+        let path = format!("/plants/import?on_conflict={query}");
+        let answer = client.send(
+            "POST",
+            &path,
+            &[("content-type", media_type), ("x-request-id", id)],
+            &rows,
+        );
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    assert_eq!(server.terminate().code(), Some(0));
+
+    let log = server.stderr();
+    let told = |id: &str| -> Vec<String> {
+        let lines = lines_of(&log, &format!("id={id}"));
+        let (rows, requests): (Vec<_>, Vec<_>) = lines
+            .into_iter()
+            .partition(|words| ["created", "replaced"].contains(&words[0].as_str()));
+        assert_eq!(requests.len(), 1, "the request has its line too: {requests:?}");
+        for words in &rows {
+            assert!(words.contains(&"token=PLANTD_TOKEN".to_owned()), "{words:?}");
+        }
+        rows.iter().map(|words| format!("{} {}", words[0], words[3])).collect()
+    };
+    // What changes nothing is not told of.
+    assert_eq!(told("skips"), ["created plant=1", "created plant=3"]);
+    assert_eq!(told("replaces"), ["replaced plant=1", "replaced plant=2", "replaced plant=3"]);
+    assert_eq!(count(&log, IMPORT), 5, "{log}");
+}
+
+#[test]
+fn what_only_reads_and_what_may_not_write_is_no_change() {
+    let mut server = server();
+    let reader = create_token(server.data(), &["--name", "reader", "--scope", "read"]);
+    let reader = server.client().with_token(&reader);
+    wait_until("the token to be in force", || reader.get("/plants").status == 200);
+    let id = [("x-request-id", "refused")];
+    assert_eq!(reader.send("DELETE", "/plants/1", &id, "").status, 403);
+    reader.without_token().send("DELETE", "/plants/1", &id, "").assert_error(401, 2001);
+    reader.read(1).assert_error(404, 3002);
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.stderr();
+    assert_eq!(count(&log, AUDIT), 0, "{log}");
+    let refused = lines_of(&log, "id=refused");
+    assert_eq!(refused.len(), 2, "{log}");
+    assert!(refused[0].contains(&"token=reader".to_owned()), "{refused:?}");
+    assert!(log.lines().filter(|line| line.contains("refused")).all(|line| line.contains(ACCESS)));
+}
+
+/// A server whose disk is slow, so that a client can go away while its change is under way.
+fn slow_server() -> (TestServer, Process) {
+    let mut server = TestServer::start();
+    let slow = server.process().slow_down_syncs(COMMIT_THREAD, Duration::from_millis(300));
+    (server, slow)
+}
+
+/// Sends a request and goes away while it is answered, again until that has come about; then there is a
+/// line about the plant, which is returned.
+#[track_caller]
+fn go_away(request: &[u8], from: &str) -> String {
+    let (server, _slow) = slow_server();
+    let client = server.client();
+    wait_for("a line about the plant", || {
+        let mut connection: Connection = server.connect();
+        connection.send(request);
+        // The server has the time to take the request, and not the time to answer it.
+        client.read(1).assert_error(404, 3002);
+        connection.reset();
+        let log = server.stderr();
+        let line = log.lines().find(|line| line.contains(from) && line.contains("plant=17"));
+        line.map(str::to_owned)
+    })
+}
+
+#[test]
+fn a_change_whose_client_goes_away_is_told_of_without_an_outcome() {
+    let body = plant_body(17, "Rosa", None);
+    let lines = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let line = go_away((raw_head("POST /plants", &lines) + &body).as_bytes(), AUDIT);
+    assert!(line.contains("token=PLANTD_TOKEN"), "{line}");
+    assert!(line.contains("POST /plants - "), "{line}");
+}
+
+#[test]
+fn an_import_whose_client_goes_away_tells_of_the_plants_that_were_under_way() {
+    let lines = "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n";
+    let row = chunk(plant_body(17, "Rosa", None) + "\n");
+    let line = go_away(&[raw_head("POST /plants/import", lines).as_bytes(), &row].concat(), IMPORT);
+    assert!(line.contains("token=PLANTD_TOKEN") && line.contains("unknown"), "{line}");
+}
