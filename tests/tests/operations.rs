@@ -1,11 +1,19 @@
 //! What `docs/operations.md` shows works as it stands there.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
 
-use plantd_tests::{Launch, TestServer, edit_database, key_of_plant, program, write_tokens_file};
+use plantd_tests::{
+    Answer, Client, Launch, TestServer, edit_database, key_of_plant, program, wait_until,
+    write_tokens_file,
+};
+
+/// The heading of the part that has a test of its own.
+const TOKENS: &str = "Tokens\n";
 
 /// How many plants there are in the folder that gets damaged. One of them cannot be saved.
 const DAMAGED_PLANTS: usize = 20;
@@ -28,50 +36,25 @@ fn make_damaged_folder(data: &Path) {
     assert_eq!(refused.wait_for_exit().code(), Some(74), "{}", refused.stderr());
 }
 
-/// The commands of a document: the lines of its blocks in `sh`.
-fn commands(document: &str) -> String {
-    let mut commands = String::new();
-    let mut is_command = false;
-    for line in document.lines() {
-        match line {
-            "```sh" => is_command = true,
-            "```" => is_command = false,
-            _ if is_command => {
-                commands.push_str(line);
-                commands.push('\n');
-            }
-            _ => {}
-        }
-    }
-    commands
+/// The document, cut at its headings. Each part begins with its heading.
+fn parts() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let document = fs::read_to_string(path).expect("the document is there");
+    document.split("\n## ").map(str::to_owned).collect()
 }
 
-/// An address that nobody listens at.
-fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").to_string()
+/// The blocks of a part in `sh`.
+fn blocks(part: &str) -> Vec<String> {
+    let blocks = part.split("```sh\n").skip(1);
+    blocks.map(|block| block.split("```").next().expect("it ends").to_owned()).collect()
 }
 
-#[test]
-fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows() {
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
-    let commands = commands(&fs::read_to_string(document).expect("the document is there"));
-    assert!(commands.contains("plantd export") && commands.contains("plantd import"));
-
-    let launch = Launch::new().without_environment("PLANTD_TOKEN");
-    let server = TestServer::start_prepared(launch, "plantd-data", write_tokens_file);
-    let client = server.client().with_token("writer");
-    for (id, name) in [(-1, "Rosa"), (0, " \"Salix\", alba "), (i64::MAX, "木")] {
-        client.create(id, name, Some(name)).assert_plant(name, Some(name));
-    }
-    let folder = server.data().parent().expect("a folder");
-    fs::write(folder.join("token"), "writer\n").expect("writes");
-
-    make_damaged_folder(&folder.join("damaged"));
-
+/// Runs commands as they stand in the document, with the server that listens there.
+#[track_caller]
+fn run(commands: &str, folder: &Path, server: SocketAddr) {
     // The ports of the document may be in use here.
     let script = commands
-        .replace("127.0.0.1:8080", &server.address().to_string())
+        .replace("127.0.0.1:8080", &server.to_string())
         .replace("127.0.0.1:8081", &free_address())
         .replace("127.0.0.1:8082", &free_address());
     let program_folder = program().parent().expect("a folder");
@@ -89,6 +72,32 @@ fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows(
         .output()
         .expect("a shell");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// An address that nobody listens at.
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").to_string()
+}
+
+#[test]
+fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows() {
+    let parts = parts().into_iter().filter(|part| !part.starts_with(TOKENS));
+    let commands = parts.flat_map(|part| blocks(&part)).collect::<Vec<_>>().join("\n");
+    assert!(commands.contains("plantd export") && commands.contains("plantd import"));
+
+    let launch = Launch::new().without_environment("PLANTD_TOKEN");
+    let server = TestServer::start_prepared(launch, "plantd-data", write_tokens_file);
+    let client = server.client().with_token("writer");
+    for (id, name) in [(-1, "Rosa"), (0, " \"Salix\", alba "), (i64::MAX, "木")] {
+        client.create(id, name, Some(name)).assert_plant(name, Some(name));
+    }
+    let folder = server.data().parent().expect("a folder");
+    fs::write(folder.join("token"), "writer\n").expect("writes");
+
+    make_damaged_folder(&folder.join("damaged"));
+
+    run(&commands, folder, server.address());
 
     let restored = fs::read_to_string(folder.join("restored.ndjson")).expect("it was exported");
     assert_eq!(restored.lines().count(), 3, "{restored}");
@@ -97,4 +106,82 @@ fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows(
 
     let saved = fs::read_to_string(folder.join("saved.ndjson")).expect("it was exported");
     assert_eq!(saved.lines().count(), DAMAGED_PLANTS - 1, "{saved}");
+}
+
+/// A client that reads its token anew for each request, and counts those that were answered as they
+/// should. It ends at the first that is not, and returns its answer.
+fn keep_creating(
+    client: &Client,
+    token_file: &Path,
+    first_id: i64,
+    created: &AtomicI64,
+    is_over: &AtomicBool,
+) -> Option<Answer> {
+    while !is_over.load(Ordering::Relaxed) {
+        let token = fs::read_to_string(token_file).expect("the file is there all the time");
+        let id = first_id + created.load(Ordering::Relaxed);
+        let answer = client.with_token(token.trim_end()).create(id, "Rosa", None);
+        if answer.status != 200 {
+            return Some(answer);
+        }
+        created.fetch_add(1, Ordering::Relaxed);
+    }
+    None
+}
+
+#[test]
+fn a_token_is_changed_under_load_as_the_document_shows_and_no_good_request_is_refused() {
+    const CLIENTS: usize = 8;
+    /// How many requests each client has answered between two steps, at least.
+    const REQUESTS: i64 = 20;
+    let parts = parts();
+    let part = parts.iter().find(|part| part.starts_with(TOKENS)).expect("it is told");
+    let [make, change, revoke] = <[String; 3]>::try_from(blocks(part)).expect("three steps");
+
+    let launch = Launch::new().without_environment("PLANTD_TOKEN");
+    let server = TestServer::start_prepared(launch, "plantd-data", write_tokens_file);
+    let folder = server.data().parent().expect("a folder");
+    let token_file = folder.join("token");
+    let run = |commands: &str| run(commands, folder, server.address());
+    run(&make);
+    let old = fs::read_to_string(&token_file).expect("it was made");
+    let old = server.client().with_token(old.trim_end());
+
+    let is_over = AtomicBool::new(false);
+    let created: [AtomicI64; CLIENTS] = std::array::from_fn(|_| AtomicI64::new(0));
+    let refused: Vec<Answer> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..)
+            .zip(&created)
+            .map(|(number, created)| {
+                // Each has connections of its own.
+                let client = Client::new(server.address(), None);
+                let (token_file, is_over) = (&token_file, &is_over);
+                let first_id = number * 1_000_000;
+                scope.spawn(move || keep_creating(&client, token_file, first_id, created, is_over))
+            })
+            .collect();
+        let go_on = || {
+            let before = created.each_ref().map(|created| created.load(Ordering::Relaxed));
+            wait_until("each client to go on", || {
+                let is_refused = clients.iter().any(|client| client.is_finished());
+                let goes_on = |(created, before): (&AtomicI64, &i64)| {
+                    created.load(Ordering::Relaxed) >= before + REQUESTS
+                };
+                is_refused || created.iter().zip(&before).all(goes_on)
+            });
+        };
+        go_on();
+        run(&change);
+        go_on();
+        run(&revoke);
+        wait_until("the old token to be refused", || old.read(-1).status == 401);
+        go_on();
+        is_over.store(true, Ordering::Relaxed);
+        clients.into_iter().filter_map(|client| client.join().expect("it ends")).collect()
+    });
+    assert_eq!(refused, [], "good requests were refused");
+    let log = server.stderr();
+    for name in ["token=app-1 ", "token=app-2 "] {
+        assert!(log.contains(name), "{name}was not used: {log}");
+    }
 }
