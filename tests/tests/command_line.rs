@@ -70,6 +70,11 @@ fn help_names_every_flag_and_variable() {
         "--drain-timeout",
         "PLANTD_DRAIN_TIMEOUT",
         "10s",
+        "--rate-limit",
+        "PLANTD_RATE_LIMIT",
+        "--cors-origin",
+        "PLANTD_CORS_ORIGIN",
+        "token",
         "RUST_LOG",
     ] {
         assert!(help.contains(word), "{word:?} is missing: {help}");

@@ -1,5 +1,6 @@
 //! What must hold in the workspace for as long as it lives, beside what compilers see.
 
+mod claims;
 mod decisions;
 mod layers;
 mod manifests;
@@ -24,5 +25,6 @@ pub(crate) fn violations(workspace_root: &Path) -> anyhow::Result<Vec<String>> {
     violations.extend(decisions::violations(&decisions::file_names(
         &workspace_root.join("docs/decisions"),
     )?));
+    violations.extend(claims::violations(workspace_root)?);
     Ok(violations)
 }
