@@ -1,5 +1,6 @@
 //! What must hold in the workspace for as long as it lives, beside what compilers see.
 
+mod crate_roots;
 mod decisions;
 mod layers;
 mod manifests;
@@ -21,6 +22,12 @@ pub(crate) fn violations(workspace_root: &Path) -> anyhow::Result<Vec<String>> {
     violations.extend(tree::violations(&tree::DependencyTree::of(&metadata)?));
     violations.extend(tree::violations_by_default(&tree::DependencyTree::of(&by_default)?));
     violations.extend(manifests::violations(&manifests::Manifests::read(&metadata)?));
+    let mut command = MetadataCommand::new();
+    let fuzz = command.manifest_path(workspace_root.join("fuzz/Cargo.toml")).no_deps();
+    let fuzz = fuzz.exec().context("cannot read the workspace of the fuzzer")?;
+    for metadata in [&metadata, &fuzz] {
+        violations.extend(crate_roots::violations(&crate_roots::read(metadata)?));
+    }
     violations.extend(decisions::violations(&decisions::file_names(
         &workspace_root.join("docs/decisions"),
     )?));

@@ -1,5 +1,6 @@
 //! What people who work on plantd repeat: `cargo xtask check`, `test`, `torture` and `bench`.
 
+#![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
