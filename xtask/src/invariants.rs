@@ -2,6 +2,7 @@
 
 mod crate_roots;
 mod decisions;
+mod exceptions;
 mod layers;
 mod manifests;
 mod tree;
@@ -28,6 +29,7 @@ pub(crate) fn violations(workspace_root: &Path) -> anyhow::Result<Vec<String>> {
     for metadata in [&metadata, &fuzz] {
         violations.extend(crate_roots::violations(&crate_roots::read(metadata)?));
     }
+    violations.extend(exceptions::violations(&manifests::read(&workspace_root.join("deny.toml"))?));
     violations.extend(decisions::violations(&decisions::file_names(
         &workspace_root.join("docs/decisions"),
     )?));

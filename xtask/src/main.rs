@@ -10,6 +10,7 @@
 mod bench;
 mod cargo;
 mod check;
+mod deny;
 mod fuzz;
 mod invariants;
 mod test;
@@ -29,7 +30,7 @@ const EXIT_USAGE: u8 = 64;
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  check                    format, clippy, rustdoc and the invariants of the workspace
+  check                    format, clippy, rustdoc, dependencies and the invariants of the workspace
   test [arguments]         all tests; the arguments go to cargo test
   torture [part]...        the long form of the tests of what is promised, with their figures
   bench <bench> [options]  measurements; `cargo xtask bench` lists them
