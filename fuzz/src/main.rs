@@ -10,6 +10,7 @@
 //! What it finds goes to the first folder. `-merge=1 corpus/csv /tmp/found` brings those inputs to the
 //! corpus that reach something new in the code.
 
+#![forbid(unsafe_code)]
 #![no_main]
 
 use std::sync::OnceLock;

@@ -18,6 +18,8 @@
 //! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
 
+#![forbid(unsafe_code)]
+
 mod answer;
 mod client;
 mod connection;

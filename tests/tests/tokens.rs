@@ -232,7 +232,7 @@ fn check_disturbance(words: &str, disturb: impl FnOnce(&Path)) {
     let token = create_token(server.data(), &["--name", "mine"]);
     let client = wait_until_taken(&server, &token);
     let path = server.data().join("tokens.json");
-    let good = fs::read(&path).unwrap();
+    let good = fs::read(&path).expect("reads");
 
     disturb(&path);
     wait_until("the log to say so", || server.stderr().contains(words));
@@ -241,8 +241,8 @@ fn check_disturbance(words: &str, disturb: impl FnOnce(&Path)) {
     assert!(!server.stderr().contains("secret"), "{}", server.stderr());
 
     let _ = fs::remove_dir(&path);
-    fs::write(&path, good).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    fs::write(&path, good).expect("writes");
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
     wait_until("the log to say so", || server.stderr().contains("can be used again"));
     let other = create_token(server.data(), &["--name", "other"]);
     wait_until_taken(&server, &other);

@@ -1,4 +1,4 @@
-//! Cargo, started from inside `cargo xtask`.
+//! Cargo and what works with it, started from inside `cargo xtask`.
 
 use std::env;
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ pub(crate) fn command(workspace_root: impl AsRef<Path>) -> Command {
     command
 }
 
-/// Runs a cargo command, whose output goes to the terminal, and fails if it fails.
+/// Runs a command, whose output goes to the terminal, and fails if it fails.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let line = command_line(command);
     eprintln!("+ {line}");
@@ -48,7 +48,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a cargo command, and returns how it ended and what it said on standard error.
+/// Runs a command, and returns how it ended and what it said on standard error.
 pub(crate) fn run_listening(command: &mut Command) -> anyhow::Result<(anyhow::Result<()>, String)> {
     let line = command_line(command);
     eprintln!("+ {line}");
@@ -62,7 +62,7 @@ pub(crate) fn run_listening(command: &mut Command) -> anyhow::Result<(anyhow::Re
     ))
 }
 
-/// Runs a cargo command, and returns what it printed on standard output.
+/// Runs a command, and returns what it printed on standard output.
 pub(crate) fn run_for_output(command: &mut Command) -> anyhow::Result<String> {
     let line = command_line(command);
     eprintln!("+ {line}");
@@ -82,7 +82,8 @@ fn command_line(command: &Command) -> String {
             line.push_str(&format!("{}={value:?} ", name.display()));
         }
     }
-    line.push_str("cargo");
+    let program = Path::new(command.get_program());
+    line.push_str(&program.file_name().unwrap_or_default().to_string_lossy());
     for argument in command.get_args() {
         line.push_str(&format!(" {}", argument.display()));
     }
@@ -99,5 +100,7 @@ mod tests {
         command.env("RUSTDOCFLAGS", "-D warnings");
         command.args(["doc", "--no-deps"]);
         assert_eq!(command_line(&command), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
+        let mut tool = Command::new("target/tools/bin/cargo-deny");
+        assert_eq!(command_line(tool.arg("check")), "cargo-deny check");
     }
 }

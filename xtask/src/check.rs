@@ -4,10 +4,16 @@ use std::process::Command;
 
 use anyhow::bail;
 
+use crate::deny::{CargoDeny, Workspace};
 use crate::usage::UsageError;
 use crate::{cargo, invariants};
 
 const USAGE: &str = "usage: cargo xtask check\n";
+
+/// What the repository alone decides. Advisories come whenever they come, and fail no change.
+const DENY_CHECKS: [&str; 3] = ["bans", "licenses", "sources"];
+
+const DENY_ADVICE: &str = "do without what it names above, or change deny.toml and say why there";
 
 /// Runs every check, also after one has failed, and then says what to do about each failure.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
@@ -20,6 +26,18 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         if let Err(error) = cargo::run(&mut command) {
             failures.push(format!("{error:#}: {advice}"));
         }
+    }
+    match CargoDeny::ensure(&workspace) {
+        Ok(deny) => {
+            for dependencies in Workspace::ALL {
+                let mut command =
+                    deny.check(&workspace.workspace_root, dependencies, &[], DENY_CHECKS);
+                if let Err(error) = cargo::run(&mut command) {
+                    failures.push(format!("{error:#}: {DENY_ADVICE}"));
+                }
+            }
+        }
+        Err(error) => failures.push(format!("the dependencies cannot be checked: {error:#}")),
     }
     eprintln!("+ invariants of the workspace");
     match invariants::violations(workspace.workspace_root.as_std_path()) {

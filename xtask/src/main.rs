@@ -1,14 +1,17 @@
-//! What people who work on plantd repeat: `cargo xtask check`, `test`, `torture` and `bench`.
+//! What people who work on plantd repeat: `cargo xtask check`, `advisories`, `test`, `torture` and `bench`.
 
+#![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a command-line tool for people: its output is its product"
 )]
 
+mod advisories;
 mod bench;
 mod cargo;
 mod check;
+mod deny;
 mod fuzz;
 mod invariants;
 mod test;
@@ -28,7 +31,8 @@ const EXIT_USAGE: u8 = 64;
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  check                    format, clippy, rustdoc and the invariants of the workspace
+  check                    format, clippy, rustdoc, dependencies and the invariants of the workspace
+  advisories [path]        whether an advisory database knows something of a dependency
   test [arguments]         all tests; the arguments go to cargo test
   torture [part]...        the long form of the tests of what is promised, with their figures
   bench <bench> [options]  measurements; `cargo xtask bench` lists them
@@ -61,6 +65,7 @@ fn run(raw_arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     };
     match command {
         "check" => check::run(rest),
+        "advisories" => advisories::run(rest),
         "test" => test::run(rest),
         "torture" => torture::run(rest),
         "bench" => bench::run(rest),

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that proves the product, from a fresh machine on.
 
+use crate::deny::CargoDeny;
 use crate::{cargo, tools};
 
 /// What tests need beside what a user gets by default. Not among them is what would change the program
@@ -12,6 +13,8 @@ const FEATURES: &str = "plant-store/conformance,plant-http/fuzzing";
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
     tools::ensure(&[tools::STRACE, tools::CURL, tools::MOUNT, tools::UNSHARE])?;
+    // xtask's own tests run it.
+    CargoDeny::ensure(&workspace)?;
     // The black-box tests run the program itself, and `cargo test` of another package
     // does not build it.
     cargo::run(cargo::command(&workspace.workspace_root).args([

@@ -1,6 +1,8 @@
 //! A service of one's own that takes plants: unchecked input goes in, valid plants or an error with
 //! its number come out. Run it with `cargo run -p plant-domain --example embed`.
 
+#![forbid(unsafe_code)]
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::{self, Write};

@@ -31,6 +31,8 @@
 //! assert!(refusal.to_string().contains("name must have 1 to 255 characters"));
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod filter;
 mod patch;

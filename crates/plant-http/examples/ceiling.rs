@@ -2,6 +2,8 @@
 //! repository that stores nothing. It takes `--listen` and `--data` (which it ignores) and
 //! `PLANTD_TOKEN`, and says that it is ready as `plantd` does.
 
+#![forbid(unsafe_code)]
+
 use std::io::{self, Write as _};
 use std::net::TcpListener;
 use std::num::NonZeroU32;

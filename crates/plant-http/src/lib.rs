@@ -8,6 +8,8 @@
 //! - [`Tokens`] says who may do what.
 //! - `fuzzing` (feature `fuzzing`) is what reads bytes from clients, for a fuzzer to feed.
 
+#![forbid(unsafe_code)]
+
 mod audit;
 mod body;
 mod connection;

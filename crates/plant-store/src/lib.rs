@@ -29,6 +29,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;

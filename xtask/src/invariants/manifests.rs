@@ -40,7 +40,7 @@ impl Manifests {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Table> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Table> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     text.parse().with_context(|| format!("cannot parse {}", path.display()))

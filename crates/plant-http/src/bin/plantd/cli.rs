@@ -76,8 +76,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "N", env = "PLANTD_RATE_LIMIT")]
     pub(crate) rate_limit: Option<NonZeroU32>,
 
-    /// A web page's origin, such as https://plants.example, that browsers let talk to this server; may stand
-    /// several times, and in the environment with commas in between [default: none]
+    /// The origin of a web page (its scheme, host and port) that browsers let talk to this server; may
+    /// stand several times, and in the environment with commas in between [default: none]
     #[arg(long, value_name = "ORIGIN", env = "PLANTD_CORS_ORIGIN", value_delimiter = ',')]
     pub(crate) cors_origin: Vec<CorsOrigin>,
 }

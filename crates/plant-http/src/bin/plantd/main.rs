@@ -1,5 +1,7 @@
 //! `plantd`: a plant store in one binary.
 
+#![forbid(unsafe_code)]
+
 mod cli;
 mod export;
 mod first_run;
