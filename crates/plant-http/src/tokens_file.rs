@@ -195,7 +195,7 @@ impl TokensFile {
     pub fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
         let file: Self = serde_json::from_slice(bytes).map_err(|cause| {
             anyhow::anyhow!(
-                "the tokens file is broken at line {}, column {}; mend it, or remove it and make new tokens",
+                "it is broken at line {}, column {}; mend it, or remove it and make new tokens",
                 cause.line(),
                 cause.column()
             )
@@ -203,7 +203,7 @@ impl TokensFile {
         let count = file.tokens.len();
         ensure!(
             count <= TOKENS_MAX,
-            "there are {count} tokens, and at most {TOKENS_MAX} may be; revoke some"
+            "it has {count} tokens, and at most {TOKENS_MAX} may be; revoke some"
         );
         Ok(file)
     }

@@ -10,6 +10,7 @@ use crate::entity_tag::{ENTITY_TAGS_MAX, entity_tag, preconditions};
 use crate::gate::bearer_token;
 use crate::idempotency_key::{IDEMPOTENCY_KEY_MAX_CHARACTERS, idempotency_key as read_key};
 use crate::parameters::{LIMIT_MAX, ListQuery, on_conflict};
+use crate::token::{TOKEN_PREFIX, Token};
 use crate::transfer_format::TransferFormat;
 
 pub(super) fn entity_tags(input: &[u8]) {
@@ -69,6 +70,9 @@ pub(super) fn authorization(input: &[u8]) {
     let Ok(token) = bearer_token(&headers) else { return };
     assert_eq!(values.len(), 1, "a token that stands twice");
     assert!(!token.is_empty() && token == token.trim_ascii());
+    if Token::is_mistyped(token) {
+        assert!(token.starts_with(TOKEN_PREFIX.as_bytes()), "only our own have a checksum");
+    }
     assert!(values[0].as_bytes().trim_ascii_end().ends_with(token));
 }
 
