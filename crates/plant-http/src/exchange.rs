@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::connection::ConnectionState;
 use crate::failure::{Cause, ErrorNumber, Failure};
 use crate::gate::Gate;
+use crate::transport::Peer;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -51,7 +52,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     pub(crate) fn begin(request: &Request) -> Self {
         let line = log::log_enabled!(target: ACCESS_LOG, log::Level::Info).then(|| {
-            let peer = request.peer_addr().map_or_else(|| "-".to_owned(), |peer| peer.to_string());
+            let peer = request.conn_data::<Peer>().map_or_else(|| "-".to_owned(), Peer::to_string);
             format!("{peer} {} {}", request.method(), request.path())
         });
         let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);
