@@ -1,7 +1,6 @@
 //! The command line. Flags win over the environment, the environment over the default.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use plant_http::TransferFormat;
 use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
 use crate::exit_code;
+use crate::listen::ListenOptions;
 use crate::remote::ServerUrl;
 
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
@@ -40,10 +40,8 @@ pub(crate) enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeOptions {
-    /// Where to listen; port 0 picks a free one
-    #[arg(long, value_name = "ADDR:PORT", env = "PLANTD_LISTEN")]
-    #[arg(default_value = "127.0.0.1:8080", value_parser = socket_address)]
-    pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) listen: ListenOptions,
 
     /// The folder of the plants and the tokens; it is made when it is not there
     #[arg(long, value_name = "DIR", env = "PLANTD_DATA", default_value = "plantd-data")]
@@ -171,7 +169,13 @@ impl Cli {
             }
             _ => {}
         }
-        Self::from_arg_matches(&command.try_get_matches_from(arguments)?)
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        let cli = Self::from_arg_matches(&matches)?;
+        if let (Command::Serve(options), Some((_, matches))) = (&cli.command, matches.subcommand())
+        {
+            options.listen.check(matches, &mut command)?;
+        }
+        Ok(cli)
     }
 }
 
@@ -189,11 +193,4 @@ fn is_about_environment(error: &clap::Error) -> bool {
         given.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
     });
     flag.starts_with("--") && !on_command_line
-}
-
-fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    let mut addresses = text
-        .to_socket_addrs()
-        .map_err(|cause| format!("{cause}; give an address and a port, such as 127.0.0.1:8080"))?;
-    addresses.next().ok_or_else(|| "the name has no address".to_owned())
 }

@@ -1,10 +1,12 @@
 //! `plantd`: a plant store in one binary.
 
+mod certificate;
 mod cli;
 mod export;
 mod first_run;
 mod follow;
 mod import;
+mod listen;
 mod output;
 mod progress;
 mod remote;
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
     };
     let is_server = matches!(cli.command, Command::Serve(_));
     // What the other commands have to say is for the person who waits for it, and no log.
-    let log_filter = if is_server { "info,actix_http=off" } else { "error" };
+    let log_filter = if is_server { "info,actix_http=off,rustls=off" } else { "error" };
     env_logger::init_from_env(Env::default().default_filter_or(log_filter));
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 

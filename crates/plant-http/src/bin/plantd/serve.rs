@@ -1,7 +1,6 @@
 //! `plantd serve`.
 
-use std::io::{self, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +10,10 @@ use plant_http::{Drain, PlantService, Scope, Token, TokenRecord, Tokens, TokensF
 use plant_store::{Damaged, SledConfig, SledRepository};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::certificate::Certificate;
 use crate::cli::ServeOptions;
 use crate::stop_signal::StopSignal;
 use crate::{Stop, TOKEN_VARIABLE, first_run, plants_folder};
-
-/// How many connections may wait to be taken.
-const BACKLOG: i32 = 4096;
 
 /// How many descriptors are left for what is no connection: files, threads, standard streams.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -30,7 +27,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let max_connections = max_connections().map_err(Stop::Io)?;
     let environment_token = environment_token().map_err(Stop::Configuration)?;
     let tokens_path = tokens_path(options);
-    let tokens_file = TokensFile::read(&tokens_path).map_err(stop_of_tokens_file)?;
+    let tokens_file = TokensFile::read(&tokens_path).map_err(stop_of_file)?;
+    let certificate = options.listen.certificate()?;
 
     let config = SledConfig {
         cache_mib: options.cache_mb,
@@ -39,14 +37,15 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     };
     let repository = SledRepository::open(&config)
         .map_err(|error| Stop::Io(advise_verification(error, &options.data)))?;
-    let (listener, address) = listen(options.listen).map_err(Stop::Io)?;
+    let (socket, place) = options.listen.listen(certificate.as_ref()).map_err(Stop::Io)?;
+    certificate.map_or(Ok(()), Certificate::follow).map_err(Stop::Io)?;
 
     let mut command_to_show = None;
     let tokens_file = match tokens_file {
         Some(tokens_file) => tokens_file,
         None if environment_token.is_some() => TokensFile::default(),
         None => {
-            let command = first_run::curl_command(&options.data, address).map_err(Stop::Io)?;
+            let command = first_run::curl_command(&options.data, &place).map_err(Stop::Io)?;
             command_to_show = Some(command);
             first_run::make_token(&options.data, &tokens_path).map_err(Stop::Io)?
         }
@@ -66,8 +65,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         if let Some(command) = command_to_show {
             log::info!("first start: made a token; create a plant with\n\n{command}\n");
         }
-        say_ready(address)?;
-        plant_http::serve(listener, service, drain, stop).await
+        place.say_ready()?;
+        plant_http::serve(socket, service, drain, stop).await
     });
     served
         .with_context(|| format!("stopped serving the plants in {}", options.data.display()))
@@ -120,35 +119,10 @@ fn tokens_path(options: &ServeOptions) -> PathBuf {
 }
 
 /// A file that cannot be read is one thing, a file that says what cannot be right is another.
-fn stop_of_tokens_file(error: anyhow::Error) -> Stop {
+pub(crate) fn stop_of_file(error: anyhow::Error) -> Stop {
     if error.chain().any(|cause| cause.is::<io::Error>()) {
         Stop::Io(error)
     } else {
         Stop::Configuration(error)
     }
-}
-
-fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let listen = || -> io::Result<(TcpListener, SocketAddr)> {
-        let socket = socket2::Socket::new(
-            socket2::Domain::for_address(address),
-            socket2::Type::STREAM,
-            Some(socket2::Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let listener = TcpListener::from(socket);
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    };
-    listen().with_context(|| format!("cannot listen on {address}; name another by --listen"))
-}
-
-/// The one line on standard output. Scripts wait for it.
-fn say_ready(address: SocketAddr) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "plantd listening on http://{address}")
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
 }
