@@ -11,7 +11,7 @@ const FEATURES: &str = "plant-store/conformance,plant-http/fuzzing";
 /// `arguments` go to `cargo test` as they are.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
-    tools::ensure(&[tools::STRACE, tools::CURL, tools::MOUNT, tools::UNSHARE])?;
+    tools::ensure(&[tools::STRACE, tools::CURL, tools::OPENSSL, tools::MOUNT, tools::UNSHARE])?;
     // The black-box tests run the program itself, and `cargo test` of another package
     // does not build it.
     cargo::run(cargo::command(&workspace.workspace_root).args([

@@ -262,30 +262,88 @@ impl AsyncWrite for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::pending;
     use std::io::Write as _;
     use std::net;
+    use std::os::unix;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
 
     use futures_util::FutureExt as _;
-    use tokio::io::AsyncReadExt as _;
+    use rustls::pki_types::CertificateDer;
+    use rustls::{ClientConfig, RootCertStore};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixStream;
     use tokio::sync::oneshot;
     use tokio::task::yield_now;
+    use tokio_rustls::{TlsConnector, client};
 
+    use crate::tls::TlsCertificate;
     use crate::transport::{Incoming, Wire};
+
+    /// What closes a connection.
+    fn close() -> (oneshot::Sender<()>, impl Future<Output = ()>) {
+        let (close, closed) = oneshot::channel();
+        (close, async move { closed.await.unwrap() })
+    }
+
+    /// Lets a connection rest after an answer.
+    fn answer(connection: &Connection) {
+        connection.state().request_begins(false);
+        connection.state().answer_ends();
+    }
 
     /// A connection that rests after an answer, its client, and what closes it.
     async fn rest() -> (Connection, net::TcpStream, oneshot::Sender<()>) {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, address) = listener.accept().unwrap();
-        let (close, closed) = oneshot::channel();
-        let closed = async move { closed.await.unwrap() };
+        let (close, closed) = close();
         let wire = Wire::new(Incoming::Tcp(stream, address)).unwrap();
         let connection = Connection::new(Transport::Plain(wire), Peer::At(address), closed);
-        connection.state().request_begins(false);
-        connection.state().answer_ends();
+        answer(&connection);
         // The driver says that the socket can be written to, and maybe read from.
         yield_now().await;
         (connection, client, close)
+    }
+
+    /// A connection with TLS, its client, and what closes it.
+    async fn connect_tls() -> (Connection, client::TlsStream<UnixStream>, oneshot::Sender<()>) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let pem = certificate.pem();
+        let served = TlsCertificate::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes());
+        let served = served.unwrap();
+
+        let (ours, theirs) = unix::net::UnixStream::pair().unwrap();
+        let wire = Wire::new(Incoming::Unix(ours)).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let theirs = UnixStream::from_std(theirs).unwrap();
+        let connector = connector(certificate.der().clone());
+        let name = "localhost".try_into().unwrap();
+        let (transport, client) =
+            tokio::join!(served.shake_hands(wire, pending()), connector.connect(name, theirs),);
+        let (close, closed) = close();
+        (Connection::new(transport.unwrap(), Peer::Local, closed), client.unwrap(), close)
+    }
+
+    fn connector(root: CertificateDer<'static>) -> TlsConnector {
+        let mut roots = RootCertStore::empty();
+        roots.add(root).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Arc::new(config).into()
+    }
+
+    /// Writes until neither the socket nor TLS takes any more.
+    fn fill(connection: &mut Connection) {
+        while connection.write(&[b'x'; 4096]).now_or_never().is_some() {}
     }
 
     #[tokio::test]
@@ -306,5 +364,73 @@ mod tests {
         close.send(()).unwrap();
         // The driver has no turn before this.
         assert_eq!(connection.read(&mut bytes).await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_came_before_the_close_is_read_over_tls_as_well() {
+        let (mut connection, mut client, close) = connect_tls().await;
+        answer(&connection);
+        let mut bytes = [0; 16];
+        assert!(connection.read(&mut bytes).now_or_never().is_none());
+        client.write_all(b"GET").await.unwrap();
+        close.send(()).unwrap();
+        assert_eq!(connection.read(&mut bytes).await.unwrap(), 3);
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_to_close_is_not_woken_again_and_again_while_its_answer_is_taken()
+    {
+        let (mut connection, mut client, close) = connect_tls().await;
+        answer(&connection);
+        fill(&mut connection);
+        close.send(()).unwrap();
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let context = &mut Context::from_waker(&waker);
+        assert!(Pin::new(&mut connection).poll_flush(context).is_pending());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+
+        let mut taken = vec![0; 1024 * 1024];
+        while Pin::new(&mut connection).poll_flush(context).is_pending() {
+            let _ = client.read(&mut taken).now_or_never();
+            // The driver has a turn.
+            yield_now().await;
+        }
+        let before = wakes.0.load(Ordering::Relaxed);
+        assert!(Pin::new(&mut connection).poll_flush(context).is_ready());
+        let after = wakes.0.load(Ordering::Relaxed);
+        assert!(
+            after > before,
+            "it does not come to where it ends, which is where it is read from"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_loses_its_connection_also_where_tls_has_taken_all() {
+        let (mut connection, _client, _close) = connect_tls().await;
+        fill(&mut connection);
+        let cause = connection.flush().await.unwrap_err();
+        assert_eq!(cause.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_leaves_no_room_for_the_end_is_not_waited_for() {
+        let (mut connection, _client, _close) = connect_tls().await;
+        fill(&mut connection);
+        let begun = Instant::now();
+        let cause = connection.shutdown().await.unwrap_err();
+        assert_eq!(cause.kind(), io::ErrorKind::TimedOut);
+        // The clock of the test stands still but for what is waited for.
+        assert!(begun.elapsed() < 2 * DISCONNECT_DEADLINE);
     }
 }
