@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use ureq::http::{HeaderMap, Request, Response};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use crate::answer::Answer;
+use crate::certificate::Authority;
 use crate::deadline::DEADLINE;
 use crate::plant::{Format, NewPlant, plant_body};
 
@@ -25,14 +27,27 @@ impl Client {
     /// A client with connections of its own.
     #[must_use]
     pub fn new(address: SocketAddr, token: Option<&str>) -> Self {
+        Self::at(format!("http://{address}"), TlsConfig::default(), token)
+    }
+
+    /// A client with connections of its own, that speaks TLS and trusts this authority alone.
+    #[must_use]
+    pub fn over_tls(address: SocketAddr, authority: &Authority, token: Option<&str>) -> Self {
+        let root = Certificate::from_der(&authority.der()).to_owned();
+        let tls = TlsConfig::builder().root_certs(RootCerts::from([root])).build();
+        Self::at(format!("https://{address}"), tls, token)
+    }
+
+    fn at(base: String, tls: TlsConfig, token: Option<&str>) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
             .max_redirects(0)
             .timeout_global(Some(DEADLINE))
+            .tls_config(tls)
             .build()
             .into();
-        Self { agent, base: format!("http://{address}"), token: token.map(str::to_owned) }
+        Self { agent, base, token: token.map(str::to_owned) }
     }
 
     /// The same client with another token.

@@ -1,20 +1,26 @@
-//! Bytes as they stand, on one connection: for what well-behaved clients do not send.
+//! Bytes as they stand, on one connection: for what well-behaved clients do not send. The connection may
+//! have TLS; then the server has to say there that it ends, or it did not mean to.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::mem;
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::SockRef;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
 use crate::answer::Answer;
 use crate::deadline::DEADLINE;
 use crate::launch::TOKEN;
+use crate::stream::Stream;
 
 /// One connection to a server.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// What has arrived and belongs to no answer yet.
     received: Vec<u8>,
 }
@@ -37,11 +43,109 @@ impl Connection {
     ///
     /// When the server takes none.
     pub fn try_open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(DEADLINE))?;
-        stream.set_write_timeout(Some(DEADLINE))?;
+        Self::over(Stream::Tcp(connect(address)?))
+    }
+
+    /// A new connection to a Unix socket.
+    ///
+    /// # Errors
+    ///
+    /// When the server takes none.
+    pub fn open_unix(path: &Path) -> io::Result<Self> {
+        Self::over(Stream::Unix(UnixStream::connect(path)?))
+    }
+
+    /// A new connection with TLS, after the handshake.
+    ///
+    /// # Errors
+    ///
+    /// When the server takes none, or the handshake fails.
+    ///
+    /// # Panics
+    ///
+    /// When the client cannot be used at all.
+    pub fn open_tls(address: SocketAddr, client: &Arc<ClientConfig>) -> io::Result<Self> {
+        let name = ServerName::from(address.ip());
+        let session = ClientConnection::new(Arc::clone(client), name).expect("a client");
+        let stream = Box::new(StreamOwned::new(session, connect(address)?));
+        let mut connection = Self::over(Stream::Tls(stream))?;
+        let stream = connection.tls();
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(connection)
+    }
+
+    fn over(stream: Stream) -> io::Result<Self> {
+        stream.set_timeouts(DEADLINE)?;
         Ok(Self { stream, received: Vec::new() })
+    }
+
+    /// What TLS says of this connection.
+    #[track_caller]
+    fn tls(&mut self) -> &mut StreamOwned<ClientConnection, TcpStream> {
+        match &mut self.stream {
+            Stream::Tls(stream) => stream,
+            other => panic!("{other:?} has no TLS"),
+        }
+    }
+
+    /// The certificate that the server showed, and whether it showed it now, or at an earlier handshake
+    /// that went on in this one.
+    ///
+    /// # Panics
+    ///
+    /// When the connection has no TLS.
+    #[must_use]
+    #[track_caller]
+    pub fn certificate(&mut self) -> (CertificateDer<'static>, bool) {
+        let session = &self.tls().conn;
+        let shown = session.peer_certificates().and_then(|chain| chain.first());
+        let is_new = session.handshake_kind() != Some(HandshakeKind::Resumed);
+        (shown.expect("the server showed one").clone(), is_new)
+    }
+
+    /// The version of TLS and the protocol that were agreed on.
+    ///
+    /// # Panics
+    ///
+    /// When the connection has no TLS.
+    #[must_use]
+    #[track_caller]
+    pub fn agreed(&mut self) -> (Option<rustls::ProtocolVersion>, Option<&[u8]>) {
+        let session = &self.tls().conn;
+        (session.protocol_version(), session.alpn_protocol())
+    }
+
+    /// What [`Self::send`] would send, as it stands in TLS, to be sent by [`Self::send_sealed`].
+    ///
+    /// # Panics
+    ///
+    /// When the connection has no TLS.
+    #[must_use]
+    #[track_caller]
+    pub fn seal(&mut self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
+        let session = &mut self.tls().conn;
+        session.writer().write_all(bytes.as_ref()).expect("it is not much");
+        let mut sealed = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut sealed).expect("memory takes all");
+        }
+        sealed
+    }
+
+    /// Sends bytes below TLS.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not take them.
+    ///
+    /// # Panics
+    ///
+    /// When the connection has no TLS.
+    #[track_caller]
+    pub fn send_sealed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.tls().sock.write_all(bytes)
     }
 
     /// Sends bytes.
@@ -60,7 +164,8 @@ impl Connection {
     ///
     /// When the server does not take them.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        self.stream.write_all(bytes.as_ref())
+        self.stream.write_all(bytes.as_ref())?;
+        self.stream.flush()
     }
 
     /// Sends bytes, each in a packet of its own.
@@ -231,9 +336,9 @@ impl Connection {
     /// When something came.
     #[track_caller]
     pub fn assert_silent_for(&mut self, time: Duration) {
-        self.stream.set_read_timeout(Some(time)).expect("a time that is not zero");
+        self.stream.set_timeouts(time).expect("a time that is not zero");
         let result = self.receive_some();
-        self.stream.set_read_timeout(Some(DEADLINE)).expect("a time that is not zero");
+        self.stream.set_timeouts(DEADLINE).expect("a time that is not zero");
         let received = String::from_utf8_lossy(&self.received);
         match result {
             Err(cause) if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
@@ -266,7 +371,16 @@ impl Connection {
     ///
     /// When the connection is gone.
     pub fn finish_sending(&mut self) {
-        self.stream.shutdown(Shutdown::Write).expect("the connection is open");
+        self.stream.finish_sending().expect("the connection is open");
+    }
+
+    /// As [`Self::finish_sending`], without saying so in TLS.
+    ///
+    /// # Panics
+    ///
+    /// When the connection is gone.
+    pub fn break_off_sending(&mut self) {
+        self.stream.socket().shutdown(Shutdown::Write).expect("the connection is open");
     }
 
     /// Waits until the server closes the connection, whatever it sends before.
@@ -298,10 +412,14 @@ impl Connection {
     ///
     /// When the socket has no such option.
     pub fn reset(self) {
-        SockRef::from(&self.stream)
-            .set_linger(Some(Duration::ZERO))
-            .expect("a TCP socket can linger");
+        self.stream.socket().set_linger(Some(Duration::ZERO)).expect("a TCP socket can linger");
     }
+}
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// A whole request with the token, byte for byte. `lines` are more lines of its head, each with

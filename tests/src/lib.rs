@@ -3,6 +3,7 @@
 //! - [`TestServer`] is a running server with a folder of its own; [`Launch`] says how it is started.
 //! - [`Process`] is one run of the program, whether it serves or not.
 //! - [`Client`] sends requests as most clients do; [`Connection`] sends bytes as they stand.
+//! - [`Authority`] issues certificates, and makes clients that trust it; [`Place`] is where a server listens.
 //! - [`Answer`] is what either of them gets back.
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
 //! - [`edit_database`] changes a database behind its server's back.
@@ -21,32 +22,38 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod certificate;
 mod client;
 mod connection;
 mod database;
 mod deadline;
 pub mod disk;
 mod disturbance;
+mod first_run;
 mod folder;
 pub mod history;
 mod launch;
 mod ledger;
 mod load;
+mod place;
 mod plant;
 mod process;
 mod server;
 mod small_disk;
+mod stream;
 mod system_calls;
 mod token_command;
 mod tokens_file;
 pub mod torture;
 
 pub use answer::{Answer, Counts};
+pub use certificate::{Authority, IssuedCertificate, chain_path, key_path, replace_file};
 pub use client::Client;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use database::{edit_database, key_of_plant};
 pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use disturbance::Disturbance;
+pub use first_run::{paste, shown_command};
 pub use folder::copy_folder;
 pub use launch::{Launch, TOKEN, UNPRIVILEGED, copy_program, is_root, program};
 pub use ledger::{Ledgers, Plants, TAGS, Told, plants_in, store_of};
@@ -54,6 +61,7 @@ pub use load::{
     Crowd, CrowdReport, Latencies, LoadAnswer, LoadConnection, LoadOutcome, raise_descriptor_limit,
     run_load,
 };
+pub use place::Place;
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::NamedTempFile;
 
 use crate::deadline::{wait_for, wait_until};
+use crate::place::Place;
 
 /// A process that is killed when it is dropped, and whose standard error is shown when the test
 /// that started it fails.
@@ -87,11 +88,21 @@ impl Process {
     /// When it does not become ready, or says so in other words than it should.
     #[must_use]
     #[track_caller]
-    pub fn address(&mut self) -> SocketAddr {
+    pub fn place(&mut self) -> Place {
         let line = self.first_line();
-        line.strip_prefix("plantd listening on http://")
-            .and_then(|address| address.parse().ok())
+        Place::of_ready_line(&line)
             .unwrap_or_else(|| panic!("{line:?} does not say where it listens"))
+    }
+
+    /// The address where it listens, as soon as it says so.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::place`], or when it listens at a Unix socket.
+    #[must_use]
+    #[track_caller]
+    pub fn address(&mut self) -> SocketAddr {
+        self.place().address()
     }
 
     /// The process id.
@@ -109,6 +120,20 @@ impl Process {
     pub fn descriptors(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.id());
         fs::read_dir(folder).expect("a process has a folder of its descriptors").count()
+    }
+
+    /// How many sockets it has open.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended, or the operating system does not say.
+    #[must_use]
+    pub fn sockets(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.id());
+        let files = fs::read_dir(folder).expect("a process has a folder of its descriptors");
+        // A descriptor may be closed while it is looked at.
+        let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
     }
 
     /// How much of its memory is in RAM, in KiB.
@@ -204,6 +229,16 @@ impl Process {
     /// Sends SIGINT.
     pub fn send_interrupt(&self) {
         self.send(Signal::INT);
+    }
+
+    /// Stops it, as it stands, until [`Self::send_continue`].
+    pub fn send_stop(&self) {
+        self.send(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn send_continue(&self) {
+        self.send(Signal::CONT);
     }
 
     fn send(&self, signal: Signal) {

@@ -3,20 +3,24 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::ClientConfig;
 use tempfile::TempDir;
 
+use crate::certificate::Authority;
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::launch::{Launch, TOKEN};
+use crate::place::Place;
 use crate::process::Process;
 
 /// A `plantd` that is ready. It and its folder are gone when this is dropped.
 #[derive(Debug)]
 pub struct TestServer {
     process: Process,
-    address: SocketAddr,
+    place: Place,
     launch: Launch,
     data: PathBuf,
     start_took: Duration,
@@ -61,8 +65,8 @@ impl TestServer {
     #[must_use]
     #[track_caller]
     pub fn start_at(launch: Launch, data: &Path) -> Self {
-        let (process, address, start_took) = start(&launch, data);
-        Self { process, address, launch, data: data.to_owned(), start_took, _folder: None }
+        let (process, place, start_took) = start(&launch, data);
+        Self { process, place, launch, data: data.to_owned(), start_took, _folder: None }
     }
 
     /// Starts again on the same folder, as before. The process must have ended.
@@ -79,14 +83,25 @@ impl TestServer {
     #[track_caller]
     pub fn restart_with(&mut self, launch: Launch) {
         assert!(!self.process.is_running(), "it still runs");
-        (self.process, self.address, self.start_took) = start(&launch, &self.data);
+        (self.process, self.place, self.start_took) = start(&launch, &self.data);
         self.launch = launch;
     }
 
     /// Where it listens.
     #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The address where it listens.
+    ///
+    /// # Panics
+    ///
+    /// When it listens at a Unix socket.
+    #[must_use]
+    #[track_caller]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.place.address()
     }
 
     /// Its folder.
@@ -115,15 +130,41 @@ impl TestServer {
 
     /// A client that sends [`TOKEN`].
     #[must_use]
+    #[track_caller]
     pub fn client(&self) -> Client {
-        Client::new(self.address, Some(TOKEN))
+        Client::new(self.address(), Some(TOKEN))
     }
 
-    /// A new connection.
+    /// A client that sends [`TOKEN`] over TLS.
+    #[must_use]
+    #[track_caller]
+    pub fn tls_client(&self, authority: &Authority) -> Client {
+        Client::over_tls(self.address(), authority, Some(TOKEN))
+    }
+
+    /// A new connection, without TLS.
+    ///
+    /// # Panics
+    ///
+    /// When the server takes none.
     #[must_use]
     #[track_caller]
     pub fn connect(&self) -> Connection {
-        Connection::open(self.address)
+        match &self.place {
+            Place::Http(address) | Place::Https(address) => Connection::open(*address),
+            Place::Unix(path) => Connection::open_unix(path).expect("the server takes connections"),
+        }
+    }
+
+    /// A new connection with TLS, after the handshake.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[must_use]
+    #[track_caller]
+    pub fn connect_tls(&self, client: &Arc<ClientConfig>) -> Connection {
+        Connection::open_tls(self.address(), client).expect("a handshake with the server")
     }
 
     /// Has `plantd verify` look at the folder, and claims that it finds nothing. The process must have
@@ -154,9 +195,9 @@ impl TestServer {
 }
 
 #[track_caller]
-fn start(launch: &Launch, data: &Path) -> (Process, SocketAddr, Duration) {
+fn start(launch: &Launch, data: &Path) -> (Process, Place, Duration) {
     let begun = Instant::now();
     let mut process = launch.clone().data(data).spawn();
-    let address = process.address();
-    (process, address, begun.elapsed())
+    let place = process.place();
+    (process, place, begun.elapsed())
 }

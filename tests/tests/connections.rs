@@ -312,17 +312,6 @@ fn the_target_may_be_a_whole_address() {
     connection.receive().assert_new_plant(1, "Rosa", None);
 }
 
-/// How many sockets the server has open.
-fn sockets(server: &mut TestServer) -> usize {
-    let folder = format!("/proc/{}/fd", server.process().id());
-    let files = std::fs::read_dir(folder).expect("the process has a folder");
-    let target = |file: std::fs::DirEntry| std::fs::read_link(file.path()).ok();
-    files
-        .filter_map(|file| target(file.ok()?))
-        .filter(|target| target.to_string_lossy().starts_with("socket:"))
-        .count()
-}
-
 #[test]
 fn a_client_that_takes_nothing_of_its_answer_does_not_hold_it_for_ever() {
     // More than the sockets' buffers take.
@@ -334,14 +323,14 @@ fn a_client_that_takes_nothing_of_its_answer_does_not_hold_it_for_ever() {
     let rows: String = (0..PLANTS).map(|id| plant_body(id, &long, Some(&long)) + "\n").collect();
     let report = client.import(Format::Ndjson, "", &rows);
     assert_eq!(report.json()["created"], PLANTS);
-    let before = sockets(&mut server);
+    let before = server.process().sockets();
 
     let mut connection = server.connect();
     connection.send(format!(
         "GET /plants/export HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
     ));
-    wait_until("the export to begin", || sockets(&mut server) > before);
-    wait_until("the server to give up", || sockets(&mut server) == before);
+    wait_until("the export to begin", || server.process().sockets() > before);
+    wait_until("the server to give up", || server.process().sockets() == before);
     let taken = connection.receive_to_the_end();
     assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");
 }

@@ -3,9 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
 
-use plantd_tests::{Launch, TestServer, wait_for};
+use plantd_tests::{Launch, TestServer, paste, shown_command};
 
 fn launch() -> Launch {
     Launch::new().without_environment("PLANTD_TOKEN")
@@ -23,25 +22,6 @@ fn first_token(data: &Path) -> String {
     let token = text.trim_end();
     assert!(token.len() >= 32, "a token of {} characters can be guessed", token.len());
     token.to_owned()
-}
-
-/// The command on standard error that creates a plant.
-#[track_caller]
-fn shown_command(server: &TestServer) -> String {
-    wait_for("a command that creates a plant", || {
-        let stderr = server.stderr();
-        // A line that has no end yet may lack some of the command.
-        let lines = stderr.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        lines.map(str::trim).find(|line| line.starts_with("curl ")).map(str::to_owned)
-    })
-}
-
-/// Does what someone does who pastes the command.
-#[track_caller]
-fn paste(command: &str) -> Output {
-    let has_curl = Command::new("curl").arg("--version").output().is_ok();
-    assert!(has_curl, "install curl: the first start shows a command that needs it");
-    Command::new("sh").args(["-c", command]).env("no_proxy", "*").output().expect("a shell")
 }
 
 #[test]
@@ -99,7 +79,7 @@ fn standard_output_has_one_line_and_the_token_is_nowhere() {
         launch().environment("RUST_LOG", "info,plantd=trace,plant_http=trace"),
     );
     let token = first_token(server.data());
-    shown_command(&server);
+    let _ = shown_command(&server);
     server.client().with_token(&token).create(1, "Rosa", None).assert_plant("Rosa", None);
     let address = server.address();
     assert_eq!(server.terminate().code(), Some(0));

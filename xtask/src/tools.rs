@@ -23,6 +23,10 @@ pub(crate) const STRACE: Tool =
 pub(crate) const CURL: Tool =
     Tool { program: "curl", debian_package: "curl", needed_by: "the black-box tests" };
 
+/// Makes private keys in the forms that other programs make.
+pub(crate) const OPENSSL: Tool =
+    Tool { program: "openssl", debian_package: "openssl", needed_by: "the black-box tests" };
+
 /// Compiles libFuzzer, which is C++.
 pub(crate) const CXX: Tool =
     Tool { program: "c++", debian_package: "g++", needed_by: "the fuzzer" };

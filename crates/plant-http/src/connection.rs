@@ -10,26 +10,25 @@
 //! section 9.6).
 //!
 //! A client that takes nothing of an answer any more would hold the connection, and what is still to be
-//! sent, for ever: it has a deadline too.
+//! sent, for ever: it has a deadline too (in `transport`, where what TLS keeps back is seen).
 //!
 //! When the server ends, a connection at rest ends, but not before what has come on it is read:
 //! actix-http's own signal for that would drop a request that has come and is not read yet.
 
 use std::cell::Cell;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_web::rt::net::TcpStream;
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use crate::transport::{Peer, Transport};
+
 /// How long the head of a request may take to arrive: the first one from the connection on, a later
-/// one from its first byte on.
+/// one from its first byte on. A TLS handshake may take as long, before the first.
 pub(crate) const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long a connection may rest between two requests.
@@ -38,22 +37,21 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long a client may take to close a connection that we have closed, and to send what nobody reads.
 pub(crate) const DISCONNECT_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How long a client may take nothing of an answer that waits to be sent.
-pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
-
-/// How long a client that had connected before the server took no more may take to send its first bytes.
-const FIRST_BYTES_GRACE: Duration = Duration::from_millis(500);
+/// How long a client that had connected before the server took no more may take to send its first bytes,
+/// and before that to come to the end of its TLS handshake.
+pub(crate) const FIRST_BYTES_GRACE: Duration = Duration::from_millis(500);
 
 pub(crate) struct Connection {
-    stream: TcpStream,
+    transport: Transport,
+    peer: Peer,
     state: Rc<ConnectionState>,
     /// Ready when the connection is to end as soon as it rests; `None` after that.
     closing: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// Wakes the connection when a head may be due. It is set anew only when it has gone off or is too
     /// late, so that it costs next to nothing to those who are in time.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Wakes the connection when the client has taken nothing for too long; only while it does not.
-    answer_alarm: Option<Pin<Box<Sleep>>>,
+    /// Wakes the connection when the client has not let it be shut down; only while it does not.
+    shutdown_alarm: Option<Pin<Box<Sleep>>>,
 }
 
 /// What a connection waits for.
@@ -149,34 +147,26 @@ impl ConnectionState {
 
 impl Connection {
     /// A connection that is to end at rest when `closed` is there.
-    pub(crate) fn new(stream: TcpStream, closed: impl Future<Output = ()> + 'static) -> Self {
+    pub(crate) fn new(
+        transport: Transport,
+        peer: Peer,
+        closed: impl Future<Output = ()> + 'static,
+    ) -> Self {
         let state = Rc::new(ConnectionState::new());
         let waiting = Rc::clone(&state);
         let closing = Box::pin(async move {
             closed.await;
             waiting.grace_for_first_bytes().await;
         });
-        Self { stream, state, closing: Some(closing), alarm: None, answer_alarm: None }
+        Self { transport, peer, state, closing: Some(closing), alarm: None, shutdown_alarm: None }
+    }
+
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
     }
 
     pub(crate) fn state(&self) -> Rc<ConnectionState> {
         Rc::clone(&self.state)
-    }
-
-    /// What came of writing, unless the client has taken nothing for too long.
-    fn unless_stuck(
-        &mut self,
-        context: &mut Context<'_>,
-        written: Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.answer_alarm = None;
-            return written;
-        }
-        let alarm = self
-            .answer_alarm
-            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + ANSWER_IDLE_DEADLINE)));
-        alarm.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Whether the connection rests and is to end.
@@ -209,12 +199,6 @@ impl Connection {
     }
 }
 
-/// Whether something has come that is not read yet. The runtime believes that nothing has until its
-/// driver has asked, but wakes whoever reads when it has.
-fn has_bytes(stream: &TcpStream) -> bool {
-    SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]).is_ok_and(|bytes| bytes > 0)
-}
-
 impl AsyncRead for Connection {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -223,14 +207,15 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let filled = buffer.filled().len();
-        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
-        if buffer.filled().len() > filled {
+        let read = Pin::new(&mut this.transport).poll_read(context, buffer);
+        // TLS may have something that it cannot show yet, or show what it had.
+        if this.transport.has_news() || buffer.filled().len() > filled {
             this.state.bytes_came();
         }
         if this.poll_overdue(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        if read.is_pending() && this.is_to_end(context) && !has_bytes(&this.stream) {
+        if read.is_pending() && this.is_to_end(context) && !this.transport.has_bytes() {
             // As if the client had ended its sending: nothing is lost by that.
             return Poll::Ready(Ok(()));
         }
@@ -244,23 +229,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.unless_stuck(context, written)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.stream).poll_write_vectored(context, slices);
-        this.unless_stuck(context, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        Pin::new(&mut self.get_mut().transport).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -269,43 +238,112 @@ impl AsyncWrite for Connection {
         if this.poll_overdue(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        if this.is_to_end(context) {
-            // It ends where it is read from.
+        let flushed = Pin::new(&mut this.transport).poll_flush(context);
+        // It ends where it is read from. What TLS still has to send wakes it up by itself, and would be
+        // asked for again and again.
+        if flushed.is_ready() && this.is_to_end(context) {
             context.waker().wake_by_ref();
         }
-        Pin::new(&mut this.stream).poll_flush(context)
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+        let this = self.get_mut();
+        // TLS has a word to say, for which the client may leave no room.
+        let shut = Pin::new(&mut this.transport).poll_shutdown(context);
+        if shut.is_ready() {
+            return shut;
+        }
+        let alarm = this.shutdown_alarm.get_or_insert_with(|| Box::pin(sleep(DISCONNECT_DEADLINE)));
+        alarm.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::pending;
     use std::io::Write as _;
     use std::net;
+    use std::os::unix;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
 
     use futures_util::FutureExt as _;
-    use tokio::io::AsyncReadExt as _;
+    use rustls::pki_types::CertificateDer;
+    use rustls::{ClientConfig, RootCertStore};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixStream;
     use tokio::sync::oneshot;
     use tokio::task::yield_now;
+    use tokio_rustls::{TlsConnector, client};
+
+    use crate::tls::TlsCertificate;
+    use crate::transport::{Incoming, Wire};
+
+    /// What closes a connection.
+    fn close() -> (oneshot::Sender<()>, impl Future<Output = ()>) {
+        let (close, closed) = oneshot::channel();
+        (close, async move { closed.await.unwrap() })
+    }
+
+    /// Lets a connection rest after an answer.
+    fn answer(connection: &Connection) {
+        connection.state().request_begins(false);
+        connection.state().answer_ends();
+    }
 
     /// A connection that rests after an answer, its client, and what closes it.
     async fn rest() -> (Connection, net::TcpStream, oneshot::Sender<()>) {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        stream.set_nonblocking(true).unwrap();
-        let (close, closed) = oneshot::channel();
-        let closed = async move { closed.await.unwrap() };
-        let connection = Connection::new(TcpStream::from_std(stream).unwrap(), closed);
-        connection.state().request_begins(false);
-        connection.state().answer_ends();
+        let (stream, address) = listener.accept().unwrap();
+        let (close, closed) = close();
+        let wire = Wire::new(Incoming::Tcp(stream, address)).unwrap();
+        let connection = Connection::new(Transport::Plain(wire), Peer::At(address), closed);
+        answer(&connection);
         // The driver says that the socket can be written to, and maybe read from.
         yield_now().await;
         (connection, client, close)
+    }
+
+    /// A connection with TLS, its client, and what closes it.
+    async fn connect_tls() -> (Connection, client::TlsStream<UnixStream>, oneshot::Sender<()>) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let pem = certificate.pem();
+        let served = TlsCertificate::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes());
+        let served = served.unwrap();
+
+        let (ours, theirs) = unix::net::UnixStream::pair().unwrap();
+        let wire = Wire::new(Incoming::Unix(ours)).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let theirs = UnixStream::from_std(theirs).unwrap();
+        let connector = connector(certificate.der().clone());
+        let name = "localhost".try_into().unwrap();
+        let (transport, client) =
+            tokio::join!(served.shake_hands(wire, pending()), connector.connect(name, theirs),);
+        let (close, closed) = close();
+        (Connection::new(transport.unwrap(), Peer::Local, closed), client.unwrap(), close)
+    }
+
+    fn connector(root: CertificateDer<'static>) -> TlsConnector {
+        let mut roots = RootCertStore::empty();
+        roots.add(root).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Arc::new(config).into()
+    }
+
+    /// Writes until neither the socket nor TLS takes any more.
+    fn fill(connection: &mut Connection) {
+        while connection.write(&[b'x'; 4096]).now_or_never().is_some() {}
     }
 
     #[tokio::test]
@@ -326,5 +364,73 @@ mod tests {
         close.send(()).unwrap();
         // The driver has no turn before this.
         assert_eq!(connection.read(&mut bytes).await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_came_before_the_close_is_read_over_tls_as_well() {
+        let (mut connection, mut client, close) = connect_tls().await;
+        answer(&connection);
+        let mut bytes = [0; 16];
+        assert!(connection.read(&mut bytes).now_or_never().is_none());
+        client.write_all(b"GET").await.unwrap();
+        close.send(()).unwrap();
+        assert_eq!(connection.read(&mut bytes).await.unwrap(), 3);
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_to_close_is_not_woken_again_and_again_while_its_answer_is_taken()
+    {
+        let (mut connection, mut client, close) = connect_tls().await;
+        answer(&connection);
+        fill(&mut connection);
+        close.send(()).unwrap();
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let context = &mut Context::from_waker(&waker);
+        assert!(Pin::new(&mut connection).poll_flush(context).is_pending());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+
+        let mut taken = vec![0; 1024 * 1024];
+        while Pin::new(&mut connection).poll_flush(context).is_pending() {
+            let _ = client.read(&mut taken).now_or_never();
+            // The driver has a turn.
+            yield_now().await;
+        }
+        let before = wakes.0.load(Ordering::Relaxed);
+        assert!(Pin::new(&mut connection).poll_flush(context).is_ready());
+        let after = wakes.0.load(Ordering::Relaxed);
+        assert!(
+            after > before,
+            "it does not come to where it ends, which is where it is read from"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_loses_its_connection_also_where_tls_has_taken_all() {
+        let (mut connection, _client, _close) = connect_tls().await;
+        fill(&mut connection);
+        let cause = connection.flush().await.unwrap_err();
+        assert_eq!(cause.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_leaves_no_room_for_the_end_is_not_waited_for() {
+        let (mut connection, _client, _close) = connect_tls().await;
+        fill(&mut connection);
+        let begun = Instant::now();
+        let cause = connection.shutdown().await.unwrap_err();
+        assert_eq!(cause.kind(), io::ErrorKind::TimedOut);
+        // The clock of the test stands still but for what is waited for.
+        assert!(begun.elapsed() < 2 * DISCONNECT_DEADLINE);
     }
 }

@@ -22,6 +22,7 @@ use crate::cors::{Cors, CorsQuestion};
 use crate::failure::{ErrorNumber, Failed, Failure};
 use crate::gate::{Gate, scope_needed};
 use crate::tokens_file::Scope;
+use crate::transport::Peer;
 
 /// Every answer says these. What it is is what its content type says (the Fetch standard, section
 /// "X-Content-Type-Options"), and as a page it may do nothing.
@@ -55,7 +56,7 @@ impl Exchanges {
             .into_iter()
             .any(|target| log::log_enabled!(target: target, Level::Info));
         let line = is_logged.then(|| {
-            let peer = request.peer_addr().map_or_else(|| "-".to_owned(), |peer| peer.to_string());
+            let peer = request.conn_data::<Peer>().map_or_else(|| "-".to_owned(), Peer::to_string);
             format!("{peer} {} {}", request.method(), request.path())
         });
         let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);

@@ -4,7 +4,8 @@
 //! checks its token before anything of its body is read, and logs its end → `routes` matches →
 //! a handler converts, calls the repository, converts back → `failure` says how errors look.
 //!
-//! - [`serve`] runs the service on a socket until it is told to stop.
+//! - [`serve`] runs the service on a socket until it is told to stop: a TCP one, or a [`UnixSocket`],
+//!   with a [`TlsCertificate`] or without.
 //! - [`Tokens`] says who may do what.
 //! - `fuzzing` (feature `fuzzing`) is what reads bytes from clients, for a fuzzer to feed.
 
@@ -26,16 +27,20 @@ mod health;
 mod idempotency_key;
 mod import;
 mod listener;
+mod listening_socket;
 mod parameters;
 mod plants;
 mod private_file;
 mod routes;
 mod rows;
 mod server;
+mod tls;
 mod token;
 mod tokens;
 mod tokens_file;
 mod transfer_format;
+mod transport;
+mod unix_socket;
 mod wire;
 mod workers;
 
@@ -44,14 +49,17 @@ pub use cors::CorsOrigin;
 pub use entity_tag::ENTITY_TAGS_MAX;
 pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 pub use import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
+pub use listening_socket::ListeningSocket;
 pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
 pub use plants::TOTAL_COUNT_HEADER;
 pub use routes::{RouteInfo, routes};
 pub use rows::ROW_MAX_BYTES;
 pub use server::{Drain, PlantService, serve};
+pub use tls::TlsCertificate;
 pub use token::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, TOKEN_PREFIX, Token};
 pub use tokens::Tokens;
 pub use tokens_file::{
     Scope, TOKEN_NAME_MAX_CHARACTERS, TOKENS_MAX, TokenName, TokenRecord, TokensFile,
 };
 pub use transfer_format::{TransferFormat, UnknownTransferFormat};
+pub use unix_socket::{UNIX_SOCKET_PATH_MAX_BYTES, UnixSocket};

@@ -7,11 +7,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::rt::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::drain::Draining;
+use crate::listening_socket::{Acceptor, WatchedAcceptor};
+use crate::unix_socket::SocketName;
 use crate::workers::{Accepted, Workers};
 
 /// How long no connection is taken after the operating system could not give one, so that some end
@@ -29,7 +30,9 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Takes connections and gives them to the threads that serve them.
 pub(crate) struct Listener {
-    listener: TcpListener,
+    acceptor: WatchedAcceptor,
+    /// How the socket is found, if by a name that goes with it.
+    name: Option<SocketName>,
     workers: Workers,
     /// One for each connection that there may be. The others wait in the operating system's queue.
     permits: Arc<Semaphore>,
@@ -39,16 +42,17 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(
-        listener: std::net::TcpListener,
+        acceptor: Acceptor,
+        name: Option<SocketName>,
         workers: Workers,
         max_connections: NonZeroU32,
     ) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
         let most = u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX);
         let max_connections = max_connections.get().min(most);
         let permits = usize::try_from(max_connections).unwrap_or(Semaphore::MAX_PERMITS);
         Ok(Self {
-            listener: TcpListener::from_std(listener)?,
+            acceptor: WatchedAcceptor::new(acceptor)?,
+            name,
             workers,
             permits: Arc::new(Semaphore::new(permits)),
             max_connections,
@@ -60,8 +64,8 @@ impl Listener {
     pub(crate) async fn take_connections(&mut self) -> Infallible {
         loop {
             let permit = self.permit().await;
-            match self.listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-                Ok(stream) => self.workers.serve(Accepted { stream, permit }),
+            match self.acceptor.accept().await {
+                Ok(incoming) => self.workers.serve(Accepted { incoming, permit }),
                 Err(cause) if is_of_one_connection(&cause) => {}
                 Err(cause) => {
                     self.warn(&format!("cannot take connections for now: {cause}"));
@@ -94,11 +98,13 @@ impl Listener {
     ///
     /// The threads have ended afterwards, unless that took too long.
     pub(crate) async fn drain(self, draining: &Draining, allowed: Duration) -> io::Result<()> {
-        let Self { listener, mut workers, permits, max_connections, .. } = self;
+        let Self { acceptor, name, mut workers, permits, max_connections, .. } = self;
+        // Who does not find the socket any more cannot connect to it just before it closes.
+        drop(name);
         // The runtime knows only of those that its driver has seen.
-        let listener = listener.into_std()?;
-        take_waiting(&listener, &mut workers, &permits).await;
-        drop(listener);
+        let acceptor = acceptor.into_acceptor()?;
+        take_waiting(&acceptor, &mut workers, &permits).await;
+        drop(acceptor);
         draining.close();
         if timeout(allowed, permits.acquire_many(max_connections)).await.is_err() {
             let open = usize::try_from(max_connections).unwrap_or(usize::MAX);
@@ -114,15 +120,11 @@ impl Listener {
 
 /// Takes the connections that wait: requests may have been sent on them, and would be lost with the
 /// listener.
-async fn take_waiting(
-    listener: &std::net::TcpListener,
-    workers: &mut Workers,
-    permits: &Arc<Semaphore>,
-) {
+async fn take_waiting(acceptor: &Acceptor, workers: &mut Workers, permits: &Arc<Semaphore>) {
     let mut refusals = 0;
     while let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
-        match listener.accept() {
-            Ok((stream, _)) => workers.serve(Accepted { stream, permit }),
+        match acceptor.accept() {
+            Ok(incoming) => workers.serve(Accepted { incoming, permit }),
             // There are no more.
             Err(cause) if cause.kind() == ErrorKind::WouldBlock => return,
             Err(cause) if is_of_one_connection(&cause) => {}

@@ -1,7 +1,6 @@
 //! The service on a socket, from the first connection to the drain.
 
 use std::future::ready;
-use std::net::TcpListener;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,6 @@ use actix_service::{
 };
 use actix_web::App;
 use actix_web::dev::AppConfig;
-use actix_web::rt::net::TcpStream;
 use actix_web::web::Data;
 use anyhow::Context as _;
 use futures_util::FutureExt as _;
@@ -27,8 +25,11 @@ use crate::drain::Draining;
 use crate::exchange::Exchanges;
 use crate::gate::Gate;
 use crate::listener::Listener;
+use crate::listening_socket::ListeningSocket;
 use crate::routes;
+use crate::tls::TlsCertificate;
 use crate::tokens::Tokens;
+use crate::transport::{Incoming, Transport, Wire};
 use crate::workers::Workers;
 
 /// What to do about a store that failed, for the one who runs it.
@@ -69,11 +70,12 @@ pub struct Drain {
 /// When the sockets fail, or when the repository fails, while serving or while it is closed. It drains
 /// before it returns.
 pub async fn serve(
-    listener: TcpListener,
+    socket: impl Into<ListeningSocket>,
     service: PlantService,
     drain: Drain,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    let ListeningSocket { acceptor, name, tls } = socket.into();
     let PlantService { repository, tokens, cors_origins, max_connections } = service;
     let exchanges = Arc::new(Exchanges {
         gate: Gate::new(tokens, routes::open_paths()),
@@ -82,10 +84,10 @@ pub async fn serve(
     let draining = Arc::new(Draining::default());
     let workers = Workers::start({
         let (repository, draining) = (Arc::clone(&repository), Arc::clone(&draining));
-        move || connection_service(&repository, &exchanges, &draining)
+        move || connection_service(&repository, &exchanges, &draining, tls.clone())
     })
     .await?;
-    let listener = Listener::new(listener, workers, max_connections);
+    let listener = Listener::new(acceptor, name, workers, max_connections);
     let mut listener = listener.context("cannot take connections")?;
 
     let failure = tokio::select! {
@@ -110,7 +112,8 @@ fn connection_service(
     repository: &Arc<dyn PlantRepository>,
     exchanges: &Arc<Exchanges>,
     draining: &Arc<Draining>,
-) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError> + use<> {
+    tls: Option<TlsCertificate>,
+) -> impl ServiceFactory<Incoming, Config = (), Response = (), Error = DispatchError> + use<> {
     let app = App::new()
         .app_data(Data::from(Arc::clone(repository)))
         .app_data(Data::from(Arc::clone(draining)))
@@ -139,12 +142,26 @@ fn connection_service(
         .expect(expect)
         .on_connect_ext(|connection: &Connection, data| {
             data.insert(connection.state());
+            data.insert(connection.peer());
         })
         .h1(answered);
     let draining = Arc::clone(draining);
-    let connected = fn_service(move |stream: TcpStream| {
-        let peer = stream.peer_addr().ok();
-        ready(Ok::<_, DispatchError>((Connection::new(stream, draining.closed()), peer)))
+    let connected = fn_service(move |incoming: Incoming| {
+        let (tls, draining) = (tls.clone(), Arc::clone(&draining));
+        async move {
+            let peer = incoming.peer();
+            let wire = Wire::new(incoming)?;
+            let transport = match tls {
+                None => Transport::Plain(wire),
+                // Plain connections have no room for it.
+                Some(certificate) => Box::pin(certificate.shake_hands(wire, draining.closed()))
+                    .await
+                    // Whoever looks at all ports of a machine would fill the log.
+                    .inspect_err(|cause| log::debug!("no TLS handshake with {peer}: {cause}"))?,
+            };
+            let connection = Connection::new(transport, peer, draining.closed());
+            Ok::<_, DispatchError>((connection, peer.address()))
+        }
     });
     connected.and_then(answered)
 }

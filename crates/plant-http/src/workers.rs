@@ -1,8 +1,6 @@
 //! The threads that serve connections.
 
 use std::convert::Infallible;
-use std::io;
-use std::net::TcpStream;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::thread;
@@ -13,12 +11,14 @@ use anyhow::{Context as _, ensure};
 use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use crate::transport::Incoming;
+
 /// How many threads all of them may have together for what blocks.
 const BLOCKING_THREADS: usize = 512;
 
 /// A connection on its way to its thread.
 pub(crate) struct Accepted {
-    pub(crate) stream: TcpStream,
+    pub(crate) incoming: Incoming,
     /// Given back when the connection is gone.
     pub(crate) permit: OwnedSemaphorePermit,
 }
@@ -39,7 +39,7 @@ impl Workers {
         make: impl Fn() -> Factory + Clone + Send + 'static,
     ) -> anyhow::Result<Self>
     where
-        Factory: ServiceFactory<rt::net::TcpStream, Config = ()> + 'static,
+        Factory: ServiceFactory<Incoming, Config = ()> + 'static,
     {
         let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let mut workers = Self { connections: Vec::new(), ended: Vec::new(), next: 0 };
@@ -91,25 +91,16 @@ impl Workers {
     }
 }
 
-async fn serve_all<S: Service<rt::net::TcpStream> + 'static>(
+async fn serve_all<S: Service<Incoming> + 'static>(
     service: Rc<S>,
     mut accepted: mpsc::UnboundedReceiver<Accepted>,
 ) {
-    while let Some(Accepted { stream, permit }) = accepted.recv().await {
+    while let Some(Accepted { incoming, permit }) = accepted.recv().await {
         let service = Rc::clone(&service);
         rt::spawn(async move {
             // How a connection ends is told where it is served.
-            if let Ok(stream) = to_tokio(stream) {
-                let _ = service.call(stream).await;
-            }
+            let _ = service.call(incoming).await;
             drop(permit);
         });
     }
-}
-
-fn to_tokio(stream: TcpStream) -> io::Result<rt::net::TcpStream> {
-    stream.set_nonblocking(true)?;
-    // An answer is written in one piece: there is nothing to wait for.
-    stream.set_nodelay(true)?;
-    rt::net::TcpStream::from_std(stream)
 }

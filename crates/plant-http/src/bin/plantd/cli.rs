@@ -1,7 +1,6 @@
 //! The command line. Flags win over the environment, the environment over the default.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,6 +12,7 @@ use plant_http::{CorsOrigin, Scope, TransferFormat};
 use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
 use crate::exit_code;
+use crate::listen::ListenOptions;
 use crate::remote::ServerUrl;
 
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
@@ -44,10 +44,8 @@ pub(crate) enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeOptions {
-    /// Where to listen; port 0 picks a free one
-    #[arg(long, value_name = "ADDR:PORT", env = "PLANTD_LISTEN")]
-    #[arg(default_value = "127.0.0.1:8080", value_parser = socket_address)]
-    pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) listen: ListenOptions,
 
     #[command(flatten)]
     pub(crate) tokens: TokensOptions,
@@ -238,7 +236,13 @@ impl Cli {
             }
             _ => {}
         }
-        Self::from_arg_matches(&command.try_get_matches_from(arguments)?)
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        let cli = Self::from_arg_matches(&matches)?;
+        if let (Command::Serve(options), Some((_, matches))) = (&cli.command, matches.subcommand())
+        {
+            options.listen.check(matches, &mut command)?;
+        }
+        Ok(cli)
     }
 }
 
@@ -264,11 +268,4 @@ fn scope(text: &str) -> Result<Scope, &'static str> {
         "write" => Ok(Scope::Write),
         _ => Err("a scope is read or write"),
     }
-}
-
-fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    let mut addresses = text
-        .to_socket_addrs()
-        .map_err(|cause| format!("{cause}; give an address and a port, such as 127.0.0.1:8080"))?;
-    addresses.next().ok_or_else(|| "the name has no address".to_owned())
 }

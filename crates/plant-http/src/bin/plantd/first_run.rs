@@ -1,10 +1,11 @@
 //! The first start: a token to begin with, and a command that shows how.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use plant_http::{Scope, Token, TokenName, TokenRecord, TokensFile};
+
+use crate::listen::Place;
 
 const TOKEN_NAME: &str = "first-run";
 
@@ -20,31 +21,21 @@ pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<()> 
 }
 
 /// A command, ready to paste, that creates a plant with the token. `data` must exist.
-pub(crate) fn curl_command(data: &Path, address: SocketAddr) -> anyhow::Result<String> {
+pub(crate) fn curl_command(data: &Path, place: &Place) -> anyhow::Result<String> {
     let data = data.canonicalize().with_context(|| format!("cannot find {}", data.display()))?;
     let token_path = token_path(&data);
     let token_path = token_path
         .to_str()
         .with_context(|| format!("{} is not UTF-8; name another by --data", data.display()))?;
     let token_path = shlex::try_quote(token_path)?;
-    let address = reachable(address);
+    let place = place.curl_arguments()?;
     Ok(format!(
         "curl -sS -H \"Authorization: Bearer $(cat {token_path})\" \
          -H 'Content-Type: application/json' \
-         -d '{{\"id\":1,\"name\":\"Rosa canina\",\"tag\":\"Rosaceae\"}}' http://{address}/plants"
+         -d '{{\"id\":1,\"name\":\"Rosa canina\",\"tag\":\"Rosaceae\"}}' {place}"
     ))
 }
 
 fn token_path(data: &Path) -> PathBuf {
     data.join("first-run-token")
-}
-
-/// Where a client on this machine finds a server that listens everywhere.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }

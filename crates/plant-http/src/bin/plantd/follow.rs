@@ -12,14 +12,16 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Follows files from now on, in a thread of its own that ends with the process.
 ///
 /// `in_force` is what they said when they were read last. `read` reads them, and `take` puts in force what
-/// they say. When either fails, what was in force stays so, and the log says why, once.
+/// they say. When either fails, what was in force stays so. When it fails in the same way at the next look
+/// too, the log says why, once: files that belong together are changed one after the other, and do not fit
+/// in between.
 pub(crate) fn follow<Content: PartialEq + Send + 'static>(
     what: &'static str,
     in_force: Content,
     read: impl Fn() -> anyhow::Result<Content> + Send + 'static,
     take: impl Fn(&Content) -> anyhow::Result<()> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let mut following = Following { what, seen: in_force, read, take, complaint: None };
+    let mut following = Following { what, seen: in_force, read, take, trouble: None };
     thread::Builder::new()
         .name("plantd-follow".to_owned())
         .spawn(move || {
@@ -38,8 +40,16 @@ struct Following<Content, Read, Take> {
     seen: Content,
     read: Read,
     take: Take,
-    /// What is wrong, as the log has it already.
-    complaint: Option<String>,
+    trouble: Option<Trouble>,
+}
+
+/// What is wrong.
+#[derive(Debug, PartialEq, Eq)]
+enum Trouble {
+    /// It may be over at the next look.
+    New(String),
+    /// The log has it.
+    Told(String),
 }
 
 impl<Content, Read, Take> Following<Content, Read, Take>
@@ -54,26 +64,31 @@ where
             Err(error) => return self.complain(&error),
         };
         let is_new = content != self.seen;
-        if !is_new && self.complaint.is_none() {
+        if !is_new && self.trouble.is_none() {
             return;
         }
-        match (self.take)(&content) {
-            Ok(()) => {
-                let news =
-                    if self.complaint.take().is_some() { "can be used again" } else { "changed" };
-                log::info!("{} {news}: what it says is in force", self.what);
-            }
-            Err(error) => self.complain(&error),
-        }
+        let taken = (self.take)(&content);
         self.seen = content;
+        if let Err(error) = taken {
+            return self.complain(&error);
+        }
+        let was_told = matches!(self.trouble.take(), Some(Trouble::Told(_)));
+        if is_new || was_told {
+            let news = if was_told { "can be used again" } else { "changed" };
+            log::info!("{} {news}: what it says is in force", self.what);
+        }
     }
 
     fn complain(&mut self, error: &anyhow::Error) {
         let complaint = format!("{error:#}");
-        if self.complaint.as_ref() != Some(&complaint) {
-            log::error!("{}: {complaint}; what was in force stays in force", self.what);
-            self.complaint = Some(complaint);
-        }
+        self.trouble = Some(match self.trouble.take() {
+            Some(Trouble::New(last)) if last == complaint => {
+                log::error!("{}: {complaint}; what was in force stays in force", self.what);
+                Trouble::Told(complaint)
+            }
+            Some(Trouble::Told(told)) if told == complaint => Trouble::Told(told),
+            _ => Trouble::New(complaint),
+        });
     }
 }
 
@@ -98,25 +113,29 @@ mod tests {
                 taken.borrow_mut().push(*content);
                 Ok(())
             },
-            complaint: None,
+            trouble: None,
         };
-        for (content, taken_now, complains) in [
-            (Ok("one"), &[][..], false),
-            (Ok("two"), &["two"], false),
-            (Ok("two"), &[], false),
-            (Ok("broken"), &[], true),
-            (Ok("broken"), &[], true),
-            (Err(()), &[], true),
-            (Ok("two"), &["two"], false),
-            (Err(()), &[], true),
-            (Ok("two"), &["two"], false),
-            (Ok("three"), &["three"], false),
+        let (new, told) = (|it: &str| Trouble::New(it.into()), |it: &str| Trouble::Told(it.into()));
+        for (content, taken_now, trouble) in [
+            (Ok("one"), &[][..], None),
+            (Ok("two"), &["two"], None),
+            (Ok("two"), &[], None),
+            (Ok("broken"), &[], Some(new("it is broken"))),
+            (Ok("broken"), &[], Some(told("it is broken"))),
+            (Ok("broken"), &[], Some(told("it is broken"))),
+            (Err(()), &[], Some(new("gone"))),
+            (Err(()), &[], Some(told("gone"))),
+            (Ok("two"), &["two"], None),
+            (Err(()), &[], Some(new("gone"))),
+            (Ok("two"), &["two"], None),
+            (Ok("broken"), &[], Some(new("it is broken"))),
+            (Ok("three"), &["three"], None),
         ] {
             *file.borrow_mut() = content;
             taken.borrow_mut().clear();
             following.look();
             assert_eq!(*taken.borrow(), taken_now, "{content:?}");
-            assert_eq!(following.complaint.is_some(), complains, "{content:?}");
+            assert_eq!(following.trouble, trouble, "{content:?}");
         }
     }
 }

@@ -2,11 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+mod certificate;
 mod cli;
 mod export;
 mod first_run;
 mod follow;
 mod import;
+mod listen;
 mod logger;
 mod output;
 mod progress;
@@ -50,6 +52,17 @@ enum Stop {
     Usage(anyhow::Error),
     Io(anyhow::Error),
     Configuration(anyhow::Error),
+}
+
+impl Stop {
+    /// A file that cannot be read is one thing, a file that says what cannot be right is another.
+    fn of_file(error: anyhow::Error) -> Self {
+        if error.chain().any(|cause| cause.is::<io::Error>()) {
+            Self::Io(error)
+        } else {
+            Self::Configuration(error)
+        }
+    }
 }
 
 fn main() -> ExitCode {

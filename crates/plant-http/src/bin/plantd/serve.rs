@@ -1,7 +1,5 @@
 //! `plantd serve`.
 
-use std::io::{self, Write as _};
-use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,14 +9,11 @@ use plant_http::{Drain, PlantService, Scope, Token, TokenName, TokenRecord, Toke
 use plant_store::{Damaged, SledConfig, SledRepository};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::certificate::Certificate;
 use crate::cli::ServeOptions;
 use crate::follow::follow;
 use crate::stop_signal::StopSignal;
-use crate::token::stop_of_tokens_file;
 use crate::{Stop, TOKEN_VARIABLE, first_run, plants_folder};
-
-/// How many connections may wait to be taken.
-const BACKLOG: i32 = 4096;
 
 /// How many descriptors are left for what is no connection: files, threads, standard streams.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -33,7 +28,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let environment_token = environment_token().map_err(Stop::Configuration)?;
     let data = &options.tokens.data;
     let tokens_path = options.tokens.path();
-    let has_tokens_file = TokensFile::read(&tokens_path).map_err(stop_of_tokens_file)?.is_some();
+    let has_tokens_file = TokensFile::read(&tokens_path).map_err(Stop::of_file)?.is_some();
+    let certificate = options.listen.certificate()?;
 
     let config = SledConfig {
         cache_mib: options.cache_mb,
@@ -42,11 +38,12 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     };
     let repository = SledRepository::open(&config)
         .map_err(|error| Stop::Io(advise_verification(error, data)))?;
-    let (listener, address) = listen(options.listen).map_err(Stop::Io)?;
+    let (socket, place) = options.listen.listen(certificate.as_ref()).map_err(Stop::Io)?;
+    certificate.map_or(Ok(()), Certificate::follow).map_err(Stop::Io)?;
 
     let mut command_to_show = None;
     if !has_tokens_file && environment_token.is_none() {
-        let command = first_run::curl_command(data, address).map_err(Stop::Io)?;
+        let command = first_run::curl_command(data, &place).map_err(Stop::Io)?;
         command_to_show = Some(command);
         first_run::make_token(data, &tokens_path).map_err(Stop::Io)?;
     }
@@ -65,8 +62,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         if let Some(command) = command_to_show {
             log::info!("first start: made a token; create a plant with\n\n{command}\n");
         }
-        say_ready(address)?;
-        plant_http::serve(listener, service, drain, stop).await
+        place.say_ready()?;
+        plant_http::serve(socket, service, drain, stop).await
     });
     served
         .with_context(|| format!("stopped serving the plants in {}", data.display()))
@@ -120,7 +117,7 @@ fn tokens_in_force(
     environment_token: Option<TokenRecord>,
     rate_limit: Option<NonZeroU32>,
 ) -> Result<Tokens, Stop> {
-    let content = TokensFile::load(&path).map_err(stop_of_tokens_file)?;
+    let content = TokensFile::load(&path).map_err(Stop::of_file)?;
     let records = move |content: &Option<Vec<u8>>| -> anyhow::Result<Vec<TokenRecord>> {
         let mut records = match content {
             Some(bytes) => TokensFile::parse(bytes)?.tokens,
@@ -155,29 +152,4 @@ fn tokens_in_force(
     };
     follow("the tokens file", content, read, take).map_err(Stop::Io)?;
     Ok(tokens)
-}
-
-fn listen(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let listen = || -> io::Result<(TcpListener, SocketAddr)> {
-        let socket = socket2::Socket::new(
-            socket2::Domain::for_address(address),
-            socket2::Type::STREAM,
-            Some(socket2::Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let listener = TcpListener::from(socket);
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    };
-    listen().with_context(|| format!("cannot listen on {address}; name another by --listen"))
-}
-
-/// The one line on standard output. Scripts wait for it.
-fn say_ready(address: SocketAddr) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "plantd listening on http://{address}")
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
 }

@@ -30,7 +30,7 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     if options.tokens.tokens.is_none() {
         make_folder(&options.tokens.data).map_err(Stop::Io)?;
     }
-    TokensFile::add(&path, record.clone()).map_err(stop_of_tokens_file)?;
+    TokensFile::add(&path, record.clone()).map_err(Stop::of_file)?;
     let mut out = io::stdout().lock();
     let printed = writeln!(out, "{}", token.reveal()).and_then(|()| out.flush());
     printed.context("cannot print the token").map_err(|cause| {
@@ -57,7 +57,7 @@ fn make_folder(folder: &Path) -> anyhow::Result<()> {
 
 fn list(options: &TokensOptions) -> Result<(), Stop> {
     let path = options.path();
-    let file = TokensFile::read(&path).map_err(stop_of_tokens_file)?;
+    let file = TokensFile::read(&path).map_err(Stop::of_file)?;
     let file = file.ok_or_else(|| no_tokens_file(&path))?;
     print_list(&file.tokens, &mut io::stdout().lock()).context("cannot print").map_err(Stop::Io)
 }
@@ -81,7 +81,7 @@ fn print_list(tokens: &[TokenRecord], out: &mut impl Write) -> io::Result<()> {
 fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
     let name = TokenName::new(options.name).map_err(Stop::Usage)?;
     let path = options.tokens.path();
-    if TokensFile::load(&path).map_err(stop_of_tokens_file)?.is_none() {
+    if TokensFile::load(&path).map_err(Stop::of_file)?.is_none() {
         return Err(no_tokens_file(&path));
     }
     let (found, revoked) = TokensFile::edit(&path, |file| {
@@ -96,7 +96,7 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
         });
         Ok((newest.is_some(), before - file.tokens.len()))
     })
-    .map_err(stop_of_tokens_file)?;
+    .map_err(Stop::of_file)?;
     if !found {
         return Err(Stop::Usage(anyhow!(
             "there is no token of this name; `plantd token list` shows the names"
@@ -105,15 +105,6 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
     let tokens = if revoked == 1 { "token" } else { "tokens" };
     writeln!(out, "revoked {revoked} {tokens}").context("cannot print").map_err(Stop::Io)
-}
-
-/// A file that cannot be read is one thing, a file that says what cannot be right is another.
-pub(crate) fn stop_of_tokens_file(error: anyhow::Error) -> Stop {
-    if error.chain().any(|cause| cause.is::<io::Error>()) {
-        Stop::Io(error)
-    } else {
-        Stop::Configuration(error)
-    }
 }
 
 fn no_tokens_file(path: &Path) -> Stop {

@@ -1,0 +1,317 @@
+//! What the bytes of a connection travel over: a TCP or a Unix socket, with TLS on it or without.
+//!
+//! TLS keeps bytes back, on both ways. What matters to deadlines and to the drain is what happens on the
+//! socket below it, and that is where it is looked at: whether the client takes anything ([`Wire`]), and
+//! whether anything has come from it, if only a part of what TLS can show ([`Transport::has_news`]).
+
+use std::fmt;
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem::{self, MaybeUninit};
+use std::net::{self, SocketAddr};
+use std::os::unix;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+
+/// How long a client may take nothing of what waits to be sent to it.
+const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Peer {
+    At(SocketAddr),
+    /// Someone on this machine, through a Unix socket.
+    Local,
+}
+
+impl Peer {
+    pub(crate) fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::At(address) => Some(address),
+            Self::Local => None,
+        }
+    }
+}
+
+/// As it stands in the log.
+impl fmt::Display for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(address) => address.fmt(formatter),
+            Self::Local => formatter.write_str("unix"),
+        }
+    }
+}
+
+/// A connection that was taken, and that no runtime watches over yet.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    Tcp(net::TcpStream, SocketAddr),
+    Unix(unix::net::UnixStream),
+}
+
+impl Incoming {
+    pub(crate) fn peer(&self) -> Peer {
+        match self {
+            Self::Tcp(_, address) => Peer::At(*address),
+            Self::Unix(_) => Peer::Local,
+        }
+    }
+}
+
+/// A socket that the runtime of this thread watches over.
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn new(incoming: Incoming) -> io::Result<Self> {
+        match incoming {
+            Incoming::Tcp(stream, _) => {
+                stream.set_nonblocking(true)?;
+                // An answer is written in one piece: there is nothing to wait for.
+                stream.set_nodelay(true)?;
+                TcpStream::from_std(stream).map(Self::Tcp)
+            }
+            Incoming::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                UnixStream::from_std(stream).map(Self::Unix)
+            }
+        }
+    }
+
+    /// Whether something has come that is not read yet. The runtime believes that nothing has until its
+    /// driver has asked, but wakes whoever reads when it has.
+    fn has_bytes(&self) -> bool {
+        let socket = match self {
+            Self::Tcp(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+        };
+        socket.peek(&mut [MaybeUninit::uninit()]).is_ok_and(|bytes| bytes > 0)
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+/// A socket whose client has to take what is written in time. TLS says that it has written what it has
+/// only kept, so that a client that takes nothing would not be noticed above it.
+pub(crate) struct Wire {
+    socket: Socket,
+    /// Wakes the connection when the client has taken nothing for too long; only while it does not.
+    stuck_alarm: Option<Pin<Box<Sleep>>>,
+    /// Whether something came since this was last asked for.
+    has_news: bool,
+}
+
+impl Wire {
+    /// A connection on this thread.
+    pub(crate) fn new(incoming: Incoming) -> io::Result<Self> {
+        Ok(Self { socket: Socket::new(incoming)?, stuck_alarm: None, has_news: false })
+    }
+
+    /// What came of writing, unless the client has taken nothing for too long.
+    fn unless_stuck(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.stuck_alarm = None;
+            return written;
+        }
+        let alarm = self.stuck_alarm.get_or_insert_with(|| Box::pin(sleep(ANSWER_IDLE_DEADLINE)));
+        alarm.as_mut().poll(context).map(|()| Err(ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let filled = buffer.filled().len();
+        let read = Pin::new(&mut this.socket).poll_read(context, buffer);
+        this.has_news |= buffer.filled().len() > filled;
+        read
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.socket).poll_write(context, bytes);
+        this.unless_stuck(context, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.socket).poll_write_vectored(context, slices);
+        this.unless_stuck(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+    }
+}
+
+/// What a connection reads from and writes to.
+pub(crate) enum Transport {
+    Plain(Wire),
+    /// It is large, and most connections have none.
+    Tls(Box<TlsStream<Wire>>),
+}
+
+impl Transport {
+    /// The handshake has come to its end.
+    pub(crate) fn over_tls(mut stream: TlsStream<Wire>) -> Self {
+        // What came so far was the handshake, and nothing of a request.
+        stream.get_mut().0.has_news = false;
+        Self::Tls(Box::new(stream))
+    }
+
+    /// Whether something has come that is not read yet from the socket.
+    pub(crate) fn has_bytes(&self) -> bool {
+        match self {
+            Self::Plain(wire) => wire.socket.has_bytes(),
+            Self::Tls(stream) => stream.get_ref().0.socket.has_bytes(),
+        }
+    }
+
+    /// Whether something was read from the socket since this was last asked for. Under TLS that may be
+    /// less than can be shown: a part of a record.
+    pub(crate) fn has_news(&mut self) -> bool {
+        let wire = match self {
+            Self::Plain(wire) => wire,
+            Self::Tls(stream) => stream.get_mut().0,
+        };
+        mem::take(&mut wire.has_news)
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(wire) => Pin::new(wire).poll_read(context, buffer),
+            Self::Tls(stream) => match Pin::new(&mut **stream).poll_read(context, buffer) {
+                // The client ends its sending without saying so in TLS. Whether a request is whole is
+                // seen in HTTP itself (RFC 9112, section 9.8).
+                Poll::Ready(Err(cause)) if cause.kind() == ErrorKind::UnexpectedEof => {
+                    Poll::Ready(Ok(()))
+                }
+                read => read,
+            },
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(wire) => Pin::new(wire).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(wire) => Pin::new(wire).poll_flush(context),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(wire) => Pin::new(wire).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Certificates that are made in the test that needs them, and clients that trust them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+};
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+
+/// Whoever issues certificates. Clients trust one, or another one.
+#[derive(Debug)]
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Authority {
+    /// A new one, unlike all others.
+    ///
+    /// # Panics
+    ///
+    /// When this machine has no randomness.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "The authority of a test");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate().expect("a key can be made");
+        Self(CertifiedIssuer::self_signed(params, key).expect("a certificate can be made"))
+    }
+
+    /// Its own certificate, as PEM.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Its own certificate.
+    #[must_use]
+    pub fn der(&self) -> CertificateDer<'static> {
+        self.0.der().clone()
+    }
+
+    /// A new certificate for a server on this machine, with a new key.
+    ///
+    /// # Panics
+    ///
+    /// When this machine has no randomness.
+    #[must_use]
+    pub fn issue(&self) -> IssuedCertificate {
+        self.issue_for(&KeyPair::generate().expect("a key can be made"))
+    }
+
+    /// A new certificate for a server on this machine, with this key.
+    ///
+    /// # Panics
+    ///
+    /// When the key cannot be used.
+    #[must_use]
+    pub fn issue_for(&self, key: &KeyPair) -> IssuedCertificate {
+        let names = ["127.0.0.1", "localhost"].map(str::to_owned);
+        let params = CertificateParams::new(names).expect("names of this machine");
+        let certificate = params.signed_by(key, &self.0).expect("a certificate can be made");
+        IssuedCertificate {
+            chain: certificate.pem() + &self.pem(),
+            key: key.serialize_pem(),
+            der: certificate.der().clone(),
+        }
+    }
+
+    /// A client that trusts this authority, speaks these versions, and offers these protocols.
+    ///
+    /// # Panics
+    ///
+    /// When there are no such versions.
+    #[must_use]
+    pub fn client(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        protocols: &[&str],
+    ) -> Arc<ClientConfig> {
+        let provider = Arc::new(ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der()).expect("an authority can be trusted");
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .expect("versions that there are")
+            .with_webpki_verifier(verifier.build().expect("there is a root"))
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Arc::new(config)
+    }
+
+    /// As [`Self::client`], with all versions, and without a word on protocols.
+    #[must_use]
+    pub fn plain_client(&self) -> Arc<ClientConfig> {
+        self.client(rustls::ALL_VERSIONS, &[])
+    }
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuedCertificate {
+    /// The certificate and that of its authority, as PEM.
+    pub chain: String,
+    /// The key, as PEM.
+    pub key: String,
+    /// The certificate itself.
+    pub der: CertificateDer<'static>,
+}
+
+impl IssuedCertificate {
+    /// Puts both into files in this folder, each at once and one after the other, as programs do that get
+    /// certificates.
+    ///
+    /// # Panics
+    ///
+    /// When they cannot be written.
+    pub fn write(&self, folder: &Path) {
+        replace_file(&chain_path(folder), &self.chain);
+        replace_file(&key_path(folder), &self.key);
+    }
+}
+
+/// Where the certificate is in this folder.
+#[must_use]
+pub fn chain_path(folder: &Path) -> PathBuf {
+    folder.join("fullchain.pem")
+}
+
+/// Where the key is in this folder.
+#[must_use]
+pub fn key_path(folder: &Path) -> PathBuf {
+    folder.join("privkey.pem")
+}
+
+/// Puts a file that only its owner can read in the place of the one that is there, if there is one.
+///
+/// # Panics
+///
+/// When it cannot be written.
+pub fn replace_file(path: &Path, text: &str) {
+    let folder = path.parent().expect("a file is in a folder");
+    let file = tempfile::NamedTempFile::new_in(folder).expect("a file can be made");
+    fs::write(file.path(), text).expect("it is written");
+    file.persist(path).expect("it can be renamed");
+}
