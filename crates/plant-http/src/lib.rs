@@ -19,6 +19,7 @@ mod entity_tag;
 mod exchange;
 mod export;
 mod failure;
+mod framing;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod gate;
@@ -27,8 +28,10 @@ mod idempotency_key;
 mod import;
 mod listener;
 mod parameters;
+mod pipeline;
 mod plants;
 mod private_file;
+mod request_end;
 mod routes;
 mod rows;
 mod server;

@@ -3,11 +3,12 @@
 use std::future::ready;
 use std::net::TcpListener;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
-use actix_http::{ConnectionType, HttpService, Request};
+use actix_http::{HttpService, Request};
 use actix_service::{
     IntoServiceFactory as _, Service as _, ServiceFactory, ServiceFactoryExt as _,
     apply_fn_factory, fn_service, map_config,
@@ -27,6 +28,7 @@ use crate::drain::Draining;
 use crate::exchange::Exchanges;
 use crate::gate::Gate;
 use crate::listener::Listener;
+use crate::pipeline::Pipeline;
 use crate::routes;
 use crate::tokens::Tokens;
 use crate::workers::Workers;
@@ -75,11 +77,12 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let PlantService { repository, tokens, cors_origins, max_connections } = service;
+    let draining = Arc::new(Draining::default());
     let exchanges = Arc::new(Exchanges {
         gate: Gate::new(tokens, routes::open_paths()),
         cors: Cors::new(cors_origins),
+        draining: Arc::clone(&draining),
     });
-    let draining = Arc::new(Draining::default());
     let workers = Workers::start({
         let (repository, draining) = (Arc::clone(&repository), Arc::clone(&draining));
         move || connection_service(&repository, &exchanges, &draining)
@@ -116,19 +119,11 @@ fn connection_service(
         .app_data(Data::from(Arc::clone(draining)))
         .configure(routes::configure);
     let app = map_config(app.into_factory(), |_| AppConfig::default());
-    let (exchanges_of_answers, draining_of_answers) = (Arc::clone(exchanges), Arc::clone(draining));
+    let exchanges_of_answers = Arc::clone(exchanges);
     let answered = apply_fn_factory(app, move |request: Request, app| {
         let exchange = exchanges_of_answers.begin(&request);
-        let checked = exchanges_of_answers.check(&exchange, &request);
-        let answering = checked.map(|()| app.call(request));
-        let draining = Arc::clone(&draining_of_answers);
-        exchange.answer(answering).map(move |mut answer| {
-            if draining.has_begun() {
-                // The client is to send its next request elsewhere.
-                answer.head_mut().set_connection_type(ConnectionType::Close);
-            }
-            Ok::<_, actix_web::Error>(answer)
-        })
+        let answering = exchanges_of_answers.check(&request).map(|()| app.call(request));
+        exchange.answer(answering).map(Ok::<_, actix_web::Error>)
     });
     let exchanges = Arc::clone(exchanges);
     let expect = fn_service(move |request| ready(exchanges.before_continue(request)));
@@ -137,14 +132,16 @@ fn connection_service(
         .client_disconnect_timeout(DISCONNECT_DEADLINE)
         .keep_alive(KEEP_ALIVE)
         .expect(expect)
-        .on_connect_ext(|connection: &Connection, data| {
-            data.insert(connection.state());
+        .on_connect_ext(|pipeline: &Pipeline<Connection>, data| {
+            data.insert(Rc::clone(pipeline.connection()));
         })
         .h1(answered);
     let draining = Arc::clone(draining);
     let connected = fn_service(move |stream: TcpStream| {
         let peer = stream.peer_addr().ok();
-        ready(Ok::<_, DispatchError>((Connection::new(stream, draining.closed()), peer)))
+        let connection = Connection::new(stream, draining.closed());
+        let state = connection.state();
+        ready(Ok::<_, DispatchError>((Pipeline::new(connection, state), peer)))
     });
     connected.and_then(answered)
 }
