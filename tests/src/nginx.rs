@@ -124,8 +124,6 @@ http {{
     underscores_in_headers on;
     large_client_header_buffers 4 256k;
     client_max_body_size 0;
-    client_header_timeout 2s;
-    client_body_timeout 2s;
     upstream server {{
         server {server};
         keepalive 1;

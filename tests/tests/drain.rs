@@ -109,7 +109,11 @@ fn a_request_behind_one_in_flight_is_answered_too() {
     half_sent.send(body[10..].to_owned() + &create_request(&plant_body(2, "Abies", None)));
     let first = half_sent.receive();
     first.assert_plant("Rosa", None);
-    assert_eq!(first.header("connection"), None, "the client need not listen any more: {first:?}");
+    assert_eq!(
+        first.header("connection"),
+        None,
+        "the client would not wait for the next answer: {first:?}"
+    );
     let last = half_sent.receive();
     last.assert_plant("Abies", None);
     assert_eq!(last.header("connection"), Some("close"), "{last:?}");

@@ -120,7 +120,7 @@ impl ConnectionState {
         &self.turn
     }
 
-    /// Whether an answer has closed the connection.
+    /// Whether the connection ends with the answer to this request.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.get()
     }

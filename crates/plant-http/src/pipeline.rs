@@ -23,11 +23,10 @@ use crate::connection::ConnectionState;
 use crate::framing::BodyLength;
 use crate::request_end::{ChunksEnd, Found, HeadEnd};
 
-/// How much is read ahead of its turn, at most.
-const AHEAD_MAX_BYTES: usize = 8 * 1024;
+/// How much is read at a time of what has no turn yet.
+const AHEAD_BYTES: usize = 8 * 1024;
 
 /// How far a request is: told by its exchange, and asked by the pipeline.
-#[derive(Default)]
 pub(crate) struct Turn {
     /// How long the body is of which nothing was asked for yet.
     body: Cell<Option<BodyLength>>,
@@ -180,7 +179,7 @@ impl<Stream: AsyncRead + Unpin> Pipeline<Stream> {
     /// with that.
     fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.ahead.is_empty() {
-            let mut bytes = [MaybeUninit::uninit(); AHEAD_MAX_BYTES];
+            let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
             let mut buffer = ReadBuf::uninit(&mut bytes);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
             self.put_back(buffer.filled());
@@ -192,7 +191,7 @@ impl<Stream: AsyncRead + Unpin> Pipeline<Stream> {
 
     /// Reads what has come and forgets it. Ready at the end of the connection.
     fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut bytes = [MaybeUninit::uninit(); AHEAD_MAX_BYTES];
+        let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
         loop {
             let mut buffer = ReadBuf::uninit(&mut bytes);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
