@@ -288,7 +288,12 @@ impl Connection {
         }
     }
 
-    fn try_receive_head(&mut self) -> io::Result<Answer> {
+    /// As [`Self::receive_head`], for a server that may be gone.
+    ///
+    /// # Errors
+    ///
+    /// When none comes.
+    pub fn try_receive_head(&mut self) -> io::Result<Answer> {
         let head = self.take_through(b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&head).into_owned();
         let broken = || io::Error::other(format!("a broken head: {head:?}"));
@@ -326,6 +331,33 @@ impl Connection {
     #[track_caller]
     pub fn wait_for_bytes(&mut self) {
         self.receive_some().unwrap_or_else(|cause| panic!("nothing came: {cause}"));
+    }
+
+    /// Receives until this text has come, or the server has closed the connection, and returns all of it.
+    ///
+    /// # Panics
+    ///
+    /// When neither happens.
+    #[track_caller]
+    pub fn receive_until(&mut self, text: &str) -> String {
+        loop {
+            if self.received.windows(text.len()).any(|bytes| bytes == text.as_bytes()) {
+                break;
+            }
+            match self.receive_some() {
+                Ok(()) => {}
+                Err(cause)
+                    if matches!(
+                        cause.kind(),
+                        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+                    ) =>
+                {
+                    break;
+                }
+                Err(cause) => panic!("neither {text:?} nor the end came: {cause}"),
+            }
+        }
+        String::from_utf8_lossy(&mem::take(&mut self.received)).into_owned()
     }
 
     /// Claims that nothing comes for a while. It is no proof, so it must not be all that a test
@@ -371,7 +403,16 @@ impl Connection {
     ///
     /// When the connection is gone.
     pub fn finish_sending(&mut self) {
-        self.stream.finish_sending().expect("the connection is open");
+        self.try_finish_sending().expect("the connection is open");
+    }
+
+    /// As [`Self::finish_sending`], for a server that may have closed the connection.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is gone.
+    pub fn try_finish_sending(&mut self) -> io::Result<()> {
+        self.stream.finish_sending()
     }
 
     /// As [`Self::finish_sending`], without saying so in TLS.

@@ -13,6 +13,7 @@
 //! - [`disk`] is what a power cut leaves.
 //! - [`Crowd`] is thousands of clients that create plants at the same time; [`LoadConnection`] is one of
 //!   thousands of connections.
+//! - [`Nginx`] is a proxy in front of a server.
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`SmallDisk`] is a disk that becomes full.
 //! - [`token_command`] is `plantd token`.
@@ -35,6 +36,7 @@ pub mod history;
 mod launch;
 mod ledger;
 mod load;
+mod nginx;
 mod place;
 mod plant;
 mod process;
@@ -61,6 +63,7 @@ pub use load::{
     Crowd, CrowdReport, Latencies, LoadAnswer, LoadConnection, LoadOutcome, raise_descriptor_limit,
     run_load,
 };
+pub use nginx::{Nginx, RequestBuffering};
 pub use place::Place;
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;

@@ -263,10 +263,7 @@ fn nothing_is_done_behind_an_answer_that_closes_the_connection() {
             let answer = connection.receive();
             answer.assert_error(status, number);
             assert_eq!(answer.header("connection"), Some("close"), "{answer:?}");
-            if let Ok(answer) = connection.try_receive() {
-                answer.assert_error(503, 5003);
-            }
-            connection.wait_for_close();
+            connection.assert_closed();
             server.client().read(1).assert_error(404, 3002);
         }
     }

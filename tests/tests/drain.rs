@@ -99,6 +99,29 @@ fn a_request_in_flight_is_answered_after_the_listener_has_closed() {
 }
 
 #[test]
+fn a_request_behind_one_in_flight_is_answered_too() {
+    let mut server = TestServer::start();
+    let body = plant_body(1, "Rosa", None);
+    let mut half_sent = begin_create(&server, &body);
+    half_sent.send(&body[..10]);
+    server.process().send_terminate();
+    wait_for_refusal(&server);
+    half_sent.send(body[10..].to_owned() + &create_request(&plant_body(2, "Abies", None)));
+    let first = half_sent.receive();
+    first.assert_plant("Rosa", None);
+    assert_eq!(
+        first.header("connection"),
+        None,
+        "the client would not wait for the next answer: {first:?}"
+    );
+    let last = half_sent.receive();
+    last.assert_plant("Abies", None);
+    assert_eq!(last.header("connection"), Some("close"), "{last:?}");
+    half_sent.assert_closed();
+    assert_eq!(server.process().wait_for_exit().code(), Some(0));
+}
+
+#[test]
 fn a_request_that_does_not_end_holds_the_end_up_for_the_time_out_only() {
     let launch = Launch::new().arguments(["--drain-timeout", "1s"]);
     let mut server = TestServer::start_with(launch);

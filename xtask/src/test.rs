@@ -12,7 +12,14 @@ const FEATURES: &str = "plant-store/conformance,plant-http/fuzzing";
 /// `arguments` go to `cargo test` as they are.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
-    tools::ensure(&[tools::STRACE, tools::CURL, tools::OPENSSL, tools::MOUNT, tools::UNSHARE])?;
+    tools::ensure(&[
+        tools::STRACE,
+        tools::CURL,
+        tools::OPENSSL,
+        tools::MOUNT,
+        tools::UNSHARE,
+        tools::NGINX,
+    ])?;
     // xtask's own tests run it.
     CargoDeny::ensure(&workspace)?;
     // The black-box tests run the program itself, and `cargo test` of another package

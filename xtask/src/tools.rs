@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
@@ -39,9 +40,16 @@ pub(crate) const MOUNT: Tool =
 pub(crate) const UNSHARE: Tool =
     Tool { program: "unshare", debian_package: "util-linux", needed_by: "the black-box tests" };
 
+/// Stands before a server as the proxy that its clients share.
+pub(crate) const NGINX: Tool =
+    Tool { program: "nginx", debian_package: "nginx-light", needed_by: "the black-box tests" };
+
 /// Puts load on an HTTP server, and can be scripted.
 pub(crate) const WRK: Tool =
     Tool { program: "wrk", debian_package: "wrk", needed_by: "the benches" };
+
+/// Where programs for administrators lie, which is not on everybody's path.
+const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 
 /// Makes sure that all `tools` are there: installs what is missing, or says what to install.
 pub(crate) fn ensure(tools: &[Tool]) -> anyhow::Result<()> {
@@ -53,21 +61,28 @@ pub(crate) fn ensure(tools: &[Tool]) -> anyhow::Result<()> {
     let still_missing = self::missing(tools);
     if !still_missing.is_empty() {
         bail!(
-            "{}: apt-get reported success, but the PATH does not hold it",
-            advice(&still_missing)
+            "{}: apt-get reported success, but it is neither in the PATH nor in {}",
+            advice(&still_missing),
+            ADMINISTRATORS_FOLDERS.join(" nor in ")
         );
     }
     Ok(())
 }
 
 fn missing(tools: &[Tool]) -> Vec<&Tool> {
-    let search_path = env::var_os("PATH").unwrap_or_default();
-    tools.iter().filter(|tool| !is_executable_in(&search_path, tool.program)).collect()
+    let folders = folders();
+    tools.iter().filter(|tool| !is_executable_in(&folders, tool.program)).collect()
 }
 
-fn is_executable_in(search_path: &OsStr, program: &str) -> bool {
+/// Where the tests look for programs.
+fn folders() -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).chain(ADMINISTRATORS_FOLDERS.map(PathBuf::from)).collect()
+}
+
+fn is_executable_in(folders: &[PathBuf], program: &str) -> bool {
     const ANY_EXECUTE_BIT: u32 = 0o111;
-    env::split_paths(search_path).any(|folder| {
+    folders.iter().any(|folder| {
         folder.join(program).metadata().is_ok_and(|metadata| {
             metadata.is_file() && metadata.permissions().mode() & ANY_EXECUTE_BIT != 0
         })
@@ -88,8 +103,7 @@ fn advice(missing: &[&Tool]) -> String {
 }
 
 fn install(missing: &[&Tool]) -> anyhow::Result<()> {
-    let search_path = env::var_os("PATH").unwrap_or_default();
-    if !is_executable_in(&search_path, "apt-get") {
+    if !is_executable_in(&folders(), "apt-get") {
         bail!("cannot install it by myself, since there is no apt-get here");
     }
     let with_sudo = if is_root()? {
@@ -158,13 +172,13 @@ mod tests {
     fn a_file_counts_as_a_program_only_if_it_may_be_executed() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("strace");
-        let search_path = env::join_paths(["/nowhere".into(), folder.path().to_owned()]).unwrap();
-        assert!(!is_executable_in(&search_path, "strace"));
+        let folders = ["/nowhere".into(), folder.path().to_owned()];
+        assert!(!is_executable_in(&folders, "strace"));
         fs::write(&program, "").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(!is_executable_in(&search_path, "strace"));
+        assert!(!is_executable_in(&folders, "strace"));
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(is_executable_in(&search_path, "strace"));
+        assert!(is_executable_in(&folders, "strace"));
     }
 
     #[test]

@@ -5,9 +5,8 @@
 //! requests, which ends as soon as a byte comes. A later head that begins and does not end has none:
 //! it would hold the connection for ever.
 //!
-//! An answer to a request whose body was not read closes the connection. actix-http says so, but goes
-//! on with what the client has sent behind it, which the client believes was not done (RFC 9112,
-//! section 9.6).
+//! An answer to a request whose body was not read closes the connection, and so does one to a request
+//! that asks for that. Nothing is done of what the client has sent behind it (RFC 9112, section 9.6).
 //!
 //! A client that takes nothing of an answer any more would hold the connection, and what is still to be
 //! sent, for ever: it has a deadline too (in `transport`, where what TLS keeps back is seen).
@@ -25,6 +24,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use crate::framing::BodyLength;
+use crate::pipeline::Turn;
 use crate::transport::{Peer, Transport};
 
 /// How long the head of a request may take to arrive: the first one from the connection on, a later
@@ -70,6 +71,7 @@ enum Waiting {
 /// Told by the exchanges of a connection, and asked by the connection.
 pub(crate) struct ConnectionState {
     waiting: Cell<Waiting>,
+    turn: Turn,
     has_unread_body: Cell<bool>,
     is_closing: Cell<bool>,
 }
@@ -78,46 +80,60 @@ impl ConnectionState {
     pub(crate) const fn new() -> Self {
         Self {
             waiting: Cell::new(Waiting::ForFirstBytes),
+            turn: Turn::new(),
             has_unread_body: Cell::new(false),
             is_closing: Cell::new(false),
         }
     }
 
-    pub(crate) fn request_begins(&self, has_body: bool) {
+    /// A request begins, which may ask for the end of the connection.
+    pub(crate) fn request_begins(&self, body: BodyLength, is_last: bool) {
         self.waiting.set(Waiting::Elsewhere);
-        self.has_unread_body.set(has_body);
+        self.has_unread_body.set(body != BodyLength::Bytes(0));
+        self.is_closing.set(is_last);
+        self.turn.request_begins(body);
     }
 
     pub(crate) fn body_was_read(&self) {
         self.has_unread_body.set(false);
     }
 
-    pub(crate) fn answer_begins(&self) {
-        if self.has_unread_body.get() {
+    /// An answer begins, which may say itself that it is the last. In the drain it is where nothing of
+    /// another request has come.
+    pub(crate) fn answer_begins(&self, is_last: bool, drains: bool) {
+        let is_at_end = drains && !self.turn.has_ahead();
+        if is_last || is_at_end || self.has_unread_body.get() {
             self.is_closing.set(true);
         }
     }
 
     pub(crate) fn answer_ends(&self) {
         self.waiting.set(Waiting::ForRequest(Instant::now()));
+        self.turn.answer_ends();
     }
 
-    /// Whether an answer has closed the connection.
+    /// What decides when the next request is read.
+    pub(crate) const fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    /// Whether the connection ends with the answer to this request.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.get()
     }
 
-    fn bytes_came(&self) {
+    /// Bytes came, or have their turn now.
+    pub(crate) fn bytes_came(&self) {
         match self.waiting.get() {
             Waiting::ForFirstBytes => self.waiting.set(Waiting::Elsewhere),
+            // Nobody reads them.
+            Waiting::ForRequest(_) if self.is_closing.get() => {}
             Waiting::ForRequest(_) => self.waiting.set(Waiting::ForHead(Instant::now())),
             Waiting::Elsewhere | Waiting::ForHead(_) => {}
         }
     }
 
-    /// Whether nothing of a request has come to which no answer was given. The beginning of a head that
-    /// came in one piece with the request before is not known here: actix-http has it, and does not tell.
-    /// Such a connection counts as one at rest.
+    /// Whether nothing of a request has come to which no answer was given.
     fn is_at_rest(&self) -> bool {
         let waiting = self.waiting.get();
         // After an answer that closes it, the connection ends by itself when the client has got that.
@@ -138,7 +154,7 @@ impl ConnectionState {
             Waiting::ForRequest(since) if self.is_closing.get() => {
                 Some(since + DISCONNECT_DEADLINE)
             }
-            // The head may have begun in the bytes that came with the last request.
+            // actix-http ends the rest itself, unless it cannot get rid of the answer.
             Waiting::ForRequest(since) => Some(since + KEEP_ALIVE + HEAD_DEADLINE),
             Waiting::ForHead(since) => Some(since + HEAD_DEADLINE),
         }
@@ -290,7 +306,7 @@ mod tests {
 
     /// Lets a connection rest after an answer.
     fn answer(connection: &Connection) {
-        connection.state().request_begins(false);
+        connection.state().request_begins(BodyLength::Bytes(0), false);
         connection.state().answer_ends();
     }
 

@@ -6,12 +6,13 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use actix_http::body::{BodySize, BoxBody, MessageBody};
 use actix_http::header::{self, HeaderMap, HeaderValue};
-use actix_http::{ConnectionType, HttpMessage as _, Request, Response, StatusCode};
+use actix_http::{ConnectionType, Request, Response, StatusCode, Version};
 use actix_web::web::Bytes;
 use futures_util::FutureExt as _;
 use log::Level;
@@ -19,7 +20,9 @@ use log::Level;
 use crate::audit::{ACCESS_LOG, AUDIT_LOG, Audit, REQUEST_ID};
 use crate::connection::ConnectionState;
 use crate::cors::{Cors, CorsQuestion};
+use crate::drain::Draining;
 use crate::failure::{ErrorNumber, Failed, Failure};
+use crate::framing::{self, BodyLength};
 use crate::gate::{Gate, scope_needed};
 use crate::tokens_file::Scope;
 use crate::transport::Peer;
@@ -38,13 +41,14 @@ const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, no-cache")
 pub(crate) struct Exchanges {
     pub(crate) gate: Gate,
     pub(crate) cors: Cors,
+    pub(crate) draining: Arc<Draining>,
 }
 
 impl Exchanges {
     /// Lets a client send the body that it announces by `Expect: 100-continue`, or answers at the gate
     /// instead.
     pub(crate) fn before_continue(&self, request: Request) -> Result<Request, Response<BoxBody>> {
-        match Audit::of_request(&request).check(&self.gate, &request) {
+        match self.check(&request) {
             Ok(()) => Ok(request),
             Err(failure) => Err(self.begin(&request).end(failure.into())),
         }
@@ -61,7 +65,8 @@ impl Exchanges {
         });
         let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);
         if let Some(connection) = &connection {
-            connection.request_begins(has_body(request));
+            let is_last = request.head().connection_type() != ConnectionType::KeepAlive;
+            connection.request_begins(BodyLength::of(request.head()), is_last);
         }
         Exchange {
             begun: Instant::now(),
@@ -70,15 +75,16 @@ impl Exchanges {
             cors: self.cors.question(request),
             line,
             connection,
+            draining: Arc::clone(&self.draining),
             status: None,
             error: None,
         }
     }
 
     /// Whether the application may answer.
-    pub(crate) fn check(&self, exchange: &Exchange, request: &Request) -> Result<(), Failure> {
-        exchange.check_open()?;
-        exchange.audit.check(&self.gate, request)
+    pub(crate) fn check(&self, request: &Request) -> Result<(), Failure> {
+        framing::check(request.head())?;
+        Audit::of_request(request).check(&self.gate, request)
     }
 }
 
@@ -92,24 +98,13 @@ pub(crate) struct Exchange {
     /// The beginning of the line in the log, where it is wanted.
     line: Option<String>,
     connection: Option<Rc<ConnectionState>>,
+    draining: Arc<Draining>,
     /// The status of the answer, when it has begun.
     status: Option<StatusCode>,
     error: Option<ErrorNumber>,
 }
 
 impl Exchange {
-    /// Nothing is done for a request that was sent behind an answer that closes its connection.
-    fn check_open(&self) -> Result<(), Failure> {
-        match &self.connection {
-            Some(connection) if connection.is_closing() => Err(Failure::new(
-                ErrorNumber::Busy,
-                "the connection was closed by the answer before this one, and nothing was done; \
-                 send the request on another connection",
-            )),
-            _ => Ok(()),
-        }
-    }
-
     /// The answer of the application, whose panic is a 500, or of the gate.
     pub(crate) async fn answer<Answering, Answer>(
         self,
@@ -145,7 +140,12 @@ impl Exchange {
         }
         self.status = Some(response.status());
         if let Some(connection) = &self.connection {
-            connection.answer_begins();
+            let head = response.head_mut();
+            // A head is used again with the version of another answer, which would decide here.
+            head.version = Version::HTTP_11;
+            let is_last = head.connection_type() == ConnectionType::Close;
+            // In the drain, the client is to send its next request elsewhere.
+            connection.answer_begins(is_last, self.draining.has_begun());
             if connection.is_closing() {
                 response.head_mut().set_connection_type(ConnectionType::Close);
             }
@@ -224,13 +224,6 @@ impl MessageBody for Streamed {
     }
 }
 
-/// Whether the request's head announces a body.
-fn has_body(request: &Request) -> bool {
-    let headers = request.headers();
-    let length = headers.get(header::CONTENT_LENGTH);
-    headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -243,7 +236,7 @@ mod tests {
     #[test]
     fn a_connection_waits_for_nothing_while_its_answer_still_comes() {
         let connection = Rc::new(ConnectionState::new());
-        connection.request_begins(false);
+        connection.request_begins(BodyLength::Bytes(0), false);
         let exchange = Exchange {
             begun: Instant::now(),
             audit: Audit::of_request(&Request::new()),
@@ -251,6 +244,7 @@ mod tests {
             cors: None,
             line: None,
             connection: Some(Rc::clone(&connection)),
+            draining: Arc::default(),
             status: None,
             error: None,
         };

@@ -20,6 +20,7 @@ mod entity_tag;
 mod exchange;
 mod export;
 mod failure;
+mod framing;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod gate;
@@ -29,8 +30,10 @@ mod import;
 mod listener;
 mod listening_socket;
 mod parameters;
+mod pipeline;
 mod plants;
 mod private_file;
+mod request_end;
 mod routes;
 mod rows;
 mod server;

@@ -2,11 +2,12 @@
 
 use std::future::ready;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
-use actix_http::{ConnectionType, HttpService, Request};
+use actix_http::{HttpService, Request};
 use actix_service::{
     IntoServiceFactory as _, Service as _, ServiceFactory, ServiceFactoryExt as _,
     apply_fn_factory, fn_service, map_config,
@@ -26,6 +27,7 @@ use crate::exchange::Exchanges;
 use crate::gate::Gate;
 use crate::listener::Listener;
 use crate::listening_socket::ListeningSocket;
+use crate::pipeline::Pipeline;
 use crate::routes;
 use crate::tls::TlsCertificate;
 use crate::tokens::Tokens;
@@ -77,11 +79,12 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let ListeningSocket { acceptor, name, tls } = socket.into();
     let PlantService { repository, tokens, cors_origins, max_connections } = service;
+    let draining = Arc::new(Draining::default());
     let exchanges = Arc::new(Exchanges {
         gate: Gate::new(tokens, routes::open_paths()),
         cors: Cors::new(cors_origins),
+        draining: Arc::clone(&draining),
     });
-    let draining = Arc::new(Draining::default());
     let workers = Workers::start({
         let (repository, draining) = (Arc::clone(&repository), Arc::clone(&draining));
         move || connection_service(&repository, &exchanges, &draining, tls.clone())
@@ -119,19 +122,11 @@ fn connection_service(
         .app_data(Data::from(Arc::clone(draining)))
         .configure(routes::configure);
     let app = map_config(app.into_factory(), |_| AppConfig::default());
-    let (exchanges_of_answers, draining_of_answers) = (Arc::clone(exchanges), Arc::clone(draining));
+    let exchanges_of_answers = Arc::clone(exchanges);
     let answered = apply_fn_factory(app, move |request: Request, app| {
         let exchange = exchanges_of_answers.begin(&request);
-        let checked = exchanges_of_answers.check(&exchange, &request);
-        let answering = checked.map(|()| app.call(request));
-        let draining = Arc::clone(&draining_of_answers);
-        exchange.answer(answering).map(move |mut answer| {
-            if draining.has_begun() {
-                // The client is to send its next request elsewhere.
-                answer.head_mut().set_connection_type(ConnectionType::Close);
-            }
-            Ok::<_, actix_web::Error>(answer)
-        })
+        let answering = exchanges_of_answers.check(&request).map(|()| app.call(request));
+        exchange.answer(answering).map(Ok::<_, actix_web::Error>)
     });
     let exchanges = Arc::clone(exchanges);
     let expect = fn_service(move |request| ready(exchanges.before_continue(request)));
@@ -140,9 +135,9 @@ fn connection_service(
         .client_disconnect_timeout(DISCONNECT_DEADLINE)
         .keep_alive(KEEP_ALIVE)
         .expect(expect)
-        .on_connect_ext(|connection: &Connection, data| {
-            data.insert(connection.state());
-            data.insert(connection.peer());
+        .on_connect_ext(|pipeline: &Pipeline<Connection>, data| {
+            data.insert(Rc::clone(pipeline.connection()));
+            data.insert(pipeline.stream().peer());
         })
         .h1(answered);
     let draining = Arc::clone(draining);
@@ -160,7 +155,8 @@ fn connection_service(
                     .inspect_err(|cause| log::debug!("no TLS handshake with {peer}: {cause}"))?,
             };
             let connection = Connection::new(transport, peer, draining.closed());
-            Ok::<_, DispatchError>((connection, peer.address()))
+            let state = connection.state();
+            Ok::<_, DispatchError>((Pipeline::new(connection, state), peer.address()))
         }
     });
     connected.and_then(answered)

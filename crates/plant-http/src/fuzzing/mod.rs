@@ -5,12 +5,13 @@
 
 mod heads;
 mod json;
+mod request_end;
 mod rows;
 
 pub use plant_store::fuzzing::Target;
 
 /// Everything in this crate that reads bytes from clients.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "new_plant", check: json::new_plant },
     Target { name: "plant", check: json::plant },
     Target { name: "merge_patch", check: json::merge_patch },
@@ -21,4 +22,6 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "authorization", check: heads::authorization },
     Target { name: "media_types", check: heads::media_types },
     Target { name: "query", check: heads::query },
+    Target { name: "head_end", check: request_end::head_end },
+    Target { name: "chunks_end", check: request_end::chunks_end },
 ];

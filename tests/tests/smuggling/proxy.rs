@@ -1,0 +1,77 @@
+//! The cases on one connection to a proxy, and a victim's requests on others. The proxy has few connections
+//! to plantd, which all of them share: were plantd out of step with the proxy, the victim would get an
+//! answer that is another's, or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plantd_tests::{Connection, Nginx, RequestBuffering, raw_head};
+
+use crate::cases::{self, Case, Then};
+use crate::store::{VICTIM, VICTIM_NAME, assert_untouched, start_server};
+
+#[test]
+fn behind_a_proxy_that_reads_requests_whole_everybody_gets_his_own_answer() {
+    check(RequestBuffering::On);
+}
+
+#[test]
+fn behind_a_proxy_that_sends_on_what_comes_everybody_gets_his_own_answer() {
+    check(RequestBuffering::Off);
+}
+
+/// Sends each case, with a victim that asks meanwhile and afterwards.
+#[track_caller]
+fn check(request_buffering: RequestBuffering) {
+    let server = start_server();
+    let mut nginx = Nginx::in_front_of(server.address(), request_buffering);
+    let client = server.client();
+    for (number, case) in cases::all().iter().enumerate() {
+        let mut resting = nginx.connect();
+        ask(&mut resting, case, &format!("victim-{number}-before"));
+        let mut attacker = nginx.connect();
+        // The proxy may take the first one for a part of the case.
+        let behind = ["attacker", "last"]
+            .map(|id| raw_head("GET /plants/1", &format!("X-Request-Id: {id}-{number}\r\n")));
+        // It may close the connection before it has read all of a long case.
+        let _ = attacker.try_send(case.sent_to_proxy(&behind.concat()));
+        ask(&mut resting, case, &format!("victim-{number}-meanwhile"));
+        if case.then == Then::Unfinished {
+            let _ = attacker.try_finish_sending();
+        }
+        let received = attacker.receive_until(&format!("last-{number}"));
+        assert!(!received.contains("victim"), "{}: {received}", case.name);
+        ask(&mut resting, case, &format!("victim-{number}-afterwards"));
+        ask(&mut nginx.connect(), case, &format!("victim-{number}-new"));
+        // A proxy makes something else of some cases, or goes on after what plantd would have ended.
+        assert_untouched(&client, case, true);
+    }
+    assert!(nginx.is_running());
+    assert_connections_are_shared(&server.stderr());
+}
+
+/// Claims that the victim gets its own answer.
+#[track_caller]
+fn ask(victim: &mut Connection, case: &Case, id: &str) {
+    victim.send(raw_head(&format!("GET /plants/{VICTIM}"), &format!("X-Request-Id: {id}\r\n")));
+    let answer = victim.try_receive();
+    let answer = answer.unwrap_or_else(|cause| panic!("{}: no {id}: {cause}", case.name));
+    assert_eq!(answer.header("x-request-id"), Some(id), "{}: {answer:?}", case.name);
+    answer.assert_new_plant(VICTIM, VICTIM_NAME, None);
+}
+
+/// Claims that the proxy has sent requests of both sides on one connection, as the server's log tells.
+#[track_caller]
+fn assert_connections_are_shared(log: &str) {
+    let mut sides: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in log.lines() {
+        let mut words = line.split_whitespace();
+        let Some(peer) = words.clone().find(|word| word.starts_with("127.0.0.1:")) else {
+            continue;
+        };
+        let Some(id) = words.find_map(|word| word.strip_prefix("id=")) else { continue };
+        let Some((side, _)) = id.split_once('-') else { continue };
+        sides.entry(peer).or_default().insert(side);
+    }
+    let shared = sides.values().filter(|of| of.contains("victim") && of.contains("attacker"));
+    assert!(shared.count() > 0, "no connection was shared: {sides:?}");
+}

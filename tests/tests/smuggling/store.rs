@@ -1,0 +1,45 @@
+//! What the store holds before a case and after it.
+
+use plantd_tests::{Client, NewPlant, TestServer};
+
+use crate::cases::Case;
+
+/// What every request reads that must get its own answer.
+pub(crate) const CANARY: i64 = 4711;
+pub(crate) const CANARY_NAME: &str = "Serinus canaria";
+
+/// What the victim of the cases reads, and nobody else.
+pub(crate) const VICTIM: i64 = 4712;
+pub(crate) const VICTIM_NAME: &str = "Viola odorata";
+
+/// What hidden requests delete.
+const PREY: i64 = 1;
+
+/// What cases create that do what they say.
+const CREATED: i64 = 100;
+
+/// A server with the plants that the cases need.
+#[track_caller]
+pub(crate) fn start_server() -> TestServer {
+    let server = TestServer::start();
+    let client = server.client();
+    client.create(PREY, "Rosa", None).assert_plant("Rosa", None);
+    client.create(CANARY, CANARY_NAME, None).assert_plant(CANARY_NAME, None);
+    client.create(VICTIM, VICTIM_NAME, None).assert_plant(VICTIM_NAME, None);
+    server
+}
+
+/// Claims that nothing was done but what the case may do, and takes that back.
+#[track_caller]
+pub(crate) fn assert_untouched(client: &Client, case: &Case, may_create: bool) {
+    let mut plants = client.list_all("");
+    let created = plants.extract_if(.., |plant| plant.id == CREATED).next();
+    let untouched = [(PREY, "Rosa"), (CANARY, CANARY_NAME), (VICTIM, VICTIM_NAME)]
+        .map(|(id, name)| NewPlant::new(id, name, None));
+    assert_eq!(plants, untouched, "{}: something was smuggled in", case.name);
+    if let Some(created) = created {
+        assert_eq!(created, NewPlant::new(CREATED, "Rosa", None), "{}", case.name);
+        assert!(may_create, "{}: it created a plant", case.name);
+        client.delete(CREATED).assert_no_content();
+    }
+}
