@@ -13,7 +13,8 @@ use plantd_tests::{
 /// the one list that someone has to think about.
 const OPEN_PATHS: [&str; 2] = ["/livez", "/readyz"];
 
-/// Other methods than those that a path has, and paths that are not there: they need a token too.
+/// Other methods than those that a path has, and paths that are not there: they need a token too. OPTIONS
+/// needs none anywhere.
 const OTHER_METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"];
 const OTHER_PATHS: [&str; 7] =
     ["/", "/nowhere", "/plants/", "/plants/1/2", "//plants", "/livez/", "/plants%2f1"];

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -225,6 +225,26 @@ fn the_tokens_file_may_lie_elsewhere_and_come_later() {
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
 }
 
+#[test]
+fn a_link_that_is_changed_is_followed_as_in_a_mounted_secret() {
+    let folder = folder();
+    let [old, new] = ["old", "new"].map(|name| {
+        let token = create_token(&folder.path().join(name), &["--name", name]);
+        (folder.path().join(name).join("tokens.json"), token)
+    });
+    let link = folder.path().join("tokens.json");
+    symlink(&old.0, &link).expect("a link can be made");
+    let server = TestServer::start_with(Launch::new().environment("PLANTD_TOKENS", &link));
+    let client = server.client().with_token(&old.1);
+    assert!(is_taken(&client));
+
+    let next = folder.path().join("next");
+    symlink(&new.0, &next).expect("a link can be made");
+    fs::rename(&next, &link).expect("it is ours");
+    wait_until_refused(&client);
+    assert!(is_taken(&server.client().with_token(&new.1)));
+}
+
 /// What is done to the file changes nothing, and is told in the log. The file is as before in the end.
 #[track_caller]
 fn check_disturbance(words: &str, disturb: impl FnOnce(&Path)) {
@@ -404,10 +424,11 @@ fn a_client_is_told_of_a_token_that_was_mistyped_or_cut() {
     let server = server();
     let token = create_token(server.data(), &["--name", "mine"]);
     let last = token.len() - 1;
+    let folder = folder();
     for wrong in [&token[..last], &format!("{token}x"), &token.replacen("plantd_", "plantd_x", 1)] {
         let message = server.client().with_token(wrong).read(1).assert_error(401, 2002);
         assert!(message.contains("mistyped"), "{message}");
-        let path = folder().keep().join("token");
+        let path = folder.path().join("token");
         fs::write(&path, wrong).unwrap();
         let mut export = Launch::new()
             .arguments(["export", "--url", &format!("http://{}", server.address())])
@@ -448,6 +469,27 @@ fn an_import_ends_when_its_token_is_revoked_and_says_what_it_has_taken() {
     wait_until_taken(&server, &token);
     let message = import_while_revoked(&server, &token).assert_error(401, 2002);
     assert!(message.contains("1 plants were created"), "{message}");
+}
+
+#[test]
+fn a_create_whose_body_comes_after_its_token_was_revoked_is_refused() {
+    let server = server();
+    let token = create_token(server.data(), &["--name", "slow"]);
+    let client = wait_until_taken(&server, &token);
+    let body = plant_body(1, "Rosa", None);
+    let mut connection = server.connect();
+    connection.send(format!(
+        "POST /plants HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    ));
+    assert_eq!(connection.receive().status, 100);
+    revoke_token(server.data(), &["slow"]);
+    wait_until_refused(&client);
+    connection.send(&body);
+    connection.receive().assert_error(401, 2002);
+    let reader = wait_until_taken(&server, &create_token(server.data(), &["--name", "reader"]));
+    reader.read(1).assert_error(404, 3002);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use actix_web::http::Uri;
 use anyhow::{Context as _, ensure};
 
 /// What a page may send beyond what every page may.
-const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, \
-                               x-request-id";
+const REQUEST_HEADERS: &str =
+    "authorization, content-type, idempotency-key, if-match, if-none-match, x-request-id";
 
 /// What a page may see of an answer beyond what every page may.
 const ANSWER_HEADERS: &str =
@@ -44,7 +44,7 @@ impl FromStr for CorsOrigin {
         let uri: Uri = text.parse().context(ADVICE)?;
         let (scheme, authority) = uri.scheme_str().zip(uri.authority()).context(ADVICE)?;
         ensure!(matches!(scheme, "http" | "https"), ADVICE);
-        ensure!(!authority.as_str().contains('@'), ADVICE);
+        ensure!(!authority.as_str().contains('@') && !authority.as_str().ends_with(':'), ADVICE);
         let default_port = if scheme == "http" { 80 } else { 443 };
         ensure!(
             uri.port_u16() != Some(default_port),
@@ -136,6 +136,7 @@ mod tests {
             "https://plants.example?x",
             "https://Plants.example",
             "https://plants.example:443",
+            "https://plants.example:",
             "http://plants.example:80",
             "https://user@plants.example",
             "ftp://plants.example",

@@ -17,14 +17,14 @@ use actix_web::web::Bytes;
 use futures_util::FutureExt as _;
 use log::Level;
 
-use crate::audit::{ACCESS_LOG, AUDIT_LOG, Audit, REQUEST_ID};
+use crate::audit::{ACCESS_LOG, AUDIT_LOG};
 use crate::connection::ConnectionState;
 use crate::cors::{Cors, CorsQuestion};
 use crate::drain::Draining;
 use crate::failure::{ErrorNumber, Failed, Failure};
 use crate::framing::{self, BodyLength};
-use crate::gate::{Gate, scope_needed};
-use crate::tokens_file::Scope;
+use crate::gate::Gate;
+use crate::request_context::{REQUEST_ID, RequestContext};
 use crate::transport::Peer;
 
 /// Every answer says these. What it is is what its content type says (the Fetch standard, section
@@ -38,17 +38,18 @@ const CONTENT_SECURITY_POLICY: HeaderValue =
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 /// What each request has to pass, whatever it is for.
-pub(crate) struct Exchanges {
+pub(crate) struct ExchangePolicy {
     pub(crate) gate: Gate,
     pub(crate) cors: Cors,
     pub(crate) draining: Arc<Draining>,
 }
 
-impl Exchanges {
+impl ExchangePolicy {
     /// Lets a client send the body that it announces by `Expect: 100-continue`, or answers at the gate
     /// instead.
     pub(crate) fn before_continue(&self, request: Request) -> Result<Request, Response<BoxBody>> {
         match self.check(&request) {
+            // The exchange begins when the request comes again, to be answered.
             Ok(()) => Ok(request),
             Err(failure) => Err(self.begin(&request).end(failure.into())),
         }
@@ -60,8 +61,11 @@ impl Exchanges {
             .into_iter()
             .any(|target| log::log_enabled!(target: target, Level::Info));
         let line = is_logged.then(|| {
-            let peer = request.conn_data::<Peer>().map_or_else(|| "-".to_owned(), Peer::to_string);
-            format!("{peer} {} {}", request.method(), request.path())
+            let (method, path) = (request.method(), request.path());
+            match request.conn_data::<Peer>() {
+                Some(peer) => format!("{peer} {method} {path}"),
+                None => format!("- {method} {path}"),
+            }
         });
         let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);
         if let Some(connection) = &connection {
@@ -70,8 +74,8 @@ impl Exchanges {
         }
         Exchange {
             begun: Instant::now(),
-            audit: Audit::of_request(request),
-            may_change: scope_needed(request.method()) == Scope::Write,
+            context: RequestContext::of_request(request),
+            may_change: !request.method().is_safe(),
             cors: self.cors.question(request),
             line,
             connection,
@@ -84,15 +88,15 @@ impl Exchanges {
     /// Whether the application may answer.
     pub(crate) fn check(&self, request: &Request) -> Result<(), Failure> {
         framing::check(request.head())?;
-        Audit::of_request(request).check(&self.gate, request)
+        RequestContext::of_request(request).authorize(&self.gate, request)
     }
 }
 
 /// One request from its head to its answer.
 pub(crate) struct Exchange {
     begun: Instant,
-    audit: Rc<Audit>,
-    /// Whether the request is one of those that may change something.
+    context: Rc<RequestContext>,
+    /// Whether the request is one of those that may change something (RFC 9110, section 9.2.1).
     may_change: bool,
     cors: Option<CorsQuestion>,
     /// The beginning of the line in the log, where it is wanted.
@@ -127,7 +131,7 @@ impl Exchange {
     }
 
     fn internal(&self, cause: &dyn fmt::Display) -> Response<BoxBody> {
-        log::error!("{cause}: {}", self.audit);
+        log::error!("{cause}: {}", self.context);
         Failure::internal().into()
     }
 
@@ -135,7 +139,7 @@ impl Exchange {
         if let Some(Failed { number, cause }) = response.extensions().get() {
             self.error = Some(*number);
             if let Some(cause) = cause {
-                log::error!("{cause}: {}", self.audit);
+                log::error!("{cause}: {}", self.context);
             }
         }
         self.status = Some(response.status());
@@ -160,7 +164,7 @@ impl Exchange {
 
     /// What every answer says, where the handler has not said something else.
     fn say_headers(&self, headers: &mut HeaderMap) {
-        headers.insert(REQUEST_ID, self.audit.request_id().clone());
+        headers.insert(REQUEST_ID, self.context.id().clone());
         for (name, value) in [
             (header::X_CONTENT_TYPE_OPTIONS, CONTENT_TYPE_OPTIONS),
             (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
@@ -181,13 +185,14 @@ impl Exchange {
         let status = self.status.as_ref().map_or("-", StatusCode::as_str);
         let micros = self.begun.elapsed().as_micros();
         let error = self.error.map_or_else(String::new, |error| format!(" error={}", error as i32));
-        let is_change = self.may_change && self.audit.is_let_in();
+        let is_change = self.may_change && self.context.is_let_in();
         let target = if is_change { AUDIT_LOG } else { ACCESS_LOG };
-        log::info!(target: target, "{line} {status} {micros}us {}{error}", self.audit);
+        log::info!(target: target, "{line} {status} {micros}us {}{error}", self.context);
     }
 }
 
-/// However an answer ends, whole or cut.
+/// However an answer ends, whole or cut. An answer of known length ends here before it is written; it is
+/// written in the same turn of the connection, so that nothing of the next request is read before.
 impl Drop for Exchange {
     fn drop(&mut self) {
         if let Some(line) = &self.line {
@@ -218,7 +223,7 @@ impl MessageBody for Streamed {
     ) -> Poll<Option<Result<Bytes, Self::Error>>> {
         let part = Pin::new(&mut self.body).poll_next(context);
         if let Poll::Ready(Some(Err(cause))) = &part {
-            log::error!("the answer broke off: {cause}: {}", self.exchange.audit);
+            log::error!("the answer broke off: {cause}: {}", self.exchange.context);
         }
         part
     }
@@ -239,7 +244,7 @@ mod tests {
         connection.request_begins(BodyLength::Bytes(0), false);
         let exchange = Exchange {
             begun: Instant::now(),
-            audit: Audit::of_request(&Request::new()),
+            context: RequestContext::of_request(&Request::new()),
             may_change: false,
             cors: None,
             line: None,

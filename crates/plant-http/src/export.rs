@@ -11,10 +11,10 @@ use futures_util::stream;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_store::{PageRequest, PlantRepository, StoredPlant};
 
-use crate::audit::Audit;
 use crate::failure::Failure;
 use crate::parameters;
 use crate::plants::TOTAL_COUNT_HEADER;
+use crate::request_context::RequestContext;
 use crate::transfer_format::{CSV_HEADER, TransferFormat};
 
 /// How many plants are read at a time.
@@ -35,7 +35,7 @@ pub(crate) async fn export(
 
     let export = Export {
         repository,
-        audit: Audit::of_handled(&request)?,
+        context: RequestContext::of_handled(&request)?,
         format,
         // An answer to HEAD has no body: nothing is read for it.
         next: (request.method() == Method::GET).then_some(Next::Start),
@@ -55,7 +55,7 @@ pub(crate) async fn export(
 
 struct Export {
     repository: Data<dyn PlantRepository>,
-    audit: Rc<Audit>,
+    context: Rc<RequestContext>,
     format: TransferFormat,
     /// What comes next; `None` at the end.
     next: Option<Next>,
@@ -72,7 +72,7 @@ impl Export {
     async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
         let Some(next) = self.next else { return Ok(None) };
         // An export may take hours, and its token be revoked meanwhile.
-        self.audit.check_token().map_err(|failure| anyhow!("{failure}"))?;
+        self.context.check_token().map_err(|failure| anyhow!("{failure}"))?;
         let after = match next {
             Next::Start => None,
             Next::After(id) => Some(id),

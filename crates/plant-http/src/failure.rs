@@ -10,7 +10,8 @@ use actix_web::{HttpResponse, ResponseError};
 use plant_domain::{Error, Violations, error_number};
 use plant_store::{Precondition, StoreError, StoreFailure};
 
-/// After how many seconds a client may try again that met a busy or a failed store.
+/// After how many seconds a client may try again that met a busy or a failed store, or whose token is over
+/// its rate: at one request a second, the slowest that there is, the next one may be made by then.
 const RETRY_AFTER_SECONDS: u16 = 1;
 
 /// Each cause of a failure has one number and one status.
@@ -87,7 +88,9 @@ impl Failure {
     /// A failure with a message that says what to do about it.
     pub(crate) fn new(number: ErrorNumber, message: impl Into<String>) -> Self {
         let mut headers = Vec::new();
-        if number.status() == StatusCode::SERVICE_UNAVAILABLE {
+        let is_for_now = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS]
+            .contains(&number.status());
+        if is_for_now {
             headers.push((header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS)));
         }
         Self { number, message: message.into(), headers, cause: None }

@@ -2,7 +2,6 @@
 //! and before its path is known to exist (RFC 6750; specification, section "Authentication").
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_http::header::{self, HeaderMap, HeaderValue};
 use actix_http::{Method, RequestHead};
@@ -28,9 +27,9 @@ pub(crate) struct Gate {
     open_paths: Vec<&'static str>,
 }
 
-/// What a request has that passed the gate with a token.
+/// Whose token a request came with. It is known before it is decided what that lets the request do.
 #[derive(Clone, Debug)]
-pub(crate) struct Pass {
+pub(crate) struct Identity {
     tokens: Tokens,
     token: Arc<TokenInForce>,
 }
@@ -40,25 +39,15 @@ impl Gate {
         Self { tokens, open_paths }
     }
 
-    /// Every request needs a token, whatever its path, but those to the open paths.
-    ///
-    /// `known` hears of the token as soon as it is known, for one that may not pass too.
-    pub(crate) fn check(
-        &self,
-        head: &RequestHead,
-        known: impl FnOnce(Pass),
-    ) -> Result<(), Failure> {
+    /// Whose token the request came with. Every request needs one, whatever its path, but those to the open
+    /// paths, for which this is `None`.
+    pub(crate) fn identify(&self, head: &RequestHead) -> Result<Option<Identity>, Failure> {
         if self.is_open(head) {
-            return Ok(());
+            return Ok(None);
         }
         let text = bearer_token(&head.headers)?;
         let token = self.tokens.find(text).ok_or_else(|| invalid_token(text))?;
-        known(Pass { tokens: self.tokens.clone(), token: Arc::clone(&token) });
-        token.count_request().map_err(too_many_requests)?;
-        if scope_needed(&head.method) == Scope::Write && token.scope() == Scope::Read {
-            return Err(insufficient_scope());
-        }
-        Ok(())
+        Ok(Some(Identity { tokens: self.tokens.clone(), token }))
     }
 
     fn is_open(&self, head: &RequestHead) -> bool {
@@ -67,13 +56,24 @@ impl Gate {
     }
 }
 
-impl Pass {
+impl Identity {
     /// What the log calls the token.
     pub(crate) fn token_name(&self) -> &TokenName {
         self.token.name()
     }
 
-    /// For a request that goes on for long: whether its token still is in force.
+    /// Counts a request with this method, and lets it in where the rate and the scope allow it.
+    pub(crate) fn admit(&self, method: &Method) -> Result<(), Failure> {
+        if !self.token.count_request() {
+            return Err(too_many_requests());
+        }
+        if scope_needed(method) == Scope::Write && self.token.scope() == Scope::Read {
+            return Err(insufficient_scope());
+        }
+        Ok(())
+    }
+
+    /// Whether the token still is in force.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.tokens.is_in_force(&self.token) { Ok(()) } else { Err(invalid_token(&[])) }
     }
@@ -124,14 +124,11 @@ fn invalid_token(text: &[u8]) -> Failure {
         .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(INVALID_TOKEN_CHALLENGE))
 }
 
-fn too_many_requests(wait: Duration) -> Failure {
-    // Whole seconds, and not before the time has come.
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+fn too_many_requests() -> Failure {
     Failure::new(
         ErrorNumber::TooManyRequests,
         "the token has made too many requests; go on after the seconds of Retry-After, and then slower",
     )
-    .with_header(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)))
 }
 
 fn insufficient_scope() -> Failure {

@@ -8,10 +8,11 @@ use plant_domain::{Error, NewPlant, PlantId};
 use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::audit::Audit;
+use crate::audit::AuditedImport;
 use crate::body::BodyStream;
 use crate::failure::Failure;
 use crate::parameters;
+use crate::request_context::RequestContext;
 use crate::rows::{Row, Rows};
 use crate::transfer_format::TransferFormat;
 
@@ -39,8 +40,8 @@ pub(crate) async fn import(
             return Err(failure);
         }
     };
-    let audit = Audit::of_handled(&request)?;
-    let mut import = Import { repository, audit, on_conflict, report: ImportReport::default() };
+    let context = RequestContext::of_handled(&request)?;
+    let mut import = Import { repository, context, on_conflict, report: ImportReport::default() };
     let imported = import.run(Rows::new(format), &mut body).await;
     body.discard().await;
     match imported {
@@ -51,7 +52,7 @@ pub(crate) async fn import(
 
 struct Import {
     repository: Data<dyn PlantRepository>,
-    audit: Rc<Audit>,
+    context: Rc<RequestContext>,
     on_conflict: OnConflict,
     report: ImportReport,
 }
@@ -83,7 +84,7 @@ impl Import {
     async fn take(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
         while !rows.is_empty() {
             // An import may take hours, and its token be revoked meanwhile.
-            self.audit.check_token()?;
+            self.context.check_token()?;
             let batch = rows.drain(..rows.len().min(BATCH_ROWS));
             let mut new_plants = Vec::with_capacity(batch.len());
             let mut taken = Vec::with_capacity(batch.len());
@@ -98,7 +99,7 @@ impl Import {
             let mut imported = Vec::new();
             if !new_plants.is_empty() {
                 let audited =
-                    self.audit.begin_import(new_plants.iter().map(NewPlant::id).collect());
+                    AuditedImport::begin(&self.context, new_plants.iter().map(NewPlant::id));
                 imported = self.repository.import(new_plants, self.on_conflict).await?;
                 audited.end(&imported);
             }

@@ -33,6 +33,7 @@ mod parameters;
 mod pipeline;
 mod plants;
 mod private_file;
+mod request_context;
 mod request_end;
 mod routes;
 mod rows;

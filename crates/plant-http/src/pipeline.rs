@@ -10,13 +10,13 @@
 //! closes the connection (section 9.6), and no chunk that is broken.
 
 use std::cell::Cell;
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use actix_web::web::BytesMut;
+use actix_web::web::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::ConnectionState;
@@ -246,7 +246,8 @@ impl<Stream: AsyncRead + Unpin> AsyncRead for Pipeline<Stream> {
         } else {
             let length = this.ahead.len().min(buffer.remaining());
             let taken = this.reading.take(&this.ahead[..length]);
-            buffer.put_slice(&this.ahead.split_to(taken));
+            buffer.put_slice(&this.ahead[..taken]);
+            this.ahead.advance(taken);
             this.connection.turn().has_ahead.set(!this.ahead.is_empty());
             this.connection.bytes_came();
         }
@@ -261,18 +262,6 @@ impl<Stream: AsyncWrite + Unpin> AsyncWrite for Pipeline<Stream> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -9,12 +9,12 @@ use plant_store::{
     StoredPlant,
 };
 
-use crate::audit::Audit;
 use crate::body::{JsonBody, MergePatchBody};
 use crate::entity_tag::{entity_tag, preconditions};
 use crate::failure::{ErrorNumber, Failure};
 use crate::idempotency_key::idempotency_key;
 use crate::parameters::{self, ListQuery};
+use crate::request_context::RequestContext;
 use crate::wire::{read_new_plant, read_plant, read_plant_patch};
 
 /// The header that says how many plants there are.
@@ -29,7 +29,7 @@ pub(crate) async fn create(
     parameters::no_query(&request)?;
     let key = idempotency_key(request.headers())?;
     let new_plant = NewPlant::try_from(read_new_plant(&body.0)?)?;
-    Audit::of_handled(&request)?.is_about(new_plant.id());
+    RequestContext::of_handled(&request)?.is_about(new_plant.id())?;
     let idempotency = key.map(|key| IdempotencyDigest::new(&key, &new_plant));
 
     #[cfg(feature = "fault-points")]
@@ -137,7 +137,7 @@ pub(crate) async fn delete(
 /// Which plant a request is about, and what it has to be like.
 fn target(request: &HttpRequest) -> Result<(PlantId, Preconditions), Failure> {
     let id = parameters::plant_id(request)?;
-    Audit::of_handled(request)?.is_about(id);
+    RequestContext::of_handled(request)?.is_about(id)?;
     parameters::no_query(request)?;
     Ok((id, preconditions(request.headers())?))
 }

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::connection::{Connection, DISCONNECT_DEADLINE, HEAD_DEADLINE, KEEP_ALIVE};
 use crate::cors::{Cors, CorsOrigin};
 use crate::drain::Draining;
-use crate::exchange::Exchanges;
+use crate::exchange::ExchangePolicy;
 use crate::gate::Gate;
 use crate::listener::Listener;
 use crate::listening_socket::ListeningSocket;
@@ -80,14 +80,14 @@ pub async fn serve(
     let ListeningSocket { acceptor, name, tls } = socket.into();
     let PlantService { repository, tokens, cors_origins, max_connections } = service;
     let draining = Arc::new(Draining::default());
-    let exchanges = Arc::new(Exchanges {
+    let policy = Arc::new(ExchangePolicy {
         gate: Gate::new(tokens, routes::open_paths()),
         cors: Cors::new(cors_origins),
         draining: Arc::clone(&draining),
     });
     let workers = Workers::start({
         let (repository, draining) = (Arc::clone(&repository), Arc::clone(&draining));
-        move || connection_service(&repository, &exchanges, &draining, tls.clone())
+        move || connection_service(&repository, &policy, &draining, tls.clone())
     })
     .await?;
     let listener = Listener::new(acceptor, name, workers, max_connections);
@@ -113,7 +113,7 @@ pub async fn serve(
 /// What serves connections, one such thing on each thread.
 fn connection_service(
     repository: &Arc<dyn PlantRepository>,
-    exchanges: &Arc<Exchanges>,
+    policy: &Arc<ExchangePolicy>,
     draining: &Arc<Draining>,
     tls: Option<TlsCertificate>,
 ) -> impl ServiceFactory<Incoming, Config = (), Response = (), Error = DispatchError> + use<> {
@@ -122,14 +122,14 @@ fn connection_service(
         .app_data(Data::from(Arc::clone(draining)))
         .configure(routes::configure);
     let app = map_config(app.into_factory(), |_| AppConfig::default());
-    let exchanges_of_answers = Arc::clone(exchanges);
+    let policy_of_answers = Arc::clone(policy);
     let answered = apply_fn_factory(app, move |request: Request, app| {
-        let exchange = exchanges_of_answers.begin(&request);
-        let answering = exchanges_of_answers.check(&request).map(|()| app.call(request));
+        let exchange = policy_of_answers.begin(&request);
+        let answering = policy_of_answers.check(&request).map(|()| app.call(request));
         exchange.answer(answering).map(Ok::<_, actix_web::Error>)
     });
-    let exchanges = Arc::clone(exchanges);
-    let expect = fn_service(move |request| ready(exchanges.before_continue(request)));
+    let policy = Arc::clone(policy);
+    let expect = fn_service(move |request| ready(policy.before_continue(request)));
     let answered = HttpService::build()
         .client_request_timeout(HEAD_DEADLINE)
         .client_disconnect_timeout(DISCONNECT_DEADLINE)

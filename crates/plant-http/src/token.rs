@@ -152,14 +152,14 @@ impl TryFrom<String> for Digest {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let mut digest = [0; 32];
-        if text.len() != 2 * digest.len() || !text.is_ascii() {
-            return Err("a SHA-256 digest has 64 hexadecimal digits");
+        let refusal = "a SHA-256 digest has 64 hexadecimal digits";
+        // A number might have a sign, too.
+        if text.len() != 2 * digest.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(refusal);
         }
         for (byte, digits) in digest.iter_mut().zip(text.as_bytes().chunks(2)) {
-            *byte = std::str::from_utf8(digits)
-                .ok()
-                .and_then(|digits| u8::from_str_radix(digits, 16).ok())
-                .ok_or("a SHA-256 digest has hexadecimal digits only")?;
+            let digits = std::str::from_utf8(digits).map_err(|_| refusal)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| refusal)?;
         }
         Ok(Self(digest))
     }

@@ -218,13 +218,14 @@ impl TokensFile {
         Self::parse(&bytes).map(Some).with_context(|| path.display().to_string())
     }
 
-    /// Adds a token to the file, or makes the file.
+    /// Adds a token to the file, or makes the file. Tokens that have expired go.
     ///
     /// # Errors
     ///
     /// As [`edit`](Self::edit).
     pub fn add(path: &Path, record: TokenRecord) -> anyhow::Result<()> {
         Self::edit(path, |file| {
+            file.tokens.retain(|token| !token.is_expired());
             file.tokens.push(record);
             Ok(())
         })
@@ -329,6 +330,21 @@ mod tests {
     }
 
     #[test]
+    fn a_token_that_has_expired_goes_when_another_one_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let past = Timestamp::now() - Duration::from_secs(1);
+        TokensFile::add(&path, TokenRecord { expires: Some(past), ..record("old") }).unwrap();
+        let names = || -> Vec<String> {
+            let file = TokensFile::read(&path).unwrap().expect("it is there");
+            file.tokens.into_iter().map(|token| token.name.to_string()).collect()
+        };
+        assert_eq!(names(), ["old"]);
+        TokensFile::add(&path, record("new")).unwrap();
+        assert_eq!(names(), ["new"]);
+    }
+
+    #[test]
     fn a_tokens_file_that_is_broken_or_open_to_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
@@ -348,6 +364,7 @@ mod tests {
             r#"{"tokens":[{"name":"x","scope":"secret"}]}"#,
             r#"{"tokens":[{"name":"secret "}]}"#,
             r#"{"tokens":[{"sha256":"secret"}]}"#,
+            &format!(r#"{{"tokens":[{{"sha256":"{}"}}]}}"#, "+f".repeat(32)),
         ] {
             fs::write(&path, broken).unwrap();
             let refusal = format!("{:#}", TokensFile::read(&path).map(drop).unwrap_err());

@@ -48,7 +48,7 @@ pub(crate) struct ServeOptions {
     pub(crate) listen: ListenOptions,
 
     #[command(flatten)]
-    pub(crate) tokens: TokensOptions,
+    pub(crate) folder: FolderOptions,
 
     /// sled's cache, in MiB; the process takes several times as much memory
     #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
@@ -80,9 +80,9 @@ pub(crate) struct ServeOptions {
     pub(crate) cors_origin: Vec<CorsOrigin>,
 }
 
-/// Where the tokens are.
+/// Where the plants and the tokens are.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct TokensOptions {
+pub(crate) struct FolderOptions {
     /// The folder of the plants and the tokens; it is made when it is not there
     #[arg(long, value_name = "DIR", env = "PLANTD_DATA", default_value = "plantd-data")]
     pub(crate) data: PathBuf,
@@ -92,18 +92,19 @@ pub(crate) struct TokensOptions {
     pub(crate) tokens: Option<PathBuf>,
 }
 
-impl TokensOptions {
-    pub(crate) fn path(&self) -> PathBuf {
+impl FolderOptions {
+    pub(crate) fn tokens_path(&self) -> PathBuf {
         self.tokens.clone().unwrap_or_else(|| self.data.join("tokens.json"))
     }
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, and print it: it is shown this once, and only its digest is kept
+    /// Make a token, and print it: it is shown this once, and only its digest is kept; those that have
+    /// expired go
     Create(TokenCreateOptions),
     /// List the tokens
-    List(TokensOptions),
+    List(FolderOptions),
     /// Let tokens be in force no more
     Revoke(TokenRevokeOptions),
 }
@@ -123,7 +124,7 @@ pub(crate) struct TokenCreateOptions {
     pub(crate) expires: Option<Duration>,
 
     #[command(flatten)]
-    pub(crate) tokens: TokensOptions,
+    pub(crate) folder: FolderOptions,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -136,7 +137,7 @@ pub(crate) struct TokenRevokeOptions {
     pub(crate) keep_newest: bool,
 
     #[command(flatten)]
-    pub(crate) tokens: TokensOptions,
+    pub(crate) folder: FolderOptions,
 }
 
 #[derive(Clone, Debug, Args)]

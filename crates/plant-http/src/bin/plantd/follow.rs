@@ -1,5 +1,6 @@
 //! Following files while the server runs: what they say is in force soon after they change.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
@@ -27,7 +28,9 @@ pub(crate) fn follow<Content: PartialEq + Send + 'static>(
         .spawn(move || {
             loop {
                 thread::sleep(INTERVAL);
-                following.look();
+                // The panic hook tells of one, and the next look may go well: without this thread nothing
+                // would ever be revoked.
+                let _ = catch_unwind(AssertUnwindSafe(|| following.look()));
             }
         })
         .with_context(|| format!("cannot start a thread that follows {what}"))?;

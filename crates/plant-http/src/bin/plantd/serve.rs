@@ -26,9 +26,10 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let stop_signal = StopSignal::while_starting().map_err(Stop::Io)?;
     let max_connections = max_connections().map_err(Stop::Io)?;
     let environment_token = environment_token().map_err(Stop::Configuration)?;
-    let data = &options.tokens.data;
-    let tokens_path = options.tokens.path();
-    let has_tokens_file = TokensFile::read(&tokens_path).map_err(Stop::of_file)?.is_some();
+    let data = &options.folder.data;
+    let tokens_path = options.folder.tokens_path();
+    // Before the store is opened, which may take long.
+    TokensFile::read(&tokens_path).map_err(Stop::of_file)?;
     let certificate = options.listen.certificate()?;
 
     let config = SledConfig {
@@ -42,7 +43,9 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     certificate.map_or(Ok(()), Certificate::follow).map_err(Stop::Io)?;
 
     let mut command_to_show = None;
-    if !has_tokens_file && environment_token.is_none() {
+    // A token may have been made meanwhile.
+    let is_first_start = TokensFile::load(&tokens_path).map_err(Stop::of_file)?.is_none();
+    if is_first_start && environment_token.is_none() {
         let command = first_run::curl_command(data, &place).map_err(Stop::Io)?;
         command_to_show = Some(command);
         first_run::make_token(data, &tokens_path).map_err(Stop::Io)?;
@@ -126,7 +129,8 @@ fn tokens_in_force(
         records.extend(environment_token.clone());
         Ok(records)
     };
-    let first = records(&content).map_err(Stop::Configuration)?;
+    let first = records(&content).with_context(|| path.display().to_string());
+    let first = first.map_err(Stop::Configuration)?;
     if first.is_empty() {
         log::warn!("there is no token, so nobody may do anything; make one: plantd token create");
     }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow};
 use plant_http::{Token, TokenName, TokenRecord, TokensFile};
 
 use crate::Stop;
-use crate::cli::{TokenCommand, TokenCreateOptions, TokenRevokeOptions, TokensOptions};
+use crate::cli::{FolderOptions, TokenCommand, TokenCreateOptions, TokenRevokeOptions};
 
 pub(crate) fn run(command: TokenCommand) -> Result<(), Stop> {
     match command {
@@ -26,9 +26,9 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     if let Some(lifetime) = options.expires {
         record = record.expiring_after(lifetime).map_err(Stop::Usage)?;
     }
-    let path = options.tokens.path();
-    if options.tokens.tokens.is_none() {
-        make_folder(&options.tokens.data).map_err(Stop::Io)?;
+    let path = options.folder.tokens_path();
+    if options.folder.tokens.is_none() {
+        make_folder(&options.folder.data).map_err(Stop::Io)?;
     }
     TokensFile::add(&path, record.clone()).map_err(Stop::of_file)?;
     let mut out = io::stdout().lock();
@@ -55,8 +55,8 @@ fn make_folder(folder: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
-fn list(options: &TokensOptions) -> Result<(), Stop> {
-    let path = options.path();
+fn list(options: &FolderOptions) -> Result<(), Stop> {
+    let path = options.tokens_path();
     let file = TokensFile::read(&path).map_err(Stop::of_file)?;
     let file = file.ok_or_else(|| no_tokens_file(&path))?;
     print_list(&file.tokens, &mut io::stdout().lock()).context("cannot print").map_err(Stop::Io)
@@ -80,7 +80,7 @@ fn print_list(tokens: &[TokenRecord], out: &mut impl Write) -> io::Result<()> {
 
 fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
     let name = TokenName::new(options.name).map_err(Stop::Usage)?;
-    let path = options.tokens.path();
+    let path = options.folder.tokens_path();
     if TokensFile::load(&path).map_err(Stop::of_file)?.is_none() {
         return Err(no_tokens_file(&path));
     }
