@@ -25,7 +25,6 @@ use crate::failure::{ErrorNumber, Failed, Failure};
 use crate::framing::{self, BodyLength};
 use crate::gate::Gate;
 use crate::request_context::{REQUEST_ID, RequestContext};
-use crate::transport::Peer;
 
 /// Every answer says these. What it is is what its content type says (the Fetch standard, section
 /// "X-Content-Type-Options"), and as a page it may do nothing.
@@ -62,9 +61,10 @@ impl ExchangePolicy {
             .any(|target| log::log_enabled!(target: target, Level::Info));
         let line = is_logged.then(|| {
             let (method, path) = (request.method(), request.path());
-            match request.conn_data::<Peer>() {
+            // Whoever comes through a Unix socket has no address.
+            match request.peer_addr() {
                 Some(peer) => format!("{peer} {method} {path}"),
-                None => format!("- {method} {path}"),
+                None => format!("unix {method} {path}"),
             }
         });
         let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);

@@ -152,10 +152,6 @@ impl<Stream> Pipeline<Stream> {
         &self.connection
     }
 
-    pub(crate) fn stream(&self) -> &Stream {
-        &self.stream
-    }
-
     /// Goes on to what has its turn by now.
     fn go_on(&mut self) {
         let turn = self.connection.turn();

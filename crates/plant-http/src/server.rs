@@ -137,7 +137,6 @@ fn connection_service(
         .expect(expect)
         .on_connect_ext(|pipeline: &Pipeline<Connection>, data| {
             data.insert(Rc::clone(pipeline.connection()));
-            data.insert(pipeline.stream().peer());
         })
         .h1(answered);
     let draining = Arc::clone(draining);
@@ -152,11 +151,11 @@ fn connection_service(
                 Some(certificate) => Box::pin(certificate.shake_hands(wire, draining.closed()))
                     .await
                     // Whoever looks at all ports of a machine would fill the log.
-                    .inspect_err(|cause| log::debug!("no TLS handshake with {peer}: {cause}"))?,
+                    .inspect_err(|cause| log::debug!("no TLS handshake with {peer:?}: {cause}"))?,
             };
-            let connection = Connection::new(transport, peer, draining.closed());
+            let connection = Connection::new(transport, draining.closed());
             let state = connection.state();
-            Ok::<_, DispatchError>((Pipeline::new(connection, state), peer.address()))
+            Ok::<_, DispatchError>((Pipeline::new(connection, state), peer))
         }
     });
     connected.and_then(answered)

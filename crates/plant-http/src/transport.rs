@@ -2,9 +2,8 @@
 //!
 //! TLS keeps bytes back, on both ways. What matters to deadlines and to the drain is what happens on the
 //! socket below it, and that is where it is looked at: whether the client takes anything ([`Wire`]), and
-//! whether anything has come from it, if only a part of what TLS can show ([`Transport::has_news`]).
+//! whether anything has come from it, if only a part of what TLS can show ([`Transport::take_news`]).
 
-use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::{self, MaybeUninit};
 use std::net::{self, SocketAddr};
@@ -20,34 +19,7 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
 /// How long a client may take nothing of what waits to be sent to it.
-const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
-
-/// Who is at the other end of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Peer {
-    At(SocketAddr),
-    /// Someone on this machine, through a Unix socket.
-    Local,
-}
-
-impl Peer {
-    pub(crate) fn address(self) -> Option<SocketAddr> {
-        match self {
-            Self::At(address) => Some(address),
-            Self::Local => None,
-        }
-    }
-}
-
-/// As it stands in the log.
-impl fmt::Display for Peer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::At(address) => address.fmt(formatter),
-            Self::Local => formatter.write_str("unix"),
-        }
-    }
-}
+pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A connection that was taken, and that no runtime watches over yet.
 #[derive(Debug)]
@@ -57,10 +29,11 @@ pub(crate) enum Incoming {
 }
 
 impl Incoming {
-    pub(crate) fn peer(&self) -> Peer {
+    /// Where the client is, unless it has come through a Unix socket.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp(_, address) => Peer::At(*address),
-            Self::Unix(_) => Peer::Local,
+            Self::Tcp(_, address) => Some(*address),
+            Self::Unix(_) => None,
         }
     }
 }
@@ -260,7 +233,7 @@ impl Transport {
 
     /// Whether something was read from the socket since this was last asked for. Under TLS that may be
     /// less than can be shown: a part of a record.
-    pub(crate) fn has_news(&mut self) -> bool {
+    pub(crate) fn take_news(&mut self) -> bool {
         let wire = match self {
             Self::Plain(wire) => wire,
             Self::Tls(stream) => stream.get_mut().0,

@@ -71,8 +71,13 @@ fn main() -> ExitCode {
         Err(exit_code) => return exit_code,
     };
     let is_server = matches!(cli.command, Command::Serve(_));
-    // What the other commands have to say is for the person who waits for it, and no log.
-    let log_filter = if is_server { "info,actix_http=off" } else { "error" };
+    // What the other commands have to say is for the person who waits for it, and no log. What clients do
+    // wrong in HTTP or TLS is not worth a line, and what is wrong with a server's certificate is said once.
+    let log_filter = if is_server {
+        "info,actix_http=off,rustls=off"
+    } else {
+        "error,rustls_platform_verifier=off"
+    };
     logger::start(log_filter);
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 
