@@ -56,6 +56,7 @@ pub use import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
 pub use listening_socket::ListeningSocket;
 pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
 pub use plants::TOTAL_COUNT_HEADER;
+pub use private_file::{PRIVATE_FILE_MAX_BYTES, PrivateFile};
 pub use routes::{RouteInfo, routes};
 pub use rows::ROW_MAX_BYTES;
 pub use server::{Drain, PlantService, serve};

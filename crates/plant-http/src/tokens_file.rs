@@ -1,9 +1,6 @@
 //! The file that keeps the tokens' digests.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::private_file;
+use crate::private_file::{self, PrivateFile};
 use crate::token::{Digest, TOKEN_PREFIX, Token};
 
 /// The most tokens that there may be: each request is compared with every one of them.
@@ -19,9 +16,6 @@ pub const TOKENS_MAX: usize = 1000;
 
 /// The longest name of a token, in characters.
 pub const TOKEN_NAME_MAX_CHARACTERS: usize = 64;
-
-/// The largest tokens file that is read, in bytes. As many tokens as there may be take a third of it.
-const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// The bits of a file's mode that let others than its owner at it.
 const MODE_OF_OTHERS: u32 = 0o077;
@@ -153,37 +147,16 @@ impl TokensFile {
     ///
     /// # Errors
     ///
-    /// When it cannot be read (then there is an [`io::Error`] in the chain of causes), is no file or too
-    /// large, or is open to others than its owner.
+    /// As [`PrivateFile::read`], and when it is open to others than its owner.
     pub fn load(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-        let cannot_read =
-            || format!("cannot read {}; check the path, and who owns it", path.display());
-        let metadata = match fs::metadata(path) {
-            Ok(metadata) => metadata,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
-                ensure!(!path.is_symlink(), "{} is a link to nothing", path.display());
-                return Ok(None);
-            }
-            Err(cause) => return Err(cause).with_context(cannot_read),
-        };
-        // Before it is opened: a pipe would be waited for.
-        ensure!(metadata.is_file(), "{} is not a file; name another by --tokens", path.display());
-        let mode = metadata.mode();
+        let Some(file) = PrivateFile::read(path, "--tokens")? else { return Ok(None) };
         ensure!(
-            mode & MODE_OF_OTHERS == 0,
+            !file.is_open_to(MODE_OF_OTHERS),
             "{} is open to others than its owner; run: chmod 600 {}",
             path.display(),
             shlex::try_quote(&path.to_string_lossy())?
         );
-        let mut bytes = Vec::new();
-        let file = File::open(path).with_context(cannot_read)?;
-        file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).with_context(cannot_read)?;
-        ensure!(
-            bytes.len() as u64 <= FILE_MAX_BYTES,
-            "{} is no tokens file: it has more than {FILE_MAX_BYTES} bytes",
-            path.display()
-        );
-        Ok(Some(bytes))
+        Ok(Some(file.bytes))
     }
 
     /// Reads what [`load`](Self::load) has given.
@@ -257,10 +230,12 @@ impl TokensFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     use std::thread;
 
     use super::*;
+    use crate::private_file::PRIVATE_FILE_MAX_BYTES;
 
     fn record(name: &str) -> TokenRecord {
         let name = TokenName::new(name).expect("a good name");
@@ -323,7 +298,8 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        assert!(fs::metadata(&path).unwrap().len() * 3 <= FILE_MAX_BYTES, "the file is too large");
+        let length = fs::metadata(&path).unwrap().len();
+        assert!(length * 3 <= PRIVATE_FILE_MAX_BYTES, "the file is too large");
         let refused = TokensFile::add(&path, record("test"));
         assert!(refused.unwrap_err().to_string().contains("revoke"));
         assert_eq!(TokensFile::read(&path).unwrap().expect("it is there").tokens.len(), TOKENS_MAX);
@@ -370,7 +346,7 @@ mod tests {
             let refusal = format!("{:#}", TokensFile::read(&path).map(drop).unwrap_err());
             assert!(refusal.contains("line") && !refusal.contains("secret"), "{refusal}");
         }
-        fs::write(&path, vec![b' '; usize::try_from(FILE_MAX_BYTES).unwrap() + 1]).unwrap();
+        fs::write(&path, vec![b' '; usize::try_from(PRIVATE_FILE_MAX_BYTES).unwrap() + 1]).unwrap();
         assert!(TokensFile::read(&path).is_err(), "a file that is too large");
     }
 

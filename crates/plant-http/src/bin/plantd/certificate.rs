@@ -1,18 +1,13 @@
 //! The files of the TLS certificate and its key.
 
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
-use plant_http::TlsCertificate;
+use anyhow::Context as _;
+use plant_http::{PrivateFile, TlsCertificate};
 
 use crate::Stop;
 use crate::follow::follow;
-
-/// The longest file that is read, in bytes. The longest chains are far shorter.
-const FILE_MAX_BYTES: usize = 1024 * 1024;
 
 /// The bits of a file's mode that let others than its owner and its group at it.
 const MODE_OF_OTHERS: u32 = 0o007;
@@ -30,9 +25,9 @@ impl Certificate {
     pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, Stop> {
         let files = Files { chain: chain.to_owned(), key: key.to_owned() };
         let pem = files.read().map_err(Stop::of_file)?;
-        let in_force = TlsCertificate::from_pem(&pem.chain, &pem.key);
+        let in_force = TlsCertificate::from_pem(&pem.chain.bytes, &pem.key.bytes);
         let in_force = in_force.with_context(|| files.cannot_use()).map_err(Stop::Configuration)?;
-        files.warn_when_open_to_others();
+        files.warn_when_open_to_others(&pem);
         Ok(Self { files, pem, in_force })
     }
 
@@ -53,9 +48,9 @@ impl Certificate {
             move || files.read()
         };
         let take = move |pem: &Pem| {
-            let replaced = in_force.replace(&pem.chain, &pem.key);
+            let replaced = in_force.replace(&pem.chain.bytes, &pem.key.bytes);
             replaced.with_context(|| files.cannot_use())?;
-            files.warn_when_open_to_others();
+            files.warn_when_open_to_others(pem);
             Ok(())
         };
         follow("the TLS certificate", pem, read, take)
@@ -71,8 +66,8 @@ struct Files {
 /// What the files hold.
 #[derive(PartialEq, Eq)]
 struct Pem {
-    chain: Vec<u8>,
-    key: Vec<u8>,
+    chain: PrivateFile,
+    key: PrivateFile,
 }
 
 impl Files {
@@ -89,9 +84,8 @@ impl Files {
         )
     }
 
-    fn warn_when_open_to_others(&self) {
-        // Whether it is there was seen when it was read.
-        if fs::metadata(&self.key).is_ok_and(|metadata| metadata.mode() & MODE_OF_OTHERS != 0) {
+    fn warn_when_open_to_others(&self, pem: &Pem) {
+        if pem.key.is_open_to(MODE_OF_OTHERS) {
             let key = self.key.to_string_lossy();
             let quoted = shlex::try_quote(&key).unwrap_or("FILE".into());
             log::warn!(
@@ -101,19 +95,9 @@ impl Files {
     }
 }
 
-fn read(path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
-    let cannot_read = || format!("cannot read {}; check the path, and who owns it", path.display());
-    let metadata = fs::metadata(path).with_context(cannot_read)?;
-    // Before it is opened: a pipe would be waited for.
-    ensure!(metadata.is_file(), "{} is not a file; name another by {flag}", path.display());
-    let mut bytes = Vec::new();
-    let limit = FILE_MAX_BYTES as u64 + 1;
-    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
-    read.with_context(cannot_read)?;
-    ensure!(
-        bytes.len() <= FILE_MAX_BYTES,
-        "{} has more than {FILE_MAX_BYTES} bytes; name another by {flag}",
-        path.display()
-    );
-    Ok(bytes)
+fn read(path: &Path, flag: &str) -> anyhow::Result<PrivateFile> {
+    // What is not there is what cannot be read.
+    let not_found = || io::Error::from(io::ErrorKind::NotFound);
+    let file = PrivateFile::read(path, flag)?.ok_or_else(not_found);
+    file.with_context(|| format!("cannot read {}; name another by {flag}", path.display()))
 }
