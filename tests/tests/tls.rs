@@ -577,7 +577,7 @@ fn files_that_cannot_be_used_end_a_start_and_the_message_says_what_to_do() {
         check_refusal(&files, CONFIGURATION, path, "1048576 bytes");
         replace_file(path, good);
     }
-    let broken_chain = good_chain.replacen("-----END", "-----BEGIN", 1);
+    let broken_chain = good_chain.replacen('M', "!", 1);
     let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (text, word) in [
         ("", "BEGIN CERTIFICATE"),

@@ -160,8 +160,13 @@ fn a_token_is_recognisable_and_only_its_digest_is_kept() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains(&token) && !text.contains(&token["plantd_".len()..]), "{text}");
-    // Nothing but the file stays behind.
-    assert_eq!(fs::read_dir(&data).unwrap().count(), 1);
+    // Nothing but the file and its lock stays behind.
+    let names = fs::read_dir(&data).unwrap().map(|file| file.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["tokens.json", "tokens.json.lock"]);
+    let lock = fs::metadata(data.join("tokens.json.lock")).unwrap();
+    assert_eq!(lock.permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
@@ -306,6 +311,37 @@ fn a_folder_in_the_place_of_the_tokens_file_changes_nothing_for_a_running_server
 }
 
 #[test]
+fn what_a_killed_command_leaves_behind_is_in_nobodys_way() {
+    let folder = folder();
+    let data = folder.path();
+    let _ = create_token(data, &["--name", "mine"]);
+    let trace = data.join("trace");
+    let mut killed = token_command(data, &["create", "--name", "lost"])
+        .under_strace(&trace, &["-e", "inject=rename,renameat,renameat2:signal=KILL"])
+        .spawn();
+    assert_eq!(killed.wait_for_exit().code(), None, "it was to be killed");
+    fs::remove_file(&trace).expect("it was traced");
+    assert_eq!(names(data), ["mine"]);
+    assert_eq!(killed.stdout(), "");
+    let _ = create_token(data, &["--name", "next"]);
+    assert_eq!(names(data), ["mine", "next"]);
+    assert_eq!(fs::read_dir(data).unwrap().count(), 2);
+}
+
+#[test]
+fn a_lock_that_another_process_keeps_is_not_waited_for_for_ever() {
+    let folder = folder();
+    let _ = create_token(folder.path(), &["--name", "mine"]);
+    let lock = File::open(folder.path().join("tokens.json.lock")).expect("it is ours");
+    lock.lock().expect("a lock");
+    let launch = token_command(folder.path(), &["revoke", "mine"]);
+    check_refusal(&launch, IO, &["another process"]);
+    assert_eq!(names(folder.path()), ["mine"]);
+    drop(lock);
+    revoke_token(folder.path(), &["mine"]);
+}
+
+#[test]
 fn those_who_make_tokens_at_the_same_time_lose_none() {
     const EACH: usize = 6;
     let folder = folder();
@@ -374,6 +410,9 @@ fn what_cannot_be_done_is_refused_and_a_token_is_not_told() {
         (&["create", "--name", "a b"], "1 to 64"),
         (&["create", "--name", &long], "1 to 64"),
         (&["create", "--name", &token], "looks like a token"),
+        (&["create", "--name", "PLANTD_TOKEN"], "PLANTD_TOKEN"),
+        (&["create", &token], "not shown"),
+        (&["revoke", "mine", &token], "not shown"),
         (&["create", "--name", "x", "--expires", "0s"], "never be valid"),
         (&["create", "--name", "x", "--expires", "9000y"], "9999"),
         (&["revoke", &token], "looks like a token"),
@@ -490,6 +529,24 @@ fn a_create_whose_body_comes_after_its_token_was_revoked_is_refused() {
     connection.receive().assert_error(401, 2002);
     let reader = wait_until_taken(&server, &create_token(server.data(), &["--name", "reader"]));
     reader.read(1).assert_error(404, 3002);
+}
+
+#[test]
+fn an_import_without_rows_ends_when_its_token_is_revoked() {
+    let server = server();
+    let token = create_token(server.data(), &["--name", "idle"]);
+    let client = wait_until_taken(&server, &token);
+    let mut connection = server.connect();
+    connection.send(format!(
+        "POST /plants/import HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+    ));
+    connection.send(chunk("\n"));
+    revoke_token(server.data(), &["idle"]);
+    wait_until_refused(&client);
+    connection.send(chunk("\n"));
+    connection.send(chunk(""));
+    connection.receive().assert_error(401, 2002);
 }
 
 #[test]

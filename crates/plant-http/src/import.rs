@@ -62,6 +62,8 @@ impl Import {
         let mut batch = Vec::new();
         loop {
             let part = body.next().await;
+            // An import may take hours, and its token be revoked meanwhile.
+            self.context.check_token()?;
             let read = match &part {
                 Ok(Some(part)) => rows.read(part, &mut batch),
                 Ok(None) => rows.finish(&mut batch),
@@ -83,8 +85,6 @@ impl Import {
     /// Gives rows to the repository, and reports what became of them.
     async fn take(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
         while !rows.is_empty() {
-            // An import may take hours, and its token be revoked meanwhile.
-            self.context.check_token()?;
             let batch = rows.drain(..rows.len().min(BATCH_ROWS));
             let mut new_plants = Vec::with_capacity(batch.len());
             let mut taken = Vec::with_capacity(batch.len());

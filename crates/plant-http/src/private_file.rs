@@ -1,15 +1,26 @@
 //! Files with secrets, or what is as good as one: they are small, and it matters who may get at them.
 
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use rustix::fs::OFlags;
 
 /// The largest private file that is read, in bytes.
 pub const PRIVATE_FILE_MAX_BYTES: u64 = 1024 * 1024;
+
+/// The mode of a file that is written: for its owner alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// How long someone else who changes a file is waited for.
+const LOCK_DEADLINE: Duration = Duration::from_secs(10);
+
+const LOCK_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A file that was read, and who may get at it.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,6 +52,12 @@ impl PrivateFile {
         };
         let metadata = file.metadata().with_context(cannot_read)?;
         ensure!(metadata.is_file(), "{} is not a file; name another by {flag}", path.display());
+        // A file that is mounted by itself stays the old one when it is replaced where it comes from.
+        ensure!(
+            metadata.nlink() > 0,
+            "{} was replaced where it is mounted from; mount its folder instead",
+            path.display()
+        );
         let mut bytes = Vec::new();
         let read = file.take(PRIVATE_FILE_MAX_BYTES + 1).read_to_end(&mut bytes);
         read.with_context(cannot_read)?;
@@ -59,8 +76,9 @@ impl PrivateFile {
     }
 }
 
-/// Writes a file, and syncs it. Whoever owns the one that it replaces, or else the folder, owns it: an
-/// administrator may write it for the server's user.
+/// Writes a file for its owner alone, whole or not at all, and syncs it. Whoever owns the one that it
+/// replaces, or else the folder, owns it: an administrator may write it for the server's user. Nobody else
+/// may write it meanwhile.
 ///
 /// # Errors
 ///
@@ -68,37 +86,95 @@ impl PrivateFile {
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let path = resolve(path)?;
-        let folder = folder_of(&path);
-        // It is made with the mode 0600.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        let made = file.as_file().metadata()?;
-        let owner = fs::metadata(&path).or_else(|_| fs::metadata(folder))?;
-        if (made.uid(), made.gid()) != (owner.uid(), owner.gid()) && made.uid() == 0 {
-            fchown(file.as_file(), Some(owner.uid()), Some(owner.gid()))?;
+        let unfinished = beside(&path, ".", ".unfinished")?;
+        // A process that was killed may have left one.
+        match fs::remove_file(&unfinished) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+            _ => {}
         }
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(&path)?;
-        File::open(folder)?.sync_all()
+        let file =
+            File::options().write(true).create_new(true).mode(PRIVATE_MODE).open(&unfinished)?;
+        let written = give_to_owner_of(&path, &file)
+            .and_then(|()| (&file).write_all(text.as_bytes()))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&unfinished, &path));
+        if let Err(cause) = written {
+            // What is wrong with the disk is what is told.
+            let _ = fs::remove_file(&unfinished);
+            return Err(cause);
+        }
+        File::open(folder_of(&path))?.sync_all()
     };
-    write().with_context(|| {
-        format!("cannot write {}; check who owns its folder, and that it has room", path.display())
+    write().map_err(|cause| {
+        let advice = match cause.kind() {
+            io::ErrorKind::ResourceBusy => {
+                "it is a mount of its own; change it where it comes from, and mount its folder instead"
+            }
+            _ => "check who owns its folder, and that it has room",
+        };
+        anyhow::Error::new(cause).context(format!("cannot write {}; {advice}", path.display()))
     })
 }
 
-/// Waits until nobody else has this lock, and keeps it until it is dropped. It is one on the folder, for
-/// the file itself is replaced.
+/// Waits until nobody else has this lock, and keeps it until what it returns is dropped. It is on a file
+/// beside the one that is changed, which is replaced, and which others cannot open, so that they cannot
+/// keep it.
 ///
 /// # Errors
 ///
-/// When the folder is not there, or its file system knows no locks.
+/// When someone keeps it for longer than [`LOCK_DEADLINE`], or when the folder is not there, may not be
+/// written to, or is on a file system without locks.
 pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
-    let lock = || -> io::Result<File> {
-        let folder = File::open(folder_of(&resolve(path)?))?;
-        folder.lock()?;
-        Ok(folder)
+    let cannot_lock =
+        || format!("cannot lock {}; check its folder, and who owns it", path.display());
+    let open = || -> io::Result<File> {
+        let path = resolve(path)?;
+        let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
+        let lock = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(PRIVATE_MODE)
+            .custom_flags(nofollow)
+            .open(beside(&path, "", ".lock")?)?;
+        give_to_owner_of(&path, &lock)?;
+        Ok(lock)
     };
-    lock().with_context(|| format!("cannot lock the folder of {}", path.display()))
+    let lock = open().with_context(cannot_lock)?;
+    let deadline = Instant::now() + LOCK_DEADLINE;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) => {
+                if Instant::now() >= deadline {
+                    let cause = io::Error::from(io::ErrorKind::TimedOut);
+                    let what = format!("another process is changing {}", path.display());
+                    return Err(cause).context(what);
+                }
+                thread::sleep(LOCK_LOOK_INTERVAL);
+            }
+            Err(TryLockError::Error(cause)) => return Err(cause).with_context(cannot_lock),
+        }
+    }
+}
+
+/// Lets root's files be those of whoever owns the file at `path`, or else its folder.
+fn give_to_owner_of(path: &Path, file: &File) -> io::Result<()> {
+    let made = file.metadata()?;
+    let owner = fs::metadata(path).or_else(|_| fs::metadata(folder_of(path)))?;
+    if made.uid() == 0 && (made.uid(), made.gid()) != (owner.uid(), owner.gid()) {
+        fchown(file, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    Ok(())
+}
+
+/// The path of a file in the same folder, whose name has this before and behind it.
+fn beside(path: &Path, before: &str, behind: &str) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let mut beside = OsString::from(before);
+    beside.push(name);
+    beside.push(behind);
+    Ok(folder_of(path).join(beside))
 }
 
 /// A link stays what it is: what it leads to is replaced.

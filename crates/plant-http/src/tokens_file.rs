@@ -40,7 +40,7 @@ impl fmt::Display for Scope {
 }
 
 /// What people call a token, and what the log calls it: 1 to [`TOKEN_NAME_MAX_CHARACTERS`] ASCII letters,
-/// digits and `-._@`. Several tokens may have one name, so that a new one can take the place of an old one.
+/// digits and `-._@`, of which a letter or a digit is the first. Several tokens may have one name, so that a new one can take the place of an old one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TokenName(String);
@@ -59,8 +59,11 @@ impl TokenName {
         );
         let in_name = |c: char| c.is_ascii_alphanumeric() || "-._@".contains(c);
         ensure!(
-            (1..=TOKEN_NAME_MAX_CHARACTERS).contains(&name.len()) && name.chars().all(in_name),
-            "a token's name has 1 to {TOKEN_NAME_MAX_CHARACTERS} ASCII letters, digits and -._@"
+            (1..=TOKEN_NAME_MAX_CHARACTERS).contains(&name.len())
+                && name.chars().all(in_name)
+                && name.starts_with(|c: char| c.is_ascii_alphanumeric()),
+            "a token's name has 1 to {TOKEN_NAME_MAX_CHARACTERS} ASCII letters, digits and -._@, and \
+             begins with a letter or a digit"
         );
         Ok(Self(name))
     }
@@ -166,19 +169,23 @@ impl TokensFile {
     /// When it is not what we write. The message says where, and nothing of what stands there: it may be a
     /// secret that someone put there.
     pub fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
-        let file: Self = serde_json::from_slice(bytes).map_err(|cause| {
-            anyhow::anyhow!(
-                "it is broken at line {}, column {}; mend it, or remove it and make new tokens",
-                cause.line(),
-                cause.column()
-            )
-        })?;
+        let file = Self::parse_any_number(bytes)?;
         let count = file.tokens.len();
         ensure!(
             count <= TOKENS_MAX,
             "it has {count} tokens, and at most {TOKENS_MAX} may be; revoke some"
         );
         Ok(file)
+    }
+
+    fn parse_any_number(bytes: &[u8]) -> anyhow::Result<Self> {
+        serde_json::from_slice(bytes).map_err(|cause| {
+            anyhow::anyhow!(
+                "it is broken at line {}, column {}; mend it, or remove it and make new tokens",
+                cause.line(),
+                cause.column()
+            )
+        })
     }
 
     /// Reads the file; `None` when there is none.
@@ -216,9 +223,16 @@ impl TokensFile {
         change: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let _lock = private_file::lock(path)?;
-        let mut file = Self::read(path)?.unwrap_or_default();
+        let mut file = match Self::load(path)? {
+            None => Self::default(),
+            Some(bytes) => {
+                Self::parse_any_number(&bytes).with_context(|| path.display().to_string())?
+            }
+        };
+        let before = file.tokens.len();
         let changed = change(&mut file)?;
-        if file.tokens.len() > TOKENS_MAX {
+        // Where there are too many, some can be revoked.
+        if file.tokens.len() > TOKENS_MAX.max(before) {
             bail!("there are {TOKENS_MAX} tokens already; revoke some");
         }
         let mut text = serde_json::to_string_pretty(&file)?;
@@ -303,6 +317,17 @@ mod tests {
         let refused = TokensFile::add(&path, record("test"));
         assert!(refused.unwrap_err().to_string().contains("revoke"));
         assert_eq!(TokensFile::read(&path).unwrap().expect("it is there").tokens.len(), TOKENS_MAX);
+
+        // A file of someone else's making is no dead end.
+        let file = TokensFile { tokens: vec![record("x"); TOKENS_MAX + 2] };
+        fs::write(&path, serde_json::to_string(&file).unwrap()).unwrap();
+        assert!(TokensFile::read(&path).is_err());
+        TokensFile::edit(&path, |file| {
+            file.tokens.pop();
+            Ok(())
+        })
+        .unwrap();
+        assert!(TokensFile::add(&path, record("test")).is_err());
     }
 
     #[test]
@@ -355,7 +380,7 @@ mod tests {
         for good in ["a", "first-run", "PLANTD_TOKEN", "ci.2@example", &"x".repeat(64)] {
             assert!(TokenName::new(good).is_ok(), "{good:?}");
         }
-        for bad in ["", "a b", "a\nb", "é", "a=b", "plantd_secret", &"x".repeat(65)] {
+        for bad in ["", "-a", "a b", "a\nb", "é", "a=b", "plantd_secret", &"x".repeat(65)] {
             let refusal = TokenName::new(bad).unwrap_err().to_string();
             assert!(bad.is_empty() || !refusal.contains(bad), "{refusal}");
         }

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::private_file;
+
 /// The most bytes that the path of a Unix socket may have.
 pub const UNIX_SOCKET_PATH_MAX_BYTES: usize = 107;
 
@@ -39,7 +41,8 @@ impl UnixSocket {
     }
 
     /// Listens at `path`, where the owner and the group of the socket may connect. A socket that a
-    /// process has left there that does not run any more is taken over. `backlog` is how many connections
+    /// process has left there that does not run any more is taken over; of several servers that start at the
+    /// same time, one gets it. (The file `PATH.lock` is for that.) `backlog` is how many connections
     /// may wait to be taken.
     ///
     /// # Errors
@@ -49,6 +52,8 @@ impl UnixSocket {
     pub fn bind(path: &Path, backlog: i32) -> anyhow::Result<Self> {
         Self::check_path(path)?;
         let address = SockAddr::unix(path)?;
+        // Another server would take a socket for one left behind that does not listen yet.
+        let _lock = private_file::lock(path)?;
         remove_left_behind(path, &address)?;
         let socket = new_socket()?;
         socket.bind(&address)?;

@@ -1,6 +1,7 @@
 //! The command line. Flags win over the environment, the environment over the default.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
-use plant_http::{CorsOrigin, Scope, TransferFormat};
+use plant_http::{CorsOrigin, Scope, TOKEN_PREFIX, TransferFormat};
 use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
 use crate::exit_code;
@@ -214,7 +215,14 @@ impl Cli {
     pub(crate) fn from_process() -> Result<Self, ExitCode> {
         Self::parse(std::env::args_os().collect()).map_err(|error| {
             // Nobody is there to be told when it cannot be printed.
-            let _ = error.print();
+            let _ = if error.to_string().contains(TOKEN_PREFIX) {
+                writeln!(
+                    io::stderr(),
+                    "error: the command line is wrong; it holds a token, so it is not shown"
+                )
+            } else {
+                error.print()
+            };
             match error.exit_code() {
                 0 => ExitCode::SUCCESS,
                 _ if is_about_environment(&error) => ExitCode::from(exit_code::CONFIGURATION),

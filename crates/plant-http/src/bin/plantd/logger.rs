@@ -1,6 +1,8 @@
 //! The log, on standard error, as `RUST_LOG` says.
 
-use env_logger::Env;
+use std::env;
+
+use env_logger::DEFAULT_FILTER_ENV;
 use log::{Level, Log, Metadata, Record};
 
 /// Where what we log ourselves comes from.
@@ -12,7 +14,13 @@ struct Logger(env_logger::Logger);
 
 /// Logs from now on. `default` says what is logged where `RUST_LOG` does not.
 pub(crate) fn start(default: &str) {
-    let logger = env_logger::Builder::from_env(Env::default().default_filter_or(default)).build();
+    // An empty variable says nothing, as where it is not there.
+    let is_said = env::var_os(DEFAULT_FILTER_ENV).is_some_and(|filter| !filter.is_empty());
+    let mut builder = env_logger::Builder::from_default_env();
+    if !is_said {
+        builder.parse_filters(default);
+    }
+    let logger = builder.build();
     log::set_max_level(logger.filter());
     // It fails where another one was set before, and there is none.
     let _ = log::set_boxed_logger(Box::new(Logger(logger)));

@@ -95,7 +95,8 @@ fn main() -> ExitCode {
         Err(Stop::Io(error)) => (exit_code::IO, error),
         Err(Stop::Configuration(error)) => (exit_code::CONFIGURATION, error),
     };
-    if is_server {
+    // Also where the log tells nothing, it has to be said why there is no server.
+    if is_server && log::log_enabled!(log::Level::Error) {
         log::error!("{error:#}");
     } else {
         // Nobody is there to be told when it cannot be printed.

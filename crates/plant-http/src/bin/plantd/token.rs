@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use plant_http::{Token, TokenName, TokenRecord, TokensFile};
 
-use crate::Stop;
 use crate::cli::{FolderOptions, TokenCommand, TokenCreateOptions, TokenRevokeOptions};
+use crate::{Stop, TOKEN_VARIABLE};
 
 pub(crate) fn run(command: TokenCommand) -> Result<(), Stop> {
     match command {
@@ -20,6 +20,9 @@ pub(crate) fn run(command: TokenCommand) -> Result<(), Stop> {
 }
 
 fn create(options: TokenCreateOptions) -> Result<(), Stop> {
+    if options.name == TOKEN_VARIABLE {
+        return Err(Stop::Usage(anyhow!("{TOKEN_VARIABLE} is what the log calls the one in it")));
+    }
     let name = TokenName::new(options.name).map_err(Stop::Usage)?;
     let token = Token::random().map_err(Stop::Io)?;
     let mut record = TokenRecord::new(name, options.scope, &token);
@@ -85,7 +88,9 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
         return Err(no_tokens_file(&path));
     }
     let (found, revoked) = TokensFile::edit(&path, |file| {
-        let newest = file.tokens.iter().rposition(|token| token.name == name);
+        let is_found = file.tokens.iter().any(|token| token.name == name);
+        let newest =
+            file.tokens.iter().rposition(|token| token.name == name && !token.is_expired());
         let kept = newest.filter(|_| options.keep_newest);
         let before = file.tokens.len();
         let mut position = 0;
@@ -94,7 +99,7 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
             position += 1;
             stays
         });
-        Ok((newest.is_some(), before - file.tokens.len()))
+        Ok((is_found, before - file.tokens.len()))
     })
     .map_err(Stop::of_file)?;
     if !found {
