@@ -152,6 +152,11 @@ impl Launch {
         self
     }
 
+    /// Makes sure that the program is built, so that a start takes no longer than it has to.
+    pub(crate) fn build(&self) {
+        let _ = (self.program)();
+    }
+
     /// Starts the program, with nothing on its standard input.
     ///
     /// # Panics

@@ -196,6 +196,7 @@ impl TestServer {
 
 #[track_caller]
 fn start(launch: &Launch, data: &Path) -> (Process, Place, Duration) {
+    launch.build();
     let begun = Instant::now();
     let mut process = launch.clone().data(data).spawn();
     let place = process.place();
