@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 /// How long a client may take nothing of what waits to be sent to it.
 pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
@@ -39,92 +40,19 @@ impl Incoming {
 }
 
 /// A socket that the runtime of this thread watches over.
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+type Socket = Either<TcpStream, UnixStream>;
 
-impl Socket {
-    fn new(incoming: Incoming) -> io::Result<Self> {
-        match incoming {
-            Incoming::Tcp(stream, _) => {
-                stream.set_nonblocking(true)?;
-                // An answer is written in one piece: there is nothing to wait for.
-                stream.set_nodelay(true)?;
-                TcpStream::from_std(stream).map(Self::Tcp)
-            }
-            Incoming::Unix(stream) => {
-                stream.set_nonblocking(true)?;
-                UnixStream::from_std(stream).map(Self::Unix)
-            }
+fn watched(incoming: Incoming) -> io::Result<Socket> {
+    match incoming {
+        Incoming::Tcp(stream, _) => {
+            stream.set_nonblocking(true)?;
+            // An answer is written in one piece: there is nothing to wait for.
+            stream.set_nodelay(true)?;
+            TcpStream::from_std(stream).map(Either::Left)
         }
-    }
-
-    /// Whether something has come that is not read yet. The runtime believes that nothing has until its
-    /// driver has asked, but wakes whoever reads when it has.
-    fn has_bytes(&self) -> bool {
-        let socket = match self {
-            Self::Tcp(stream) => SockRef::from(stream),
-            Self::Unix(stream) => SockRef::from(stream),
-        };
-        socket.peek(&mut [MaybeUninit::uninit()]).is_ok_and(|bytes| bytes > 0)
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Tcp(stream) => stream.is_write_vectored(),
-            Self::Unix(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        Incoming::Unix(stream) => {
+            stream.set_nonblocking(true)?;
+            UnixStream::from_std(stream).map(Either::Right)
         }
     }
 }
@@ -142,7 +70,17 @@ pub(crate) struct Wire {
 impl Wire {
     /// A connection on this thread.
     pub(crate) fn new(incoming: Incoming) -> io::Result<Self> {
-        Ok(Self { socket: Socket::new(incoming)?, stuck_alarm: None, has_news: false })
+        Ok(Self { socket: watched(incoming)?, stuck_alarm: None, has_news: false })
+    }
+
+    /// Whether something has come that is not read yet. The runtime believes that nothing has until its
+    /// driver has asked, but wakes whoever reads when it has.
+    fn has_bytes(&self) -> bool {
+        let socket = match &self.socket {
+            Either::Left(stream) => SockRef::from(stream),
+            Either::Right(stream) => SockRef::from(stream),
+        };
+        socket.peek(&mut [MaybeUninit::uninit()]).is_ok_and(|bytes| bytes > 0)
     }
 
     /// What came of writing, unless the client has taken nothing for too long.
@@ -226,8 +164,8 @@ impl Transport {
     /// Whether something has come that is not read yet from the socket.
     pub(crate) fn has_bytes(&self) -> bool {
         match self {
-            Self::Plain(wire) => wire.socket.has_bytes(),
-            Self::Tls(stream) => stream.get_ref().0.socket.has_bytes(),
+            Self::Plain(wire) => wire.has_bytes(),
+            Self::Tls(stream) => stream.get_ref().0.has_bytes(),
         }
     }
 
