@@ -14,6 +14,8 @@ use rustix::fs::OFlags;
 /// The largest private file that is read, in bytes.
 pub const PRIVATE_FILE_MAX_BYTES: u64 = 1024 * 1024;
 
+const FOLDER_ADVICE: &str = "check who owns its folder, and that it has room";
+
 /// The mode of a file that is written: for its owner alone.
 const PRIVATE_MODE: u32 = 0o600;
 
@@ -110,7 +112,7 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
             io::ErrorKind::ResourceBusy => {
                 "it is a mount of its own; change it where it comes from, and mount its folder instead"
             }
-            _ => "check who owns its folder, and that it has room",
+            _ => FOLDER_ADVICE,
         };
         anyhow::Error::new(cause).context(format!("cannot write {}; {advice}", path.display()))
     })
@@ -125,8 +127,7 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// When someone keeps it for longer than [`LOCK_DEADLINE`], or when the folder is not there, may not be
 /// written to, or is on a file system without locks.
 pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
-    let cannot_lock =
-        || format!("cannot lock {}; check its folder, and who owns it", path.display());
+    let cannot_lock = || format!("cannot lock {}; {FOLDER_ADVICE}", path.display());
     let open = || -> io::Result<File> {
         let path = resolve(path)?;
         let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
