@@ -101,7 +101,6 @@ impl Failure {
         self
     }
 
-    #[cfg(test)]
     pub(crate) const fn number(&self) -> ErrorNumber {
         self.number
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditedImport;
 use crate::body::BodyStream;
-use crate::failure::Failure;
+use crate::failure::{ErrorNumber, Failure};
 use crate::parameters;
 use crate::request_context::RequestContext;
 use crate::rows::{Row, Rows};
@@ -123,6 +123,13 @@ impl Import {
         if created + replaced + skipped + failed == 0 {
             return failure;
         }
+        // That says that nothing was written.
+        let failure = match failure.number() {
+            ErrorNumber::Busy => {
+                Failure::new(ErrorNumber::StoreFailed, "the store takes no more for now")
+            }
+            _ => failure,
+        };
         let way = way_to_go_on(self.on_conflict);
         failure.and_say(&format!(
             "before that {created} plants were created, {replaced} replaced, {skipped} skipped and \
