@@ -346,12 +346,7 @@ impl Connection {
             }
             match self.receive_some() {
                 Ok(()) => {}
-                Err(cause)
-                    if matches!(
-                        cause.kind(),
-                        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
-                    ) =>
-                {
+                Err(cause) if is_the_end(&cause) => {
                     break;
                 }
                 Err(cause) => panic!("neither {text:?} nor the end came: {cause}"),
@@ -388,11 +383,7 @@ impl Connection {
         let result = self.receive_some();
         let received = String::from_utf8_lossy(&self.received);
         match result {
-            Err(cause)
-                if matches!(
-                    cause.kind(),
-                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
-                ) => {}
+            Err(cause) if is_the_end(&cause) => {}
             other => panic!("{other:?} {received:?} came where the connection should be closed"),
         }
     }
@@ -434,12 +425,7 @@ impl Connection {
         loop {
             match self.receive_some() {
                 Ok(()) => {}
-                Err(cause)
-                    if matches!(
-                        cause.kind(),
-                        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
-                    ) =>
-                {
+                Err(cause) if is_the_end(&cause) => {
                     return;
                 }
                 Err(cause) => panic!("the server keeps the connection: {cause}"),
@@ -461,6 +447,11 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// Whether the server has closed the connection.
+fn is_the_end(cause: &io::Error) -> bool {
+    matches!(cause.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
 }
 
 /// A whole request with the token, byte for byte. `lines` are more lines of its head, each with

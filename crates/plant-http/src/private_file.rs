@@ -25,7 +25,7 @@ const LOCK_DEADLINE: Duration = Duration::from_secs(10);
 const LOCK_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A file that was read, and who may get at it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct PrivateFile {
     /// What it holds.
     pub bytes: Vec<u8>,
