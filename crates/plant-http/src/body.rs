@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::connection::ConnectionState;
 use crate::failure::{ErrorNumber, Failure};
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The largest body that is read, in bytes.
@@ -176,13 +176,7 @@ pub(crate) fn check_media_type<'a>(
         _ => "",
     };
     let media_type = media_types.iter().find(|media_type| is_media_type(content_type, media_type));
-    let media_type = media_type.ok_or_else(|| {
-        let media_types = media_types.join(" or ");
-        Failure::new(
-            ErrorNumber::WrongContentType,
-            format!("the Content-Type header must stand once and be {media_types}, in UTF-8"),
-        )
-    })?;
+    let media_type = media_type.ok_or_else(|| wrong_media_type(media_types))?;
     if headers
         .get_all(header::CONTENT_ENCODING)
         .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
@@ -218,14 +212,22 @@ fn check_length(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-fn too_large() -> Failure {
+pub(crate) fn wrong_media_type(media_types: &[&str]) -> Failure {
+    let media_types = media_types.join(" or ");
+    Failure::new(
+        ErrorNumber::WrongContentType,
+        format!("the Content-Type header must stand once and be {media_types}, in UTF-8"),
+    )
+}
+
+pub(crate) fn too_large() -> Failure {
     Failure::new(
         ErrorNumber::BodyTooLarge,
         format!("the body is too large; it may have {BODY_MAX_BYTES} bytes"),
     )
 }
 
-fn did_not_arrive(allowed: Duration) -> Failure {
+pub(crate) fn did_not_arrive(allowed: Duration) -> Failure {
     let seconds = allowed.as_secs();
     Failure::new(
         ErrorNumber::RequestTimeout,

@@ -101,6 +101,11 @@ impl Failure {
         self
     }
 
+    /// Whether the answer has this header because of the failure.
+    pub(crate) fn has_header(&self, name: &str) -> bool {
+        self.headers.iter().any(|(header, _)| header.as_str().eq_ignore_ascii_case(name))
+    }
+
     pub(crate) const fn number(&self) -> ErrorNumber {
         self.number
     }
@@ -121,6 +126,14 @@ impl Failure {
         Self::new(
             ErrorNumber::Internal,
             "an internal error; the server's log tells more under this answer's X-Request-Id",
+        )
+    }
+
+    pub(crate) fn store_failed() -> Self {
+        Self::new(
+            ErrorNumber::StoreFailed,
+            "the store failed; where this was a write its outcome is unknown, so read before sending it \
+             again",
         )
     }
 
@@ -198,14 +211,7 @@ impl From<StoreError> for Failure {
                 ErrorNumber::Busy,
                 "the store is too busy and nothing was written; try again later",
             ),
-            StoreError::Failed(cause) => Self {
-                cause: Some(cause),
-                ..Self::new(
-                    ErrorNumber::StoreFailed,
-                    "the store failed; where this was a write its outcome is unknown, \
-                     so read before sending it again",
-                )
-            },
+            StoreError::Failed(cause) => Self { cause: Some(cause), ..Self::store_failed() },
         }
     }
 }

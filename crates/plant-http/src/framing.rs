@@ -48,10 +48,7 @@ pub(crate) fn check(head: &RequestHead) -> Result<(), Failure> {
     let headers = head.headers();
     // RFC 9112, section 3.2.
     if !headers.get_all(header::HOST).all(|host| is_host(host.as_bytes())) {
-        return Err(Failure::new(
-            ErrorNumber::WrongHeader,
-            "the Host header must be a host and maybe a port, or empty",
-        ));
+        return Err(wrong_host());
     }
     // It could be ignored (RFC 9110, section 7.8), but actix-http takes all that follows for the body
     // then, whatever its length, and writes a body in chunks without them.
@@ -62,6 +59,13 @@ pub(crate) fn check(head: &RequestHead) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+pub(crate) fn wrong_host() -> Failure {
+    Failure::new(
+        ErrorNumber::WrongHeader,
+        "the Host header must be a host and maybe a port, or empty",
+    )
 }
 
 /// Whether actix-http believes that the protocol will change.

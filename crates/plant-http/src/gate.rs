@@ -106,7 +106,7 @@ pub(crate) fn bearer_token(headers: &HeaderMap) -> Result<&[u8], Failure> {
     }
 }
 
-fn no_token() -> Failure {
+pub(crate) fn no_token() -> Failure {
     Failure::new(
         ErrorNumber::NoToken,
         "a token is needed; send the header `Authorization: Bearer TOKEN`",
@@ -114,7 +114,7 @@ fn no_token() -> Failure {
     .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(NO_TOKEN_CHALLENGE))
 }
 
-fn invalid_token(text: &[u8]) -> Failure {
+pub(crate) fn invalid_token(text: &[u8]) -> Failure {
     let message = if Token::is_mistyped(text) {
         "the token was cut or mistyped: its last characters are a checksum, which does not fit"
     } else {
@@ -124,14 +124,14 @@ fn invalid_token(text: &[u8]) -> Failure {
         .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(INVALID_TOKEN_CHALLENGE))
 }
 
-fn too_many_requests() -> Failure {
+pub(crate) fn too_many_requests() -> Failure {
     Failure::new(
         ErrorNumber::TooManyRequests,
         "the token has made too many requests; go on after the seconds of Retry-After, and then slower",
     )
 }
 
-fn insufficient_scope() -> Failure {
+pub(crate) fn insufficient_scope() -> Failure {
     Failure::new(
         ErrorNumber::InsufficientScope,
         "the token may only read; use one with the scope `write`",

@@ -7,6 +7,7 @@
 //! - [`serve`] runs the service on a socket until it is told to stop: a TCP one, or a [`UnixSocket`],
 //!   with a [`TlsCertificate`] or without.
 //! - [`Tokens`] says who may do what.
+//! - [`openapi_document`] says what is served.
 //! - `fuzzing` (feature `fuzzing`) is what reads bytes from clients, for a fuzzer to feed.
 
 #![forbid(unsafe_code)]
@@ -29,6 +30,7 @@ mod idempotency_key;
 mod import;
 mod listener;
 mod listening_socket;
+mod openapi;
 mod parameters;
 mod pipeline;
 mod plants;
@@ -54,6 +56,7 @@ pub use entity_tag::ENTITY_TAGS_MAX;
 pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 pub use import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
 pub use listening_socket::ListeningSocket;
+pub use openapi::{API_VERSION, openapi_document};
 pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
 pub use plants::TOTAL_COUNT_HEADER;
 pub use private_file::{PRIVATE_FILE_MAX_BYTES, PrivateFile};

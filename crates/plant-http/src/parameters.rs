@@ -119,8 +119,12 @@ fn read_id(name: &str, text: &str) -> Result<PlantId, Failure> {
 fn read_limit(text: &str) -> Result<usize, Failure> {
     match text.parse() {
         Ok(limit @ 1..=LIMIT_MAX) if limit.to_string() == text => Ok(limit),
-        _ => Err(wrong(format!("limit must be an integer from 1 to {LIMIT_MAX}"))),
+        _ => Err(wrong_limit()),
     }
+}
+
+pub(crate) fn wrong_limit() -> Failure {
+    wrong(format!("limit must be an integer from 1 to {LIMIT_MAX}"))
 }
 
 fn wrong(message: impl Into<String>) -> Failure {

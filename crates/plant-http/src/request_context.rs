@@ -17,7 +17,7 @@ use crate::gate::{Gate, Identity};
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest request id that is taken from a client, in characters.
-const REQUEST_ID_MAX_CHARACTERS: usize = 128;
+pub(crate) const REQUEST_ID_MAX_CHARACTERS: usize = 128;
 
 /// It travels with the request.
 #[derive(Debug)]

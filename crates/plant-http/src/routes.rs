@@ -9,21 +9,26 @@ use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, 
 use crate::body::MERGE_PATCH;
 use crate::failure::{ErrorNumber, Failure};
 use crate::gate::scope_needed;
+use crate::openapi::{Operation, operations};
 use crate::tokens_file::Scope;
-use crate::{export, health, import, plants};
+use crate::{export, health, import, openapi, plants};
 
+/// Each path with its methods: for each, what answers, and what the OpenAPI document says of it.
 fn paths() -> Vec<Path> {
     vec![
-        Path::new("/plants").get(plants::list).post(plants::create),
-        Path::new("/plants/import").post(import::import),
-        Path::new("/plants/export").get(export::export),
+        Path::new("/plants")
+            .get(plants::list, operations::list_plants)
+            .post(plants::create, operations::create_plant),
+        Path::new("/plants/import").post(import::import, operations::import_plants),
+        Path::new("/plants/export").get(export::export, operations::export_plants),
         Path::new("/plants/{id}")
-            .get(plants::read)
-            .put(plants::put)
-            .patch(plants::patch)
-            .delete(plants::delete),
-        Path::open("/livez").get(health::live),
-        Path::open("/readyz").get(health::ready),
+            .get(plants::read, operations::read_plant)
+            .put(plants::put, operations::put_plant)
+            .patch(plants::patch, operations::patch_plant)
+            .delete(plants::delete, operations::delete_plant),
+        Path::open("/livez").get(health::live, operations::check_live),
+        Path::open("/readyz").get(health::ready, operations::check_ready),
+        Path::open("/openapi.json").get(openapi::serve, operations::read_openapi),
     ]
 }
 
@@ -54,13 +59,16 @@ pub struct RouteInfo {
 /// All operations that are served. HEAD is served wherever GET is, and OPTIONS on every path.
 #[must_use]
 pub fn routes() -> Vec<RouteInfo> {
+    described_routes().into_iter().map(|(route, _)| route).collect()
+}
+
+/// The same, each with what describes it.
+pub(crate) fn described_routes() -> Vec<(RouteInfo, Describe)> {
     let routes_of = |path: Path| {
-        let info = move |method: Method| RouteInfo {
-            path: path.pattern,
-            method: method.to_string(),
-            scope: (!path.is_open).then(|| scope_needed(&method)),
-        };
-        path.methods.into_iter().filter(|method| method != Method::HEAD).map(info)
+        path.operations.into_iter().map(move |(method, describe)| {
+            let scope = (!path.is_open).then(|| scope_needed(&method));
+            (RouteInfo { path: path.pattern, method: method.to_string(), scope }, describe)
+        })
     };
     paths().into_iter().flat_map(routes_of).collect()
 }
@@ -70,12 +78,22 @@ struct Path {
     pattern: &'static str,
     is_open: bool,
     methods: Vec<Method>,
+    operations: Vec<(Method, Describe)>,
     resource: Resource,
 }
 
+/// Describes an operation.
+type Describe = fn() -> Operation;
+
 impl Path {
     fn new(pattern: &'static str) -> Self {
-        Self { pattern, is_open: false, methods: Vec::new(), resource: web::resource(pattern) }
+        Self {
+            pattern,
+            is_open: false,
+            methods: Vec::new(),
+            operations: Vec::new(),
+            resource: web::resource(pattern),
+        }
     }
 
     fn open(pattern: &'static str) -> Self {
@@ -83,58 +101,59 @@ impl Path {
     }
 
     /// HEAD works wherever GET does; the body is left out below.
-    fn get<F, Arguments>(self, handler: F) -> Self
+    fn get<F, Arguments>(self, handler: F, describe: Describe) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::GET, Method::HEAD], handler)
+        self.route(&[Method::GET, Method::HEAD], handler, describe)
     }
 
-    fn post<F, Arguments>(self, handler: F) -> Self
+    fn post<F, Arguments>(self, handler: F, describe: Describe) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::POST], handler)
+        self.route(&[Method::POST], handler, describe)
     }
 
-    fn put<F, Arguments>(self, handler: F) -> Self
+    fn put<F, Arguments>(self, handler: F, describe: Describe) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::PUT], handler)
+        self.route(&[Method::PUT], handler, describe)
     }
 
-    fn patch<F, Arguments>(self, handler: F) -> Self
+    fn patch<F, Arguments>(self, handler: F, describe: Describe) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::PATCH], handler)
+        self.route(&[Method::PATCH], handler, describe)
     }
 
-    fn delete<F, Arguments>(self, handler: F) -> Self
+    fn delete<F, Arguments>(self, handler: F, describe: Describe) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::DELETE], handler)
+        self.route(&[Method::DELETE], handler, describe)
     }
 
-    fn route<F, Arguments>(mut self, methods: &[Method], handler: F) -> Self
+    fn route<F, Arguments>(mut self, methods: &[Method], handler: F, describe: Describe) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
         self.methods.extend_from_slice(methods);
+        self.operations.push((methods[0].clone(), describe));
         self.resource = self.resource.route(route_for(methods.to_vec()).to(handler));
         self
     }
@@ -166,11 +185,11 @@ fn route_for(methods: Vec<Method>) -> Route {
     web::route().guard(guard::fn_guard(matches))
 }
 
-fn no_such_path() -> Failure {
+pub(crate) fn no_such_path() -> Failure {
     Failure::new(ErrorNumber::NoSuchPath, "there is no such path; plants are at /plants")
 }
 
-fn no_such_method(allow: &str) -> Failure {
+pub(crate) fn no_such_method(allow: &str) -> Failure {
     let message = format!("there is no such method on this path; it takes {allow}");
     let failure = Failure::new(ErrorNumber::NoSuchMethod, message);
     match HeaderValue::from_str(allow) {

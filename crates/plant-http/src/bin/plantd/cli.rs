@@ -41,6 +41,8 @@ pub(crate) enum Command {
     /// Make, list and revoke tokens; a running server notices within 2 s
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Print the OpenAPI document of what is served
+    Openapi,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -10,6 +10,7 @@ mod follow;
 mod import;
 mod listen;
 mod logger;
+mod openapi;
 mod output;
 mod progress;
 mod remote;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         Command::Export(options) => export::run(&options),
         Command::Verify(options) => verify::run(&options),
         Command::Token(command) => token::run(command),
+        Command::Openapi => openapi::run(),
     };
     let (exit_code, error) = match result {
         Ok(()) => return ExitCode::SUCCESS,

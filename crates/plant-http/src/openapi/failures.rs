@@ -1,0 +1,142 @@
+//! The numbers of errors: what each means, and how an answer with it looks.
+
+use actix_http::StatusCode;
+use plant_domain::{NewPlant, PlantId};
+use plant_store::{Precondition, StoreError};
+use serde_json::json;
+use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::{Ref, RefOr, Response};
+
+use crate::body;
+use crate::failure::{ErrorNumber, Failure};
+use crate::framing;
+use crate::gate;
+use crate::parameters;
+use crate::wire::read_new_plant;
+
+use super::headers::AnswerHeader;
+use super::schemas::Shape;
+
+/// Answers that many operations have in common, each with the name that it has in the document.
+const SHARED: [(&str, &[ErrorNumber]); 6] = [
+    ("NoValidToken", &[ErrorNumber::NoToken, ErrorNumber::InvalidToken]),
+    ("InsufficientScope", &[ErrorNumber::InsufficientScope]),
+    ("RequestTimeout", &[ErrorNumber::RequestTimeout]),
+    ("TooManyRequests", &[ErrorNumber::TooManyRequests]),
+    ("InternalError", &[ErrorNumber::Internal]),
+    ("StoreUnavailable", &[ErrorNumber::StoreFailed, ErrorNumber::Busy]),
+];
+
+/// The answers with these numbers, each with its status, in the order of both.
+pub(super) fn answers(mut numbers: Vec<ErrorNumber>) -> Vec<(StatusCode, RefOr<Response>)> {
+    numbers.sort_unstable_by_key(|number| (number.status(), *number as i32));
+    numbers.dedup();
+    numbers
+        .chunk_by(|one, next| one.status() == next.status())
+        .map(|numbers| (numbers[0].status(), answer(numbers)))
+        .collect()
+}
+
+/// The answers that operations have in common.
+pub(super) fn shared_answers() -> impl Iterator<Item = (&'static str, Response)> {
+    SHARED.into_iter().map(|(name, numbers)| (name, describe(numbers)))
+}
+
+fn answer(numbers: &[ErrorNumber]) -> RefOr<Response> {
+    match SHARED.iter().find(|(_, shared)| *shared == numbers) {
+        Some((name, _)) => Ref::from_response_name(*name).into(),
+        None => describe(numbers).into(),
+    }
+}
+
+/// One answer with one of these numbers, which have the same status.
+fn describe(numbers: &[ErrorNumber]) -> Response {
+    let lines: Vec<String> = numbers
+        .iter()
+        .map(|number| format!("- `{}`: {}", *number as i32, meaning(*number)))
+        .collect();
+    let examples = numbers.iter().map(|number| {
+        let example = ExampleBuilder::new()
+            .summary(meaning(*number))
+            .value(Some(json!(example(*number).error())));
+        ((*number as i32).to_string(), example)
+    });
+    let content =
+        ContentBuilder::new().schema(Some(Shape::Error.reference())).examples_from_iter(examples);
+    let mut response = ResponseBuilder::new()
+        .description(lines.join("\n"))
+        .header_ref(AnswerHeader::RequestId.field_name(), AnswerHeader::RequestId.reference())
+        .content("application/json", content.build());
+    // What one of them has, an answer with another one may not have.
+    for header in [AnswerHeader::RetryAfter, AnswerHeader::Challenge] {
+        if numbers.iter().all(|number| example(*number).has_header(header.field_name())) {
+            response = response.header_ref(header.field_name(), header.reference());
+        }
+    }
+    response.build()
+}
+
+/// What went wrong.
+fn meaning(number: ErrorNumber) -> &'static str {
+    match number {
+        ErrorNumber::NotJson => "the body is not JSON to its end (RFC 8259), or not UTF-8",
+        ErrorNumber::WrongContentType => "the content type is not one that the operation takes",
+        ErrorNumber::BodyTooLarge => "the body is too large",
+        ErrorNumber::WrongShape => {
+            "the body is no object, or a member is missing, stands twice, or has the wrong type"
+        }
+        ErrorNumber::RuleBroken => "a member breaks a rule; the message names each",
+        ErrorNumber::WrongParameter => "a path or query parameter is wrong",
+        ErrorNumber::WrongHeader => "a header is wrong",
+        ErrorNumber::NoToken => "there is no token",
+        ErrorNumber::InvalidToken => "the token is unknown, expired, revoked or mistyped",
+        ErrorNumber::InsufficientScope => "the token may only read",
+        ErrorNumber::TooManyRequests => "the token is over its rate",
+        ErrorNumber::IdTaken => "the id is taken",
+        ErrorNumber::NoSuchPlant => "there is no such plant",
+        ErrorNumber::PreconditionFailed => "a precondition failed, and nothing changed",
+        ErrorNumber::NoSuchPath => "there is no such path",
+        ErrorNumber::NoSuchMethod => "there is no such method on this path",
+        ErrorNumber::Internal => "an internal error",
+        ErrorNumber::StoreFailed => {
+            "the store failed; where this was a write, its outcome is unknown"
+        }
+        ErrorNumber::Busy => "too busy, or shutting down; nothing was written",
+        ErrorNumber::RequestTimeout => "the request did not arrive in time",
+    }
+}
+
+/// A failure with this number, as the server tells it.
+fn example(number: ErrorNumber) -> Failure {
+    let plant = PlantId::from(7);
+    let refusal = |body: &str| {
+        let read = read_new_plant(body.as_bytes());
+        read.and_then(|unchecked| Ok(NewPlant::try_from(unchecked)?)).expect_err("it is wrong")
+    };
+    match number {
+        ErrorNumber::NotJson => refusal("{\"id\":7,"),
+        ErrorNumber::WrongContentType => body::wrong_media_type(&[body::JSON]),
+        ErrorNumber::BodyTooLarge => body::too_large(),
+        ErrorNumber::WrongShape => refusal(r#"{"name":"Rosa canina"}"#),
+        ErrorNumber::RuleBroken => refusal(r#"{"id":7,"name":""}"#),
+        ErrorNumber::WrongParameter => parameters::wrong_limit(),
+        ErrorNumber::WrongHeader => framing::wrong_host(),
+        ErrorNumber::NoToken => gate::no_token(),
+        ErrorNumber::InvalidToken => gate::invalid_token(&[]),
+        ErrorNumber::InsufficientScope => gate::insufficient_scope(),
+        ErrorNumber::TooManyRequests => gate::too_many_requests(),
+        ErrorNumber::IdTaken => StoreError::IdTaken(plant).into(),
+        ErrorNumber::NoSuchPlant => StoreError::NoSuchPlant(plant).into(),
+        ErrorNumber::PreconditionFailed => {
+            StoreError::PreconditionFailed(Precondition::IfMatch).into()
+        }
+        ErrorNumber::NoSuchPath => crate::routes::no_such_path(),
+        ErrorNumber::NoSuchMethod => crate::routes::no_such_method("GET, HEAD, OPTIONS"),
+        ErrorNumber::Internal => Failure::internal(),
+        ErrorNumber::StoreFailed => Failure::store_failed(),
+        ErrorNumber::Busy => StoreError::Busy.into(),
+        ErrorNumber::RequestTimeout => body::did_not_arrive(body::BODY_DEADLINE),
+    }
+}

@@ -1,0 +1,178 @@
+//! The shapes of headers.
+
+use serde_json::json;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::{ComponentsBuilder, Header, ObjectBuilder, Ref, Required};
+
+use crate::entity_tag::ENTITY_TAGS_MAX;
+use crate::idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
+use crate::request_context::REQUEST_ID_MAX_CHARACTERS;
+
+use super::schemas::{integer, text};
+
+/// What the parameter of the request id is called in the document.
+const REQUEST_ID: &str = "RequestId";
+
+/// A header of answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnswerHeader {
+    RequestId,
+    EntityTag,
+    Location,
+    NextPage,
+    TotalCount,
+    RetryAfter,
+    Challenge,
+}
+
+impl AnswerHeader {
+    const ALL: [Self; 7] = [
+        Self::RequestId,
+        Self::EntityTag,
+        Self::Location,
+        Self::NextPage,
+        Self::TotalCount,
+        Self::RetryAfter,
+        Self::Challenge,
+    ];
+
+    /// As it stands in an answer.
+    pub(super) const fn field_name(self) -> &'static str {
+        match self {
+            Self::RequestId => "X-Request-Id",
+            Self::EntityTag => "ETag",
+            Self::Location => "Location",
+            Self::NextPage => "Link",
+            Self::TotalCount => "X-Total-Count",
+            Self::RetryAfter => "Retry-After",
+            Self::Challenge => "WWW-Authenticate",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::RequestId => REQUEST_ID,
+            Self::EntityTag => "EntityTag",
+            Self::Location => "Location",
+            Self::NextPage => "NextPage",
+            Self::TotalCount => "TotalCount",
+            Self::RetryAfter => "RetryAfter",
+            Self::Challenge => "Challenge",
+        }
+    }
+
+    fn header(self) -> Header {
+        let (schema, description, example) = match self {
+            Self::RequestId => (
+                text(),
+                "The id of the request, as it was sent or as the server made it. The server's log has it too.",
+                json!("0199d7a0-51c4-7c63-8f0a-3b1f2b7d9e11"),
+            ),
+            Self::EntityTag => (
+                text().pattern(Some(r#"^"\d+"$"#)),
+                "The plant's revision, a strong entity tag that is never used again, also not for a plant that is \
+                 deleted and created anew. An answer to a create that was sent again has none when the plant has \
+                 changed since.",
+                json!("\"42\""),
+            ),
+            Self::Location => (text(), "The path of the plant.", json!("/plants/7")),
+            Self::NextPage => (
+                text(),
+                "Where the next page is, relative to this one (RFC 8288). It is absent on the last page.",
+                json!("</plants?limit=100&after=7>; rel=\"next\""),
+            ),
+            Self::TotalCount => (
+                integer(0, i64::MAX),
+                "How many plants there are. A list with a filter does not have it.",
+                json!(48994),
+            ),
+            Self::RetryAfter => (
+                integer(0, i64::MAX),
+                "After how many seconds the request may be sent again.",
+                json!(1),
+            ),
+            Self::Challenge => (
+                text(),
+                "The challenge of RFC 6750, section 3.",
+                json!("Bearer realm=\"plant-store\", error=\"invalid_token\""),
+            ),
+        };
+        HeaderBuilder::new()
+            .schema(Some(schema.build()))
+            .description(Some(description))
+            .example(Some(example))
+            .build()
+    }
+
+    /// Where it is named.
+    pub(super) fn reference(self) -> Ref {
+        Ref::new(format!("#/components/headers/{}", self.name()))
+    }
+}
+
+/// All headers of answers.
+pub(super) fn all() -> Vec<(&'static str, Header)> {
+    AnswerHeader::ALL.map(|header| (header.name(), header.header())).into()
+}
+
+/// `If-Match` and `If-None-Match`.
+pub(super) fn preconditions() -> [Parameter; 2] {
+    let header = |name: &str, effect: &str| {
+        let description = format!(
+            "{effect}: `*`, which is any, or up to {ENTITY_TAGS_MAX} entity tags with commas in between, as the ETag \
+             of an answer was."
+        );
+        let pattern =
+            r#"^(\*|(W/)?"[!#-~\u0080-\u00ff]*"([ \t]*,[ \t]*(W/)?"[!#-~\u0080-\u00ff]*")*)$"#;
+        in_header(name, description, text().pattern(Some(pattern)), "\"42\"")
+    };
+    [
+        header(
+            "If-Match",
+            "The states of the plant in which the request is to be done (RFC 9110, section 13.1.1)",
+        ),
+        header(
+            "If-None-Match",
+            "The states of the plant in which the request is not to be done (RFC 9110, section 13.1.2)",
+        ),
+    ]
+}
+
+/// `Idempotency-Key`.
+pub(super) fn idempotency_key() -> Parameter {
+    let description = format!(
+        "Makes the request safe to send again: the same key with the same plant gets the same answer, and nothing is \
+         written. A string of 1 to {IDEMPOTENCY_KEY_MAX_CHARACTERS} ASCII characters in double quotes (RFC 9651, \
+         section 3.3.3)."
+    );
+    let pattern = format!(r#"^"([ !#-\[\]-~]|\\["\\]){{1,{IDEMPOTENCY_KEY_MAX_CHARACTERS}}}"$"#);
+    let example = "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"";
+    in_header("Idempotency-Key", description, text().pattern(Some(pattern)), example)
+}
+
+/// Names the parameter that every operation has.
+pub(super) fn request_id_parameter(components: ComponentsBuilder) -> ComponentsBuilder {
+    let description = format!(
+        "An id for the request, which the answer and the server's log repeat. One that does not have 1 to \
+         {REQUEST_ID_MAX_CHARACTERS} visible ASCII characters is replaced by one that the server makes."
+    );
+    let example = "0199d7a0-51c4-7c63-8f0a-3b1f2b7d9e11";
+    components.parameter(REQUEST_ID, in_header("X-Request-Id", description, text(), example))
+}
+
+/// Where that parameter is named.
+pub(super) fn request_id_reference() -> Ref {
+    Ref::new(format!("#/components/parameters/{REQUEST_ID}"))
+}
+
+fn in_header(name: &str, description: String, schema: ObjectBuilder, example: &str) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(schema.build()))
+        .example(Some(json!(example)))
+        .build()
+}

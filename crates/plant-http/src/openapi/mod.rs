@@ -1,0 +1,140 @@
+//! The OpenAPI document: what is served, for programs and for people.
+//!
+//! It is made from the routes, each of which has a description beside its handler, and from the constants
+//! that the checks use. So there is no route without a description, and no limit that stands twice.
+//!
+//! - `operations` says of each route what it takes and what it answers.
+//! - `operation` adds what every operation has in common.
+//! - `schemas` are the shapes of bodies, `headers` those of headers, `failures` the numbers of errors.
+
+mod failures;
+mod headers;
+mod operation;
+pub(crate) mod operations;
+mod schemas;
+
+use std::sync::LazyLock;
+
+use actix_web::HttpResponse;
+use actix_web::web::Bytes;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::tag::{Tag, TagBuilder};
+use utoipa::openapi::{
+    ComponentsBuilder, ContactBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder,
+    PathsBuilder, SecurityRequirement, Server,
+};
+
+pub(crate) use operation::Operation;
+
+use crate::routes::described_routes;
+
+/// The version of the interface (specification, section "Versioning"), which is not the version of this
+/// program.
+pub const API_VERSION: &str = "1.0.0";
+
+/// What the bearer scheme is called in the document.
+const BEARER: &str = "bearerAuth";
+
+const DESCRIPTION: &str = "\
+A store of plants. When an answer to a change arrives, the change is on disk.
+
+Every request needs a bearer token, but those to operations without `security`. A token has the scope `read` or \
+`write`; `write` includes `read`, and is what every method but GET and HEAD needs.
+
+Every failure has the body of the schema Error. Programs branch on its number; its message says what to do. A path \
+that is not there is answered 404 with 4004, a method that a path does not have 405 with 4005 and `Allow`. HEAD works \
+wherever GET does, and OPTIONS names the methods of a path, without a token.
+
+Answers may get further members and headers, and there may be further operations and error numbers, without another \
+version: a client ignores what it does not know.";
+
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+    let mut text = document().to_pretty_json().expect("a document of text and numbers is JSON");
+    text.push('\n');
+    text
+});
+
+/// The OpenAPI 3.1 document of all that is served, as JSON in lines, with a line end behind it.
+///
+/// ```
+/// assert!(plant_http::openapi_document().starts_with("{\n  \"openapi\": \"3.1."));
+/// ```
+#[must_use]
+pub fn openapi_document() -> &'static str {
+    &DOCUMENT
+}
+
+/// `GET /openapi.json`.
+pub(crate) async fn serve() -> HttpResponse {
+    let document = Bytes::from_static(openapi_document().as_bytes());
+    HttpResponse::Ok().content_type("application/json").body(document)
+}
+
+fn document() -> OpenApi {
+    let mut paths = PathsBuilder::new().build();
+    for (route, describe) in described_routes() {
+        let operation = describe().into_openapi(&route);
+        paths.add_path_operation(route.path, vec![operation::method(&route.method)], operation);
+    }
+    let bearer = Http::builder()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("A token of `plantd token create` (RFC 6750, section 2.1)."));
+    let components = ComponentsBuilder::new()
+        .schemas_from_iter(schemas::all())
+        .responses_from_iter(failures::shared_answers())
+        .security_scheme(BEARER, SecurityScheme::Http(bearer.build()));
+    let components = headers::all()
+        .into_iter()
+        .fold(components, |components, (name, header)| components.header(name, header));
+    let components = headers::request_id_parameter(components);
+    OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("Plant Store")
+                .version(API_VERSION)
+                .description(Some(DESCRIPTION))
+                .contact(Some(ContactBuilder::new().name(Some("Who runs this server")).build()))
+                .license(Some(
+                    LicenseBuilder::new()
+                        .name(env!("CARGO_PKG_LICENSE"))
+                        .identifier(Some(env!("CARGO_PKG_LICENSE")))
+                        .build(),
+                )),
+        )
+        // Relative to where the document is, whatever stands before the server.
+        .servers(Some([Server::new("/")]))
+        .tags(Some(OperationTag::ALL.map(OperationTag::describe)))
+        .security(Some([SecurityRequirement::new::<_, _, String>(BEARER, [])]))
+        .paths(paths)
+        .components(Some(components.build()))
+        .build()
+}
+
+/// What an operation has to do with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OperationTag {
+    ImportAndExport,
+    Plants,
+    Server,
+}
+
+impl OperationTag {
+    const ALL: [Self; 3] = [Self::ImportAndExport, Self::Plants, Self::Server];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ImportAndExport => "Import and export",
+            Self::Plants => "Plants",
+            Self::Server => "Server",
+        }
+    }
+
+    fn describe(self) -> Tag {
+        let description = match self {
+            Self::ImportAndExport => "Many plants at once, row by row",
+            Self::Plants => "One plant, and the list of them",
+            Self::Server => "The server itself: no operations of the store",
+        };
+        TagBuilder::new().name(self.name()).description(Some(description)).build()
+    }
+}

@@ -1,0 +1,243 @@
+//! What the document says of one operation, and what all operations have in common.
+
+use actix_http::StatusCode;
+use serde_json::{Value, json};
+use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::link::LinkBuilder;
+use utoipa::openapi::path::{OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::{HttpMethod, RefOr, Required, Response, Schema};
+
+use crate::failure::ErrorNumber;
+use crate::routes::RouteInfo;
+use crate::tokens_file::Scope;
+
+use super::headers::AnswerHeader;
+use super::{OperationTag, failures, headers, schemas};
+
+/// What an operation takes and answers, without what every operation does.
+#[derive(Clone)]
+pub(crate) struct Operation {
+    id: &'static str,
+    tag: OperationTag,
+    summary: &'static str,
+    description: String,
+    parameters: Vec<Parameter>,
+    body: Vec<Media>,
+    answers: Vec<Answer>,
+    failures: Vec<ErrorNumber>,
+}
+
+/// A success.
+#[derive(Clone)]
+pub(super) struct Answer {
+    status: StatusCode,
+    description: &'static str,
+    media: Vec<Media>,
+    headers: Vec<AnswerHeader>,
+    /// The operations that a client may go on with.
+    links: Vec<PlantLink>,
+}
+
+/// One form of a body.
+#[derive(Clone)]
+pub(super) struct Media {
+    media_type: &'static str,
+    schema: RefOr<Schema>,
+    examples: Vec<(&'static str, &'static str, Value)>,
+}
+
+/// An operation on the plant that an answer is about, and where its id is.
+#[derive(Clone)]
+struct PlantLink {
+    operation: &'static str,
+    id: &'static str,
+}
+
+impl Operation {
+    pub(super) fn new(id: &'static str, tag: OperationTag, summary: &'static str) -> Self {
+        Self {
+            id,
+            tag,
+            summary,
+            description: String::new(),
+            parameters: Vec::new(),
+            body: Vec::new(),
+            answers: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    pub(super) fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    pub(super) fn parameters(mut self, parameters: impl IntoIterator<Item = Parameter>) -> Self {
+        self.parameters.extend(parameters);
+        self
+    }
+
+    /// One form that the body may have. Where there is none, there is no body.
+    pub(super) fn body(mut self, media: Media) -> Self {
+        self.body.push(media);
+        self
+    }
+
+    pub(super) fn answer(mut self, answer: Answer) -> Self {
+        self.answers.push(answer);
+        self
+    }
+
+    /// The numbers of the failures that not every operation of its kind may have.
+    pub(super) fn failures(mut self, numbers: &[ErrorNumber]) -> Self {
+        self.failures.extend_from_slice(numbers);
+        self
+    }
+
+    pub(super) fn into_openapi(mut self, route: &RouteInfo) -> utoipa::openapi::path::Operation {
+        self.add_common_failures(route);
+        let mut operation = OperationBuilder::new()
+            .operation_id(Some(self.id))
+            .tag(self.tag.name())
+            .summary(Some(self.summary))
+            .description(Some(match route.scope {
+                Some(scope) => {
+                    format!("{} Needs a token with the scope `{scope}`.", self.description)
+                }
+                None => self.description,
+            }));
+        if route.path.contains("{id}") {
+            operation = operation.parameter(plant_in_path());
+        }
+        for parameter in self.parameters {
+            operation = operation.parameter(parameter);
+        }
+        operation = operation.parameter_ref(headers::request_id_reference());
+        if !self.body.is_empty() {
+            let body = self.body.into_iter().fold(RequestBodyBuilder::new(), |body, media| {
+                body.content(media.media_type, media.into_content())
+            });
+            operation = operation.request_body(Some(body.required(Some(Required::True)).build()));
+        }
+        for answer in self.answers {
+            let status = answer.status;
+            operation = operation.response(status.as_str(), answer.into_response());
+        }
+        for (status, response) in failures::answers(self.failures) {
+            operation = operation.response(status.as_str(), response);
+        }
+        match route.scope {
+            Some(_) => operation.build(),
+            None => operation.securities(Some([])).build(),
+        }
+    }
+
+    fn add_common_failures(&mut self, route: &RouteInfo) {
+        self.failures.extend([ErrorNumber::WrongHeader, ErrorNumber::Internal]);
+        if route.scope.is_some() {
+            self.failures.extend([
+                ErrorNumber::NoToken,
+                ErrorNumber::InvalidToken,
+                ErrorNumber::TooManyRequests,
+            ]);
+        }
+        if route.scope == Some(Scope::Write) {
+            self.failures.push(ErrorNumber::InsufficientScope);
+        }
+        if !self.body.is_empty() {
+            self.failures.push(ErrorNumber::RequestTimeout);
+        }
+    }
+}
+
+impl Answer {
+    pub(super) fn new(status: StatusCode, description: &'static str) -> Self {
+        Self { status, description, media: Vec::new(), headers: Vec::new(), links: Vec::new() }
+    }
+
+    pub(super) fn media(mut self, media: Media) -> Self {
+        self.media.push(media);
+        self
+    }
+
+    pub(super) fn headers(mut self, headers: &[AnswerHeader]) -> Self {
+        self.headers.extend_from_slice(headers);
+        self
+    }
+
+    /// The operations on the plant whose id is where this runtime expression says.
+    pub(super) fn links(mut self, id: &'static str, operations: &[&'static str]) -> Self {
+        self.links.extend(operations.iter().map(|operation| PlantLink { operation, id }));
+        self
+    }
+
+    fn into_response(self) -> Response {
+        let mut response = ResponseBuilder::new().description(self.description);
+        for header in std::iter::once(AnswerHeader::RequestId).chain(self.headers) {
+            response = response.header_ref(header.field_name(), header.reference());
+        }
+        for media in self.media {
+            response = response.content(media.media_type, media.into_content());
+        }
+        for PlantLink { operation, id } in self.links {
+            let link = LinkBuilder::new().operation_id(operation).parameter("id", id);
+            response = response.link(operation, link.build());
+        }
+        response.build()
+    }
+}
+
+impl Media {
+    pub(super) fn new(media_type: &'static str, schema: impl Into<RefOr<Schema>>) -> Self {
+        Self { media_type, schema: schema.into(), examples: Vec::new() }
+    }
+
+    pub(super) fn json(schema: impl Into<RefOr<Schema>>) -> Self {
+        Self::new("application/json", schema)
+    }
+
+    /// An example with a name that programs use and a summary for people.
+    pub(super) fn example(
+        mut self,
+        name: &'static str,
+        summary: &'static str,
+        value: Value,
+    ) -> Self {
+        self.examples.push((name, summary, value));
+        self
+    }
+
+    fn into_content(self) -> utoipa::openapi::Content {
+        let examples = self.examples.into_iter().map(|(name, summary, value)| {
+            (name, ExampleBuilder::new().summary(summary).value(Some(value)))
+        });
+        ContentBuilder::new().schema(Some(self.schema)).examples_from_iter(examples).build()
+    }
+}
+
+/// A method in the terms of the document.
+pub(super) fn method(method: &str) -> HttpMethod {
+    match method {
+        "POST" => HttpMethod::Post,
+        "PUT" => HttpMethod::Put,
+        "PATCH" => HttpMethod::Patch,
+        "DELETE" => HttpMethod::Delete,
+        _ => HttpMethod::Get,
+    }
+}
+
+fn plant_in_path() -> Parameter {
+    ParameterBuilder::new()
+        .name("id")
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description(Some(
+            "The id of the plant, in its canonical decimal form: `7`, not `+7` or `007`.",
+        ))
+        .schema(Some(schemas::plant_id().build()))
+        .example(Some(json!(7)))
+        .build()
+}

@@ -1,0 +1,308 @@
+//! What each operation takes and answers.
+
+use actix_http::StatusCode;
+use plant_domain::NAME_MAX_CHARACTERS;
+use plant_store::OnConflict;
+use serde_json::{Value, json};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::{ObjectBuilder, Required, Type};
+
+use crate::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, MERGE_PATCH};
+use crate::failure::ErrorNumber::{
+    self, BodyTooLarge, Busy, IdTaken, NoSuchPlant, NotJson, PreconditionFailed, RuleBroken,
+    StoreFailed, WrongContentType, WrongParameter, WrongShape,
+};
+use crate::parameters::{LIMIT_DEFAULT, LIMIT_MAX};
+use crate::rows::ROW_MAX_BYTES;
+use crate::transfer_format::TransferFormat;
+
+use super::headers::{AnswerHeader, idempotency_key, preconditions};
+use super::operation::{Answer, Media, Operation};
+use super::schemas::{self, Shape};
+use super::{API_VERSION, OperationTag};
+
+const CREATE: &str = "createPlant";
+const READ: &str = "readPlant";
+const PUT: &str = "putPlant";
+const PATCH: &str = "patchPlant";
+const DELETE: &str = "deletePlant";
+
+/// What is wrong with a body that is to be JSON.
+const JSON_BODY_FAILURES: [ErrorNumber; 5] =
+    [NotJson, WrongContentType, BodyTooLarge, WrongShape, RuleBroken];
+
+/// What may go wrong where the store is asked.
+const STORE_FAILURES: [ErrorNumber; 2] = [StoreFailed, Busy];
+
+pub(crate) fn create_plant() -> Operation {
+    Operation::new(CREATE, OperationTag::Plants, "Create a plant")
+        .description(format!(
+            "Creates the plant, unless its id is taken. When the answer arrives, the plant is on disk. \
+             The body may have {BODY_MAX_BYTES} bytes; members that are not known are ignored."
+        ))
+        .parameters([idempotency_key()])
+        .body(
+            Media::json(schemas::any_of(&[Shape::NewPlant, Shape::UntaggedNewPlant]))
+                .example("tagged", "A plant with a tag", new_plant())
+                .example("untagged", "A plant without one", json!({"id": 8, "name": "Salix alba"})),
+        )
+        .answer(
+            Answer::new(StatusCode::OK, "The plant as it was stored.")
+                .media(plant_media())
+                .headers(&[AnswerHeader::EntityTag, AnswerHeader::Location])
+                .links("$request.body#/id", &[READ, PUT, PATCH, DELETE]),
+        )
+        .failures(&JSON_BODY_FAILURES)
+        .failures(&STORE_FAILURES)
+        .failures(&[WrongParameter, IdTaken])
+}
+
+pub(crate) fn list_plants() -> Operation {
+    let limit = schemas::integer(1, LIMIT_MAX as i64).default(Some(json!(LIMIT_DEFAULT)));
+    Operation::new("listPlants", OperationTag::Plants, "List plants")
+        .description(
+            "The plants by ascending id, page by page. While there may be more, the answer has a `Link` with \
+             `rel=\"next\"`: follow it until there is none. The work for one page is bounded, so with a filter a page \
+             may be short or even empty before the end.",
+        )
+        .parameters([
+            query("limit", "How many plants the page has at most.", limit),
+            query("after", "The id behind which the page begins.", schemas::plant_id()),
+            query("tag", "The tag that the plants have, exactly.", schemas::tag()),
+            query(
+                "name",
+                "A part of the name that the plants have, without the difference between upper and lower case.",
+                schemas::bounded_text(NAME_MAX_CHARACTERS).examples([json!("rosa")]),
+            ),
+        ])
+        .answer(
+            Answer::new(StatusCode::OK, "One page.")
+                .media(Media::json(schemas::page()).example(
+                    "page",
+                    "A page of two plants",
+                    json!([new_plant(), {"id": 8, "name": "Salix alba"}]),
+                ))
+                .headers(&[AnswerHeader::NextPage, AnswerHeader::TotalCount])
+                .links("$response.body#/0/id", &[READ]),
+        )
+        .failures(&STORE_FAILURES)
+        .failures(&[WrongParameter])
+}
+
+pub(crate) fn read_plant() -> Operation {
+    Operation::new(READ, OperationTag::Plants, "Read a plant")
+        .description(
+            "The plant as it is on disk. With `If-None-Match`, 304 when the client has it already.",
+        )
+        .parameters(preconditions())
+        .answer(
+            Answer::new(StatusCode::OK, "The plant.")
+                .media(Media::json(Shape::NewPlant.reference()).example(
+                    "plant",
+                    "A plant",
+                    new_plant(),
+                ))
+                .headers(&[AnswerHeader::EntityTag])
+                .links("$request.path.id", &[PUT, PATCH, DELETE]),
+        )
+        .answer(
+            Answer::new(StatusCode::NOT_MODIFIED, "The plant is in a state that the client has.")
+                .headers(&[AnswerHeader::EntityTag]),
+        )
+        .failures(&STORE_FAILURES)
+        .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
+}
+
+pub(crate) fn put_plant() -> Operation {
+    Operation::new(PUT, OperationTag::Plants, "Create or replace a plant")
+        .description(format!(
+            "Makes the plant what the body says, whether it was there or not, and may be sent again. \
+             `If-None-Match: *` creates a plant or does nothing. A change that changes nothing keeps the revision. \
+             The body may have {BODY_MAX_BYTES} bytes, and an `id` that is the same as in the path."
+        ))
+        .parameters(preconditions())
+        .body(
+            Media::json(schemas::any_of(&[Shape::Plant, Shape::UntaggedPlant]))
+                .example("plant", "A plant", plant()),
+        )
+        .answer(
+            Answer::new(StatusCode::OK, "The plant was there, and is now as it was sent.")
+                .media(plant_media())
+                .headers(&[AnswerHeader::EntityTag])
+                .links("$request.path.id", &[READ, PATCH, DELETE]),
+        )
+        .answer(
+            Answer::new(StatusCode::CREATED, "The plant is new.")
+                .media(plant_media())
+                .headers(&[AnswerHeader::EntityTag, AnswerHeader::Location])
+                .links("$request.path.id", &[READ, PATCH, DELETE]),
+        )
+        .failures(&JSON_BODY_FAILURES)
+        .failures(&STORE_FAILURES)
+        .failures(&[WrongParameter, PreconditionFailed])
+}
+
+pub(crate) fn patch_plant() -> Operation {
+    let media = |media_type| {
+        Media::new(media_type, Shape::PlantPatch.reference())
+            .example("name", "Another name", json!({"name": "Rosa rubiginosa"}))
+            .example("tag", "No tag any more", json!({"tag": null}))
+    };
+    Operation::new(PATCH, OperationTag::Plants, "Change a plant")
+        .description(format!(
+            "Changes those members of the plant that the body has: a merge patch (RFC 7396). A change that changes \
+             nothing keeps the revision. The body may have {BODY_MAX_BYTES} bytes, and an `id` that is the same as \
+             in the path."
+        ))
+        .parameters(preconditions())
+        .body(media(MERGE_PATCH))
+        .body(media("application/json"))
+        .answer(
+            Answer::new(StatusCode::OK, "The plant as it is now.")
+                .media(plant_media())
+                .headers(&[AnswerHeader::EntityTag])
+                .links("$request.path.id", &[READ, DELETE]),
+        )
+        .failures(&JSON_BODY_FAILURES)
+        .failures(&STORE_FAILURES)
+        .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
+}
+
+pub(crate) fn delete_plant() -> Operation {
+    Operation::new(DELETE, OperationTag::Plants, "Delete a plant")
+        .description("The plant is gone from disk when the answer arrives.")
+        .parameters(preconditions())
+        .answer(
+            Answer::new(StatusCode::NO_CONTENT, "The plant is gone.")
+                .links("$request.path.id", &[READ]),
+        )
+        .failures(&STORE_FAILURES)
+        .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
+}
+
+pub(crate) fn import_plants() -> Operation {
+    let ways = [OnConflict::Error, OnConflict::Skip, OnConflict::Replace];
+    let on_conflict = schemas::text()
+        .enum_values(Some(ways.map(|way| way.to_string())))
+        .default(Some(json!(OnConflict::default().to_string())));
+    let seconds = BODY_IDLE_DEADLINE.as_secs();
+    Operation::new("importPlants", OperationTag::ImportAndExport, "Import plants")
+        .description(format!(
+            "Takes a plant from each row of a body of any length. Each row stands alone: it is on disk when the \
+             report comes, or counted as failed. A row may have {ROW_MAX_BYTES} bytes. The body may take as long as it \
+             likes, with no pause of more than {seconds} s. An import that breaks off keeps what it has taken."
+        ))
+        .parameters([query(
+            "on_conflict",
+            "What to do with an id that is taken: let the row fail, skip it, or replace the plant that is there.",
+            on_conflict,
+        )])
+        .body(ndjson_media())
+        .body(csv_media())
+        .answer(
+            Answer::new(StatusCode::OK, "What became of the rows.").media(
+                Media::json(Shape::ImportReport.reference()).example(
+                    "report",
+                    "One row was taken and one was not",
+                    json!({
+                        "created": 1, "replaced": 0, "skipped": 0, "failed": 1,
+                        "errors": [{
+                            "line": 2, "error": 3001,
+                            "message": "a plant with id 8 exists already; choose another id",
+                        }],
+                    }),
+                ),
+            ),
+        )
+        .failures(&STORE_FAILURES)
+        .failures(&[NotJson, WrongContentType, WrongShape, WrongParameter])
+}
+
+pub(crate) fn export_plants() -> Operation {
+    Operation::new("exportPlants", OperationTag::ImportAndExport, "Export all plants")
+        .description(
+            "Every plant, by ascending id, in rows that can be imported again: NDJSON, or CSV where `Accept` would \
+             rather have it. A plant that is there all the while comes once, as it was at some moment meanwhile; one \
+             that comes or goes meanwhile comes once or not at all. An answer that breaks off is not all.",
+        )
+        .answer(
+            Answer::new(StatusCode::OK, "Every plant.")
+                .media(ndjson_media())
+                .media(csv_media())
+                .headers(&[AnswerHeader::TotalCount]),
+        )
+        .failures(&STORE_FAILURES)
+        .failures(&[WrongParameter])
+}
+
+pub(crate) fn check_live() -> Operation {
+    Operation::new("checkLive", OperationTag::Server, "Whether the server lives")
+        .description("It answers as long as the process does its work.")
+        .answer(Answer::new(StatusCode::OK, "It lives.").media(ok_media()))
+}
+
+pub(crate) fn check_ready() -> Operation {
+    Operation::new("checkReady", OperationTag::Server, "Whether the server takes work")
+        .description(
+            "It does not when the store cannot take writes, or when the server shuts down.",
+        )
+        .answer(Answer::new(StatusCode::OK, "It takes work.").media(ok_media()))
+        .failures(&STORE_FAILURES)
+}
+
+pub(crate) fn read_openapi() -> Operation {
+    Operation::new("readOpenapi", OperationTag::Server, "Read this document")
+        .description(format!(
+            "The OpenAPI document of what this server serves. Its version, {API_VERSION}, is that of the interface."
+        ))
+        .answer(
+            Answer::new(StatusCode::OK, "The document.")
+                .media(Media::json(ObjectBuilder::new().schema_type(Type::Object))),
+        )
+}
+
+fn plant() -> Value {
+    json!({"name": "Rosa canina", "tag": "Rosaceae"})
+}
+
+fn new_plant() -> Value {
+    json!({"id": 7, "name": "Rosa canina", "tag": "Rosaceae"})
+}
+
+fn plant_media() -> Media {
+    Media::json(Shape::Plant.reference()).example("plant", "A plant", plant())
+}
+
+fn ndjson_media() -> Media {
+    let schema = schemas::text().description(Some("A NewPlant in each line."));
+    Media::new(TransferFormat::NdJson.media_type(), schema).example(
+        "rows",
+        "Two plants",
+        json!("{\"id\":7,\"name\":\"Rosa canina\",\"tag\":\"Rosaceae\"}\n{\"id\":8,\"name\":\"Salix alba\"}\n"),
+    )
+}
+
+fn csv_media() -> Media {
+    let schema = schemas::text().description(Some(
+        "Comma-separated values (RFC 4180) with the header `id,name,tag`. An empty tag cell is no tag.",
+    ));
+    Media::new(TransferFormat::Csv.media_type(), schema).example(
+        "rows",
+        "Two plants",
+        json!("id,name,tag\n7,Rosa canina,Rosaceae\n8,Salix alba,\n"),
+    )
+}
+
+fn ok_media() -> Media {
+    Media::new("text/plain", schemas::text()).example("ok", "The only answer", json!("ok\n"))
+}
+
+fn query(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(schema.build()))
+        .build()
+}
