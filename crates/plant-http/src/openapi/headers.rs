@@ -123,8 +123,7 @@ pub(super) fn preconditions() -> [Parameter; 2] {
             "{effect}: `*`, which is any, or up to {ENTITY_TAGS_MAX} entity tags with commas in between, as the ETag \
              of an answer was."
         );
-        let pattern =
-            r#"^(\*|(W/)?"[!#-~\u0080-\u00ff]*"([ \t]*,[ \t]*(W/)?"[!#-~\u0080-\u00ff]*")*)$"#;
+        let pattern = r#"^(\*|(W/)?"[!#-~]*"([ \t]*,[ \t]*(W/)?"[!#-~]*")*)$"#;
         in_header(name, description, text().pattern(Some(pattern)), "\"42\"")
     };
     [

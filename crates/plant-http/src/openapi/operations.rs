@@ -14,7 +14,7 @@ use crate::failure::ErrorNumber::{
 };
 use crate::parameters::{LIMIT_DEFAULT, LIMIT_MAX};
 use crate::rows::ROW_MAX_BYTES;
-use crate::transfer_format::TransferFormat;
+use crate::transfer_format::{CSV_HEADER, TransferFormat};
 
 use super::headers::{AnswerHeader, idempotency_key, preconditions};
 use super::operation::{Answer, Media, Operation};
@@ -82,8 +82,7 @@ pub(crate) fn list_plants() -> Operation {
                     "A page of two plants",
                     json!([new_plant(), {"id": 8, "name": "Salix alba"}]),
                 ))
-                .headers(&[AnswerHeader::NextPage, AnswerHeader::TotalCount])
-                .links("$response.body#/0/id", &[READ]),
+                .headers(&[AnswerHeader::NextPage, AnswerHeader::TotalCount]),
         )
         .failures(&STORE_FAILURES)
         .failures(&[WrongParameter])
@@ -283,9 +282,12 @@ fn ndjson_media() -> Media {
 }
 
 fn csv_media() -> Media {
-    let schema = schemas::text().description(Some(
-        "Comma-separated values (RFC 4180) with the header `id,name,tag`. An empty tag cell is no tag.",
-    ));
+    let header = CSV_HEADER.join(",");
+    let schema = schemas::text()
+        .description(Some(format!(
+            "Comma-separated values (RFC 4180) with the header `{header}`. An empty tag cell is no tag."
+        )))
+        .pattern(Some(format!(r"^{header}(\r?\n|$)")));
     Media::new(TransferFormat::Csv.media_type(), schema).example(
         "rows",
         "Two plants",
