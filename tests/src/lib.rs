@@ -15,6 +15,7 @@
 //!   thousands of connections.
 //! - [`Nginx`] is a proxy in front of a server.
 //! - [`SystemCalls`] is what strace saw the server do.
+//! - [`Document`] is one of this repository; [`Shell`] runs the commands in it.
 //! - [`SmallDisk`] is a disk that becomes full.
 //! - [`token_command`] is `plantd token`.
 //! - [`torture`] is what the tests of the product's promises have in common.
@@ -30,6 +31,7 @@ mod database;
 mod deadline;
 pub mod disk;
 mod disturbance;
+mod document;
 mod first_run;
 mod folder;
 pub mod history;
@@ -41,6 +43,7 @@ mod place;
 mod plant;
 mod process;
 mod server;
+mod shell;
 mod small_disk;
 mod stream;
 mod system_calls;
@@ -55,6 +58,7 @@ pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use database::{edit_database, key_of_plant};
 pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use disturbance::Disturbance;
+pub use document::{Document, Part};
 pub use first_run::{paste, shown_command};
 pub use folder::copy_folder;
 pub use launch::{Launch, TOKEN, UNPRIVILEGED, copy_program, is_root, program};
@@ -68,6 +72,7 @@ pub use place::Place;
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;
+pub use shell::Shell;
 pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use token_command::{create_token, revoke_token, token_command};
