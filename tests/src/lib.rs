@@ -15,7 +15,8 @@
 //!   thousands of connections.
 //! - [`Nginx`] is a proxy in front of a server.
 //! - [`SystemCalls`] is what strace saw the server do.
-//! - [`Document`] is one of this repository; [`Shell`] runs the commands in it.
+//! - [`Document`] is one of this repository; [`Shell`] runs the commands in it, and [`Transcript`] claims that
+//!   they answer what it shows.
 //! - [`SmallDisk`] is a disk that becomes full.
 //! - [`token_command`] is `plantd token`.
 //! - [`torture`] is what the tests of the product's promises have in common.
@@ -50,6 +51,7 @@ mod system_calls;
 mod token_command;
 mod tokens_file;
 pub mod torture;
+mod transcript;
 
 pub use answer::{Answer, Counts};
 pub use certificate::{Authority, IssuedCertificate, chain_path, key_path, replace_file};
@@ -77,3 +79,4 @@ pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use token_command::{create_token, revoke_token, token_command};
 pub use tokens_file::write_tokens_file;
+pub use transcript::Transcript;
