@@ -15,6 +15,8 @@
 //!   thousands of connections.
 //! - [`Nginx`] is a proxy in front of a server.
 //! - [`SystemCalls`] is what strace saw the server do.
+//! - [`Document`] is one of this repository; [`Shell`] runs the commands in it, and [`Transcript`] claims that
+//!   they answer what it shows.
 //! - [`SmallDisk`] is a disk that becomes full.
 //! - [`token_command`] is `plantd token`.
 //! - [`torture`] is what the tests of the product's promises have in common.
@@ -30,6 +32,7 @@ mod database;
 mod deadline;
 pub mod disk;
 mod disturbance;
+mod document;
 mod first_run;
 mod folder;
 pub mod history;
@@ -41,12 +44,14 @@ mod place;
 mod plant;
 mod process;
 mod server;
+mod shell;
 mod small_disk;
 mod stream;
 mod system_calls;
 mod token_command;
 mod tokens_file;
 pub mod torture;
+mod transcript;
 
 pub use answer::{Answer, Counts};
 pub use certificate::{Authority, IssuedCertificate, chain_path, key_path, replace_file};
@@ -55,6 +60,7 @@ pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use database::{edit_database, key_of_plant};
 pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use disturbance::Disturbance;
+pub use document::{Document, Part};
 pub use first_run::{paste, shown_command};
 pub use folder::copy_folder;
 pub use launch::{Launch, TOKEN, UNPRIVILEGED, copy_program, is_root, program};
@@ -68,7 +74,9 @@ pub use place::Place;
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;
+pub use shell::Shell;
 pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use token_command::{create_token, revoke_token, token_command};
 pub use tokens_file::write_tokens_file;
+pub use transcript::Transcript;

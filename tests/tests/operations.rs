@@ -1,19 +1,18 @@
 //! What `docs/operations.md` shows works as it stands there.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 
 use plantd_tests::{
-    Answer, Client, Launch, TestServer, edit_database, key_of_plant, program, wait_until,
+    Answer, Client, Document, Launch, Shell, TestServer, edit_database, key_of_plant, wait_until,
     write_tokens_file,
 };
 
 /// The heading of the part that has a test of its own.
-const TOKENS: &str = "Tokens\n";
+const TOKENS: &str = "Tokens";
 
 /// How many plants there are in the folder that gets damaged. One of them cannot be saved.
 const DAMAGED_PLANTS: usize = 20;
@@ -36,54 +35,15 @@ fn make_damaged_folder(data: &Path) {
     assert_eq!(refused.wait_for_exit().code(), Some(74), "{}", refused.stderr());
 }
 
-/// The document, cut at its headings. Each part begins with its heading.
-fn parts() -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
-    let document = fs::read_to_string(path).expect("the document is there");
-    document.split("\n## ").map(str::to_owned).collect()
-}
-
-/// The blocks of a part in `sh`.
-fn blocks(part: &str) -> Vec<String> {
-    let blocks = part.split("```sh\n").skip(1);
-    blocks.map(|block| block.split("```").next().expect("it ends").to_owned()).collect()
-}
-
-/// Runs commands as they stand in the document, with the server that listens there.
-#[track_caller]
-fn run(commands: &str, folder: &Path, server: SocketAddr) {
-    // The ports of the document may be in use here.
-    let script = commands
-        .replace("127.0.0.1:8080", &server.to_string())
-        .replace("127.0.0.1:8081", &free_address())
-        .replace("127.0.0.1:8082", &free_address());
-    let program_folder = program().parent().expect("a folder");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(
-        std::iter::once(program_folder.to_owned()).chain(std::env::split_paths(&path)),
-    );
-    // No server stays behind where a command fails.
-    let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
-    let output = Command::new("sh")
-        .args(["-euxc", &script])
-        .current_dir(folder)
-        .env("PATH", path.expect("a search path"))
-        .env_remove("PLANTD_TOKEN")
-        .output()
-        .expect("a shell");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// An address that nobody listens at.
-fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").to_string()
+fn document() -> Document {
+    Document::read("docs/operations.md")
 }
 
 #[test]
 fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows() {
-    let parts = parts().into_iter().filter(|part| !part.starts_with(TOKENS));
-    let commands = parts.flat_map(|part| blocks(&part)).collect::<Vec<_>>().join("\n");
+    let document = document();
+    let parts = document.parts().iter().filter(|part| part.heading() != TOKENS);
+    let commands = parts.flat_map(|part| part.blocks("sh")).collect::<Vec<_>>().join("\n");
     assert!(commands.contains("plantd export") && commands.contains("plantd import"));
 
     let launch = Launch::new().without_environment("PLANTD_TOKEN");
@@ -97,7 +57,7 @@ fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows(
 
     make_damaged_folder(&folder.join("damaged"));
 
-    run(&commands, folder, server.address());
+    Shell::new(folder, server.address()).run(&commands);
 
     let restored = fs::read_to_string(folder.join("restored.ndjson")).expect("it was exported");
     assert_eq!(restored.lines().count(), 3, "{restored}");
@@ -134,16 +94,15 @@ fn a_token_is_changed_under_load_as_the_document_shows_and_no_good_request_is_re
     const CLIENTS: usize = 8;
     /// How many requests each client has answered between two steps, at least.
     const REQUESTS: i64 = 20;
-    let parts = parts();
-    let part = parts.iter().find(|part| part.starts_with(TOKENS)).expect("it is told");
-    let [make, change, revoke] = <[String; 3]>::try_from(blocks(part)).expect("three steps");
+    let blocks = document().part(TOKENS).blocks("sh");
+    let [make, change, revoke] = <[String; 3]>::try_from(blocks).expect("three steps");
 
     let launch = Launch::new().without_environment("PLANTD_TOKEN");
     let server = TestServer::start_prepared(launch, "plantd-data", write_tokens_file);
     let folder = server.data().parent().expect("a folder");
     let token_file = folder.join("token");
-    let run = |commands: &str| run(commands, folder, server.address());
-    run(&make);
+    let shell = Shell::new(folder, server.address());
+    shell.run(&make);
     let old = fs::read_to_string(&token_file).expect("it was made");
     let old = server.client().with_token(old.trim_end());
 
@@ -171,9 +130,9 @@ fn a_token_is_changed_under_load_as_the_document_shows_and_no_good_request_is_re
             });
         };
         go_on();
-        run(&change);
+        shell.run(&change);
         go_on();
-        run(&revoke);
+        shell.run(&revoke);
         wait_until("the old token to be refused", || old.read(-1).status == 401);
         go_on();
         is_over.store(true, Ordering::Relaxed);

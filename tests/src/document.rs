@@ -1,0 +1,112 @@
+//! A document of this repository: its parts, the blocks of commands in them, and their tables.
+
+use std::fs;
+use std::path::Path;
+
+/// A document in Markdown, cut at its headings of the second level.
+#[derive(Debug)]
+pub struct Document {
+    parts: Vec<Part>,
+}
+
+/// One heading and what stands under it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    heading: String,
+    text: String,
+}
+
+impl Document {
+    /// The document with this path from the root of the repository.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[must_use]
+    #[track_caller]
+    pub fn read(path: &str) -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = fs::read_to_string(root.join(path));
+        Self::of(&text.unwrap_or_else(|cause| panic!("{path}: {cause}")))
+    }
+
+    fn of(text: &str) -> Self {
+        // What stands before the first heading is under that of the document.
+        let parts = text.split("\n## ").map(|part| {
+            let (heading, text) = part.split_once('\n').unwrap_or((part, ""));
+            Part { heading: heading.to_owned(), text: text.to_owned() }
+        });
+        Self { parts: parts.collect() }
+    }
+
+    /// All of it, in its order.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The part under this heading.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[must_use]
+    #[track_caller]
+    pub fn part(&self, heading: &str) -> &Part {
+        let part = self.parts.iter().find(|part| part.heading == heading);
+        part.unwrap_or_else(|| panic!("there is no part `{heading}`"))
+    }
+}
+
+impl Part {
+    /// What it is called.
+    #[must_use]
+    pub fn heading(&self) -> &str {
+        &self.heading
+    }
+
+    /// The blocks in a language.
+    ///
+    /// # Panics
+    ///
+    /// When one does not end.
+    #[must_use]
+    #[track_caller]
+    pub fn blocks(&self, language: &str) -> Vec<String> {
+        let opening = format!("```{language}\n");
+        let mut blocks = Vec::new();
+        let mut rest = self.text.as_str();
+        while let Some((_, behind)) = rest.split_once(&opening) {
+            let (block, behind) = behind.split_once("```").expect("a block ends");
+            blocks.push(block.to_owned());
+            rest = behind;
+        }
+        blocks
+    }
+
+    /// The rows of its table, without the head: the cells as they stand.
+    ///
+    /// # Panics
+    ///
+    /// When it has no table, or more than one.
+    #[must_use]
+    #[track_caller]
+    pub fn table(&self) -> Vec<Vec<String>> {
+        let mut tables = Vec::new();
+        let mut lines = self.text.lines();
+        while let Some(line) = lines.next() {
+            if line.starts_with("|---") {
+                tables.push(lines.by_ref().map_while(cells).collect());
+            }
+        }
+        match <[Vec<Vec<String>>; 1]>::try_from(tables) {
+            Ok([table]) => table,
+            Err(tables) => panic!("`{}` has {} tables", self.heading, tables.len()),
+        }
+    }
+}
+
+fn cells(line: &str) -> Option<Vec<String>> {
+    let cells = line.strip_prefix('|')?.strip_suffix('|')?;
+    Some(cells.split('|').map(|cell| cell.trim().to_owned()).collect())
+}

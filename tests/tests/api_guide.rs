@@ -1,0 +1,256 @@
+//! What `docs/api.md` shows and says is so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plant_http::{
+    BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX,
+    IDEMPOTENCY_KEY_MAX_CHARACTERS, LIMIT_DEFAULT, LIMIT_MAX, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
+};
+use plantd_tests::{
+    Answer, Client, Document, Launch, Shell, TestServer, Transcript, plant_body, raw_request,
+    wait_until, write_tokens_file,
+};
+
+/// The most lines that a head may have; the request line is none of them.
+const HEAD_MAX_LINES: usize = 96;
+
+/// The most characters that a name or a tag may have, and a request id.
+const TEXT_MAX_CHARACTERS: usize = 255;
+const REQUEST_ID_MAX_CHARACTERS: usize = 128;
+
+fn guide() -> Document {
+    Document::read("docs/api.md")
+}
+
+#[test]
+fn each_command_of_the_guide_answers_what_is_shown_behind_it() {
+    let launch = Launch::new().without_environment("PLANTD_TOKEN");
+    let server = TestServer::start_prepared(launch, "plantd-data", |_| {});
+    let folder = server.data().parent().expect("a folder");
+    Transcript::of(&guide()).run(&Shell::new(folder, server.address()));
+}
+
+/// The method and the path that a command sends. Of its words, only those that say that are known.
+fn target(curl: &str) -> (String, String) {
+    let words: Vec<&str> = curl.split_whitespace().collect();
+    let said = words.iter().position(|word| *word == "-X").map(|at| words[at + 1]);
+    let has_body =
+        !words.contains(&"-G") && words.iter().any(|word| ["-d", "--data-binary"].contains(word));
+    let method = said.unwrap_or(match (words.contains(&"-I"), has_body) {
+        (true, _) => "HEAD",
+        (false, true) => "POST",
+        (false, false) => "GET",
+    });
+    let url = words.iter().find_map(|word| word.trim_matches('\'').strip_prefix("http://"));
+    let (_, path) = url.and_then(|url| url.split_once('/')).expect("a URL with a path");
+    let path = path.split('?').next().expect("there is a first part");
+    (method.to_owned(), format!("/{path}"))
+}
+
+#[test]
+fn every_operation_of_the_store_is_shown() {
+    let guide = guide();
+    let transcript = Transcript::of(&guide);
+    let curls = transcript.commands().filter(|command| command.contains("curl "));
+    let shown: BTreeSet<(String, String)> = curls.map(target).collect();
+    let is_of = |path: &str, pattern: &str| match pattern.strip_suffix("{id}") {
+        Some(folder) => path.strip_prefix(folder).is_some_and(|id| id.parse::<i64>().is_ok()),
+        None => path == pattern,
+    };
+    let is_operation = |route: &plant_http::RouteInfo| route.scope.is_some();
+    for route in plant_http::routes().into_iter().filter(is_operation) {
+        let is_shown =
+            shown.iter().any(|(method, path)| *method == route.method && is_of(path, route.path));
+        assert!(is_shown, "{} {} is shown nowhere", route.method, route.path);
+    }
+}
+
+/// The statuses of the table, by the number of the error.
+#[track_caller]
+fn told_statuses() -> BTreeMap<i32, u16> {
+    let rows = guide().part("Errors").table();
+    let row_count = rows.len();
+    let statuses: BTreeMap<i32, u16> = rows
+        .into_iter()
+        .map(|row| match row.as_slice() {
+            [number, status, when, what_to_do] => {
+                assert!(!when.is_empty() && !what_to_do.is_empty(), "{row:?}");
+                (number.parse().expect("a number"), status.parse().expect("a status"))
+            }
+            _ => panic!("a row has four cells: {row:?}"),
+        })
+        .collect();
+    assert_eq!(statuses.len(), row_count, "a number stands twice");
+    statuses
+}
+
+/// A server that takes `reader`, `writer` and the token of the tests, with these arguments.
+fn server(arguments: &[&str]) -> TestServer {
+    let launch = Launch::new().arguments(arguments.iter().copied());
+    TestServer::start_prepared(launch, "data", write_tokens_file)
+}
+
+/// Refused requests, one for each number that a client can bring about.
+fn refused() -> Vec<Answer> {
+    const JSON: (&str, &str) = ("content-type", "application/json");
+    let server = server(&[]);
+    let client = server.client();
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    let too_large = format!("{{}}{}", " ".repeat(BODY_MAX_BYTES));
+    vec![
+        client.create_from("{"),
+        client.send("POST", "/plants", &[("content-type", "text/plain")], "{}"),
+        client.create_from(&too_large),
+        client.create_from("[]"),
+        client.create(2, "", None),
+        client.send("GET", "/plants/007", &[], ""),
+        client.put_with(1, &[("if-match", "1")], r#"{"name":"Rosa"}"#),
+        client.without_token().read(1),
+        client.with_token("unknown").read(1),
+        client.with_token("reader").create(2, "Rosa", None),
+        over_its_rate(),
+        client.create(1, "Rosa", None),
+        client.read(2),
+        client.send("PUT", "/plants/1", &[JSON, ("if-none-match", "*")], r#"{"name":"Rosa"}"#),
+        client.send("GET", "/nowhere", &[], ""),
+        client.send("DELETE", "/plants", &[], ""),
+        draining(),
+    ]
+}
+
+/// The answer to a token that is over its rate.
+fn over_its_rate() -> Answer {
+    let server = server(&["--rate-limit", "1"]);
+    let client = server.client();
+    let is_refused = |answer: &Answer| answer.status != 404;
+    (0..1000).map(|_| client.read(1)).find(is_refused).expect("one request is too many")
+}
+
+/// The answer of a server that shuts down.
+fn draining() -> Answer {
+    let mut server = server(&["--drain-delay", "60s"]);
+    let client = server.client();
+    server.process().send_terminate();
+    let ask = || client.send("GET", "/readyz", &[], "");
+    wait_until("the drain to begin", || ask().status != 200);
+    ask()
+}
+
+/// What only a server can bring about that fails, or a client that lets it wait for ten seconds. Tests of
+/// that are elsewhere.
+const OF_FAULTS: [(i32, u16); 3] = [(5001, 500), (5002, 503), (5004, 408)];
+
+#[test]
+fn the_table_of_errors_has_each_number_with_its_status() {
+    let answers = refused().into_iter().map(|answer| {
+        let number = answer.json()["error"].as_i64().unwrap_or_else(|| panic!("{answer:?}"));
+        let number = i32::try_from(number).expect("an int32");
+        answer.assert_error(answer.status, number);
+        (number, answer.status)
+    });
+    let statuses: BTreeMap<i32, u16> = answers.chain(OF_FAULTS).collect();
+    assert_eq!(told_statuses(), statuses);
+}
+
+/// A number as the guide writes it.
+fn written(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).expect("digits"))
+        .collect();
+    groups.join(",")
+}
+
+#[test]
+fn the_limits_are_those_of_the_product() {
+    let up_to = |most: usize, what: &str| format!("1 to {}{what}", written(most));
+    let bytes = |bytes: usize| format!("{} bytes", written(bytes));
+    let within = |deadline: std::time::Duration| format!("within {} s", deadline.as_secs());
+    let wanted = [
+        ("a body, but for an import", bytes(BODY_MAX_BYTES)),
+        ("a row of an import, without its line end", bytes(ROW_MAX_BYTES)),
+        ("failed rows that the report of an import lists", written(REPORT_MAX_ERRORS)),
+        ("plants in a page (`limit`)", up_to(LIMIT_MAX, "")),
+        ("plants in a page unless `limit` is said", written(LIMIT_DEFAULT)),
+        ("a name, a tag, a `name` or `tag` to look for", up_to(TEXT_MAX_CHARACTERS, " characters")),
+        ("`Idempotency-Key`", up_to(IDEMPOTENCY_KEY_MAX_CHARACTERS, " characters")),
+        ("entity tags in `If-Match` or `If-None-Match`", up_to(ENTITY_TAGS_MAX, "")),
+        ("`X-Request-Id`", up_to(REQUEST_ID_MAX_CHARACTERS, " characters")),
+        ("lines of a head", written(HEAD_MAX_LINES)),
+        ("all of a body, but for an import", within(BODY_DEADLINE)),
+        ("the next part of an import", within(BODY_IDLE_DEADLINE)),
+    ];
+    let wanted: Vec<Vec<String>> =
+        wanted.into_iter().map(|(what, limit)| vec![what.to_owned(), limit]).collect();
+    assert_eq!(guide().part("Limits").table(), wanted);
+}
+
+#[test]
+fn the_limits_that_are_no_constants_here_are_those_of_the_product() {
+    let server = TestServer::start();
+    let client = server.client();
+
+    let longest = "木".repeat(TEXT_MAX_CHARACTERS);
+    client.create(1, &longest, Some(&longest)).assert_plant(&longest, Some(&longest));
+    let too_long = longest.clone() + "木";
+    client.create(2, &too_long, None).assert_error(400, 1005);
+    client.create(2, "Rosa", Some(&too_long)).assert_error(400, 1005);
+    for parameter in ["name", "tag"] {
+        let list = |text: &str| client.send("GET", &list_path(parameter, text), &[], "");
+        assert_eq!(list(&longest).plants().len(), 1, "{parameter}");
+        list(&too_long).assert_error(400, 1006);
+    }
+
+    let longest = "i".repeat(REQUEST_ID_MAX_CHARACTERS);
+    assert_eq!(request_id_of_answer(&client, &longest), longest);
+    let too_long = longest + "i";
+    assert_ne!(request_id_of_answer(&client, &too_long), too_long);
+
+    let status_of = |lines: usize| {
+        let mut connection = server.connect();
+        // Two more are the host and the token, and one is the length.
+        connection.send(raw_request("GET /plants/1", &"X: y\r\n".repeat(lines - 3), ""));
+        connection.receive().status
+    };
+    assert_eq!([status_of(HEAD_MAX_LINES), status_of(HEAD_MAX_LINES + 1)], [200, 431]);
+}
+
+/// The path of a list with one parameter, all of which is percent-encoded.
+fn list_path(parameter: &str, text: &str) -> String {
+    let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    format!("/plants?{parameter}={encoded}")
+}
+
+fn request_id_of_answer(client: &Client, id: &str) -> String {
+    let answer = client.send("GET", "/plants/1", &[("x-request-id", id)], "");
+    answer.header("x-request-id").expect("each answer has one").to_owned()
+}
+
+#[test]
+fn the_way_to_find_out_what_became_of_a_change_is_the_one_in_the_guide() {
+    let server = TestServer::start();
+    let client = server.client();
+    let body = |name: &str| format!(r#"{{"name":"{name}"}}"#);
+    let key = ("idempotency-key", r#""k""#);
+
+    client.create_with(&[key], &plant_body(1, "Rosa", None)).assert_plant("Rosa", None);
+    client.create_with(&[key], &plant_body(1, "Rosa", None)).assert_plant("Rosa", None);
+    client.create(1, "Rosa", None).assert_error(400, 3001);
+
+    let revision = client.read(1).revision();
+    let if_match = ("if-match", &*format!("\"{revision}\""));
+    client.put_with(1, &[if_match], &body("Salix")).assert_plant("Salix", None);
+    client.put_with(1, &[if_match], &body("Salix")).assert_error(412, 3003);
+    client.put(1, &body("Abies")).assert_plant("Abies", None);
+    client.put(1, &body("Abies")).assert_plant("Abies", None);
+
+    let create_only = [("if-none-match", "*")];
+    client.put_with(2, &create_only, &body("Rosa")).assert_made("Rosa", None);
+    client.put_with(2, &create_only, &body("Rosa")).assert_error(412, 3003);
+
+    client.send("DELETE", "/plants/2", &[], "").assert_no_content();
+    client.send("DELETE", "/plants/2", &[], "").assert_error(404, 3002);
+}
