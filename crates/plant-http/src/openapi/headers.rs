@@ -3,7 +3,7 @@
 use serde_json::json;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::{ComponentsBuilder, Header, ObjectBuilder, Ref, Required};
+use utoipa::openapi::{ComponentsBuilder, Header, ObjectBuilder, Ref, Required, SchemaFormat};
 
 use crate::entity_tag::ENTITY_TAGS_MAX;
 use crate::idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
@@ -124,7 +124,8 @@ pub(super) fn preconditions() -> [Parameter; 2] {
              of an answer was."
         );
         let pattern = r#"^(\*|(W/)?"[!#-~]*"([ \t]*,[ \t]*(W/)?"[!#-~]*")*)$"#;
-        in_header(name, description, text().pattern(Some(pattern)), "\"42\"")
+        let schema = formatted_text("entity-tags").pattern(Some(pattern));
+        in_header(name, description, schema, "\"42\"")
     };
     [
         header(
@@ -147,7 +148,9 @@ pub(super) fn idempotency_key() -> Parameter {
     );
     let pattern = format!(r#"^"([ !#-\[\]-~]|\\["\\]){{1,{IDEMPOTENCY_KEY_MAX_CHARACTERS}}}"$"#);
     let example = "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"";
-    in_header("Idempotency-Key", description, text().pattern(Some(pattern)), example)
+    // A format of the OpenAPI Format Registry.
+    let schema = formatted_text("sf-string").pattern(Some(pattern));
+    in_header("Idempotency-Key", description, schema, example)
 }
 
 /// Names the parameter that every operation has.
@@ -163,6 +166,10 @@ pub(super) fn request_id_parameter(components: ComponentsBuilder) -> ComponentsB
 /// Where that parameter is named.
 pub(super) fn request_id_reference() -> Ref {
     Ref::new(format!("#/components/parameters/{REQUEST_ID}"))
+}
+
+fn formatted_text(format: &str) -> ObjectBuilder {
+    text().format(Some(SchemaFormat::Custom(format.to_owned())))
 }
 
 fn in_header(name: &str, description: String, schema: ObjectBuilder, example: &str) -> Parameter {
