@@ -16,6 +16,7 @@
 //! - [`Nginx`] is a proxy in front of a server.
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`SmallDisk`] is a disk that becomes full.
+//! - [`Toolbox`] are the tools that `cargo xtask test` brings.
 //! - [`token_command`] is `plantd token`.
 //! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
@@ -46,6 +47,7 @@ mod stream;
 mod system_calls;
 mod token_command;
 mod tokens_file;
+mod toolbox;
 pub mod torture;
 
 pub use answer::{Answer, Counts};
@@ -72,3 +74,4 @@ pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use token_command::{create_token, revoke_token, token_command};
 pub use tokens_file::write_tokens_file;
+pub use toolbox::Toolbox;
