@@ -18,6 +18,7 @@
 //! - [`Document`] is one of this repository; [`Shell`] runs the commands in it, and [`Transcript`] claims that
 //!   they answer what it shows.
 //! - [`SmallDisk`] is a disk that becomes full.
+//! - [`Toolbox`] are the tools that `cargo xtask test` brings.
 //! - [`token_command`] is `plantd token`.
 //! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
@@ -50,6 +51,7 @@ mod stream;
 mod system_calls;
 mod token_command;
 mod tokens_file;
+mod toolbox;
 pub mod torture;
 mod transcript;
 
@@ -80,3 +82,4 @@ pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use token_command::{create_token, revoke_token, token_command};
 pub use tokens_file::write_tokens_file;
 pub use transcript::Transcript;
+pub use toolbox::Toolbox;

@@ -14,6 +14,7 @@ mod check;
 mod deny;
 mod fuzz;
 mod invariants;
+mod packages;
 mod test;
 mod tools;
 mod torture;

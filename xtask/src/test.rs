@@ -1,13 +1,13 @@
 //! `cargo xtask test`: everything that proves the product, from a fresh machine on.
 
 use crate::deny::CargoDeny;
-use crate::{cargo, tools};
+use crate::{cargo, packages, tools};
 
 /// What tests need beside what a user gets by default. Not among them is what would change the program
 /// that they run: fault points are in a program of their own, which the tests build that need it.
 const FEATURES: &str = "plant-store/conformance,plant-http/fuzzing";
 
-/// Brings the system tools that tests need, builds the server and runs all tests.
+/// Brings the tools that tests need, builds the server and runs all tests.
 ///
 /// `arguments` go to `cargo test` as they are.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
@@ -19,7 +19,12 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         tools::MOUNT,
         tools::UNSHARE,
         tools::NGINX,
+        tools::PYTHON,
+        tools::NODE,
+        tools::NPM,
     ])?;
+    packages::PYTHON.ensure(&workspace)?;
+    packages::NODE.ensure(&workspace)?;
     // xtask's own tests run it.
     CargoDeny::ensure(&workspace)?;
     // The black-box tests run the program itself, and `cargo test` of another package

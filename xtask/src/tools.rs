@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
@@ -14,39 +14,79 @@ pub(crate) struct Tool {
     program: &'static str,
     debian_package: &'static str,
     needed_by: &'static str,
+    /// What not every program of that name is.
+    proof: Option<Proof>,
+}
+
+/// Tells a program that will do from one that will not.
+#[derive(Debug)]
+struct Proof {
+    /// With these arguments, one that will do ends well.
+    arguments: &'static [&'static str],
+    /// What that means, for people.
+    means: &'static str,
+}
+
+impl Tool {
+    /// Any program of that name.
+    const fn any(
+        program: &'static str,
+        debian_package: &'static str,
+        needed_by: &'static str,
+    ) -> Self {
+        Self { program, debian_package, needed_by, proof: None }
+    }
 }
 
 /// Shows in which order plantd writes, syncs and answers.
-pub(crate) const STRACE: Tool =
-    Tool { program: "strace", debian_package: "strace", needed_by: "the black-box tests" };
+pub(crate) const STRACE: Tool = Tool::any("strace", "strace", "the black-box tests");
 
 /// Runs the command that the first start shows, as a user would.
-pub(crate) const CURL: Tool =
-    Tool { program: "curl", debian_package: "curl", needed_by: "the black-box tests" };
+pub(crate) const CURL: Tool = Tool::any("curl", "curl", "the black-box tests");
 
 /// Makes private keys in the forms that other programs make.
-pub(crate) const OPENSSL: Tool =
-    Tool { program: "openssl", debian_package: "openssl", needed_by: "the black-box tests" };
+pub(crate) const OPENSSL: Tool = Tool::any("openssl", "openssl", "the black-box tests");
 
 /// Compiles libFuzzer, which is C++.
-pub(crate) const CXX: Tool =
-    Tool { program: "c++", debian_package: "g++", needed_by: "the fuzzer" };
+pub(crate) const CXX: Tool = Tool::any("c++", "g++", "the fuzzer");
 
 /// Mounts the small disks that become full.
-pub(crate) const MOUNT: Tool =
-    Tool { program: "mount", debian_package: "mount", needed_by: "the black-box tests" };
+pub(crate) const MOUNT: Tool = Tool::any("mount", "mount", "the black-box tests");
 
 /// Gives those disks a place where nobody else sees them, without root.
-pub(crate) const UNSHARE: Tool =
-    Tool { program: "unshare", debian_package: "util-linux", needed_by: "the black-box tests" };
+pub(crate) const UNSHARE: Tool = Tool::any("unshare", "util-linux", "the black-box tests");
 
 /// Stands before a server as the proxy that its clients share.
-pub(crate) const NGINX: Tool =
-    Tool { program: "nginx", debian_package: "nginx-light", needed_by: "the black-box tests" };
+pub(crate) const NGINX: Tool = Tool::any("nginx", "nginx-light", "the black-box tests");
+
+/// Runs, in an environment of their own, the tools of the tests that are written in Python. pyenv has a
+/// program of this name for all versions, none among them, and Debian one without what makes environments.
+pub(crate) const PYTHON: Tool = Tool {
+    program: "python3",
+    debian_package: "python3-venv",
+    needed_by: "the black-box tests",
+    proof: Some(Proof {
+        arguments: &["-c", "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))"],
+        means: "3.11 or newer, with venv and ensurepip",
+    }),
+};
+
+/// Runs the tools of the tests that are written in JavaScript, and the client in TypeScript.
+pub(crate) const NODE: Tool = Tool {
+    program: "node",
+    debian_package: "nodejs",
+    needed_by: "the black-box tests",
+    proof: Some(Proof {
+        arguments: &["-e", "process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)"],
+        means: "18 or newer",
+    }),
+};
+
+/// Brings those tools.
+pub(crate) const NPM: Tool = Tool::any("npm", "npm", "the black-box tests");
 
 /// Puts load on an HTTP server, and can be scripted.
-pub(crate) const WRK: Tool =
-    Tool { program: "wrk", debian_package: "wrk", needed_by: "the benches" };
+pub(crate) const WRK: Tool = Tool::any("wrk", "wrk", "the benches");
 
 /// Where programs for administrators lie, which is not on everybody's path.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
@@ -61,17 +101,22 @@ pub(crate) fn ensure(tools: &[Tool]) -> anyhow::Result<()> {
     let still_missing = self::missing(tools);
     if !still_missing.is_empty() {
         bail!(
-            "{}: apt-get reported success, but it is neither in the PATH nor in {}",
+            "{}: apt-get reported success, but none that will do is in the PATH or in {}",
             advice(&still_missing),
-            ADMINISTRATORS_FOLDERS.join(" nor in ")
+            ADMINISTRATORS_FOLDERS.join(" or in ")
         );
     }
     Ok(())
 }
 
+/// Where a tool is that will do.
+pub(crate) fn find(tool: &Tool) -> anyhow::Result<PathBuf> {
+    find_in(&folders(), tool).with_context(|| advice(&[tool]))
+}
+
 fn missing(tools: &[Tool]) -> Vec<&Tool> {
     let folders = folders();
-    tools.iter().filter(|tool| !is_executable_in(&folders, tool.program)).collect()
+    tools.iter().filter(|tool| find_in(&folders, tool).is_none()).collect()
 }
 
 /// Where the tests look for programs.
@@ -80,30 +125,38 @@ fn folders() -> Vec<PathBuf> {
     env::split_paths(&path).chain(ADMINISTRATORS_FOLDERS.map(PathBuf::from)).collect()
 }
 
-fn is_executable_in(folders: &[PathBuf], program: &str) -> bool {
-    const ANY_EXECUTE_BIT: u32 = 0o111;
-    folders.iter().any(|folder| {
-        folder.join(program).metadata().is_ok_and(|metadata| {
-            metadata.is_file() && metadata.permissions().mode() & ANY_EXECUTE_BIT != 0
+fn find_in(folders: &[PathBuf], tool: &Tool) -> Option<PathBuf> {
+    let programs = folders.iter().map(|folder| folder.join(tool.program));
+    programs.filter(|program| is_executable(program)).find(|program| {
+        tool.proof.as_ref().is_none_or(|proof| {
+            let mut command = Command::new(program);
+            command.args(proof.arguments).stdin(Stdio::null());
+            let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
         })
+    })
+}
+
+fn is_executable(program: &Path) -> bool {
+    const ANY_EXECUTE_BIT: u32 = 0o111;
+    program.metadata().is_ok_and(|metadata| {
+        metadata.is_file() && metadata.permissions().mode() & ANY_EXECUTE_BIT != 0
     })
 }
 
 fn advice(missing: &[&Tool]) -> String {
     let needs: Vec<String> = missing
         .iter()
-        .map(|tool| {
-            format!(
-                "install `{}` (needed by {}; Debian package `{}`)",
-                tool.program, tool.needed_by, tool.debian_package
-            )
+        .map(|Tool { program, debian_package, needed_by, proof }| {
+            let means = proof.as_ref().map(|proof| format!("{}; ", proof.means)).unwrap_or_default();
+            format!("install `{program}` ({means}needed by {needed_by}; Debian package `{debian_package}`)")
         })
         .collect();
     needs.join(", and ")
 }
 
 fn install(missing: &[&Tool]) -> anyhow::Result<()> {
-    if !is_executable_in(&folders(), "apt-get") {
+    if !folders().iter().any(|folder| is_executable(&folder.join("apt-get"))) {
         bail!("cannot install it by myself, since there is no apt-get here");
     }
     let with_sudo = if is_root()? {
@@ -168,25 +221,41 @@ mod tests {
     use super::*;
     use std::fs;
 
+    fn write_program(path: &Path, text: &str, mode: u32) {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
     #[test]
     fn a_file_counts_as_a_program_only_if_it_may_be_executed() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("strace");
         let folders = ["/nowhere".into(), folder.path().to_owned()];
-        assert!(!is_executable_in(&folders, "strace"));
-        fs::write(&program, "").unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(!is_executable_in(&folders, "strace"));
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(is_executable_in(&folders, "strace"));
+        assert_eq!(find_in(&folders, &STRACE), None);
+        write_program(&program, "", 0o644);
+        assert_eq!(find_in(&folders, &STRACE), None);
+        write_program(&program, "", 0o755);
+        assert_eq!(find_in(&folders, &STRACE), Some(program));
+    }
+
+    #[test]
+    fn a_program_that_will_not_do_does_not_hide_one_that_will() {
+        let [unfit, fit] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let folders = [unfit.path().to_owned(), fit.path().to_owned()];
+        write_program(&unfit.path().join("python3"), "#!/bin/sh\nexit 127\n", 0o755);
+        assert_eq!(find_in(&folders, &PYTHON), None);
+        let program = fit.path().join("python3");
+        write_program(&program, "#!/bin/sh\ntest \"$1\" = -c\n", 0o755);
+        assert_eq!(find_in(&folders, &PYTHON), Some(program));
     }
 
     #[test]
     fn the_advice_names_program_purpose_and_package() {
         assert_eq!(
-            advice(&[&STRACE, &WRK]),
+            advice(&[&STRACE, &WRK, &NODE]),
             "install `strace` (needed by the black-box tests; Debian package `strace`), \
-             and install `wrk` (needed by the benches; Debian package `wrk`)"
+             and install `wrk` (needed by the benches; Debian package `wrk`), \
+             and install `node` (18 or newer; needed by the black-box tests; Debian package `nodejs`)"
         );
     }
 }

@@ -1,0 +1,78 @@
+//! The tools that `cargo xtask test` brings into the target folder.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The tools of one language, in the versions that the repository names.
+#[derive(Debug)]
+pub struct Toolbox {
+    folder: PathBuf,
+    programs: &'static str,
+}
+
+impl Toolbox {
+    /// The environment of Python.
+    ///
+    /// # Panics
+    ///
+    /// When it is not there, or not as the repository says.
+    #[must_use]
+    #[track_caller]
+    pub fn python() -> Self {
+        Self::open("python", &["requirements.txt"], "bin")
+    }
+
+    /// The packages for Node.
+    ///
+    /// # Panics
+    ///
+    /// When they are not there, or not as the repository says.
+    #[must_use]
+    #[track_caller]
+    pub fn node() -> Self {
+        Self::open("node", &["package.json", "package-lock.json"], "node_modules/.bin")
+    }
+
+    #[track_caller]
+    fn open(name: &str, files: &[&str], programs: &'static str) -> Self {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(name);
+        let test = env::current_exe().expect("a program knows where it is");
+        // It is in the target folder, one folder deeper where it is built for a named platform.
+        let mut folders = test.ancestors().map(|folder| folder.join("tools").join(name));
+        let folder = folders.find(|folder| folder.is_dir()).unwrap_or_default();
+        for file in files {
+            let wanted = fs::read(sources.join(file)).expect("the repository has it");
+            // The last thing that an installation makes.
+            let installed = fs::read(folder.join("installed-from").join(file));
+            assert!(
+                installed.is_ok_and(|installed| installed == wanted),
+                "what tests/tools/{name}/{file} names is not in the target folder: run \
+                 `cargo xtask test` once, which brings it"
+            );
+        }
+        Self { folder, programs }
+    }
+
+    /// Where they are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A command of one of them, with nothing on its standard input. It finds the others by their names.
+    ///
+    /// # Panics
+    ///
+    /// When the search path cannot be made longer.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let programs = self.folder.join(self.programs);
+        let path = env::var_os("PATH").unwrap_or_default();
+        let path = [programs.clone()].into_iter().chain(env::split_paths(&path));
+        let mut command = Command::new(programs.join(program));
+        command.env("PATH", env::join_paths(path).expect("a search path")).stdin(Stdio::null());
+        command
+    }
+}
