@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod api_page;
 mod audit;
 mod body;
 mod connection;

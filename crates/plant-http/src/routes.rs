@@ -10,7 +10,7 @@ use crate::body::MERGE_PATCH;
 use crate::failure::{ErrorNumber, Failure};
 use crate::gate::scope_needed;
 use crate::tokens_file::Scope;
-use crate::{export, health, import, plants};
+use crate::{api_page, export, health, import, plants};
 
 fn paths() -> Vec<Path> {
     vec![
@@ -24,6 +24,11 @@ fn paths() -> Vec<Path> {
             .delete(plants::delete),
         Path::open("/livez").get(health::live),
         Path::open("/readyz").get(health::ready),
+        Path::open("/docs").get(api_page::page),
+        Path::open("/docs/page.js").get(api_page::script),
+        Path::open("/docs/swagger-ui-bundle.js").get(api_page::swagger_ui),
+        Path::open("/docs/swagger-ui-bundle.js.LICENSE.txt").get(api_page::swagger_ui_licenses),
+        Path::open("/docs/swagger-ui.css").get(api_page::swagger_ui_style),
     ]
 }
 
