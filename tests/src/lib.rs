@@ -81,5 +81,5 @@ pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use token_command::{create_token, revoke_token, token_command};
 pub use tokens_file::write_tokens_file;
-pub use transcript::Transcript;
 pub use toolbox::Toolbox;
+pub use transcript::Transcript;

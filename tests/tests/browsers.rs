@@ -26,6 +26,7 @@ fn answers(server: &TestServer, lines: &str) -> Vec<(String, Answer)> {
         ("GET /plants/1", "Authorization: Bearer unknown\r\n"),
         ("GET /livez", ""),
         ("GET /readyz", ""),
+        ("GET /docs", ""),
         ("OPTIONS /plants", ""),
         ("POST /plants", "Expect: 100-continue\r\nContent-Length: 5\r\n"),
     ] {

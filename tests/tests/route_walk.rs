@@ -11,13 +11,31 @@ use plantd_tests::{
 
 /// The paths that need no token, since they are no operations of the store. Everything else does: this is
 /// the one list that someone has to think about.
-const OPEN_PATHS: [&str; 2] = ["/livez", "/readyz"];
+const OPEN_PATHS: [&str; 8] = [
+    "/livez",
+    "/readyz",
+    "/openapi.json",
+    "/docs",
+    "/docs/page.js",
+    "/docs/swagger-ui-bundle.js",
+    "/docs/swagger-ui-bundle.js.LICENSE.txt",
+    "/docs/swagger-ui.css",
+];
 
 /// Other methods than those that a path has, and paths that are not there: they need a token too. OPTIONS
 /// needs none anywhere.
 const OTHER_METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"];
-const OTHER_PATHS: [&str; 7] =
-    ["/", "/nowhere", "/plants/", "/plants/1/2", "//plants", "/livez/", "/plants%2f1"];
+const OTHER_PATHS: [&str; 9] = [
+    "/",
+    "/nowhere",
+    "/plants/",
+    "/plants/1/2",
+    "//plants",
+    "/livez/",
+    "/plants%2f1",
+    "/docs/",
+    "/docs/nothing",
+];
 
 const NO_TOKEN: &str = r#"Bearer realm="plant-store""#;
 

@@ -1,4 +1,5 @@
-//! What people who work on plantd repeat: `cargo xtask check`, `advisories`, `test`, `torture` and `bench`.
+//! What people who work on plantd repeat: `cargo xtask check`, `advisories`, `swagger-ui`, `test`, `torture`
+//! and `bench`.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -15,6 +16,7 @@ mod deny;
 mod fuzz;
 mod invariants;
 mod packages;
+mod swagger_ui;
 mod test;
 mod tools;
 mod torture;
@@ -34,6 +36,7 @@ usage: cargo xtask <command>
 
   check                    format, clippy, rustdoc, dependencies and the invariants of the workspace
   advisories [path]        whether an advisory database knows something of a dependency
+  swagger-ui [version]     whether the files of Swagger UI are those of its npm package, or taking newer ones
   test [arguments]         all tests; the arguments go to cargo test
   torture [part]...        the long form of the tests of what is promised, with their figures
   bench <bench> [options]  measurements; `cargo xtask bench` lists them
@@ -67,6 +70,7 @@ fn run(raw_arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     match command {
         "check" => check::run(rest),
         "advisories" => advisories::run(rest),
+        "swagger-ui" => swagger_ui::run(rest),
         "test" => test::run(rest),
         "torture" => torture::run(rest),
         "bench" => bench::run(rest),

@@ -1,4 +1,4 @@
-//! System programs that tests and benches need beside a Rust toolchain.
+//! System programs that tests, benches and comparisons need beside a Rust toolchain.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -84,6 +84,10 @@ pub(crate) const NODE: Tool = Tool {
 
 /// Brings those tools.
 pub(crate) const NPM: Tool = Tool::any("npm", "npm", "the black-box tests");
+
+/// Fetches the package that the files of Swagger UI come from.
+pub(crate) const NPM: Tool =
+    Tool { program: "npm", debian_package: "npm", needed_by: "the comparison of Swagger UI" };
 
 /// Puts load on an HTTP server, and can be scripted.
 pub(crate) const WRK: Tool = Tool::any("wrk", "wrk", "the benches");

@@ -1,4 +1,4 @@
-//! Entity tags, which name revisions of a plant, and the preconditions on them.
+//! Entity tags, which name revisions of a plant or of a file, and the preconditions on them.
 
 use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use plant_store::{Preconditions, Revision, Revisions};
@@ -22,18 +22,38 @@ pub(crate) fn preconditions(headers: &HeaderMap) -> Result<Preconditions, Failur
     })
 }
 
+/// Whether `If-None-Match` names the entity tag with this text, so that the client has what it asks for.
+pub(crate) fn if_none_match_names(headers: &HeaderMap, opaque: &[u8]) -> Result<bool, Failure> {
+    Ok(match entity_tags(headers, header::IF_NONE_MATCH)? {
+        None => false,
+        Some(EntityTags::Any) => true,
+        Some(EntityTags::OneOf(tags)) => tags.iter().any(|tag| tag.opaque == opaque),
+    })
+}
+
 /// The revisions that a header lists, of those tags that count.
 fn revisions(
     headers: &HeaderMap,
     name: HeaderName,
     counts: impl Fn(&EntityTag<'_>) -> bool,
 ) -> Result<Option<Revisions>, Failure> {
+    Ok(entity_tags(headers, name)?.map(|tags| match tags {
+        EntityTags::Any => Revisions::Any,
+        EntityTags::OneOf(tags) => {
+            let counted = tags.iter().filter(|tag| counts(tag));
+            Revisions::OneOf(counted.filter_map(EntityTag::revision).collect())
+        }
+    }))
+}
+
+/// The entity tags that a header lists.
+fn entity_tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<EntityTags<'_>>, Failure> {
     let values: Vec<&HeaderValue> = headers.get_all(&name).collect();
     if values.is_empty() {
         return Ok(None);
     }
     if matches!(values[..], [any] if any.as_bytes().trim_ascii() == b"*") {
-        return Ok(Some(Revisions::Any));
+        return Ok(Some(EntityTags::Any));
     }
     let mut tags = Vec::new();
     let all_read = values.iter().all(|value| read_list(value.as_bytes(), &mut tags).is_some());
@@ -47,8 +67,12 @@ fn revisions(
             ),
         ));
     }
-    let revisions = tags.iter().filter(|tag| counts(tag)).filter_map(EntityTag::revision);
-    Ok(Some(Revisions::OneOf(revisions.collect())))
+    Ok(Some(EntityTags::OneOf(tags)))
+}
+
+enum EntityTags<'a> {
+    Any,
+    OneOf(Vec<EntityTag<'a>>),
 }
 
 struct EntityTag<'a> {

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod api_page;
 mod audit;
 mod body;
 mod connection;
@@ -40,6 +41,7 @@ mod request_end;
 mod routes;
 mod rows;
 mod server;
+mod static_file;
 mod tls;
 mod token;
 mod tokens;

@@ -11,7 +11,7 @@ use crate::failure::{ErrorNumber, Failure};
 use crate::gate::scope_needed;
 use crate::openapi::{Operation, operations};
 use crate::tokens_file::Scope;
-use crate::{export, health, import, openapi, plants};
+use crate::{api_page, export, health, import, openapi, plants};
 
 /// Each path with its methods: for each, what answers, and what the OpenAPI document says of it.
 fn paths() -> Vec<Path> {
@@ -29,6 +29,14 @@ fn paths() -> Vec<Path> {
         Path::open("/livez").get(health::live, operations::check_live),
         Path::open("/readyz").get(health::ready, operations::check_ready),
         Path::open("/openapi.json").get(openapi::serve, operations::read_openapi),
+        Path::open("/docs").get(api_page::page, operations::read_api_page),
+        Path::open("/docs/page.js").get(api_page::script, operations::read_api_page_script),
+        Path::open("/docs/swagger-ui-bundle.js")
+            .get(api_page::swagger_ui, operations::read_swagger_ui),
+        Path::open("/docs/swagger-ui-bundle.js.LICENSE.txt")
+            .get(api_page::swagger_ui_licenses, operations::read_swagger_ui_licenses),
+        Path::open("/docs/swagger-ui.css")
+            .get(api_page::swagger_ui_style, operations::read_swagger_ui_style),
     ]
 }
 

@@ -19,6 +19,7 @@ const REQUEST_ID: &str = "RequestId";
 pub(super) enum AnswerHeader {
     RequestId,
     EntityTag,
+    FileTag,
     Location,
     NextPage,
     TotalCount,
@@ -27,9 +28,10 @@ pub(super) enum AnswerHeader {
 }
 
 impl AnswerHeader {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::RequestId,
         Self::EntityTag,
+        Self::FileTag,
         Self::Location,
         Self::NextPage,
         Self::TotalCount,
@@ -41,7 +43,7 @@ impl AnswerHeader {
     pub(super) const fn field_name(self) -> &'static str {
         match self {
             Self::RequestId => "X-Request-Id",
-            Self::EntityTag => "ETag",
+            Self::EntityTag | Self::FileTag => "ETag",
             Self::Location => "Location",
             Self::NextPage => "Link",
             Self::TotalCount => "X-Total-Count",
@@ -54,6 +56,7 @@ impl AnswerHeader {
         match self {
             Self::RequestId => REQUEST_ID,
             Self::EntityTag => "EntityTag",
+            Self::FileTag => "FileTag",
             Self::Location => "Location",
             Self::NextPage => "NextPage",
             Self::TotalCount => "TotalCount",
@@ -75,6 +78,11 @@ impl AnswerHeader {
                  deleted and created anew. An answer to a create that was sent again has none when the plant has \
                  changed since.",
                 json!("\"42\""),
+            ),
+            Self::FileTag => (
+                text().pattern(Some(r#"^"[\w-]+"$"#)),
+                "The file's strong entity tag.",
+                json!("\"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU\""),
             ),
             Self::Location => (text(), "The path of the plant.", json!("/plants/7")),
             Self::NextPage => (
@@ -118,25 +126,29 @@ pub(super) fn all() -> Vec<(&'static str, Header)> {
 
 /// `If-Match` and `If-None-Match`.
 pub(super) fn preconditions() -> [Parameter; 2] {
-    let header = |name: &str, effect: &str| {
-        let description = format!(
-            "{effect}: `*`, which is any, or up to {ENTITY_TAGS_MAX} entity tags with commas in between, as the ETag \
-             of an answer was."
-        );
-        let pattern = r#"^(\*|(W/)?"[!#-~]*"([ \t]*,[ \t]*(W/)?"[!#-~]*")*)$"#;
-        let schema = formatted_text("entity-tags").pattern(Some(pattern));
-        in_header(name, description, schema, "\"42\"")
-    };
-    [
-        header(
-            "If-Match",
-            "The states of the plant in which the request is to be done (RFC 9110, section 13.1.1)",
-        ),
-        header(
-            "If-None-Match",
-            "The states of the plant in which the request is not to be done (RFC 9110, section 13.1.2)",
-        ),
-    ]
+    let if_match = entity_tags(
+        "If-Match",
+        "The states in which the request is to be done (RFC 9110, section 13.1.1)",
+    );
+    [if_match, if_none_match()]
+}
+
+/// `If-None-Match`.
+pub(super) fn if_none_match() -> Parameter {
+    entity_tags(
+        "If-None-Match",
+        "The states in which the request is not to be done (RFC 9110, section 13.1.2)",
+    )
+}
+
+fn entity_tags(name: &str, effect: &str) -> Parameter {
+    let description = format!(
+        "{effect}: `*`, which is any, or up to {ENTITY_TAGS_MAX} entity tags with commas in between, as the ETag of \
+         an answer was."
+    );
+    let pattern = r#"^(\*|(W/)?"[!#-~]*"([ \t]*,[ \t]*(W/)?"[!#-~]*")*)$"#;
+    let schema = formatted_text("entity-tags").pattern(Some(pattern));
+    in_header(name, description, schema, "\"42\"")
 }
 
 /// `Idempotency-Key`.

@@ -15,8 +15,7 @@ mod schemas;
 
 use std::sync::LazyLock;
 
-use actix_web::HttpResponse;
-use actix_web::web::Bytes;
+use actix_web::{HttpRequest, HttpResponse};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::tag::{Tag, TagBuilder};
 use utoipa::openapi::{
@@ -26,7 +25,9 @@ use utoipa::openapi::{
 
 pub(crate) use operation::Operation;
 
+use crate::failure::Failure;
 use crate::routes::described_routes;
+use crate::static_file::StaticFile;
 
 /// The version of the interface (specification, section "Versioning"), which is not the version of this
 /// program.
@@ -65,9 +66,10 @@ pub fn openapi_document() -> &'static str {
 }
 
 /// `GET /openapi.json`.
-pub(crate) async fn serve() -> HttpResponse {
-    let document = Bytes::from_static(openapi_document().as_bytes());
-    HttpResponse::Ok().content_type("application/json").body(document)
+pub(crate) async fn serve(request: HttpRequest) -> Result<HttpResponse, Failure> {
+    static FILE: LazyLock<StaticFile> =
+        LazyLock::new(|| StaticFile::new("application/json", openapi_document()));
+    LazyLock::force(&FILE).answer(&request)
 }
 
 fn document() -> OpenApi {
@@ -102,7 +104,7 @@ fn document() -> OpenApi {
                 )),
         )
         // Relative to where the document is, whatever stands before the server.
-        .servers(Some([Server::new("/")]))
+        .servers(Some([Server::new(".")]))
         .tags(Some(OperationTag::ALL.map(OperationTag::describe)))
         .security(Some([SecurityRequirement::new::<_, _, String>(BEARER, [])]))
         .paths(paths)

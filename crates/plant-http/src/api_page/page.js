@@ -1,0 +1,36 @@
+"use strict";
+
+// Swagger UI shows JSON as JavaScript reads it, which rounds numbers of more than 53 bits, and an id may have 64;
+// of several rows of JSON it says that they are none. Where that is not what came, it is told of a text.
+const asItCame = {
+  wrapComponents: {
+    responseBody: (ResponseBody, { React }) => (properties) => {
+      const { content, contentType } = properties;
+      const wouldChange = /json/i.test(contentType) && !isKept(content);
+      const shown = wouldChange ? { ...properties, contentType: "text" } : properties;
+      return React.createElement(ResponseBody, shown);
+    },
+  },
+};
+
+// Whether it is the same text when JavaScript has read and written it.
+function isKept(json) {
+  try {
+    return JSON.stringify(JSON.parse(json)) === json;
+  } catch {
+    return false;
+  }
+}
+
+SwaggerUIBundle({
+  // Relative to the page: a proxy may have given it another path.
+  url: "openapi.json",
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  tryItOutEnabled: true,
+  // A token is gone when the page is.
+  persistAuthorization: false,
+  // No badge of a validator elsewhere.
+  validatorUrl: null,
+  plugins: [asItCame],
+});

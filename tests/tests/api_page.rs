@@ -1,0 +1,187 @@
+//! The page that shows the interface: it is whole, anybody may have it, and it may do little.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use plantd_tests::{Answer, TestServer, raw_head};
+use socket2::{Domain, Socket, Type};
+
+const PAGE: &str = "/docs";
+
+/// The page and its files, and what each of them is.
+const FILES: [(&str, &str); 5] = [
+    (PAGE, "text/html; charset=utf-8"),
+    ("/docs/page.js", "text/javascript; charset=utf-8"),
+    ("/docs/swagger-ui-bundle.js", "text/javascript; charset=utf-8"),
+    ("/docs/swagger-ui-bundle.js.LICENSE.txt", "text/plain; charset=utf-8"),
+    ("/docs/swagger-ui.css", "text/css; charset=utf-8"),
+];
+
+const LARGE_FILE: &str = "/docs/swagger-ui-bundle.js";
+
+/// What the page may do. Whoever allows it more has to think about this.
+const POLICY: [&str; 8] = [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+];
+
+/// The answer to a GET without a token.
+#[track_caller]
+fn get(server: &TestServer, path: &str, lines: &str) -> Answer {
+    let mut connection = server.connect();
+    connection.send(format!("GET {path} HTTP/1.1\r\nHost: plants\r\n{lines}\r\n"));
+    connection.receive()
+}
+
+#[track_caller]
+fn assert_policy(answer: &Answer) {
+    let policy = answer.header("content-security-policy").unwrap_or_default();
+    assert_eq!(policy.split("; ").collect::<Vec<&str>>(), POLICY, "{:?}", answer.headers);
+}
+
+fn page(server: &TestServer) -> String {
+    String::from_utf8(get(server, PAGE, "").body).expect("the page is UTF-8")
+}
+
+/// The tags of a page that does without `>` within attributes, as the text between `<` and `>`.
+fn tags(page: &str) -> Vec<&str> {
+    page.split('<').skip(1).filter_map(|tag| Some(tag.split_once('>')?.0)).collect()
+}
+
+/// The values of an attribute, which stand in double quotes.
+fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
+    let begin = format!(" {attribute}=\"");
+    let tags = tags(page).into_iter();
+    tags.filter_map(|tag| Some(tag.split_once(&begin)?.1.split_once('"')?.0)).collect()
+}
+
+#[test]
+fn the_page_and_its_files_need_no_token_and_say_what_they_are_and_may_do() {
+    let server = TestServer::start();
+    for (path, content_type) in FILES {
+        let answer = get(&server, path, "");
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.header("content-type"), Some(content_type), "{path}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert_policy(&answer);
+        server.connect().assert_head_is_like_get(path);
+    }
+    assert!(page(&server).contains("<title>Plant Store API</title>"));
+}
+
+#[test]
+fn the_page_refers_to_nothing_but_files_that_are_served() {
+    let server = TestServer::start();
+    let page = page(&server);
+    let references = [values(&page, "src"), values(&page, "href")].concat();
+    let mut fetched = Vec::new();
+    for reference in references.into_iter().filter(|reference| !reference.starts_with("data:")) {
+        // A proxy may put a path before that of the page, so it is relative to that.
+        let is_relative = !reference.starts_with('/') && !reference.contains(':');
+        assert!(is_relative, "{reference:?} may be elsewhere");
+        let path = format!("/{reference}");
+        assert_eq!(get(&server, &path, "").status, 200, "{path}");
+        fetched.push(path);
+    }
+    fetched.sort();
+    assert_eq!(fetched, ["/docs/page.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"]);
+}
+
+#[test]
+fn nothing_stands_in_the_page_that_its_policy_forbids() {
+    let server = TestServer::start();
+    let page = page(&server);
+    let tags = tags(&page);
+    for tag in &tags {
+        assert!(!tag.starts_with("style"), "<{tag}>");
+        assert!(!tag.starts_with("script") || tag.contains(" src=\""), "<{tag}>");
+        let attributes = tag.split(' ').skip(1).filter(|_| !tag.starts_with("!--"));
+        for attribute in attributes {
+            let name = attribute.split('=').next().unwrap_or_default();
+            assert!(!name.starts_with("on") && name != "style", "<{tag}>");
+        }
+    }
+    let scripts = tags.iter().filter(|tag| tag.starts_with("script")).count();
+    assert_eq!(page.matches("></script>").count(), scripts, "a script with a body: {page}");
+}
+
+#[test]
+fn what_is_no_file_of_the_page_needs_a_token_and_is_4004() {
+    let server = TestServer::start();
+    for path in [
+        "/docs/",
+        "/docs/nothing",
+        "/docs/page.js/",
+        "/docs/page.html",
+        "/docs//page.js",
+        "/docs%2fpage.js",
+        "/docs/../docs",
+        "/docs/../../Cargo.toml",
+        "/docs/swagger-ui-bundle.js.map",
+    ] {
+        get(&server, path, "").assert_error(401, 2001);
+        let mut connection = server.connect();
+        connection.send(raw_head(&format!("GET {path}"), ""));
+        connection.receive().assert_error(404, 4004);
+    }
+}
+
+#[test]
+fn a_file_that_a_browser_has_does_not_come_again_and_keeps_its_policy() {
+    let server = TestServer::start();
+    let mut tags = Vec::new();
+    for (path, _) in FILES {
+        let tag = get(&server, path, "").header("etag").unwrap_or_default().to_owned();
+        assert!(tag.len() > 10 && tag.starts_with('"') && tag.ends_with('"'), "{path}: {tag}");
+        for sent in [&tag, &format!("W/{tag}"), &format!("\"other\", {tag}"), "*"] {
+            let unchanged = get(&server, path, &format!("If-None-Match: {sent}\r\n"));
+            assert_eq!(unchanged.status, 304, "{path}: {sent}");
+            assert_eq!(unchanged.header("etag"), Some(tag.as_str()), "{path}");
+            // A browser takes it in place of the one that it has.
+            assert_policy(&unchanged);
+        }
+        for sent in ["\"other\"", "\"1\""] {
+            let answer = get(&server, path, &format!("If-None-Match: {sent}\r\n"));
+            assert_eq!(answer.status, 200, "{path}: {sent}");
+        }
+        get(&server, path, "If-None-Match: other\r\n").assert_error(400, 1007);
+        assert!(!tags.contains(&tag), "{path} has the tag of another file: {tag}");
+        tags.push(tag);
+    }
+}
+
+#[test]
+fn a_client_without_a_token_that_does_not_take_a_file_costs_little_of_it() {
+    const CLIENTS: u32 = 64;
+    let mut server = TestServer::start();
+    let size_kib = get(&server, LARGE_FILE, "").body.len() / 1024;
+    assert!(size_kib > 1024, "{size_kib} KiB are too little to see a difference");
+    let before = server.process().resident_kib();
+    let address = server.address().into();
+    let clients: Vec<TcpStream> = (0..CLIENTS)
+        .map(|_| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            // As over a network: on the loopback interface the system would take all of it from the server.
+            socket.set_recv_buffer_size(4096).expect("a small buffer");
+            socket.set_tcp_mss(1460).expect("small segments");
+            socket.connect(&address).expect("a connection");
+            let mut client = TcpStream::from(socket);
+            let request = format!("GET {LARGE_FILE} HTTP/1.1\r\nHost: plants\r\n\r\n");
+            client.write_all(request.as_bytes()).expect("a request");
+            let mut begin = [0; 12];
+            client.read_exact(&mut begin).expect("an answer");
+            assert_eq!(&begin, b"HTTP/1.1 200");
+            client
+        })
+        .collect();
+    let more_kib = server.process().resident_kib().saturating_sub(before);
+    let each_kib = more_kib / u64::from(CLIENTS);
+    assert!(each_kib < 256, "{each_kib} KiB for each client, of a file with {size_kib} KiB");
+    drop(clients);
+}
