@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::deny::{CargoDeny, Workspace};
+use crate::invariants::packages;
 use crate::usage::UsageError;
 use crate::{cargo, invariants};
 
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// The checks that cargo itself does, each with what to do when it fails.
-fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 6] {
+fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 7] {
     let cargo = || cargo::command(&workspace.workspace_root);
 
     let mut format = cargo();
@@ -81,6 +82,16 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
     doc.env("RUSTDOCFLAGS", "-D warnings");
     doc.args(["doc", "--no-deps", "--workspace", "--all-features"]);
 
+    let mut package = cargo();
+    // A change is checked before it is committed, and what is packed is built by `cargo package` alone: that
+    // takes minutes. All that it needs is there, for the others have fetched it.
+    package.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
+    for published in
+        workspace.workspace_packages().into_iter().filter(|it| packages::is_published(it))
+    {
+        package.args(["--package", published.name.as_str()]);
+    }
+
     [
         (
             format,
@@ -101,5 +112,6 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
              --manifest-path fuzz/Cargo.toml`",
         ),
         (doc, "mend the documentation comments that it names above"),
+        (package, "mend what keeps it from being packed; its Cargo.toml says what goes in"),
     ]
 }
