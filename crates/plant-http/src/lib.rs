@@ -14,7 +14,7 @@
 //! - `plantd`, on by default: the program, and the dependencies that it alone needs. The library is the same
 //!   without it.
 //! - `fault-points`: lets the tests of this project stop the process, or make it panic, at named places of
-//!   [`plant_store`]. It belongs into no release.
+//!   [`plant_store`]. It belongs in no release.
 //! - `fuzzing`: the module of that name, what reads bytes from clients, for the fuzzer of this project.
 //!
 //! # Of other crates

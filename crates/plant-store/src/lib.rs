@@ -28,7 +28,7 @@
 //!
 //! # Features
 //!
-//! None is on by default, and none belongs into a release.
+//! None is on by default, and none belongs in a release.
 //!
 //! - `conformance`: the module of that name, which holds any repository against the contract. Its test of
 //!   random operations is made with proptest 1.
