@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::deny::{CargoDeny, Workspace};
+use crate::invariants::packages;
 use crate::usage::UsageError;
 use crate::{cargo, invariants};
 
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// The checks that cargo itself does, each with what to do when it fails.
-fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 5] {
+fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 7] {
     let cargo = || cargo::command(&workspace.workspace_root);
 
     let mut format = cargo();
@@ -67,6 +68,10 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
     clippy.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
     clippy.args(["--", "-D", "warnings"]);
 
+    let mut clippy_library = cargo();
+    clippy_library.args(["clippy", "--package", "plant-http", "--lib", "--no-default-features"]);
+    clippy_library.args(["--", "-D", "warnings"]);
+
     let mut clippy_fuzz = cargo();
     clippy_fuzz.args(["clippy", "--manifest-path", "fuzz/Cargo.toml", "--locked"]);
     clippy_fuzz.args(["--target-dir", "target", "--", "-D", "warnings"]);
@@ -76,6 +81,16 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
     let mut doc = cargo();
     doc.env("RUSTDOCFLAGS", "-D warnings");
     doc.args(["doc", "--no-deps", "--workspace", "--all-features"]);
+
+    let mut package = cargo();
+    // A change is checked before it is committed, and what is packed is built by `cargo package` alone: that
+    // takes minutes. All that it needs is there, for the others have fetched it.
+    package.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
+    for published in
+        workspace.workspace_packages().into_iter().filter(|it| packages::is_published(it))
+    {
+        package.args(["--package", published.name.as_str()]);
+    }
 
     [
         (
@@ -88,10 +103,15 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
             "mend what it names above (`rustup component add clippy` if there is no such command)",
         ),
         (
+            clippy_library,
+            "mend what it names above: the library has to do without what the feature `plantd` brings",
+        ),
+        (
             clippy_fuzz,
             "mend what it names above; for a lock file that does not fit, run `cargo update --workspace \
              --manifest-path fuzz/Cargo.toml`",
         ),
         (doc, "mend the documentation comments that it names above"),
+        (package, "mend what keeps it from being packed; its Cargo.toml says what goes in"),
     ]
 }

@@ -6,6 +6,7 @@ mod decisions;
 mod exceptions;
 mod layers;
 mod manifests;
+pub(crate) mod packages;
 mod tree;
 
 use std::path::Path;
@@ -15,15 +16,24 @@ use cargo_metadata::{CargoOpt, MetadataCommand};
 
 /// All violations of all invariants, each a sentence that says what to do.
 pub(crate) fn violations(workspace_root: &Path) -> anyhow::Result<Vec<String>> {
-    let mut command = MetadataCommand::new();
-    command.manifest_path(workspace_root.join("Cargo.toml"));
-    let context = "cannot read the dependency graph of the workspace";
-    let by_default = command.exec().context(context)?;
-    let metadata = command.features(CargoOpt::AllFeatures).exec().context(context)?;
+    let graph_with = |features: Option<CargoOpt>| {
+        let mut command = MetadataCommand::new();
+        command.manifest_path(workspace_root.join("Cargo.toml"));
+        if let Some(features) = features {
+            command.features(features);
+        }
+        command.exec().context("cannot read the dependency graph of the workspace")
+    };
+    let by_default = graph_with(None)?;
+    let without_features = graph_with(Some(CargoOpt::NoDefaultFeatures))?;
+    let metadata = graph_with(Some(CargoOpt::AllFeatures))?;
     let mut violations = layers::violations(&layers::members(&metadata));
     violations.extend(tree::violations(&tree::DependencyTree::of(&metadata)?));
     violations.extend(tree::violations_by_default(&tree::DependencyTree::of(&by_default)?));
+    let tree = tree::DependencyTree::of(&without_features)?;
+    violations.extend(tree::violations_without_features(&tree));
     violations.extend(manifests::violations(&manifests::Manifests::read(&metadata)?));
+    violations.extend(packages::violations(&packages::read(&metadata)?));
     let mut command = MetadataCommand::new();
     let fuzz = command.manifest_path(workspace_root.join("fuzz/Cargo.toml")).no_deps();
     let fuzz = fuzz.exec().context("cannot read the workspace of the fuzzer")?;

@@ -85,10 +85,6 @@ pub(crate) const NODE: Tool = Tool {
 /// Brings those tools.
 pub(crate) const NPM: Tool = Tool::any("npm", "npm", "the black-box tests");
 
-/// Fetches the package that the files of Swagger UI come from.
-pub(crate) const NPM: Tool =
-    Tool { program: "npm", debian_package: "npm", needed_by: "the comparison of Swagger UI" };
-
 /// Puts load on an HTTP server, and can be scripted.
 pub(crate) const WRK: Tool = Tool::any("wrk", "wrk", "the benches");
 

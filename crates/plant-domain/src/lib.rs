@@ -30,6 +30,11 @@
 //! let refusal = serde_json::from_str::<NewPlant>(r#"{"id":7,"name":""}"#).unwrap_err();
 //! assert!(refusal.to_string().contains("name must have 1 to 255 characters"));
 //! ```
+//!
+//! A change to a plant is a [`PlantPatch`], what someone looks for is a [`PlantFilter`], and both have rules
+//! too. What breaks one becomes an [`Error`] with a number that programs branch on.
+//!
+//! There are no features. Of other crates, only the traits of serde are in the interface.
 
 #![forbid(unsafe_code)]
 
@@ -46,3 +51,8 @@ pub use patch::{PlantPatch, TagPatch, UncheckedPlantPatch};
 pub use plant::{NewPlant, Plant, UncheckedNewPlant, UncheckedPlant};
 pub use plant_id::{NotAPlantId, PlantId};
 pub use rules::{Member, NAME_MAX_CHARACTERS, Rule, TAG_MAX_CHARACTERS, Violation, Violations};
+
+/// The examples of the README, which are tested as these here are.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

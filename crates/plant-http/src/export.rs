@@ -93,6 +93,15 @@ impl TransferFormat {
     /// # Errors
     ///
     /// When there is no memory for them.
+    ///
+    /// ```
+    /// use plant_http::TransferFormat;
+    ///
+    /// let plants = serde_json::from_str::<Vec<_>>(r#"[{"id":7,"name":"Salix alba"}]"#)?;
+    /// let rows = TransferFormat::Csv.rows(true, &plants)?;
+    /// assert_eq!(rows, b"id,name,tag\n7,Salix alba,\n");
+    /// # Ok::<(), anyhow::Error>(())
+    /// ```
     pub fn rows(self, first: bool, plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
         match self {
             Self::NdJson => ndjson(plants),

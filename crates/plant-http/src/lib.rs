@@ -1,14 +1,28 @@
 //! A plant store over HTTP, as one service that `plantd` runs and that others may run too.
 //!
+//! - [`serve`] runs a [`PlantService`] on a socket until it is told to stop: a TCP one, or a [`UnixSocket`],
+//!   with a [`TlsCertificate`] or without. Its example is a whole server.
+//! - [`Tokens`] says who may do what; a [`TokensFile`] keeps them.
+//! - [`openapi_document`] says what is served.
+//! - [`ImportReport`], [`TransferFormat`] and the limits are for those who write clients.
+//!
 //! The walk of one request: [`server`](serve) takes the connection → `exchange` numbers the request,
 //! checks its token before anything of its body is read, and logs its end → `routes` matches →
 //! a handler converts, calls the repository, converts back → `failure` says how errors look.
 //!
-//! - [`serve`] runs the service on a socket until it is told to stop: a TCP one, or a [`UnixSocket`],
-//!   with a [`TlsCertificate`] or without.
-//! - [`Tokens`] says who may do what.
-//! - [`openapi_document`] says what is served.
-//! - `fuzzing` (feature `fuzzing`) is what reads bytes from clients, for a fuzzer to feed.
+//! # Features
+//!
+//! - `plantd`, on by default: the program, and the dependencies that it alone needs. The library is the same
+//!   without it.
+//! - `fault-points`: lets the tests of this project stop the process, or make it panic, at named places of
+//!   [`plant_store`]. It belongs in no release.
+//! - `fuzzing`: the module of that name, what reads bytes from clients, for the fuzzer of this project.
+//!
+//! # Of other crates
+//!
+//! The repository is one of [`plant_store`], and an import's errors are those of [`plant_domain`]. Times are
+//! those of jiff 0.2. What made something fail, which is for people to read, is an error of anyhow 1. Nothing of
+//! actix-web or rustls is in the interface, but [`serve`] runs in an actix system.
 
 #![forbid(unsafe_code)]
 
@@ -73,3 +87,8 @@ pub use tokens_file::{
 };
 pub use transfer_format::{TransferFormat, UnknownTransferFormat};
 pub use unix_socket::{UNIX_SOCKET_PATH_MAX_BYTES, UnixSocket};
+
+/// The examples of the README, which are tested as these here are.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

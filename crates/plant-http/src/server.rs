@@ -38,7 +38,7 @@ use crate::workers::Workers;
 const STORE_FAILED: &str =
     "the store failed; make sure that its disk works and has room, then start again";
 
-/// What is served.
+/// What is served; [`serve`] shows how.
 pub struct PlantService {
     /// Where the plants are.
     pub repository: Arc<dyn PlantRepository>,
@@ -71,6 +71,63 @@ pub struct Drain {
 ///
 /// When the sockets fail, or when the repository fails, while serving or while it is closed. It drains
 /// before it returns.
+///
+/// # Examples
+///
+/// A whole server on a Unix socket, and its only client. A [`TcpListener`](std::net::TcpListener) in the place
+/// of the [`UnixSocket`](crate::UnixSocket) makes it one for the network, and any [`PlantRepository`] may be
+/// in the place of this one.
+///
+/// ```
+/// use std::io::{self, Read as _, Write as _};
+/// use std::num::NonZeroU32;
+/// use std::os::unix::net::UnixStream;
+/// use std::sync::Arc;
+/// use std::thread;
+/// use std::time::Duration;
+///
+/// use plant_http::{
+///     Drain, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, UnixSocket, serve,
+/// };
+/// use plant_store::{SledConfig, SledRepository};
+/// use tokio::sync::oneshot;
+///
+/// # fn main() -> anyhow::Result<()> {
+/// let folder = tempfile::tempdir()?;
+/// let token = Token::random()?;
+/// let record = TokenRecord::new(TokenName::new("reader")?, Scope::Read, &token);
+/// let service = PlantService {
+///     repository: Arc::new(SledRepository::open(&SledConfig::new(folder.path().join("plants")))?),
+///     tokens: Tokens::new(vec![record]),
+///     cors_origins: Vec::new(),
+///     max_connections: NonZeroU32::new(100).expect("not 0"),
+/// };
+/// let path = folder.path().join("socket");
+/// let socket = UnixSocket::bind(&path, 16)?;
+///
+/// let (stop, stopped) = oneshot::channel::<()>();
+/// let client = thread::spawn(move || -> io::Result<String> {
+///     let mut connection = UnixStream::connect(path)?;
+///     let token = token.reveal();
+///     write!(connection, "GET /plants HTTP/1.1\r\nHost: plants\r\nConnection: close\r\n")?;
+///     write!(connection, "Authorization: Bearer {token}\r\n\r\n")?;
+///     let mut answer = String::new();
+///     connection.read_to_string(&mut answer)?;
+///     drop(stop);
+///     Ok(answer)
+/// });
+///
+/// let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(10) };
+/// actix_web::rt::System::new().block_on(serve(socket, service, drain, async {
+///     // It ends when the client is done, or has failed.
+///     let _ = stopped.await;
+/// }))?;
+/// let answer = client.join().expect("the client does not panic")?;
+/// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
+/// assert!(answer.ends_with("\r\n\r\n[]"));
+/// # Ok(())
+/// # }
+/// ```
 pub async fn serve(
     socket: impl Into<ListeningSocket>,
     service: PlantService,

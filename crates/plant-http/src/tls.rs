@@ -24,6 +24,28 @@ const PROTOCOL: &[u8] = b"http/1.1";
 /// The certificate that clients are shown, with its chain and its private key.
 ///
 /// Clones are the same certificate: when one [is replaced](Self::replace), all are.
+///
+/// ```
+/// use std::net::TcpListener;
+///
+/// use plant_http::{ListeningSocket, TlsCertificate};
+///
+/// # fn main() -> anyhow::Result<()> {
+/// # let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+/// # let (first, next) = (made()?, made()?);
+/// # let (chain, key) = (first.cert.pem(), first.signing_key.serialize_pem());
+/// # let (next_chain, next_key) = (next.cert.pem(), next.signing_key.serialize_pem());
+/// let certificate = TlsCertificate::from_pem(chain.as_bytes(), key.as_bytes())?;
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let socket = ListeningSocket::from(listener).with_tls(certificate.clone());
+///
+/// // Later, while the socket is served.
+/// certificate.replace(next_chain.as_bytes(), next_key.as_bytes())?;
+/// // Nothing changes when the two do not belong together.
+/// assert!(certificate.replace(chain.as_bytes(), next_key.as_bytes()).is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct TlsCertificate {
     /// With all that depends on the certificate, such as the sessions that clients may resume.

@@ -9,7 +9,8 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use crate::token::Digest;
 use crate::tokens_file::{Scope, TokenName, TokenRecord};
 
-/// The tokens in force, each until it expires. A clone is the same tokens.
+/// The tokens in force, each until it expires. A clone is the same tokens. [`TokensFile`](crate::TokensFile)
+/// shows where they come from, and how one goes.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens {
     in_force: Arc<RwLock<Vec<Arc<TokenInForce>>>>,

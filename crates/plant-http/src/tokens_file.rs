@@ -138,6 +138,32 @@ impl TokenRecord {
 }
 
 /// What is in the file, as JSON.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use plant_http::{Scope, Token, TokenName, TokenRecord, Tokens, TokensFile};
+///
+/// # fn main() -> anyhow::Result<()> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("tokens.json");
+/// let token = Token::random()?;
+/// let record = TokenRecord::new(TokenName::new("app")?, Scope::Read, &token);
+/// TokensFile::add(&path, record.expiring_after(Duration::from_secs(90 * 24 * 3600))?)?;
+///
+/// let file = TokensFile::read(&path)?.unwrap_or_default();
+/// let tokens = Tokens::new(file.tokens);
+///
+/// // Revokes it, in the file and in a service that has these tokens.
+/// let left = TokensFile::edit(&path, |file| {
+///     file.tokens.retain(|record| record.name.to_string() != "app");
+///     Ok(file.tokens.clone())
+/// })?;
+/// assert!(left.is_empty());
+/// tokens.replace(left);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokensFile {

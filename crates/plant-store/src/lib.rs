@@ -3,9 +3,6 @@
 //! - [`PlantRepository`] is the contract; its documentation says what every repository promises.
 //! - [`SledRepository`] keeps it on one disk, with group commit.
 //! - [`SledInspection`] looks at such a database, also where it is damaged.
-//! - `conformance` (feature `conformance`) holds any repository against the contract.
-//! - `fault` (feature `fault-points`) lets tests stop the process, or make it panic, at named places.
-//! - `fuzzing` (feature `fuzzing`) is what reads stored bytes, for a fuzzer to feed.
 //!
 //! This crate knows no HTTP.
 //!
@@ -28,6 +25,21 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Features
+//!
+//! None is on by default, and none belongs in a release.
+//!
+//! - `conformance`: the module of that name, which holds any repository against the contract. Its test of
+//!   random operations is made with proptest 1.
+//! - `fault-points`: the module `fault`, which lets the tests of this project stop the process, or make it
+//!   panic, at named places.
+//! - `fuzzing`: the module of that name, what reads stored bytes, for the fuzzer of this project.
+//!
+//! # Of other crates
+//!
+//! A repository is written with `#[async_trait]` of async-trait 0.1. Plants are those of [`plant_domain`]. What
+//! made something fail, which is for people to read, is an error of anyhow 1.
 
 #![forbid(unsafe_code)]
 
@@ -59,3 +71,8 @@ pub use sled::{
     SledInspection, SledRepository, Verification,
 };
 pub use stored_plant::{Revision, StoredPlant};
+
+/// The examples of the README, which are tested as these here are.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -80,6 +80,24 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// [`StoreError::Closed`], or [`StoreError::Failed`] when the store failed: the plants up to some
     /// one were taken, and those after it not.
+    ///
+    /// ```
+    /// # use plant_domain::NewPlant;
+    /// # use plant_store::{PlantRepository, SledConfig, SledRepository};
+    /// use plant_store::{Imported, OnConflict};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> anyhow::Result<()> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let repository = SledRepository::open(&SledConfig::new(folder.path().join("plants")))?;
+    /// let plants: Vec<NewPlant> = serde_json::from_str(
+    ///     r#"[{"id":1,"name":"Salix alba"},{"id":1,"name":"Salix fragilis"}]"#,
+    /// )?;
+    /// let imported = repository.import(plants, OnConflict::Skip).await?;
+    /// assert_eq!(imported, [Imported::Created, Imported::Skipped]);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn import(
         &self,
         new_plants: Vec<NewPlant>,
@@ -103,6 +121,36 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Failed`] when it cannot be read.
+    ///
+    /// ```
+    /// # use plant_domain::{NewPlant, PlantFilter};
+    /// # use plant_store::{OnConflict, SledConfig, SledRepository};
+    /// use plant_store::{Page, PageRequest, PlantRepository};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> anyhow::Result<()> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let repository = SledRepository::open(&SledConfig::new(folder.path().join("plants")))?;
+    /// # let plants: Vec<NewPlant> = serde_json::from_str(
+    /// #     r#"[{"id":1,"name":"a"},{"id":2,"name":"b"},{"id":3,"name":"c"}]"#,
+    /// # )?;
+    /// # repository.import(plants, OnConflict::Error).await?;
+    /// let mut names = Vec::new();
+    /// let mut after = None;
+    /// loop {
+    ///     let request = PageRequest { filter: PlantFilter::default(), after, limit: 2 };
+    ///     let Page { plants, next } = repository.list(request).await?;
+    ///     names.extend(plants.iter().map(|stored| stored.plant.name().to_owned()));
+    ///     // An empty page is not the end; one without a next one is.
+    ///     if next.is_none() {
+    ///         break;
+    ///     }
+    ///     after = next;
+    /// }
+    /// assert_eq!(names, ["a", "b", "c"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError>;
 
     /// How many plants there are. It counts nothing: the number is kept.
@@ -121,6 +169,30 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Failed`] when they cannot be read.
+    ///
+    /// ```
+    /// # use plant_domain::{NewPlant, PlantId};
+    /// # use plant_store::{PlantRepository, Preconditions, SledConfig, SledRepository};
+    /// use plant_store::{EventKind, EventPage, Revision};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> anyhow::Result<()> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let repository = SledRepository::open(&SledConfig::new(folder.path().join("plants")))?;
+    /// # let willow: NewPlant = serde_json::from_str(r#"{"id":7,"name":"Salix alba"}"#)?;
+    /// repository.create(willow, None).await?;
+    /// repository.delete(PlantId::from(7), Preconditions::default()).await?;
+    ///
+    /// let EventPage::Kept(events) = repository.events(Revision::BEFORE_ALL, 100).await? else {
+    ///     panic!("two events are kept");
+    /// };
+    /// assert_eq!(events[0].kind, EventKind::Created);
+    /// // Those after an event that is known already.
+    /// let later = repository.events(events[0].revision, 100).await?;
+    /// assert_eq!(later, EventPage::Kept(vec![events[1]]));
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn events(&self, after: Revision, limit: usize) -> Result<EventPage, StoreError>;
 
     /// Whether writes are taken now.

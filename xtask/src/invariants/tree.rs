@@ -99,6 +99,18 @@ const DEFAULT_BANS: [Ban; 1] = [Ban {
     advice: "fault points are for tests, so keep the feature `fault-points` out of every default",
 }];
 
+/// What only the program needs, and not who embeds its library.
+const PROGRAM: Names =
+    &["clap", "env_logger", "humantime", "indicatif", "rustls-native-certs", "tempfile", "ureq"];
+
+/// What holds where somebody asks for no feature at all.
+const BARE_BANS: [Ban; 1] = [Ban {
+    package: "plant-http",
+    forbidden: &[PROGRAM],
+    advice: "only the program needs it, so make it an optional dependency of the feature `plantd`, \
+             and let no member of the workspace ask for that feature",
+}];
+
 /// What every package of the resolved graph is built from: its normal and build dependencies,
 /// on all platforms.
 ///
@@ -198,6 +210,11 @@ pub(super) fn violations_by_default(tree: &DependencyTree) -> Vec<String> {
     violations_of(&DEFAULT_BANS, tree)
 }
 
+/// The packages that are forbidden without any feature, each with the way to it.
+pub(super) fn violations_without_features(tree: &DependencyTree) -> Vec<String> {
+    violations_of(&BARE_BANS, tree)
+}
+
 fn violations_of(bans: &[Ban], tree: &DependencyTree) -> Vec<String> {
     bans.iter()
         .flat_map(|ban| {
@@ -284,6 +301,15 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("plant-http → plant-store → fail: "), "{found:?}");
         assert_eq!(violations(&tree), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_only_the_program_needs_is_found_in_a_bare_library_and_allowed_in_others() {
+        let tree = tree(&[("plant-http", &["clap", "rustls"]), ("xtask", &["tempfile"])]);
+        let found = violations_without_features(&tree);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("the tree of plant-http holds plant-http → clap: "));
+        assert_eq!(violations_by_default(&tree), Vec::<String>::new());
     }
 
     #[test]

@@ -91,12 +91,12 @@ impl AnswerHeader {
                 json!("</plants?limit=100&after=7>; rel=\"next\""),
             ),
             Self::TotalCount => (
-                integer(0, i64::MAX),
+                integer().minimum(Some(0)),
                 "How many plants there are. A list with a filter does not have it.",
                 json!(48994),
             ),
             Self::RetryAfter => (
-                integer(0, i64::MAX),
+                integer().minimum(Some(0)),
                 "After how many seconds the request may be sent again.",
                 json!(1),
             ),

@@ -58,7 +58,10 @@ pub(crate) fn create_plant() -> Operation {
 }
 
 pub(crate) fn list_plants() -> Operation {
-    let limit = schemas::integer(1, LIMIT_MAX as i64).default(Some(json!(LIMIT_DEFAULT)));
+    let limit = schemas::integer()
+        .minimum(Some(1))
+        .maximum(Some(LIMIT_MAX))
+        .default(Some(json!(LIMIT_DEFAULT)));
     Operation::new("listPlants", OperationTag::Plants, "List plants")
         .description(
             "The plants by ascending id, page by page. While there may be more, the answer has a `Link` with \

@@ -146,15 +146,17 @@ pub(super) fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-/// An integer within these bounds.
-pub(super) fn integer(minimum: i64, maximum: i64) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(minimum)).maximum(Some(maximum))
+/// An integer that nothing more is said of.
+pub(super) fn integer() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Integer)
 }
 
 /// The id of a plant: any int64.
 pub(super) fn plant_id() -> ObjectBuilder {
-    integer(i64::MIN, i64::MAX)
+    integer()
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+        .minimum(Some(i64::MIN))
+        .maximum(Some(i64::MAX))
         .description(Some("The identification number of the plant."))
         .examples([json!(7)])
 }
@@ -183,8 +185,7 @@ pub(super) fn bounded_text(max_characters: u64) -> ObjectBuilder {
 }
 
 fn error_number() -> ObjectBuilder {
-    ObjectBuilder::new()
-        .schema_type(Type::Integer)
+    integer()
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
         .description(Some("What went wrong, as a number that programs branch on."))
         .examples([json!(3001)])
@@ -197,8 +198,7 @@ fn message() -> ObjectBuilder {
 }
 
 fn count(description: &str) -> ObjectBuilder {
-    ObjectBuilder::new()
-        .schema_type(Type::Integer)
+    integer()
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
         .minimum(Some(0))
         .description(Some(description))

@@ -1,8 +1,44 @@
 //! Holds a repository against the contract of [`PlantRepository`].
 //!
 //! Give [`check`] a way to make empty places for a repository; it panics at the first claim that does
-//! not hold. [`model`] does random operations, and compares the repository with a model. This crate's
-//! own tests of the sled repository show how to call them.
+//! not hold. [`model`] does random operations, and compares the repository with a model.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use async_trait::async_trait;
+//! use plant_store::conformance::{self, Place, model};
+//! use plant_store::{PlantRepository, SledConfig, SledRepository};
+//! use tempfile::TempDir;
+//!
+//! /// How many events the repository keeps.
+//! const KEPT_EVENTS: usize = 16;
+//!
+//! struct Folder(TempDir);
+//!
+//! impl Folder {
+//!     fn new() -> Self {
+//!         Self(tempfile::tempdir().expect("a temporary folder"))
+//!     }
+//! }
+//!
+//! #[async_trait]
+//! impl Place for Folder {
+//!     /// Here goes the repository that is held against the contract.
+//!     async fn open(&self) -> Arc<dyn PlantRepository> {
+//!         let mut config = SledConfig::new(self.0.path().join("plants"));
+//!         config.keep_events = KEPT_EVENTS as u64;
+//!         Arc::new(SledRepository::open(&config).expect("opens"))
+//!     }
+//! }
+//!
+//! // All of this goes into tests.
+//! let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+//! runtime.block_on(conformance::check(async || Folder::new()));
+//! proptest::proptest!(|(operations in model::operations(40))| {
+//!     runtime.block_on(model::check(&Folder::new(), &operations, KEPT_EVENTS));
+//! });
+//! ```
 
 pub mod model;
 
