@@ -10,6 +10,7 @@ use ureq::{Agent, Body};
 use crate::answer::Answer;
 use crate::certificate::Authority;
 use crate::deadline::DEADLINE;
+use crate::openapi::assert_described;
 use crate::plant::{Format, NewPlant, plant_body};
 
 /// The longest body of an answer that is read, in bytes.
@@ -212,6 +213,11 @@ impl Client {
     /// # Errors
     ///
     /// When there is no answer.
+    ///
+    /// # Panics
+    ///
+    /// When the OpenAPI document does not tell of such an answer.
+    #[track_caller]
     pub fn try_send(
         &self,
         method: &str,
@@ -232,7 +238,9 @@ impl Client {
         } else {
             self.agent.run(request.body(body)?)?
         };
-        answer(response)
+        let answer = answer(response)?;
+        assert_described(method, path, &answer);
+        Ok(answer)
     }
 }
 

@@ -4,7 +4,8 @@
 //! - [`Process`] is one run of the program, whether it serves or not.
 //! - [`Client`] sends requests as most clients do; [`Connection`] sends bytes as they stand.
 //! - [`Authority`] issues certificates, and makes clients that trust it; [`Place`] is where a server listens.
-//! - [`Answer`] is what either of them gets back.
+//! - [`Answer`] is what either of them gets back. Each that a [`Client`] gets has to be one that the
+//!   [`OpenapiDocument`] tells of.
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
 //! - [`edit_database`] changes a database behind its server's back.
 //! - [`Disturbance`] writes while a test looks at something else.
@@ -41,6 +42,7 @@ mod launch;
 mod ledger;
 mod load;
 mod nginx;
+mod openapi;
 mod place;
 mod plant;
 mod process;
@@ -72,6 +74,7 @@ pub use load::{
     run_load,
 };
 pub use nginx::{Nginx, RequestBuffering};
+pub use openapi::OpenapiDocument;
 pub use place::Place;
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;

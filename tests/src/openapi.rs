@@ -1,0 +1,128 @@
+//! The OpenAPI document, as a promise that each answer has to keep.
+
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::answer::Answer;
+
+static DOCUMENT: LazyLock<OpenapiDocument> = LazyLock::new(OpenapiDocument::copy);
+
+/// An OpenAPI document.
+#[derive(Debug)]
+pub struct OpenapiDocument(Value);
+
+impl OpenapiDocument {
+    /// The copy in the repository.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[must_use]
+    pub fn copy() -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+        Self::read(&fs::read_to_string(path).expect("there is a copy"))
+    }
+
+    /// A document from its text.
+    ///
+    /// # Panics
+    ///
+    /// When it is no JSON.
+    #[must_use]
+    #[track_caller]
+    pub fn read(text: &str) -> Self {
+        Self(serde_json::from_str(text).expect("the document is JSON"))
+    }
+
+    /// What a JSON pointer (RFC 6901) leads to; where that is a reference, what that leads to.
+    ///
+    /// # Panics
+    ///
+    /// When there is nothing.
+    #[must_use]
+    #[track_caller]
+    pub fn at(&self, pointer: &str) -> &Value {
+        let value = self.0.pointer(pointer).unwrap_or_else(|| panic!("nothing is at {pointer}"));
+        self.follow(value)
+    }
+
+    fn follow<'a>(&'a self, value: &'a Value) -> &'a Value {
+        match value.get("$ref").and_then(Value::as_str) {
+            Some(reference) => self.at(reference.trim_start_matches('#')),
+            None => value,
+        }
+    }
+
+    /// Every operation: its method in capitals, its path, and what is said of it.
+    pub fn operations(&self) -> impl Iterator<Item = (String, &str, &Value)> {
+        members(self.at("/paths")).flat_map(|(path, item)| {
+            members(item).map(move |(method, operation)| (method.to_uppercase(), path, operation))
+        })
+    }
+
+    /// Each failing answer that an operation may give: its status, and what is said of it.
+    pub fn failures<'a>(&'a self, operation: &'a Value) -> impl Iterator<Item = (u16, &'a Value)> {
+        members(&operation["responses"]).filter_map(|(status, response)| {
+            let status: u16 = status.parse().expect("a status");
+            (status >= 400).then(|| (status, self.follow(response)))
+        })
+    }
+
+    /// The numbers of the errors that an answer may have.
+    pub fn error_numbers(response: &Value) -> impl Iterator<Item = i64> {
+        let examples = &response["content"]["application/json"]["examples"];
+        members(examples).map(|(number, _)| number.parse().expect("a number"))
+    }
+
+    /// What is said of the operation that a request asks for, if it is one.
+    fn operation(&self, method: &str, path: &str) -> Option<&Value> {
+        // HEAD goes without saying, wherever GET is.
+        let method = if method == "HEAD" { "get" } else { &method.to_lowercase() };
+        let path = path.split('?').next().unwrap_or_default();
+        let paths = self.at("/paths");
+        let is_below_plants =
+            || path.strip_prefix("/plants/").is_some_and(|id| !id.is_empty() && !id.contains('/'));
+        // A path without parameters goes before one with them.
+        let item = match paths.get(path) {
+            None if is_below_plants() => paths.get("/plants/{id}"),
+            item => item,
+        };
+        item?.get(method)
+    }
+}
+
+fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
+}
+
+/// Claims that the document tells of such an answer, where it tells of the operation: of its status, its error
+/// number and its media type.
+///
+/// # Panics
+///
+/// When it does not.
+#[track_caller]
+pub(crate) fn assert_described(method: &str, path: &str, answer: &Answer) {
+    let document = &*DOCUMENT;
+    let Some(operation) = document.operation(method, path) else { return };
+    let response = &operation["responses"][answer.status.to_string()];
+    assert!(!response.is_null(), "the document has no such answer to {method} {path}: {answer:?}");
+    let response = document.follow(response);
+    let content = &response["content"];
+    let media_type =
+        answer.header("content-type").map(|said| said.split(';').next().unwrap_or(said));
+    let is_described = match media_type {
+        Some(media_type) => content.get(media_type).is_some(),
+        None => content.is_null(),
+    };
+    assert!(is_described, "the document has no such media type for {method} {path}: {answer:?}");
+    if answer.status >= 400 && !answer.body.is_empty() {
+        let number = answer.json()["error"].as_i64();
+        let is_described =
+            OpenapiDocument::error_numbers(response).any(|told| Some(told) == number);
+        assert!(is_described, "the document has no such error for {method} {path}: {answer:?}");
+    }
+}

@@ -1,0 +1,210 @@
+//! The OpenAPI document says what is served, all of it, and what the specification says.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use plant_http::routes;
+use plantd_tests::{Format, NewPlant, OpenapiDocument, TestServer, program};
+use serde_json::{Value, json};
+
+fn printed() -> String {
+    let output = Command::new(program()).arg("openapi").output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn the_copy_in_the_repository_is_what_the_program_prints() {
+    let copy = include_str!("../../docs/openapi.json");
+    // Two documents of thousands of lines are no message.
+    let is_same = copy == printed();
+    assert!(is_same, "docs/openapi.json is stale: run `cargo run -- openapi > docs/openapi.json`");
+}
+
+#[test]
+fn the_server_gives_the_document_without_a_token_and_does_not_give_it_twice() {
+    let server = TestServer::start();
+    let client = server.client().without_token();
+    let answer = client.get("/openapi.json");
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(String::from_utf8_lossy(&answer.body), printed());
+
+    let entity_tag = answer.header("etag").expect("it has one");
+    let again = client.send("GET", "/openapi.json", &[("if-none-match", entity_tag)], "");
+    assert_eq!((again.status, again.body.len()), (304, 0));
+}
+
+#[test]
+fn what_is_served_is_in_the_document_and_what_is_in_it_is_served() {
+    let document = OpenapiDocument::read(&printed());
+    let described: BTreeSet<(String, String, bool)> = document
+        .operations()
+        .map(|(method, path, operation)| {
+            let is_open = operation.get("security") == Some(&json!([]));
+            (method, path.to_owned(), is_open)
+        })
+        .collect();
+    let served: BTreeSet<(String, String, bool)> = routes()
+        .into_iter()
+        .map(|route| (route.method, route.path.to_owned(), route.scope.is_none()))
+        .collect();
+    assert_eq!(described, served);
+
+    let server = TestServer::start();
+    let client = server.client();
+    for (method, path, _) in described {
+        let answer = client.send(&method, &path.replace("{id}", "7"), &[], "");
+        let is_routed = ![404, 405].contains(&answer.status) || answer.json()["error"] == 3002;
+        assert!(is_routed, "{method} {path}: {answer:?}");
+        // What the path does not have, the document has not either.
+        let allow = client.send("OPTIONS", &path.replace("{id}", "7"), &[], "");
+        let allowed: BTreeSet<String> = allow
+            .header("allow")
+            .expect("it says which")
+            .split(", ")
+            .filter(|method| !["HEAD", "OPTIONS"].contains(method))
+            .map(str::to_owned)
+            .collect();
+        let described = document.operations().filter(|(_, described, _)| *described == path);
+        assert_eq!(allowed, described.map(|(method, _, _)| method).collect(), "{path}");
+    }
+}
+
+#[test]
+fn each_operation_has_an_id_of_its_own_and_says_what_it_is() {
+    let document = OpenapiDocument::copy();
+    assert_eq!(document.at("/info/title"), "Plant Store");
+    assert_eq!(document.at("/info/version"), "1.0.0");
+    assert_eq!(document.at("/openapi"), "3.1.0");
+    let mut ids = BTreeSet::new();
+    for (method, path, operation) in document.operations() {
+        let id = operation["operationId"].as_str().expect("it has one");
+        assert!(ids.insert(id), "{id} stands twice");
+        for text in ["summary", "description"] {
+            let text = operation[text].as_str().unwrap_or_default();
+            assert!(!text.trim().is_empty(), "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn each_error_is_told_with_its_status_its_number_and_an_example_of_it() {
+    let document = OpenapiDocument::copy();
+    for (method, path, operation) in document.operations() {
+        let failures: Vec<(u16, &Value)> = document.failures(operation).collect();
+        assert!(!failures.is_empty(), "{method} {path} cannot fail");
+        for (status, response) in failures {
+            let description = response["description"].as_str().expect("it has one");
+            let content = &response["content"]["application/json"];
+            assert_eq!(content["schema"], json!({"$ref": "#/components/schemas/Error"}));
+            let numbers: Vec<i64> = OpenapiDocument::error_numbers(response).collect();
+            assert!(!numbers.is_empty(), "{method} {path} {status} has no numbers");
+            for number in numbers {
+                assert!(description.contains(&format!("`{number}`")), "{description}");
+                let example = &content["examples"][number.to_string()]["value"];
+                assert_eq!(example["error"], json!(number), "{method} {path}");
+                let message = example["message"].as_str().unwrap_or_default();
+                assert!(!message.is_empty(), "{method} {path}: {number}");
+            }
+        }
+    }
+}
+
+/// A schema of the specification (section "Resources and their fields"): its fields, each with its type, its format
+/// and whether it is required.
+fn assert_schema(
+    document: &OpenapiDocument,
+    name: &str,
+    fields: &[(&str, &str, Option<&str>, bool)],
+) {
+    let schema = document.at(&format!("/components/schemas/{name}"));
+    assert_eq!(schema["type"], "object", "{name}");
+    let properties = schema["properties"].as_object().expect("it has members");
+    let described: BTreeSet<(&str, &str, Option<&str>, bool)> = properties
+        .iter()
+        .map(|(member, described)| {
+            let required = schema["required"].as_array().expect("some are required");
+            let is_required = required.iter().any(|name| name.as_str() == Some(member));
+            let kind = described["type"].as_str().expect("one type");
+            (member.as_str(), kind, described["format"].as_str(), is_required)
+        })
+        .collect();
+    assert_eq!(described, fields.iter().copied().collect(), "{name}");
+    // The schemas are open: members that are not known are ignored.
+    assert_eq!(schema.get("additionalProperties"), None, "{name}");
+}
+
+#[test]
+fn the_specifications_operation_is_exactly_the_specifications() {
+    let document = OpenapiDocument::copy();
+    let name = ("name", "string", None, true);
+    let tag = ("tag", "string", None, false);
+    assert_schema(&document, "Plant", &[name, tag]);
+    assert_schema(&document, "NewPlant", &[("id", "integer", Some("int64"), true), name, tag]);
+    let error = [("error", "integer", Some("int32"), true), ("message", "string", None, true)];
+    assert_schema(&document, "Error", &error);
+
+    let create = document.at("/paths/~1plants/post");
+    let body = &create["requestBody"];
+    assert_eq!(body["required"], true);
+    let media_types: Vec<&String> = body["content"].as_object().expect("some").keys().collect();
+    assert_eq!(media_types, ["application/json"]);
+    let forms = &body["content"]["application/json"]["schema"]["anyOf"];
+    // The other form is a NewPlant without a tag, written as `null`.
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    assert_eq!(*forms, json!([reference("NewPlant"), reference("UntaggedNewPlant")]));
+
+    let success = document.at("/paths/~1plants/post/responses/200");
+    assert_eq!(success["content"]["application/json"]["schema"], reference("Plant"));
+    let successes = create["responses"].as_object().expect("some").keys();
+    assert_eq!(successes.filter(|status| status.starts_with('2')).count(), 1);
+    let failure = document.at("/paths/~1plants/post/responses/400");
+    assert_eq!(failure["content"]["application/json"]["schema"], reference("Error"));
+
+    assert_eq!(document.at("/security"), &json!([{"bearerAuth": []}]));
+    let schemes = document.at("/components/securitySchemes").as_object().expect("an object");
+    assert_eq!(schemes.keys().collect::<Vec<_>>(), ["bearerAuth"], "there is one scheme");
+    assert_eq!(
+        (&schemes["bearerAuth"]["type"], &schemes["bearerAuth"]["scheme"]),
+        (&json!("http"), &json!("bearer"))
+    );
+    assert_eq!(create.get("security"), None, "it has that of the whole document");
+
+    // No path, query parameter or header that a client has to know.
+    let parameters = create["parameters"].as_array().expect("an array");
+    for index in 0..parameters.len() {
+        let parameter = document.at(&format!("/paths/~1plants/post/parameters/{index}"));
+        assert_eq!((&parameter["in"], &parameter["required"]), (&json!("header"), &json!(false)));
+    }
+}
+
+/// The members of a shape that has a name in the document.
+fn members_of(document: &OpenapiDocument, shape: &str) -> BTreeSet<String> {
+    let schema = document.at(&format!("/components/schemas/{shape}/properties"));
+    schema.as_object().expect("an object").keys().cloned().collect()
+}
+
+fn members(value: &Value) -> BTreeSet<String> {
+    value.as_object().expect("an object").keys().cloned().collect()
+}
+
+#[test]
+fn what_is_answered_has_the_members_of_its_schema_and_no_others() {
+    let document = OpenapiDocument::copy();
+    let server = TestServer::start();
+    let client = server.client();
+    let check =
+        |shape: &str, value: &Value| assert_eq!(members(value), members_of(&document, shape));
+
+    check("Plant", &client.create(1, "Rosa", Some("R")).json());
+    check("NewPlant", &client.read(1).json());
+    check("NewPlant", &client.get("/plants").json()[0]);
+    check("Plant", &client.put(1, r#"{"name":"Rosa","tag":"R"}"#).json());
+    check("Plant", &client.patch(1, r#"{"tag":"S"}"#).json());
+    check("Error", &client.create(1, "Rosa", None).json());
+    let row = Format::Ndjson.body([&NewPlant::new(1, "Rosa", None)]);
+    let report = client.import(Format::Ndjson, "", row).json();
+    check("ImportReport", &report);
+    check("FailedRow", &report["errors"][0]);
+}
