@@ -7,8 +7,8 @@ use plant_http::{
     IDEMPOTENCY_KEY_MAX_CHARACTERS, LIMIT_DEFAULT, LIMIT_MAX, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
 };
 use plantd_tests::{
-    Answer, Client, Document, Launch, Shell, TestServer, Transcript, plant_body, raw_request,
-    wait_until, write_tokens_file,
+    Client, Document, Launch, OpenapiDocument, Shell, TestServer, Transcript, plant_body,
+    raw_request,
 };
 
 /// The most lines that a head may have; the request line is none of them.
@@ -67,10 +67,10 @@ fn every_operation_of_the_store_is_shown() {
 
 /// The statuses of the table, by the number of the error.
 #[track_caller]
-fn told_statuses() -> BTreeMap<i32, u16> {
+fn told_statuses() -> BTreeMap<i64, u16> {
     let rows = guide().part("Errors").table();
     let row_count = rows.len();
-    let statuses: BTreeMap<i32, u16> = rows
+    let statuses: BTreeMap<i64, u16> = rows
         .into_iter()
         .map(|row| match row.as_slice() {
             [number, status, when, what_to_do] => {
@@ -84,71 +84,20 @@ fn told_statuses() -> BTreeMap<i32, u16> {
     statuses
 }
 
-/// A server that takes `reader`, `writer` and the token of the tests, with these arguments.
-fn server(arguments: &[&str]) -> TestServer {
-    let launch = Launch::new().arguments(arguments.iter().copied());
-    TestServer::start_prepared(launch, "data", write_tokens_file)
-}
-
-/// Refused requests, one for each number that a client can bring about.
-fn refused() -> Vec<Answer> {
-    const JSON: (&str, &str) = ("content-type", "application/json");
-    let server = server(&[]);
-    let client = server.client();
-    client.create(1, "Rosa", None).assert_plant("Rosa", None);
-    let too_large = format!("{{}}{}", " ".repeat(BODY_MAX_BYTES));
-    vec![
-        client.create_from("{"),
-        client.send("POST", "/plants", &[("content-type", "text/plain")], "{}"),
-        client.create_from(&too_large),
-        client.create_from("[]"),
-        client.create(2, "", None),
-        client.send("GET", "/plants/007", &[], ""),
-        client.put_with(1, &[("if-match", "1")], r#"{"name":"Rosa"}"#),
-        client.without_token().read(1),
-        client.with_token("unknown").read(1),
-        client.with_token("reader").create(2, "Rosa", None),
-        over_its_rate(),
-        client.create(1, "Rosa", None),
-        client.read(2),
-        client.send("PUT", "/plants/1", &[JSON, ("if-none-match", "*")], r#"{"name":"Rosa"}"#),
-        client.send("GET", "/nowhere", &[], ""),
-        client.send("DELETE", "/plants", &[], ""),
-        draining(),
-    ]
-}
-
-/// The answer to a token that is over its rate.
-fn over_its_rate() -> Answer {
-    let server = server(&["--rate-limit", "1"]);
-    let client = server.client();
-    let is_refused = |answer: &Answer| answer.status != 404;
-    (0..1000).map(|_| client.read(1)).find(is_refused).expect("one request is too many")
-}
-
-/// The answer of a server that shuts down.
-fn draining() -> Answer {
-    let mut server = server(&["--drain-delay", "60s"]);
-    let client = server.client();
-    server.process().send_terminate();
-    let ask = || client.send("GET", "/readyz", &[], "");
-    wait_until("the drain to begin", || ask().status != 200);
-    ask()
-}
-
-/// What only a server can bring about that fails, or a client that lets it wait for ten seconds. Tests of
-/// that are elsewhere.
-const OF_FAULTS: [(i32, u16); 3] = [(5001, 500), (5002, 503), (5004, 408)];
+/// What is answered where there is no operation, and so not in the document.
+const OF_NO_OPERATION: [(i64, u16); 2] = [(4004, 404), (4005, 405)];
 
 #[test]
 fn the_table_of_errors_has_each_number_with_its_status() {
-    let answers = refused().into_iter().map(|answer| {
-        let number = answer.json()["error"].as_i64().unwrap_or_else(|| panic!("{answer:?}"));
-        let number = i32::try_from(number).expect("an int32");
-        answer.assert_error(answer.status, number);
-        (number, answer.status)
-    });
-    let statuses: BTreeMap<i32, u16> = answers.chain(OF_FAULTS).collect();
+    let document = OpenapiDocument::copy();
+    let statuses: BTreeMap<i64, u16> = document
+        .operations()
+        .flat_map(|(_, _, operation)| document.failures(operation))
+        .flat_map(|(status, response)| {
+            OpenapiDocument::error_numbers(response).map(move |number| (number, status))
+        })
+        .chain(OF_NO_OPERATION)
+        .collect();
     assert_eq!(told_statuses(), statuses);
 }
 

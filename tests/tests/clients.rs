@@ -5,8 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plantd_tests::{TOKEN, TestServer, Toolbox, copy_folder};
-use serde_json::Value;
+use plantd_tests::{Document, OpenapiDocument, TOKEN, TestServer, Toolbox, copy_folder};
 
 /// A file or folder of the repository.
 fn repository(path: &str) -> PathBuf {
@@ -29,22 +28,34 @@ fn run_with_server(program: &mut Command) {
     run(program);
 }
 
+/// Puts the program of the guide's part with this heading into a file, and runs it with a server.
+#[track_caller]
+fn run_of_guide(heading: &str, language: &str, path: &Path, start: impl FnOnce() -> Command) {
+    let server = TestServer::start();
+    let programs = Document::read("docs/api.md").part(heading).blocks(language);
+    let [program] = programs.as_slice() else { panic!("{heading} shows one program") };
+    let program = program.replace("127.0.0.1:8080", &server.address().to_string());
+    fs::write(path, program).expect("it can be written");
+    run(start().env("PLANTS_TOKEN", TOKEN));
+    assert_eq!(
+        server.client().list("").plants().len(),
+        1,
+        "the program of the guide made no plant"
+    );
+}
+
 /// The operations of the document, as Python names them.
 fn operations() -> BTreeSet<String> {
-    let document = fs::read(repository("docs/openapi.json")).expect("the document is there");
-    let document: Value = serde_json::from_slice(&document).expect("it is JSON");
-    let paths = document["paths"].as_object().expect("it has paths");
-    let operations = paths.values().flat_map(|path| path.as_object().expect("operations").values());
-    operations
-        .map(|operation| {
-            let id = operation["operationId"].as_str().expect("it has an id");
-            let letter = |letter: char| match letter {
-                'A'..='Z' => format!("_{}", letter.to_ascii_lowercase()),
-                _ => letter.to_string(),
-            };
-            id.chars().map(letter).collect()
-        })
-        .collect()
+    let document = OpenapiDocument::copy();
+    let ids = document.operations().map(|(_, _, operation)| &operation["operationId"]);
+    ids.map(|id| {
+        let letter = |letter: char| match letter {
+            'A'..='Z' => format!("_{}", letter.to_ascii_lowercase()),
+            _ => letter.to_string(),
+        };
+        id.as_str().expect("it has an id").chars().map(letter).collect()
+    })
+    .collect()
 }
 
 /// The operations of a client in Python: each is a file in the folder of its tag.
@@ -84,6 +95,13 @@ fn a_client_generated_for_python_does_all_that_there_is_to_do() {
     walk_through.arg(&walk).env("PYTHONPATH", folder.path());
     // Without its assertions it would claim nothing.
     run_with_server(walk_through.env_remove("PYTHONOPTIMIZE"));
+
+    let first = folder.path().join("first.py");
+    run_of_guide("Python", "python", &first, || {
+        let mut command = tools.command("python");
+        command.arg(&first);
+        command
+    });
 }
 
 #[test]
@@ -106,4 +124,13 @@ fn a_client_generated_for_typescript_does_all_that_there_is_to_do() {
     run(node().arg("generate-exact.mjs").arg(&document).arg("plant-store-exact.ts"));
     run(tools.command("tsc").arg("-p").arg(&folder));
     run_with_server(node().arg("out/walk.js"));
+
+    run_of_guide("TypeScript", "ts", &folder.join("first.mts"), || {
+        let mut compile = tools.command("tsc");
+        compile.args(["--strict", "--module", "nodenext", "--target", "es2022", "first.mts"]);
+        run(compile.current_dir(&folder));
+        let mut first = node();
+        first.arg("first.mjs");
+        first
+    });
 }

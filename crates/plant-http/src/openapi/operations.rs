@@ -42,7 +42,7 @@ pub(crate) fn create_plant() -> Operation {
         ))
         .parameters([idempotency_key()])
         .body(
-            Media::json(schemas::any_of(&[Shape::NewPlant, Shape::UntaggedNewPlant]))
+            Media::json(schemas::any_of(&[Shape::NewPlant, Shape::NewPlantWithNullableTag]))
                 .example("tagged", "A plant with a tag", new_plant())
                 .example("untagged", "A plant without one", json!({"id": 8, "name": "Salix alba"})),
         )
@@ -124,7 +124,7 @@ pub(crate) fn put_plant() -> Operation {
         ))
         .parameters(preconditions())
         .body(
-            Media::json(schemas::any_of(&[Shape::Plant, Shape::UntaggedPlant]))
+            Media::json(schemas::any_of(&[Shape::Plant, Shape::PlantWithNullableTag]))
                 .example("plant", "A plant", plant()),
         )
         .answer(
@@ -253,7 +253,7 @@ pub(crate) fn check_ready() -> Operation {
 }
 
 pub(crate) fn read_openapi() -> Operation {
-    let schema = ObjectBuilder::new().schema_type(Type::Object);
+    let schema = ObjectBuilder::new().schema_type(Type::Object).title(Some("Document"));
     static_file("readOpenapi", "Read this document", Media::json(schema)).description(format!(
         "The OpenAPI document of what this server serves. Its version, {API_VERSION}, is that of the interface."
     ))
@@ -311,7 +311,7 @@ fn plant_media() -> Media {
 }
 
 fn ndjson_media() -> Media {
-    let schema = schemas::text().description(Some("A NewPlant in each line."));
+    let schema = schemas::file("A NewPlant in each line.");
     Media::new(TransferFormat::NdJson.media_type(), schema).example(
         "rows",
         "Two plants",
@@ -321,11 +321,10 @@ fn ndjson_media() -> Media {
 
 fn csv_media() -> Media {
     let header = CSV_HEADER.join(",");
-    let schema = schemas::text()
-        .description(Some(format!(
-            "Comma-separated values (RFC 4180) with the header `{header}`. An empty tag cell is no tag."
-        )))
-        .pattern(Some(format!(r"^{header}(\r?\n|$)")));
+    let schema = schemas::file(format!(
+        "Comma-separated values (RFC 4180) with the header `{header}`. An empty tag cell is no tag."
+    ))
+    .pattern(Some(format!(r"^{header}(\r?\n|$)")));
     Media::new(TransferFormat::Csv.media_type(), schema).example(
         "rows",
         "Two plants",

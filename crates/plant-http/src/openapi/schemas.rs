@@ -23,8 +23,8 @@ const TEXT_PATTERN: &str = concat!(
 pub(super) enum Shape {
     Plant,
     NewPlant,
-    UntaggedPlant,
-    UntaggedNewPlant,
+    PlantWithNullableTag,
+    NewPlantWithNullableTag,
     PlantPatch,
     Error,
     ImportReport,
@@ -35,8 +35,8 @@ impl Shape {
     const ALL: [Self; 8] = [
         Self::Plant,
         Self::NewPlant,
-        Self::UntaggedPlant,
-        Self::UntaggedNewPlant,
+        Self::PlantWithNullableTag,
+        Self::NewPlantWithNullableTag,
         Self::PlantPatch,
         Self::Error,
         Self::ImportReport,
@@ -47,8 +47,8 @@ impl Shape {
         match self {
             Self::Plant => "Plant",
             Self::NewPlant => "NewPlant",
-            Self::UntaggedPlant => "UntaggedPlant",
-            Self::UntaggedNewPlant => "UntaggedNewPlant",
+            Self::PlantWithNullableTag => "PlantWithNullableTag",
+            Self::NewPlantWithNullableTag => "NewPlantWithNullableTag",
             Self::PlantPatch => "PlantPatch",
             Self::Error => "Error",
             Self::ImportReport => "ImportReport",
@@ -65,25 +65,22 @@ impl Shape {
                 .property("id", plant_id())
                 .property("name", name())
                 .property("tag", tag()),
-            Self::UntaggedPlant => {
-                object("A Plant whose tag is `null`, which is none.", &["name", "tag"])
+            Self::PlantWithNullableTag => {
+                object("A Plant whose tag may also be `null`, which is none.", &["name"])
                     .property("name", name())
-                    .property("tag", null())
+                    .property("tag", nullable(tag()))
             }
-            Self::UntaggedNewPlant => {
-                object("A NewPlant whose tag is `null`, which is none.", &["id", "name", "tag"])
+            Self::NewPlantWithNullableTag => {
+                object("A NewPlant whose tag may also be `null`, which is none.", &["id", "name"])
                     .property("id", plant_id())
                     .property("name", name())
-                    .property("tag", null())
+                    .property("tag", nullable(tag()))
             }
             Self::PlantPatch => {
                 let tag = tag().description(Some("The new tag; `null` removes the tag."));
                 object("What is to change in a plant: a merge patch (RFC 7396).", &[])
                     .property("name", name().description(Some("The new name.")))
-                    .property(
-                        "tag",
-                        tag.schema_type(SchemaType::from_iter([Type::String, Type::Null])),
-                    )
+                    .property("tag", nullable(tag))
             }
             Self::Error => object("What went wrong.", &["error", "message"])
                 .property("error", error_number())
@@ -146,6 +143,13 @@ pub(super) fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
+/// A body of any length, which a client sends or takes part by part.
+pub(super) fn file(description: impl Into<String>) -> ObjectBuilder {
+    text()
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+        .description(Some(description))
+}
+
 /// An integer that nothing more is said of.
 pub(super) fn integer() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Integer)
@@ -204,8 +208,8 @@ fn count(description: &str) -> ObjectBuilder {
         .description(Some(description))
 }
 
-fn null() -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::Null).description(Some("There is no tag."))
+fn nullable(text: ObjectBuilder) -> ObjectBuilder {
+    text.schema_type(SchemaType::from_iter([Type::String, Type::Null]))
 }
 
 fn object(description: &str, required: &[&str]) -> ObjectBuilder {
@@ -217,4 +221,29 @@ fn object(description: &str, required: &[&str]) -> ObjectBuilder {
 
 fn array_of(shape: Shape, max_items: usize) -> ArrayBuilder {
     Array::builder().items(shape.reference()).max_items(Some(max_items))
+}
+
+#[cfg(test)]
+mod tests {
+    use plant_domain::{Plant, UncheckedPlant};
+    use regress::Regex;
+
+    use super::*;
+
+    #[test]
+    fn the_pattern_takes_what_the_rules_take_whatever_the_character() {
+        let pattern = Regex::with_flags(TEXT_PATTERN, "u").expect("a regular expression");
+        let check = |text: String| {
+            let matches = pattern.find(&text).is_some();
+            let plant = Plant::try_from(UncheckedPlant { name: text.clone(), tag: None });
+            assert_eq!(matches, plant.is_ok(), "{text:?}");
+        };
+        for character in '\0'..=char::MAX {
+            check(character.to_string());
+        }
+        // Those beyond are neither controls nor white space, alone or not.
+        for character in '\0'..='\u{ffff}' {
+            check(format!("a{character}a"));
+        }
+    }
 }

@@ -1,0 +1,88 @@
+//! Requests that Schemathesis makes up from the OpenAPI document, good and bad ones: whatever the server answers, it
+//! has to be what the document says.
+//!
+//! `SCHEMATHESIS_SEEDS=1,2,3` runs it with these seeds, one after the other.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::Path;
+
+use plantd_tests::{OpenapiDocument, TOKEN, TestServer, Toolbox};
+
+/// How many requests each operation gets that are made up for it, at least.
+const EXAMPLES: usize = 100;
+
+const DEFAULT_SEEDS: &str = "1";
+
+/// Runs Schemathesis against the server, with all of its checks.
+#[track_caller]
+fn run(server: &TestServer, seed: &str, arguments: &[&str]) {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Toolbox::python()
+        .command("schemathesis")
+        .arg("run")
+        .arg(tests.join("../docs/openapi.json"))
+        .args(["--url", &format!("http://{}", server.address())])
+        .args(["--header", &format!("Authorization: Bearer {TOKEN}")])
+        .args(["--seed", seed, "--max-examples", &EXAMPLES.to_string(), "--no-color"])
+        .args(arguments)
+        .env("SCHEMATHESIS_HOOKS", tests.join("schemathesis/hooks.py"))
+        // It leaves files behind where it runs.
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .current_dir(server.data().parent().expect("a folder"))
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "seed {seed}: {said}");
+}
+
+/// How often each method and path was answered with which status, as the server's log tells it. A plant's path has
+/// `{id}` in it, whatever the id.
+fn answers(
+    server: &TestServer,
+    document: &OpenapiDocument,
+) -> BTreeMap<(String, String), Vec<u16>> {
+    let mut answers: BTreeMap<(String, String), Vec<u16>> = BTreeMap::new();
+    for line in server.stderr().lines() {
+        let mut words = line.split_whitespace().skip_while(|word| !word.starts_with("127.0.0.1:"));
+        let (Some(_), Some(method), Some(path), Some(status)) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let is_path = document.operations().any(|(_, described, _)| described == path);
+        let path = if is_path || !path.starts_with("/plants/") { path } else { "/plants/{id}" };
+        if let Ok(status) = status.parse() {
+            answers.entry((method.to_owned(), path.to_owned())).or_default().push(status);
+        }
+    }
+    answers
+}
+
+#[test]
+fn the_server_answers_what_the_document_says_to_whatever_schemathesis_makes_up() {
+    let seeds = env::var("SCHEMATHESIS_SEEDS");
+    let document = OpenapiDocument::copy();
+    for seed in seeds.as_deref().unwrap_or(DEFAULT_SEEDS).split(',') {
+        let server = TestServer::start();
+        run(&server, seed, &[]);
+        // Next to the others it soon has nothing left to delete.
+        run(&server, seed, &["--include-operation-id", "deletePlant", "--phases", "fuzzing"]);
+
+        // Else it would have shown nothing.
+        let answers = answers(&server, &document);
+        for (method, path, operation) in document.operations() {
+            let statuses = &answers[&(method.clone(), path.to_owned())];
+            let count = statuses.len();
+            assert!(count >= EXAMPLES, "seed {seed}: {method} {path} had {count} requests");
+            let responses = operation["responses"].as_object().expect("it has some");
+            let successes = responses.keys().map(|status| status.parse::<u16>().expect("a status"));
+            for success in successes.filter(|status| *status < 400) {
+                assert!(
+                    statuses.contains(&success),
+                    "seed {seed}: {method} {path} was never answered {success}"
+                );
+            }
+        }
+    }
+}
