@@ -1,7 +1,8 @@
 //! A document of this repository: its parts, the blocks of commands in them, and their tables.
 
 use std::fs;
-use std::path::Path;
+
+use crate::folder::repository;
 
 /// A document in Markdown, cut at its headings of the second level.
 #[derive(Debug)]
@@ -25,8 +26,7 @@ impl Document {
     #[must_use]
     #[track_caller]
     pub fn read(path: &str) -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let text = fs::read_to_string(root.join(path));
+        let text = fs::read_to_string(repository(path));
         Self::of(&text.unwrap_or_else(|cause| panic!("{path}: {cause}")))
     }
 

@@ -1,7 +1,13 @@
 //! Folders with all that is in them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A file or folder of the repository, by its path from the root.
+#[must_use]
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
 
 /// Copies a folder. `to` must not be there.
 ///

@@ -22,6 +22,7 @@
 //! - [`Toolbox`] are the tools that `cargo xtask test` brings.
 //! - [`token_command`] is `plantd token`.
 //! - [`torture`] is what the tests of the product's promises have in common.
+//! - [`repository`] is a file of this repository, [`copy_folder`] a folder with all that is in it.
 //! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
 
 #![forbid(unsafe_code)]
@@ -66,7 +67,7 @@ pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use disturbance::Disturbance;
 pub use document::{Document, Part};
 pub use first_run::{paste, shown_command};
-pub use folder::copy_folder;
+pub use folder::{copy_folder, repository};
 pub use launch::{Launch, TOKEN, UNPRIVILEGED, copy_program, is_root, program};
 pub use ledger::{Ledgers, Plants, TAGS, Told, plants_in, store_of};
 pub use load::{
@@ -84,5 +85,5 @@ pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use token_command::{create_token, revoke_token, token_command};
 pub use tokens_file::write_tokens_file;
-pub use toolbox::Toolbox;
+pub use toolbox::{Toolbox, run_tool};
 pub use transcript::Transcript;

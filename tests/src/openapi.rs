@@ -1,12 +1,12 @@
 //! The OpenAPI document, as a promise that each answer has to keep.
 
 use std::fs;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::folder::repository;
 
 static DOCUMENT: LazyLock<OpenapiDocument> = LazyLock::new(OpenapiDocument::copy);
 
@@ -22,8 +22,7 @@ impl OpenapiDocument {
     /// When there is none.
     #[must_use]
     pub fn copy() -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
-        Self::read(&fs::read_to_string(path).expect("there is a copy"))
+        Self::read(&fs::read_to_string(repository("docs/openapi.json")).expect("there is a copy"))
     }
 
     /// A document from its text.
@@ -49,7 +48,14 @@ impl OpenapiDocument {
         self.follow(value)
     }
 
-    fn follow<'a>(&'a self, value: &'a Value) -> &'a Value {
+    /// Where this is a reference, what that leads to.
+    ///
+    /// # Panics
+    ///
+    /// When that is nothing.
+    #[must_use]
+    #[track_caller]
+    pub fn follow<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value.get("$ref").and_then(Value::as_str) {
             Some(reference) => self.at(reference.trim_start_matches('#')),
             None => value,
@@ -98,8 +104,28 @@ fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
 }
 
+/// Headers of answers that the document has to tell of, where they are there.
+const TOLD_HEADERS: [&str; 7] = [
+    "etag",
+    "link",
+    "location",
+    "retry-after",
+    "www-authenticate",
+    "x-request-id",
+    "x-total-count",
+];
+
+/// Headers that an answer with this status has to have.
+fn needed_headers(status: u16) -> &'static [&'static str] {
+    match status {
+        401 | 403 => &["x-request-id", "www-authenticate"],
+        429 | 503 => &["x-request-id", "retry-after"],
+        _ => &["x-request-id"],
+    }
+}
+
 /// Claims that the document tells of such an answer, where it tells of the operation: of its status, its error
-/// number and its media type.
+/// number, its media type and its headers.
 ///
 /// # Panics
 ///
@@ -119,6 +145,18 @@ pub(crate) fn assert_described(method: &str, path: &str, answer: &Answer) {
         None => content.is_null(),
     };
     assert!(is_described, "the document has no such media type for {method} {path}: {answer:?}");
+    let told: Vec<String> =
+        members(&response["headers"]).map(|(name, _)| name.to_lowercase()).collect();
+    for header in TOLD_HEADERS {
+        let is_there = answer.header(header).is_some();
+        let is_told = told.iter().any(|told| told == header);
+        assert!(
+            is_told || !is_there,
+            "the document has no {header} for {method} {path}: {answer:?}"
+        );
+        let is_needed = needed_headers(answer.status).contains(&header);
+        assert!(is_there || !is_needed, "there is no {header} for {method} {path}: {answer:?}");
+    }
     if answer.status >= 400 && !answer.body.is_empty() {
         let number = answer.json()["error"].as_i64();
         let is_described =

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::folder::repository;
+
 /// The tools of one language, in the versions that the repository names.
 #[derive(Debug)]
 pub struct Toolbox {
@@ -37,7 +39,7 @@ impl Toolbox {
 
     #[track_caller]
     fn open(name: &str, files: &[&str], programs: &'static str) -> Self {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(name);
+        let sources = repository("tests/tools").join(name);
         let test = env::current_exe().expect("a program knows where it is");
         // It is in the target folder, one folder deeper where it is built for a named platform.
         let mut folders = test.ancestors().map(|folder| folder.join("tools").join(name));
@@ -75,4 +77,16 @@ impl Toolbox {
         command.env("PATH", env::join_paths(path).expect("a search path")).stdin(Stdio::null());
         command
     }
+}
+
+/// Runs a command that says where something is wrong, and claims that nothing is.
+///
+/// # Panics
+///
+/// When it cannot be started, or fails.
+#[track_caller]
+pub fn run_tool(command: &mut Command) {
+    let output = command.output().expect("it can be started");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed ({}):\n{said}", output.status);
 }

@@ -1,6 +1,6 @@
 //! What `docs/api.md` shows and says is so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use plant_http::{
     BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX,
@@ -65,40 +65,36 @@ fn every_operation_of_the_store_is_shown() {
     }
 }
 
-/// The statuses of the table, by the number of the error.
-#[track_caller]
-fn told_statuses() -> BTreeMap<i64, u16> {
-    let rows = guide().part("Errors").table();
-    let row_count = rows.len();
-    let statuses: BTreeMap<i64, u16> = rows
-        .into_iter()
-        .map(|row| match row.as_slice() {
-            [number, status, when, what_to_do] => {
-                assert!(!when.is_empty() && !what_to_do.is_empty(), "{row:?}");
-                (number.parse().expect("a number"), status.parse().expect("a status"))
-            }
-            _ => panic!("a row has four cells: {row:?}"),
-        })
-        .collect();
-    assert_eq!(statuses.len(), row_count, "a number stands twice");
-    statuses
-}
-
 /// What is answered where there is no operation, and so not in the document.
-const OF_NO_OPERATION: [(i64, u16); 2] = [(4004, 404), (4005, 405)];
+const OF_NO_OPERATION: [(i64, u16, &str); 2] =
+    [(4004, 404, "there is no such path"), (4005, 405, "there is no such method on this path")];
 
 #[test]
-fn the_table_of_errors_has_each_number_with_its_status() {
+fn the_table_of_errors_is_that_of_the_document_and_says_what_to_do() {
     let document = OpenapiDocument::copy();
-    let statuses: BTreeMap<i64, u16> = document
-        .operations()
-        .flat_map(|(_, _, operation)| document.failures(operation))
-        .flat_map(|(status, response)| {
-            OpenapiDocument::error_numbers(response).map(move |number| (number, status))
-        })
-        .chain(OF_NO_OPERATION)
+    let mut described: BTreeSet<(i64, u16, String)> = OF_NO_OPERATION
+        .map(|(number, status, when)| (number, status, when.to_owned()))
+        .into_iter()
         .collect();
-    assert_eq!(told_statuses(), statuses);
+    for (_, _, operation) in document.operations() {
+        for (status, response) in document.failures(operation) {
+            for number in OpenapiDocument::error_numbers(response) {
+                let examples = &response["content"]["application/json"]["examples"];
+                let when = examples[number.to_string()]["summary"].as_str().expect("it has one");
+                described.insert((number, status, when.to_owned()));
+            }
+        }
+    }
+    let rows = guide().part("Errors").table();
+    let told = rows.into_iter().map(|row| match row.as_slice() {
+        [number, status, when, what_to_do] => {
+            assert!(!what_to_do.is_empty(), "{row:?}");
+            let number = number.parse().expect("a number");
+            (number, status.parse().expect("a status"), when.clone())
+        }
+        _ => panic!("a row has four cells: {row:?}"),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), described.into_iter().collect::<Vec<_>>());
 }
 
 /// A number as the guide writes it.
@@ -128,7 +124,7 @@ fn the_limits_are_those_of_the_product() {
         ("`Idempotency-Key`", up_to(IDEMPOTENCY_KEY_MAX_CHARACTERS, " characters")),
         ("entity tags in `If-Match` or `If-None-Match`", up_to(ENTITY_TAGS_MAX, "")),
         ("`X-Request-Id`", up_to(REQUEST_ID_MAX_CHARACTERS, " characters")),
-        ("lines of a head", written(HEAD_MAX_LINES)),
+        ("header lines of a request", written(HEAD_MAX_LINES)),
         ("all of a body, but for an import", within(BODY_DEADLINE)),
         ("the next part of an import", within(BODY_IDLE_DEADLINE)),
     ];
@@ -179,7 +175,7 @@ fn request_id_of_answer(client: &Client, id: &str) -> String {
 }
 
 #[test]
-fn the_way_to_find_out_what_became_of_a_change_is_the_one_in_the_guide() {
+fn a_change_that_is_sent_again_ends_as_the_guide_says() {
     let server = TestServer::start();
     let client = server.client();
     let body = |name: &str| format!(r#"{{"name":"{name}"}}"#);

@@ -1,42 +1,36 @@
-//! Clients that generators of others make of `docs/openapi.json` do with a server all that there is to do.
+//! Clients that generators of others make of `docs/openapi.json`, and what the guide shows of them.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use plantd_tests::{Document, OpenapiDocument, TOKEN, TestServer, Toolbox, copy_folder};
-
-/// A file or folder of the repository.
-fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
-}
-
-/// Runs a command that says where something is wrong.
-#[track_caller]
-fn run(command: &mut Command) {
-    let output = command.output().expect("it can be started");
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} failed ({}):\n{said}", output.status);
-}
+use plantd_tests::{
+    Document, OpenapiDocument, Part, TOKEN, TestServer, Toolbox, copy_folder, repository, run_tool,
+};
 
 /// Runs a program that uses a store, with an empty one.
 #[track_caller]
 fn run_with_server(program: &mut Command) {
     let server = TestServer::start();
-    program.env("PLANTD_URL", format!("http://{}", server.address())).env("PLANTD_TOKEN", TOKEN);
-    run(program);
+    program.env("PLANTS_URL", format!("http://{}", server.address())).env("PLANTS_TOKEN", TOKEN);
+    run_tool(program);
+}
+
+/// The part of the guide with this heading.
+fn guide(heading: &str) -> Part {
+    Document::read("docs/api.md").part(heading).clone()
 }
 
 /// Puts the program of the guide's part with this heading into a file, and runs it with a server.
 #[track_caller]
 fn run_of_guide(heading: &str, language: &str, path: &Path, start: impl FnOnce() -> Command) {
     let server = TestServer::start();
-    let programs = Document::read("docs/api.md").part(heading).blocks(language);
+    let programs = guide(heading).blocks(language);
     let [program] = programs.as_slice() else { panic!("{heading} shows one program") };
     let program = program.replace("127.0.0.1:8080", &server.address().to_string());
     fs::write(path, program).expect("it can be written");
-    run(start().env("PLANTS_TOKEN", TOKEN));
+    run_tool(start().env("PLANTS_TOKEN", TOKEN));
     assert_eq!(
         server.client().list("").plants().len(),
         1,
@@ -72,7 +66,7 @@ fn generated_operations(client: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_client_generated_for_python_does_all_that_there_is_to_do() {
+fn a_client_generated_for_python_has_every_operation_and_walks_through_the_store() {
     let tools = Toolbox::python();
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let sources = repository("tests/clients/python");
@@ -81,15 +75,20 @@ fn a_client_generated_for_python_does_all_that_there_is_to_do() {
     let mut generate = tools.command("openapi-python-client");
     generate.args(["generate", "--meta", "none", "--fail-on-warning", "--path"]);
     generate.arg(repository("docs/openapi.json")).arg("--output-path").arg(&client);
-    run(generate.arg("--config").arg(sources.join("generator.yaml")));
+    run_tool(generate.arg("--config").arg(sources.join("generator.yaml")));
     assert_eq!(generated_operations(&client), operations());
+
+    // The guide has the same settings.
+    let settings = fs::read_to_string(sources.join("generator.yaml")).expect("they are there");
+    let [commands] = <[String; 1]>::try_from(guide("Python").blocks("sh")).expect("one block");
+    assert!(commands.contains(settings.split_once('\n').expect("a comment").1), "{commands}");
 
     let walk = sources.join("walk.py");
     // What is generated is looked at for its types, and not for whether it keeps to them. What mypy keeps of
     // another run may be of another client.
     let mut check = tools.command("mypy");
     check.args(["--strict", "--follow-imports", "silent", "--cache-dir", "/dev/null"]);
-    run(check.arg(&walk).env("MYPYPATH", folder.path()));
+    run_tool(check.arg(&walk).env("MYPYPATH", folder.path()));
 
     let mut walk_through = tools.command("python");
     walk_through.arg(&walk).env("PYTHONPATH", folder.path());
@@ -105,7 +104,7 @@ fn a_client_generated_for_python_does_all_that_there_is_to_do() {
 }
 
 #[test]
-fn a_client_generated_for_typescript_does_all_that_there_is_to_do() {
+fn a_client_generated_for_typescript_walks_through_the_store_with_any_id() {
     let tools = Toolbox::node();
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let folder = folder.path().join("client");
@@ -120,15 +119,18 @@ fn a_client_generated_for_typescript_does_all_that_there_is_to_do() {
     };
 
     let mut generate = tools.command("openapi-typescript");
-    run(generate.arg(&document).arg("-o").arg(folder.join("plant-store.ts")));
-    run(node().arg("generate-exact.mjs").arg(&document).arg("plant-store-exact.ts"));
-    run(tools.command("tsc").arg("-p").arg(&folder));
+    run_tool(generate.arg(&document).arg("-o").arg(folder.join("plant-store.ts")));
+    run_tool(node().arg("generate-exact.mjs").arg(&document).arg("plant-store-exact.ts"));
+    run_tool(tools.command("tsc").arg("-p").arg(&folder));
     run_with_server(node().arg("out/walk.js"));
 
     run_of_guide("TypeScript", "ts", &folder.join("first.mts"), || {
         let mut compile = tools.command("tsc");
-        compile.args(["--strict", "--module", "nodenext", "--target", "es2022", "first.mts"]);
-        run(compile.current_dir(&folder));
+        // As the guide says.
+        let commands = guide("TypeScript").blocks("sh").concat();
+        let line = commands.lines().find_map(|line| line.strip_prefix("npx tsc "));
+        compile.args(line.expect("it says how").split_whitespace());
+        run_tool(compile.current_dir(&folder));
         let mut first = node();
         first.arg("first.mjs");
         first

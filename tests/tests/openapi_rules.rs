@@ -1,18 +1,11 @@
 //! `docs/openapi.json` keeps the rules that others have for such documents.
 
-use std::path::Path;
-
-use plantd_tests::Toolbox;
+use plantd_tests::{Toolbox, repository, run_tool};
 
 #[test]
 fn spectral_has_nothing_to_say_of_the_document() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Toolbox::node()
-        .command("spectral")
-        .args(["lint", "--fail-severity", "hint", "--ruleset"])
-        .args([folder.join("tools/node/spectral.yaml"), folder.join("../docs/openapi.json")])
-        .output()
-        .expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let mut lint = Toolbox::node().command("spectral");
+    lint.args(["lint", "--fail-severity", "hint"]);
+    lint.arg("--ruleset").arg(repository("tests/tools/node/spectral.yaml"));
+    run_tool(lint.arg(repository("docs/openapi.json")));
 }

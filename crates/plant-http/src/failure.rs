@@ -101,11 +101,6 @@ impl Failure {
         self
     }
 
-    /// Whether the answer has this header because of the failure.
-    pub(crate) fn has_header(&self, name: &str) -> bool {
-        self.headers.iter().any(|(header, _)| header.as_str().eq_ignore_ascii_case(name))
-    }
-
     pub(crate) const fn number(&self) -> ErrorNumber {
         self.number
     }

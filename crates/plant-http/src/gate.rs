@@ -15,7 +15,8 @@ const SCHEME: &[u8] = b"bearer";
 
 /// The challenges of RFC 6750, section 3. Without a token there is no error code in it.
 const NO_TOKEN_CHALLENGE: &str = r#"Bearer realm="plant-store""#;
-const INVALID_TOKEN_CHALLENGE: &str = r#"Bearer realm="plant-store", error="invalid_token""#;
+pub(crate) const INVALID_TOKEN_CHALLENGE: &str =
+    r#"Bearer realm="plant-store", error="invalid_token""#;
 const INSUFFICIENT_SCOPE_CHALLENGE: &str =
     r#"Bearer realm="plant-store", error="insufficient_scope""#;
 const INVALID_REQUEST_CHALLENGE: &str = r#"Bearer realm="plant-store", error="invalid_request""#;

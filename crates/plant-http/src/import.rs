@@ -166,7 +166,7 @@ pub const fn way_to_go_on(on_conflict: OnConflict) -> OnConflict {
 pub struct ImportReport {
     /// How many plants are new.
     pub created: u64,
-    /// How many took the place of one that was there, from which they may not differ.
+    /// How many took the place of one that existed, and may be the same as it was.
     pub replaced: u64,
     /// How many were left out because their id was taken.
     pub skipped: u64,

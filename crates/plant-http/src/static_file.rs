@@ -45,19 +45,19 @@ impl StaticFile {
             .entity_tag
             .get_or_init(|| BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(self.content)));
         if if_none_match_names(request.headers(), opaque.as_bytes())? {
-            return Ok(self.describe(HttpResponse::NotModified(), opaque).finish());
+            return Ok(self.with_headers(HttpResponse::NotModified(), opaque).finish());
         }
         // As a stream, of which a part is taken when the one before it is sent. HEAD has no body.
         let sent = if request.method() == Method::HEAD { "" } else { self.content };
         let parts = sent.as_bytes().chunks(PART_BYTES).map(Bytes::from_static);
         Ok(self
-            .describe(HttpResponse::Ok(), opaque)
+            .with_headers(HttpResponse::Ok(), opaque)
             .content_type(self.content_type)
             .no_chunking(self.content.len() as u64)
             .body(BodyStream::new(stream::iter(parts.map(Ok::<_, Infallible>)))))
     }
 
-    fn describe(&self, mut response: HttpResponseBuilder, opaque: &str) -> HttpResponseBuilder {
+    fn with_headers(&self, mut response: HttpResponseBuilder, opaque: &str) -> HttpResponseBuilder {
         response.insert_header((header::ETAG, format!("\"{opaque}\"")));
         // Also with a 304: a browser takes its headers in place of those that it has.
         if let Some(policy) = self.content_security_policy {

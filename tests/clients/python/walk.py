@@ -162,10 +162,10 @@ def be_refused(url: str) -> None:
 
 
 def main() -> None:
-    url = os.environ["PLANTD_URL"]
+    url = os.environ["PLANTS_URL"]
     # An answer that the document does not tell of is an exception.
     with AuthenticatedClient(
-        base_url=url, token=os.environ["PLANTD_TOKEN"], raise_on_unexpected_status=True
+        base_url=url, token=os.environ["PLANTS_TOKEN"], raise_on_unexpected_status=True
     ) as client:
         create_and_read(client)
         fail(client)

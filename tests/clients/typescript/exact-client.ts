@@ -19,7 +19,7 @@ const exactNumbers: Middleware = {
     Object.defineProperty(replacement, "url", { value: response.url });
     replacement.json = async () => parse(text, undefined, exact);
     // Without it, openapi-fetch does not ask for the JSON.
-    replacement.headers.set("Content-Length", String(Buffer.byteLength(text)));
+    replacement.headers.set("Content-Length", String(new TextEncoder().encode(text).length));
     return replacement;
   },
 };

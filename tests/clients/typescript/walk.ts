@@ -169,8 +169,8 @@ async function beRefused(baseUrl: string): Promise<void> {
   assert.equal(typeof refused.error?.error, "number");
 }
 
-const { PLANTD_URL: baseUrl, PLANTD_TOKEN: token } = process.env;
-assert(baseUrl && token, "PLANTD_URL and PLANTD_TOKEN say where to go and what to show");
+const { PLANTS_URL: baseUrl, PLANTS_TOKEN: token } = process.env;
+assert(baseUrl && token, "PLANTS_URL and PLANTS_TOKEN say where to go and what to show");
 const headers = { Authorization: `Bearer ${token}` };
 await useNumbers(baseUrl, headers);
 const client = createExactClient({ baseUrl, headers });

@@ -9,7 +9,7 @@ use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::{Ref, RefOr, Response};
 
-use crate::body;
+use crate::body::{self, JSON};
 use crate::failure::{ErrorNumber, Failure};
 use crate::framing;
 use crate::gate;
@@ -26,7 +26,7 @@ const SHARED: [(&str, &[ErrorNumber]); 6] = [
     ("RequestTimeout", &[ErrorNumber::RequestTimeout]),
     ("TooManyRequests", &[ErrorNumber::TooManyRequests]),
     ("InternalError", &[ErrorNumber::Internal]),
-    ("StoreUnavailable", &[ErrorNumber::StoreFailed, ErrorNumber::Busy]),
+    ("Unavailable", &[ErrorNumber::StoreFailed, ErrorNumber::Busy]),
 ];
 
 /// The answers with these numbers, each with its status, in the order of both.
@@ -68,43 +68,65 @@ fn describe(numbers: &[ErrorNumber]) -> Response {
     let mut response = ResponseBuilder::new()
         .description(lines.join("\n"))
         .header_ref(AnswerHeader::RequestId.field_name(), AnswerHeader::RequestId.reference())
-        .content("application/json", content.build());
-    // What one of them has, an answer with another one may not have.
-    for header in [AnswerHeader::RetryAfter, AnswerHeader::Challenge] {
-        if numbers.iter().all(|number| example(*number).has_header(header.field_name())) {
-            response = response.header_ref(header.field_name(), header.reference());
-        }
+        .content(JSON, content.build());
+    for header in numbers.iter().filter_map(|number| header(*number)) {
+        response = response.header_ref(header.field_name(), header.reference());
     }
     response.build()
+}
+
+/// The header that an answer with this number has, or may have.
+fn header(number: ErrorNumber) -> Option<AnswerHeader> {
+    match number {
+        // Of the wrong headers, a second `Authorization` has one (RFC 6750, section 3.1).
+        ErrorNumber::WrongHeader
+        | ErrorNumber::NoToken
+        | ErrorNumber::InvalidToken
+        | ErrorNumber::InsufficientScope => Some(AnswerHeader::Challenge),
+        ErrorNumber::TooManyRequests | ErrorNumber::StoreFailed | ErrorNumber::Busy => {
+            Some(AnswerHeader::RetryAfter)
+        }
+        _ => None,
+    }
 }
 
 /// What went wrong.
 fn meaning(number: ErrorNumber) -> &'static str {
     match number {
         ErrorNumber::NotJson => "the body is not JSON to its end (RFC 8259), or not UTF-8",
-        ErrorNumber::WrongContentType => "the content type is not one that the operation takes",
+        ErrorNumber::WrongContentType => {
+            "the content type is not one that the operation takes, or the body is compressed"
+        }
         ErrorNumber::BodyTooLarge => "the body is too large",
         ErrorNumber::WrongShape => {
-            "the body is no object, or a member is missing, stands twice, or has the wrong type"
+            "the body is no object, or a member is missing, appears twice, or has the wrong type (an `id` \
+             outside int64 too)"
         }
-        ErrorNumber::RuleBroken => "a member breaks a rule; the message names each",
-        ErrorNumber::WrongParameter => "a path or query parameter is wrong",
-        ErrorNumber::WrongHeader => "a header is wrong",
+        ErrorNumber::RuleBroken => {
+            "a member breaks a rule, or an `id` in the body is not that of the path"
+        }
+        ErrorNumber::WrongParameter => {
+            "a path or query parameter is wrong, unknown, or appears twice"
+        }
+        ErrorNumber::WrongHeader => {
+            "a header is wrong: `Idempotency-Key`, `If-Match`, `If-None-Match`, `Host`, `Upgrade: websocket`, \
+             or two `Authorization` headers"
+        }
         ErrorNumber::NoToken => "there is no token",
         ErrorNumber::InvalidToken => "the token is unknown, expired, revoked or mistyped",
         ErrorNumber::InsufficientScope => "the token may only read",
-        ErrorNumber::TooManyRequests => "the token is over its rate",
-        ErrorNumber::IdTaken => "the id is taken",
+        ErrorNumber::TooManyRequests => "the token is over its rate; nothing was done",
+        ErrorNumber::IdTaken => "the id is taken; nothing changed",
         ErrorNumber::NoSuchPlant => "there is no such plant",
-        ErrorNumber::PreconditionFailed => "a precondition failed, and nothing changed",
+        ErrorNumber::PreconditionFailed => "a precondition failed; nothing changed",
         ErrorNumber::NoSuchPath => "there is no such path",
         ErrorNumber::NoSuchMethod => "there is no such method on this path",
-        ErrorNumber::Internal => "an internal error",
-        ErrorNumber::StoreFailed => {
-            "the store failed; where this was a write, its outcome is unknown"
+        ErrorNumber::Internal => "an internal error; the outcome of a write is unknown",
+        ErrorNumber::StoreFailed => "the store failed; the outcome of a write is unknown",
+        ErrorNumber::Busy => "too busy, or the server is shutting down; nothing was written",
+        ErrorNumber::RequestTimeout => {
+            "the request did not arrive in time; nothing was done, but for the rows of an import that had come"
         }
-        ErrorNumber::Busy => "too busy, or shutting down; nothing was written",
-        ErrorNumber::RequestTimeout => "the request did not arrive in time",
     }
 }
 
@@ -117,7 +139,7 @@ fn example(number: ErrorNumber) -> Failure {
     };
     match number {
         ErrorNumber::NotJson => refusal("{\"id\":7,"),
-        ErrorNumber::WrongContentType => body::wrong_media_type(&[body::JSON]),
+        ErrorNumber::WrongContentType => body::wrong_media_type(&[JSON]),
         ErrorNumber::BodyTooLarge => body::too_large(),
         ErrorNumber::WrongShape => refusal(r#"{"name":"Rosa canina"}"#),
         ErrorNumber::RuleBroken => refusal(r#"{"id":7,"name":""}"#),

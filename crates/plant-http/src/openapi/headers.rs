@@ -6,6 +6,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{ComponentsBuilder, Header, ObjectBuilder, Ref, Required, SchemaFormat};
 
 use crate::entity_tag::ENTITY_TAGS_MAX;
+use crate::gate::INVALID_TOKEN_CHALLENGE;
 use crate::idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 use crate::request_context::REQUEST_ID_MAX_CHARACTERS;
 
@@ -18,8 +19,8 @@ const REQUEST_ID: &str = "RequestId";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerHeader {
     RequestId,
-    EntityTag,
-    FileTag,
+    PlantEntityTag,
+    FileEntityTag,
     Location,
     NextPage,
     TotalCount,
@@ -30,8 +31,8 @@ pub(super) enum AnswerHeader {
 impl AnswerHeader {
     const ALL: [Self; 8] = [
         Self::RequestId,
-        Self::EntityTag,
-        Self::FileTag,
+        Self::PlantEntityTag,
+        Self::FileEntityTag,
         Self::Location,
         Self::NextPage,
         Self::TotalCount,
@@ -43,7 +44,7 @@ impl AnswerHeader {
     pub(super) const fn field_name(self) -> &'static str {
         match self {
             Self::RequestId => "X-Request-Id",
-            Self::EntityTag | Self::FileTag => "ETag",
+            Self::PlantEntityTag | Self::FileEntityTag => "ETag",
             Self::Location => "Location",
             Self::NextPage => "Link",
             Self::TotalCount => "X-Total-Count",
@@ -55,8 +56,8 @@ impl AnswerHeader {
     const fn name(self) -> &'static str {
         match self {
             Self::RequestId => REQUEST_ID,
-            Self::EntityTag => "EntityTag",
-            Self::FileTag => "FileTag",
+            Self::PlantEntityTag => "PlantEntityTag",
+            Self::FileEntityTag => "FileEntityTag",
             Self::Location => "Location",
             Self::NextPage => "NextPage",
             Self::TotalCount => "TotalCount",
@@ -72,22 +73,24 @@ impl AnswerHeader {
                 "The id of the request, as it was sent or as the server made it. The server's log has it too.",
                 json!("0199d7a0-51c4-7c63-8f0a-3b1f2b7d9e11"),
             ),
-            Self::EntityTag => (
+            Self::PlantEntityTag => (
                 text().pattern(Some(r#"^"\d+"$"#)),
                 "The plant's revision, a strong entity tag that is never used again, also not for a plant that is \
                  deleted and created anew. An answer to a create that was sent again has none when the plant has \
                  changed since.",
                 json!("\"42\""),
             ),
-            Self::FileTag => (
+            Self::FileEntityTag => (
                 text().pattern(Some(r#"^"[\w-]+"$"#)),
                 "The file's strong entity tag.",
                 json!("\"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU\""),
             ),
-            Self::Location => (text(), "The path of the plant.", json!("/plants/7")),
+            Self::Location => {
+                (text(), "The plant: a path from the server's root.", json!("/plants/7"))
+            }
             Self::NextPage => (
                 text(),
-                "Where the next page is, relative to this one (RFC 8288). It is absent on the last page.",
+                "Where the next page is (RFC 8288): a path from the server's root. Absent on the last page.",
                 json!("</plants?limit=100&after=7>; rel=\"next\""),
             ),
             Self::TotalCount => (
@@ -102,8 +105,8 @@ impl AnswerHeader {
             ),
             Self::Challenge => (
                 text(),
-                "The challenge of RFC 6750, section 3.",
-                json!("Bearer realm=\"plant-store\", error=\"invalid_token\""),
+                "How to authenticate (RFC 6750, section 3).",
+                json!(INVALID_TOKEN_CHALLENGE),
             ),
         };
         HeaderBuilder::new()
@@ -126,27 +129,22 @@ pub(super) fn all() -> Vec<(&'static str, Header)> {
 
 /// `If-Match` and `If-None-Match`.
 pub(super) fn preconditions() -> [Parameter; 2] {
-    let if_match = entity_tags(
-        "If-Match",
-        "The states in which the request is to be done (RFC 9110, section 13.1.1)",
-    );
+    let if_match = entity_tags("If-Match", "Do this only if the ETag is one of these", "13.1.1");
     [if_match, if_none_match()]
 }
 
 /// `If-None-Match`.
 pub(super) fn if_none_match() -> Parameter {
-    entity_tags(
-        "If-None-Match",
-        "The states in which the request is not to be done (RFC 9110, section 13.1.2)",
-    )
+    entity_tags("If-None-Match", "Do this only if the ETag is none of these", "13.1.2")
 }
 
-fn entity_tags(name: &str, effect: &str) -> Parameter {
+fn entity_tags(name: &str, effect: &str, section: &str) -> Parameter {
     let description = format!(
-        "{effect}: `*`, which is any, or up to {ENTITY_TAGS_MAX} entity tags with commas in between, as the ETag of \
-         an answer was."
+        "{effect} (RFC 9110, section {section}): `*` for any that exists, or up to {ENTITY_TAGS_MAX} ETags with \
+         commas between them, each as it was answered."
     );
     let pattern = r#"^(\*|(W/)?"[!#-~]*"([ \t]*,[ \t]*(W/)?"[!#-~]*")*)$"#;
+    // No registry has this format; whoever makes up values for the header can go by it.
     let schema = formatted_text("entity-tags").pattern(Some(pattern));
     in_header(name, description, schema, "\"42\"")
 }
@@ -155,7 +153,7 @@ fn entity_tags(name: &str, effect: &str) -> Parameter {
 pub(super) fn idempotency_key() -> Parameter {
     let description = format!(
         "Makes the request safe to send again: the same key with the same plant gets the same answer, and nothing is \
-         written. A string of 1 to {IDEMPOTENCY_KEY_MAX_CHARACTERS} ASCII characters in double quotes (RFC 9651, \
+         written twice. A string of 1 to {IDEMPOTENCY_KEY_MAX_CHARACTERS} ASCII characters in double quotes (RFC 9651, \
          section 3.3.3)."
     );
     let pattern = format!(r#"^"([ !#-\[\]-~]|\\["\\]){{1,{IDEMPOTENCY_KEY_MAX_CHARACTERS}}}"$"#);
@@ -190,7 +188,7 @@ fn in_header(name: &str, description: String, schema: ObjectBuilder, example: &s
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some(description))
-        .schema(Some(schema.build()))
-        .example(Some(json!(example)))
+        // Not as the parameter's own example: pages that send requests would fill it in.
+        .schema(Some(schema.examples([json!(example)]).build()))
         .build()
 }

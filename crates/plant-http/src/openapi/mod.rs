@@ -25,6 +25,7 @@ use utoipa::openapi::{
 
 pub(crate) use operation::Operation;
 
+use crate::body::JSON;
 use crate::failure::Failure;
 use crate::routes::described_routes;
 use crate::static_file::StaticFile;
@@ -37,17 +38,17 @@ pub const API_VERSION: &str = "1.0.0";
 const BEARER: &str = "bearerAuth";
 
 const DESCRIPTION: &str = "\
-A store of plants. When an answer to a change arrives, the change is on disk.
+A store of plants. When the answer to a change arrives, the change is on disk.
 
-Every request needs a bearer token, but those to operations without `security`. A token has the scope `read` or \
+Every request needs a bearer token, except to the operations marked `security: []`. A token has the scope `read` or \
 `write`; `write` includes `read`, and is what every method but GET and HEAD needs.
 
-Every failure has the body of the schema Error. Programs branch on its number; its message says what to do. A path \
-that is not there is answered 404 with 4004, a method that a path does not have 405 with 4005 and `Allow`. HEAD works \
-wherever GET does, and OPTIONS names the methods of a path, without a token.
+Every failure has a body of the schema Error. Programs branch on its number; its message says what to do. A path \
+that does not exist is answered 404 with 4004, a method that a path does not have 405 with 4005 and `Allow`. HEAD \
+works wherever GET does, and OPTIONS names the methods of a path, without a token.
 
-Answers may get further members and headers, and there may be further operations and error numbers, without another \
-version: a client ignores what it does not know.";
+A minor version (1.1, 1.2 and so on) may add members, headers, operations and error numbers: ignore what you do not \
+know, and treat an unknown error number by its status.";
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
     let mut text = document().to_pretty_json().expect("a document of text and numbers is JSON");
@@ -55,7 +56,7 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
     text
 });
 
-/// The OpenAPI 3.1 document of all that is served, as JSON in lines, with a line end behind it.
+/// The OpenAPI 3.1 document of all that is served: pretty-printed JSON that ends with a newline.
 ///
 /// ```
 /// assert!(plant_http::openapi_document().starts_with("{\n  \"openapi\": \"3.1."));
@@ -67,16 +68,15 @@ pub fn openapi_document() -> &'static str {
 
 /// `GET /openapi.json`.
 pub(crate) async fn serve(request: HttpRequest) -> Result<HttpResponse, Failure> {
-    static FILE: LazyLock<StaticFile> =
-        LazyLock::new(|| StaticFile::new("application/json", openapi_document()));
-    LazyLock::force(&FILE).answer(&request)
+    static FILE: LazyLock<StaticFile> = LazyLock::new(|| StaticFile::new(JSON, openapi_document()));
+    FILE.answer(&request)
 }
 
 fn document() -> OpenApi {
     let mut paths = PathsBuilder::new().build();
     for (route, describe) in described_routes() {
         let operation = describe().into_openapi(&route);
-        paths.add_path_operation(route.path, vec![operation::method(&route.method)], operation);
+        paths.add_path_operation(route.path, vec![operation::method(&route)], operation);
     }
     let bearer = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
@@ -95,7 +95,9 @@ fn document() -> OpenApi {
                 .title("Plant Store")
                 .version(API_VERSION)
                 .description(Some(DESCRIPTION))
-                .contact(Some(ContactBuilder::new().name(Some("Who runs this server")).build()))
+                .contact(Some(
+                    ContactBuilder::new().name(Some("The operator of this server")).build(),
+                ))
                 .license(Some(
                     LicenseBuilder::new()
                         .name(env!("CARGO_PKG_LICENSE"))
@@ -115,13 +117,13 @@ fn document() -> OpenApi {
 /// What an operation has to do with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OperationTag {
-    ImportAndExport,
     Plants,
+    ImportAndExport,
     Server,
 }
 
 impl OperationTag {
-    const ALL: [Self; 3] = [Self::ImportAndExport, Self::Plants, Self::Server];
+    const ALL: [Self; 3] = [Self::Plants, Self::ImportAndExport, Self::Server];
 
     const fn name(self) -> &'static str {
         match self {
@@ -135,7 +137,9 @@ impl OperationTag {
         let description = match self {
             Self::ImportAndExport => "Many plants at once, row by row",
             Self::Plants => "One plant, and the list of them",
-            Self::Server => "The server itself: no operations of the store",
+            Self::Server => {
+                "The server itself, and the page for people at `/docs`, whose files no client should build on"
+            }
         };
         TagBuilder::new().name(self.name()).description(Some(description)).build()
     }

@@ -10,6 +10,7 @@ use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::{HttpMethod, RefOr, Required, Response, Schema};
 
+use crate::body::JSON;
 use crate::failure::ErrorNumber;
 use crate::routes::RouteInfo;
 use crate::tokens_file::Scope;
@@ -196,7 +197,7 @@ impl Media {
     }
 
     pub(super) fn json(schema: impl Into<RefOr<Schema>>) -> Self {
-        Self::new("application/json", schema)
+        Self::new(JSON, schema)
     }
 
     /// An example with a name that programs use and a summary for people.
@@ -219,13 +220,14 @@ impl Media {
 }
 
 /// A method in the terms of the document.
-pub(super) fn method(method: &str) -> HttpMethod {
-    match method {
+pub(super) fn method(route: &RouteInfo) -> HttpMethod {
+    match route.method.as_str() {
+        "GET" => HttpMethod::Get,
         "POST" => HttpMethod::Post,
         "PUT" => HttpMethod::Put,
         "PATCH" => HttpMethod::Patch,
         "DELETE" => HttpMethod::Delete,
-        _ => HttpMethod::Get,
+        other => unreachable!("no route has the method {other}"),
     }
 }
 

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{ObjectBuilder, Required, Type};
 
-use crate::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, MERGE_PATCH};
+use crate::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, JSON, MERGE_PATCH};
 use crate::failure::ErrorNumber::{
     self, BodyTooLarge, Busy, IdTaken, NoSuchPlant, NotJson, PreconditionFailed, RuleBroken,
     StoreFailed, WrongContentType, WrongParameter, WrongShape,
 };
+use crate::import::{FailedRow, ImportReport};
 use crate::parameters::{LIMIT_DEFAULT, LIMIT_MAX};
 use crate::rows::ROW_MAX_BYTES;
 use crate::transfer_format::{CSV_HEADER, TransferFormat};
@@ -31,6 +32,12 @@ const DELETE: &str = "deletePlant";
 const JSON_BODY_FAILURES: [ErrorNumber; 5] =
     [NotJson, WrongContentType, BodyTooLarge, WrongShape, RuleBroken];
 
+/// What may be wrong with a row of an import.
+const ROW_FAILURES: [ErrorNumber; 5] = [NotJson, BodyTooLarge, WrongShape, RuleBroken, IdTaken];
+
+/// What no schema can say of a body.
+const MEMBERS: &str = "`id`, `name` and `tag` may each appear once; other members are ignored.";
+
 /// What may go wrong where the store is asked.
 const STORE_FAILURES: [ErrorNumber; 2] = [StoreFailed, Busy];
 
@@ -38,7 +45,7 @@ pub(crate) fn create_plant() -> Operation {
     Operation::new(CREATE, OperationTag::Plants, "Create a plant")
         .description(format!(
             "Creates the plant, unless its id is taken. When the answer arrives, the plant is on disk. \
-             The body may have {BODY_MAX_BYTES} bytes; members that are not known are ignored."
+             The body may be at most {BODY_MAX_BYTES} bytes. {MEMBERS}"
         ))
         .parameters([idempotency_key()])
         .body(
@@ -49,7 +56,7 @@ pub(crate) fn create_plant() -> Operation {
         .answer(
             Answer::new(StatusCode::OK, "The plant as it was stored.")
                 .media(plant_media())
-                .headers(&[AnswerHeader::EntityTag, AnswerHeader::Location])
+                .headers(&[AnswerHeader::PlantEntityTag, AnswerHeader::Location])
                 .links("$request.body#/id", &[READ, PUT, PATCH, DELETE]),
         )
         .failures(&JSON_BODY_FAILURES)
@@ -70,11 +77,11 @@ pub(crate) fn list_plants() -> Operation {
         )
         .parameters([
             query("limit", "How many plants the page has at most.", limit),
-            query("after", "The id behind which the page begins.", schemas::plant_id()),
-            query("tag", "The tag that the plants have, exactly.", schemas::tag()),
+            query("after", "Return only plants whose id is greater than this.", schemas::plant_id()),
+            query("tag", "Return only plants with exactly this tag.", schemas::tag()),
             query(
                 "name",
-                "A part of the name that the plants have, without the difference between upper and lower case.",
+                "Return only plants whose name has this in it, whether in upper or lower case.",
                 schemas::bounded_text(NAME_MAX_CHARACTERS).examples([json!("rosa")]),
             ),
         ])
@@ -104,12 +111,12 @@ pub(crate) fn read_plant() -> Operation {
                     "A plant",
                     new_plant(),
                 ))
-                .headers(&[AnswerHeader::EntityTag])
+                .headers(&[AnswerHeader::PlantEntityTag])
                 .links("$request.path.id", &[PUT, PATCH, DELETE]),
         )
         .answer(
-            Answer::new(StatusCode::NOT_MODIFIED, "The plant is in a state that the client has.")
-                .headers(&[AnswerHeader::EntityTag]),
+            Answer::new(StatusCode::NOT_MODIFIED, "The client has the plant as it is.")
+                .headers(&[AnswerHeader::PlantEntityTag]),
         )
         .failures(&STORE_FAILURES)
         .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
@@ -118,9 +125,10 @@ pub(crate) fn read_plant() -> Operation {
 pub(crate) fn put_plant() -> Operation {
     Operation::new(PUT, OperationTag::Plants, "Create or replace a plant")
         .description(format!(
-            "Makes the plant what the body says, whether it was there or not, and may be sent again. \
-             `If-None-Match: *` creates a plant or does nothing. A change that changes nothing keeps the revision. \
-             The body may have {BODY_MAX_BYTES} bytes, and an `id` that is the same as in the path."
+            "Makes the plant what the body says, whether it existed or not; safe to send again. \
+             `If-None-Match: *` creates a plant or does nothing. A change that changes nothing keeps the ETag. \
+             The body may be at most {BODY_MAX_BYTES} bytes, and may have an `id`, which must be that of the path. \
+             {MEMBERS}"
         ))
         .parameters(preconditions())
         .body(
@@ -128,15 +136,15 @@ pub(crate) fn put_plant() -> Operation {
                 .example("plant", "A plant", plant()),
         )
         .answer(
-            Answer::new(StatusCode::OK, "The plant was there, and is now as it was sent.")
+            Answer::new(StatusCode::OK, "The plant existed, and is now as it was sent.")
                 .media(plant_media())
-                .headers(&[AnswerHeader::EntityTag])
+                .headers(&[AnswerHeader::PlantEntityTag])
                 .links("$request.path.id", &[READ, PATCH, DELETE]),
         )
         .answer(
             Answer::new(StatusCode::CREATED, "The plant is new.")
                 .media(plant_media())
-                .headers(&[AnswerHeader::EntityTag, AnswerHeader::Location])
+                .headers(&[AnswerHeader::PlantEntityTag, AnswerHeader::Location])
                 .links("$request.path.id", &[READ, PATCH, DELETE]),
         )
         .failures(&JSON_BODY_FAILURES)
@@ -147,22 +155,22 @@ pub(crate) fn put_plant() -> Operation {
 pub(crate) fn patch_plant() -> Operation {
     let media = |media_type| {
         Media::new(media_type, Shape::PlantPatch.reference())
-            .example("name", "Another name", json!({"name": "Rosa rubiginosa"}))
-            .example("tag", "No tag any more", json!({"tag": null}))
+            .example("rename", "Another name", json!({"name": "Rosa rubiginosa"}))
+            .example("removeTag", "No tag any more", json!({"tag": null}))
     };
     Operation::new(PATCH, OperationTag::Plants, "Change a plant")
         .description(format!(
             "Changes those members of the plant that the body has: a merge patch (RFC 7396). A change that changes \
-             nothing keeps the revision. The body may have {BODY_MAX_BYTES} bytes, and an `id` that is the same as \
-             in the path."
+             nothing keeps the ETag. The body may be at most {BODY_MAX_BYTES} bytes, and may have an `id`, which must \
+             be that of the path. {MEMBERS}"
         ))
         .parameters(preconditions())
         .body(media(MERGE_PATCH))
-        .body(media("application/json"))
+        .body(media(JSON))
         .answer(
             Answer::new(StatusCode::OK, "The plant as it is now.")
                 .media(plant_media())
-                .headers(&[AnswerHeader::EntityTag])
+                .headers(&[AnswerHeader::PlantEntityTag])
                 .links("$request.path.id", &[READ, DELETE]),
         )
         .failures(&JSON_BODY_FAILURES)
@@ -188,11 +196,13 @@ pub(crate) fn import_plants() -> Operation {
         .enum_values(Some(ways.map(|way| way.to_string())))
         .default(Some(json!(OnConflict::default().to_string())));
     let seconds = BODY_IDLE_DEADLINE.as_secs();
+    let row_failures = ROW_FAILURES.map(|number| (number as i32).to_string()).join(", ");
     Operation::new("importPlants", OperationTag::ImportAndExport, "Import plants")
         .description(format!(
             "Takes a plant from each row of a body of any length. Each row stands alone: it is on disk when the \
-             report comes, or counted as failed. A row may have {ROW_MAX_BYTES} bytes. The body may take as long as it \
-             likes, with no pause of more than {seconds} s. An import that breaks off keeps what it has taken."
+             report comes, or counted as failed, with one of the errors {row_failures}. A row may be at most \
+             {ROW_MAX_BYTES} bytes. The body may take any time, without a pause of more than {seconds} s. An import \
+             that breaks off keeps what it has taken."
         ))
         .parameters([query(
             "on_conflict",
@@ -206,12 +216,11 @@ pub(crate) fn import_plants() -> Operation {
                 Media::json(Shape::ImportReport.reference()).example(
                     "report",
                     "One row was taken and one was not",
-                    json!({
-                        "created": 1, "replaced": 0, "skipped": 0, "failed": 1,
-                        "errors": [{
-                            "line": 2, "error": 3001,
-                            "message": "a plant with id 8 exists already; choose another id",
-                        }],
+                    json!(ImportReport {
+                        created: 1,
+                        failed: 1,
+                        errors: vec![FailedRow { line: 2, error: schemas::example_error() }],
+                        ..ImportReport::default()
                     }),
                 ),
             ),
@@ -224,8 +233,8 @@ pub(crate) fn export_plants() -> Operation {
     Operation::new("exportPlants", OperationTag::ImportAndExport, "Export all plants")
         .description(
             "Every plant, by ascending id, in rows that can be imported again: NDJSON, or CSV where `Accept` would \
-             rather have it. A plant that is there all the while comes once, as it was at some moment meanwhile; one \
-             that comes or goes meanwhile comes once or not at all. An answer that breaks off is not all.",
+             rather have it. A plant that exists all the while comes once, as it was at some moment meanwhile; one \
+             that comes or goes meanwhile comes once or not at all. A truncated answer is incomplete.",
         )
         .answer(
             Answer::new(StatusCode::OK, "Every plant.")
@@ -238,17 +247,17 @@ pub(crate) fn export_plants() -> Operation {
 }
 
 pub(crate) fn check_live() -> Operation {
-    Operation::new("checkLive", OperationTag::Server, "Whether the server lives")
-        .description("It answers as long as the process does its work.")
-        .answer(Answer::new(StatusCode::OK, "It lives.").media(ok_media()))
+    Operation::new("checkLive", OperationTag::Server, "Liveness check")
+        .description("Answers as long as the process does its work.")
+        .answer(Answer::new(StatusCode::OK, "The process is running.").media(ok_media()))
 }
 
 pub(crate) fn check_ready() -> Operation {
-    Operation::new("checkReady", OperationTag::Server, "Whether the server takes work")
+    Operation::new("checkReady", OperationTag::Server, "Readiness check")
         .description(
-            "It does not when the store cannot take writes, or when the server shuts down.",
+            "Fails when the store cannot take writes, and when the server is shutting down.",
         )
-        .answer(Answer::new(StatusCode::OK, "It takes work.").media(ok_media()))
+        .answer(Answer::new(StatusCode::OK, "The server takes requests.").media(ok_media()))
         .failures(&STORE_FAILURES)
 }
 
@@ -265,7 +274,7 @@ pub(crate) fn read_api_page() -> Operation {
 }
 
 pub(crate) fn read_api_page_script() -> Operation {
-    page_file("readApiPageScript", "Read what starts Swagger UI", "text/javascript")
+    page_file("readApiPageScript", "Read the page's script", "text/javascript")
 }
 
 pub(crate) fn read_swagger_ui() -> Operation {
@@ -290,11 +299,13 @@ fn static_file(id: &'static str, summary: &'static str, media: Media) -> Operati
     Operation::new(id, OperationTag::Server, summary)
         .parameters([if_none_match()])
         .answer(
-            Answer::new(StatusCode::OK, "The file.").media(media).headers(&[AnswerHeader::FileTag]),
+            Answer::new(StatusCode::OK, "The file.")
+                .media(media)
+                .headers(&[AnswerHeader::FileEntityTag]),
         )
         .answer(
             Answer::new(StatusCode::NOT_MODIFIED, "The client has the file.")
-                .headers(&[AnswerHeader::FileTag]),
+                .headers(&[AnswerHeader::FileEntityTag]),
         )
 }
 
@@ -328,7 +339,7 @@ fn csv_media() -> Media {
     Media::new(TransferFormat::Csv.media_type(), schema).example(
         "rows",
         "Two plants",
-        json!("id,name,tag\n7,Rosa canina,Rosaceae\n8,Salix alba,\n"),
+        json!(format!("{header}\n7,Rosa canina,Rosaceae\n8,Salix alba,\n")),
     )
 }
 

@@ -1,12 +1,14 @@
 //! The shapes of bodies.
 
-use plant_domain::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS};
+use plant_domain::{Error, NAME_MAX_CHARACTERS, PlantId, TAG_MAX_CHARACTERS};
+use plant_store::StoreError;
 use serde_json::json;
 use utoipa::openapi::schema::{AnyOfBuilder, SchemaType};
 use utoipa::openapi::{
     Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, Type,
 };
 
+use crate::failure::Failure;
 use crate::import::REPORT_MAX_ERRORS;
 use crate::parameters::LIMIT_MAX;
 
@@ -60,21 +62,21 @@ impl Shape {
         match self {
             Self::Plant => object("A plant without its id.", &["name"])
                 .property("name", name())
-                .property("tag", tag()),
+                .property("tag", described_tag()),
             Self::NewPlant => object("A plant with its id.", &["id", "name"])
-                .property("id", plant_id())
+                .property("id", id())
                 .property("name", name())
-                .property("tag", tag()),
+                .property("tag", described_tag()),
             Self::PlantWithNullableTag => {
-                object("A Plant whose tag may also be `null`, which is none.", &["name"])
+                object("A Plant whose tag may also be `null`, meaning no tag.", &["name"])
                     .property("name", name())
-                    .property("tag", nullable(tag()))
+                    .property("tag", nullable(described_tag()))
             }
             Self::NewPlantWithNullableTag => {
-                object("A NewPlant whose tag may also be `null`, which is none.", &["id", "name"])
-                    .property("id", plant_id())
+                object("A NewPlant whose tag may also be `null`, meaning no tag.", &["id", "name"])
+                    .property("id", id())
                     .property("name", name())
-                    .property("tag", nullable(tag()))
+                    .property("tag", nullable(described_tag()))
             }
             Self::PlantPatch => {
                 let tag = tag().description(Some("The new tag; `null` removes the tag."));
@@ -93,7 +95,7 @@ impl Shape {
                     &["created", "replaced", "skipped", "failed", "errors"],
                 )
                 .property("created", count("How many plants are new."))
-                .property("replaced", count("How many took the place of one that was there."))
+                .property("replaced", count("How many took the place of one that existed."))
                 .property("skipped", count("How many were left out because their id was taken."))
                 .property("failed", count("How many rows were not taken."))
                 .property(
@@ -161,15 +163,22 @@ pub(super) fn plant_id() -> ObjectBuilder {
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
         .minimum(Some(i64::MIN))
         .maximum(Some(i64::MAX))
-        .description(Some("The identification number of the plant."))
         .examples([json!(7)])
 }
 
 /// The tag of a plant.
 pub(super) fn tag() -> ObjectBuilder {
-    plant_text(TAG_MAX_CHARACTERS)
-        .description(Some("The tag that specifies the type of the plant."))
-        .examples([json!("Rosaceae")])
+    plant_text(TAG_MAX_CHARACTERS).examples([json!("Rosaceae")])
+}
+
+fn id() -> ObjectBuilder {
+    plant_id().description(Some(
+        "The identification number of the plant, written without a fraction or an exponent.",
+    ))
+}
+
+fn described_tag() -> ObjectBuilder {
+    tag().description(Some("The tag that specifies the type of the plant."))
 }
 
 fn name() -> ObjectBuilder {
@@ -192,13 +201,18 @@ fn error_number() -> ObjectBuilder {
     integer()
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
         .description(Some("What went wrong, as a number that programs branch on."))
-        .examples([json!(3001)])
+        .examples([json!(example_error().error)])
 }
 
 fn message() -> ObjectBuilder {
     text()
         .description(Some("What went wrong and what to do about it, for people."))
-        .examples([json!("a plant with id 7 exists already; choose another id")])
+        .examples([json!(example_error().message)])
+}
+
+/// The error of a create whose id is taken.
+pub(super) fn example_error() -> Error {
+    Failure::from(StoreError::IdTaken(PlantId::from(7))).error()
 }
 
 fn count(description: &str) -> ObjectBuilder {
