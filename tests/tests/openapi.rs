@@ -1,11 +1,16 @@
 //! The OpenAPI document says what is served, all of it, and what the specification says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use plant_http::routes;
+use plant_http::{
+    BODY_MAX_BYTES, LIMIT_DEFAULT, LIMIT_MAX, REPORT_MAX_ERRORS, ROW_MAX_BYTES, routes,
+};
 use plantd_tests::{Format, NewPlant, OpenapiDocument, TestServer, program};
 use serde_json::{Value, json};
+
+/// The most characters that a name or a tag may have.
+const TEXT_MAX_CHARACTERS: usize = 255;
 
 fn printed() -> String {
     let output = Command::new(program()).arg("openapi").output().expect("it runs");
@@ -50,6 +55,7 @@ fn what_is_served_is_in_the_document_and_what_is_in_it_is_served() {
         .map(|route| (route.method, route.path.to_owned(), route.scope.is_none()))
         .collect();
     assert_eq!(described, served);
+    assert_eq!(routes().len(), served.len(), "an operation is served twice");
 
     let server = TestServer::start();
     let client = server.client();
@@ -113,6 +119,147 @@ fn each_error_is_told_with_its_number_and_an_example_of_it() {
             }
         }
     }
+}
+
+/// What an operation promises: its id, its parameters, its successes with the headers that they may have, and the
+/// numbers of its failures. This is what the versions of the interface are about, so a change is to be thought about
+/// in two places.
+type Promise = (&'static str, &'static [&'static str], &'static [&'static str], &'static [i64]);
+
+const CONDITIONS: &[&str] = &["If-Match", "If-None-Match", "id"];
+const FILE: &[&str] = &["200 ETag", "304 ETag"];
+const OF_OPEN: &[i64] = &[1007, 5001];
+
+const PROMISES: [Promise; 16] = [
+    (
+        "listPlants",
+        &["after", "limit", "name", "tag"],
+        &["200 Link X-Total-Count"],
+        &[1006, 1007, 2001, 2002, 2004, 5001, 5002, 5003],
+    ),
+    (
+        "createPlant",
+        &["Idempotency-Key"],
+        &["200 ETag Location"],
+        &[
+            1001, 1002, 1003, 1004, 1005, 1006, 1007, 2001, 2002, 2003, 2004, 3001, 5001, 5002,
+            5003, 5004,
+        ],
+    ),
+    (
+        "importPlants",
+        &["on_conflict"],
+        &["200"],
+        &[1001, 1002, 1004, 1006, 1007, 2001, 2002, 2003, 2004, 5001, 5002, 5003, 5004],
+    ),
+    (
+        "exportPlants",
+        &[],
+        &["200 X-Total-Count"],
+        &[1006, 1007, 2001, 2002, 2004, 5001, 5002, 5003],
+    ),
+    (
+        "readPlant",
+        CONDITIONS,
+        &["200 ETag", "304 ETag"],
+        &[1006, 1007, 2001, 2002, 2004, 3002, 3003, 5001, 5002, 5003],
+    ),
+    (
+        "putPlant",
+        CONDITIONS,
+        &["200 ETag", "201 ETag Location"],
+        &[
+            1001, 1002, 1003, 1004, 1005, 1006, 1007, 2001, 2002, 2003, 2004, 3003, 5001, 5002,
+            5003, 5004,
+        ],
+    ),
+    (
+        "patchPlant",
+        CONDITIONS,
+        &["200 ETag"],
+        &[
+            1001, 1002, 1003, 1004, 1005, 1006, 1007, 2001, 2002, 2003, 2004, 3002, 3003, 5001,
+            5002, 5003, 5004,
+        ],
+    ),
+    (
+        "deletePlant",
+        CONDITIONS,
+        &["204"],
+        &[1006, 1007, 2001, 2002, 2003, 2004, 3002, 3003, 5001, 5002, 5003],
+    ),
+    ("checkLive", &[], &["200"], OF_OPEN),
+    ("checkReady", &[], &["200"], &[1007, 5001, 5002, 5003]),
+    ("readOpenapi", &["If-None-Match"], FILE, OF_OPEN),
+    ("readApiPage", &["If-None-Match"], FILE, OF_OPEN),
+    ("readApiPageScript", &["If-None-Match"], FILE, OF_OPEN),
+    ("readSwaggerUi", &["If-None-Match"], FILE, OF_OPEN),
+    ("readSwaggerUiLicenses", &["If-None-Match"], FILE, OF_OPEN),
+    ("readSwaggerUiStyle", &["If-None-Match"], FILE, OF_OPEN),
+];
+
+#[test]
+fn each_operation_promises_what_it_has_promised() {
+    let document = OpenapiDocument::copy();
+    let mut described = BTreeMap::new();
+    for (_, _, operation) in document.operations() {
+        let id = operation["operationId"].as_str().expect("it has an id");
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let names = parameters.map(|parameter| document.follow(parameter)["name"].as_str());
+        let names: BTreeSet<&str> = names.map(|name| name.expect("it has a name")).collect();
+        let successes: BTreeSet<String> = entries(&operation["responses"])
+            .filter(|(status, _)| status.as_str() < "400")
+            .map(|(status, response)| {
+                let headers = entries(&response["headers"]).map(|(name, _)| name.as_str());
+                let mut words: BTreeSet<&str> = headers.collect();
+                assert!(words.remove("X-Request-Id"), "{id} {status}");
+                [status.as_str()].into_iter().chain(words).collect::<Vec<&str>>().join(" ")
+            })
+            .collect();
+        let numbers: BTreeSet<i64> = document
+            .failures(operation)
+            .flat_map(|(_, response)| OpenapiDocument::error_numbers(response))
+            .collect();
+        described.insert(id, (names, successes, numbers));
+    }
+    let promised = PROMISES.map(|(id, parameters, successes, numbers)| {
+        let parameters = parameters.iter().copied().chain(["X-Request-Id"]).collect();
+        let successes = successes.iter().map(|success| (*success).to_owned()).collect();
+        (id, (parameters, successes, numbers.iter().copied().collect()))
+    });
+    assert_eq!(described, BTreeMap::from(promised));
+}
+
+fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+#[test]
+fn the_limits_in_the_document_are_those_that_are_checked() {
+    let document = OpenapiDocument::copy();
+    let limit =
+        |pointer: &str| document.at(pointer).as_u64().and_then(|limit| usize::try_from(limit).ok());
+    let list = "/paths/~1plants/get";
+    for (pointer, wanted) in [
+        ("/components/schemas/Plant/properties/name/maxLength", TEXT_MAX_CHARACTERS),
+        ("/components/schemas/NewPlant/properties/tag/maxLength", TEXT_MAX_CHARACTERS),
+        ("/components/schemas/ImportReport/properties/errors/maxItems", REPORT_MAX_ERRORS),
+        ("/components/schemas/FailedRow/properties/line/minimum", 1),
+        (&format!("{list}/responses/200/content/application~1json/schema/maxItems"), LIMIT_MAX),
+        (&format!("{list}/parameters/0/schema/maximum"), LIMIT_MAX),
+        (&format!("{list}/parameters/0/schema/minimum"), 1),
+        (&format!("{list}/parameters/0/schema/default"), LIMIT_DEFAULT),
+    ] {
+        assert_eq!(limit(pointer), Some(wanted), "{pointer}");
+    }
+    for path in ["~1plants/post", "~1plants~1{id}/put", "~1plants~1{id}/patch"] {
+        let description = document.at(&format!("/paths/{path}/description"));
+        let description = description.as_str().unwrap_or_default();
+        assert!(description.contains(&format!("{BODY_MAX_BYTES} bytes")), "{description}");
+    }
+    let import = document.at("/paths/~1plants~1import/post/description");
+    let import = import.as_str().unwrap_or_default();
+    assert!(import.contains(&format!("{ROW_MAX_BYTES} bytes")), "{import}");
 }
 
 /// A schema of the specification (section "Resources and their fields"): its fields, each with its type, its format

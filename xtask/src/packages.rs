@@ -1,7 +1,7 @@
 //! Tools of the tests that come as packages for Python and for Node: brought by pip and npm, in the versions that
 //! the repository names, into the target folder.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,8 +25,8 @@ pub(crate) struct Packages {
     name: &'static str,
     /// The files that name them, in every version and with every digest.
     files: &'static [&'static str],
-    /// The way to what no package runs without. It may lead out of the target folder.
-    interpreter: Option<&'static str>,
+    /// One of their programs, which has to say its version: an interpreter may be gone, or the folder moved.
+    proof: &'static str,
     install: fn(&Path) -> anyhow::Result<()>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Packages {
 pub(crate) const PYTHON: Packages = Packages {
     name: "python",
     files: &["requirements.txt"],
-    interpreter: Some("bin/python"),
+    proof: "bin/schemathesis",
     install: install_python,
 };
 
@@ -42,7 +42,7 @@ pub(crate) const PYTHON: Packages = Packages {
 pub(crate) const NODE: Packages = Packages {
     name: "node",
     files: &["package.json", "package-lock.json"],
-    interpreter: None,
+    proof: "node_modules/.bin/spectral",
     install: install_node,
 };
 
@@ -55,6 +55,7 @@ impl Packages {
     }
 
     fn ensure_in(&self, folder: &Path, sources: &Path) -> anyhow::Result<()> {
+        let _lock = lock(folder)?;
         if self.are_in(folder, sources)? {
             return Ok(());
         }
@@ -84,7 +85,9 @@ impl Packages {
                 return Ok(false);
             }
         }
-        Ok(self.interpreter.is_none_or(|interpreter| folder.join(interpreter).exists()))
+        let mut proof = Command::new(folder.join(self.proof));
+        proof.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(proof.status().is_ok_and(|status| status.success()))
     }
 
     fn copy_files(&self, sources: &Path, folder: &Path) -> anyhow::Result<()> {
@@ -96,6 +99,18 @@ impl Packages {
         }
         Ok(())
     }
+}
+
+/// Waits until nobody else installs into this folder, and lets nobody do so until the file is closed.
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    let path = folder.with_extension("lock");
+    let context = || format!("cannot lock {}", path.display());
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).with_context(context)?;
+    }
+    let file = File::create(&path).with_context(context)?;
+    file.lock().with_context(context)?;
+    Ok(file)
 }
 
 fn install_python(folder: &Path) -> anyhow::Result<()> {
@@ -121,6 +136,8 @@ fn install_node(folder: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
     use tempfile::TempDir;
 
@@ -128,11 +145,13 @@ mod tests {
     const SEEDS: Packages = Packages {
         name: "seeds",
         files: &["seeds.txt"],
-        interpreter: Some("spade"),
+        proof: "spade",
         install: |folder| {
             let name = fs::read_to_string(folder.join("seeds.txt"))?;
             fs::write(folder.join(name), "")?;
-            fs::write(folder.join("spade"), "").context("no spade")
+            let spade = folder.join("spade");
+            fs::write(&spade, "#!/bin/sh\n")?;
+            fs::set_permissions(spade, Permissions::from_mode(0o755)).context("no spade")
         },
     };
 
@@ -161,7 +180,7 @@ mod tests {
         }
 
         fn ensure(&self, packages: &Packages) -> anyhow::Result<()> {
-            packages.ensure_in(&self.installed(""), &self.sources())
+            packages.ensure_in(&self.folder.path().join("tools/seeds"), &self.sources())
         }
     }
 
@@ -188,9 +207,9 @@ mod tests {
     fn what_cannot_run_any_more_is_installed_again() {
         let shed = Shed::new();
         shed.ensure(&SEEDS).unwrap();
-        fs::remove_file(shed.installed("spade")).unwrap();
+        fs::write(shed.installed("spade"), "#!/gone\n").unwrap();
         shed.ensure(&SEEDS).unwrap();
-        assert!(shed.installed("spade").exists());
+        assert_eq!(fs::read_to_string(shed.installed("spade")).unwrap(), "#!/bin/sh\n");
     }
 
     #[test]

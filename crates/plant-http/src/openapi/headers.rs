@@ -143,7 +143,8 @@ fn entity_tags(name: &str, effect: &str, section: &str) -> Parameter {
         "{effect} (RFC 9110, section {section}): `*` for any that exists, or up to {ENTITY_TAGS_MAX} ETags with \
          commas between them, each as it was answered."
     );
-    let pattern = r#"^(\*|(W/)?"[!#-~]*"([ \t]*,[ \t]*(W/)?"[!#-~]*")*)$"#;
+    let more = ENTITY_TAGS_MAX - 1;
+    let pattern = format!(r#"^(\*|(W/)?"[!#-~]*"([ \t]*,[ \t]*(W/)?"[!#-~]*"){{0,{more}}})$"#);
     // No registry has this format; whoever makes up values for the header can go by it.
     let schema = formatted_text("entity-tags").pattern(Some(pattern));
     in_header(name, description, schema, "\"42\"")

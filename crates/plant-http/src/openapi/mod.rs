@@ -43,7 +43,8 @@ A store of plants. When the answer to a change arrives, the change is on disk.
 Every request needs a bearer token, except to the operations marked `security: []`. A token has the scope `read` or \
 `write`; `write` includes `read`, and is what every method but GET and HEAD needs.
 
-Every failure has a body of the schema Error. Programs branch on its number; its message says what to do. A path \
+Every failure has a body of the schema Error. Programs branch on its number; its message says what to do. (Only a head \
+that cannot be parsed, or does not arrive in time, is answered 400, 431 or 408 without a body.) A path \
 that does not exist is answered 404 with 4004, a method that a path does not have 405 with 4005 and `Allow`. HEAD \
 works wherever GET does, and OPTIONS names the methods of a path, without a token.
 
