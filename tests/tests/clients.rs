@@ -27,15 +27,12 @@ fn guide(heading: &str) -> Part {
 fn run_of_guide(heading: &str, language: &str, path: &Path, start: impl FnOnce() -> Command) {
     let server = TestServer::start();
     let programs = guide(heading).blocks(language);
-    let [program] = programs.as_slice() else { panic!("{heading} shows one program") };
-    let program = program.replace("127.0.0.1:8080", &server.address().to_string());
+    // What stands behind the program goes on with it.
+    let program = programs.concat().replace("127.0.0.1:8080", &server.address().to_string());
     fs::write(path, program).expect("it can be written");
     run_tool(start().env("PLANTS_TOKEN", TOKEN));
-    assert_eq!(
-        server.client().list("").plants().len(),
-        1,
-        "the program of the guide made no plant"
-    );
+    let plants = server.client().list("").plants().len();
+    assert_eq!(plants, programs.len(), "a program of the guide made no plant");
 }
 
 /// The operations of the document, as Python names them.

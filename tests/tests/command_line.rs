@@ -52,6 +52,7 @@ fn version_is_told() {
 #[test]
 fn help_names_every_flag_and_variable() {
     let help = run(&["--help"]).stdout();
+    assert!(help.starts_with("A plant store in one binary"), "{help}");
     for word in [
         "--listen",
         "PLANTD_LISTEN",

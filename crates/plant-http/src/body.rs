@@ -1,5 +1,6 @@
 //! Bodies, read in bounded memory and bounded time.
 
+use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -128,9 +129,7 @@ impl BodyStream {
 
     async fn read(&mut self) -> Option<Result<Bytes, Failure>> {
         let part = self.payload.next().await?;
-        Some(part.map_err(|cause| {
-            Failure::new(ErrorNumber::NotJson, format!("the body did not arrive whole: {cause}"))
-        }))
+        Some(part.map_err(|cause| not_whole(&cause)))
     }
 }
 
@@ -225,6 +224,10 @@ pub(crate) fn too_large() -> Failure {
         ErrorNumber::BodyTooLarge,
         format!("the body is too large; it may have {BODY_MAX_BYTES} bytes"),
     )
+}
+
+pub(crate) fn not_whole(cause: &dyn fmt::Display) -> Failure {
+    Failure::new(ErrorNumber::NotJson, format!("the body did not arrive whole: {cause}"))
 }
 
 pub(crate) fn did_not_arrive(allowed: Duration) -> Failure {

@@ -25,11 +25,11 @@ pub(crate) fn plant_id(request: &HttpRequest) -> Result<PlantId, Failure> {
 /// Refuses every query parameter, for operations that define none (specification, section "Create
 /// plant", rule 3): a parameter that is ignored in silence is a misunderstanding that nobody sees.
 pub(crate) fn no_query(request: &HttpRequest) -> Result<(), Failure> {
-    if request.query_string().is_empty() {
-        Ok(())
-    } else {
-        Err(wrong("this operation takes no query parameters; leave out what follows the `?`"))
-    }
+    if request.query_string().is_empty() { Ok(()) } else { Err(needless_query()) }
+}
+
+pub(crate) fn needless_query() -> Failure {
+    wrong("this operation takes no query parameters; leave out what follows the `?`")
 }
 
 /// Which page of which plants is asked for.
@@ -112,7 +112,7 @@ fn decode(text: &str) -> Option<String> {
     Some(decoded.into_owned())
 }
 
-fn read_id(name: &str, text: &str) -> Result<PlantId, Failure> {
+pub(crate) fn read_id(name: &str, text: &str) -> Result<PlantId, Failure> {
     text.parse().map_err(|refusal| wrong(format!("{name}: {refusal}")))
 }
 

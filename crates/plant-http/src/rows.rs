@@ -352,7 +352,7 @@ impl CsvRows {
     }
 }
 
-fn wrong_header() -> Failure {
+pub(crate) fn wrong_header() -> Failure {
     Failure::new(
         ErrorNumber::WrongShape,
         format!("the first line of a CSV body must be {}", CSV_HEADER.join(",")),

@@ -29,38 +29,42 @@ const SHARED: [(&str, &[ErrorNumber]); 6] = [
     ("Unavailable", &[ErrorNumber::StoreFailed, ErrorNumber::Busy]),
 ];
 
-/// The answers with these numbers, each with its status, in the order of both.
-pub(super) fn answers(mut numbers: Vec<ErrorNumber>) -> Vec<(StatusCode, RefOr<Response>)> {
+/// The answers with these numbers, each with its status, in the order of both. Of those that an operation tells in
+/// its own words, `examples` has one.
+pub(super) fn answers(
+    mut numbers: Vec<ErrorNumber>,
+    examples: &[Failure],
+) -> Vec<(StatusCode, RefOr<Response>)> {
     numbers.sort_unstable_by_key(|number| (number.status(), *number as i32));
     numbers.dedup();
     numbers
         .chunk_by(|one, next| one.status() == next.status())
-        .map(|numbers| (numbers[0].status(), answer(numbers)))
+        .map(|numbers| (numbers[0].status(), answer(numbers, examples)))
         .collect()
 }
 
 /// The answers that operations have in common.
 pub(super) fn shared_answers() -> impl Iterator<Item = (&'static str, Response)> {
-    SHARED.into_iter().map(|(name, numbers)| (name, describe(numbers)))
+    SHARED.into_iter().map(|(name, numbers)| (name, describe(numbers, &[])))
 }
 
-fn answer(numbers: &[ErrorNumber]) -> RefOr<Response> {
+fn answer(numbers: &[ErrorNumber], examples: &[Failure]) -> RefOr<Response> {
     match SHARED.iter().find(|(_, shared)| *shared == numbers) {
         Some((name, _)) => Ref::from_response_name(*name).into(),
-        None => describe(numbers).into(),
+        None => describe(numbers, examples).into(),
     }
 }
 
 /// One answer with one of these numbers, which have the same status.
-fn describe(numbers: &[ErrorNumber]) -> Response {
+fn describe(numbers: &[ErrorNumber], examples: &[Failure]) -> Response {
     let lines: Vec<String> = numbers
         .iter()
         .map(|number| format!("- `{}`: {}", *number as i32, meaning(*number)))
         .collect();
     let examples = numbers.iter().map(|number| {
-        let example = ExampleBuilder::new()
-            .summary(meaning(*number))
-            .value(Some(json!(example(*number).error())));
+        let own = examples.iter().find(|failure| failure.number() == *number);
+        let error = own.map_or_else(|| example(*number).error(), Failure::error);
+        let example = ExampleBuilder::new().summary(meaning(*number)).value(Some(json!(error)));
         ((*number as i32).to_string(), example)
     });
     let content =
@@ -130,7 +134,7 @@ fn meaning(number: ErrorNumber) -> &'static str {
     }
 }
 
-/// A failure with this number, as the server tells it.
+/// A failure with this number, as the server tells it where the operation has no words of its own.
 fn example(number: ErrorNumber) -> Failure {
     let plant = PlantId::from(7);
     let refusal = |body: &str| {
@@ -143,7 +147,7 @@ fn example(number: ErrorNumber) -> Failure {
         ErrorNumber::BodyTooLarge => body::too_large(),
         ErrorNumber::WrongShape => refusal(r#"{"name":"Rosa canina"}"#),
         ErrorNumber::RuleBroken => refusal(r#"{"id":7,"name":""}"#),
-        ErrorNumber::WrongParameter => parameters::wrong_limit(),
+        ErrorNumber::WrongParameter => parameters::needless_query(),
         ErrorNumber::WrongHeader => framing::wrong_host(),
         ErrorNumber::NoToken => gate::no_token(),
         ErrorNumber::InvalidToken => gate::invalid_token(&[]),

@@ -20,7 +20,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::tag::{Tag, TagBuilder};
 use utoipa::openapi::{
     ComponentsBuilder, ContactBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder,
-    PathsBuilder, SecurityRequirement, Server,
+    PathsBuilder, SecurityRequirement, ServerBuilder,
 };
 
 pub(crate) use operation::Operation;
@@ -40,7 +40,7 @@ const BEARER: &str = "bearerAuth";
 const DESCRIPTION: &str = "\
 A store of plants. When the answer to a change arrives, the change is on disk.
 
-Every request needs a bearer token, except to the operations marked `security: []`. A token has the scope `read` or \
+Every request needs a bearer token, except to the operations under Server (`security: []`). A token has the scope `read` or \
 `write`; `write` includes `read`, and is what every method but GET and HEAD needs.
 
 Every failure has a body of the schema Error. Programs branch on its number; its message says what to do. (Only a head \
@@ -81,7 +81,7 @@ fn document() -> OpenApi {
     }
     let bearer = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A token of `plantd token create` (RFC 6750, section 2.1)."));
+        .description(Some("A token of `plantd token create`, or the one in the file `first-run-token` (RFC 6750, section 2.1)."));
     let components = ComponentsBuilder::new()
         .schemas_from_iter(schemas::all())
         .responses_from_iter(failures::shared_answers())
@@ -99,15 +99,10 @@ fn document() -> OpenApi {
                 .contact(Some(
                     ContactBuilder::new().name(Some("The operator of this server")).build(),
                 ))
-                .license(Some(
-                    LicenseBuilder::new()
-                        .name(env!("CARGO_PKG_LICENSE"))
-                        .identifier(Some(env!("CARGO_PKG_LICENSE")))
-                        .build(),
-                )),
+                .license(Some(LicenseBuilder::new().name(env!("CARGO_PKG_LICENSE")).build())),
         )
         // Relative to where the document is, whatever stands before the server.
-        .servers(Some([Server::new(".")]))
+        .servers(Some([ServerBuilder::new().url(".").description(Some("This server")).build()]))
         .tags(Some(OperationTag::ALL.map(OperationTag::describe)))
         .security(Some([SecurityRequirement::new::<_, _, String>(BEARER, [])]))
         .paths(paths)

@@ -10,8 +10,9 @@ use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::{HttpMethod, RefOr, Required, Response, Schema};
 
-use crate::body::JSON;
-use crate::failure::ErrorNumber;
+use crate::body::{JSON, wrong_media_type};
+use crate::failure::{ErrorNumber, Failure};
+use crate::parameters::read_id;
 use crate::routes::RouteInfo;
 use crate::tokens_file::Scope;
 
@@ -19,7 +20,6 @@ use super::headers::AnswerHeader;
 use super::{OperationTag, failures, headers, schemas};
 
 /// What an operation takes and answers, without what every operation does.
-#[derive(Clone)]
 pub(crate) struct Operation {
     id: &'static str,
     tag: OperationTag,
@@ -29,6 +29,8 @@ pub(crate) struct Operation {
     body: Vec<Media>,
     answers: Vec<Answer>,
     failures: Vec<ErrorNumber>,
+    /// Those that the operation tells in its own words.
+    examples: Vec<Failure>,
 }
 
 /// A success.
@@ -68,6 +70,7 @@ impl Operation {
             body: Vec::new(),
             answers: Vec::new(),
             failures: Vec::new(),
+            examples: Vec::new(),
         }
     }
 
@@ -98,8 +101,18 @@ impl Operation {
         self
     }
 
+    /// How one of the failures looks here.
+    pub(super) fn failure_example(mut self, failure: Failure) -> Self {
+        self.examples.push(failure);
+        self
+    }
+
     pub(super) fn into_openapi(mut self, route: &RouteInfo) -> utoipa::openapi::path::Operation {
         self.add_common_failures(route);
+        if !self.body.is_empty() {
+            let media_types: Vec<&str> = self.body.iter().map(|media| media.media_type).collect();
+            self.examples.push(wrong_media_type(&media_types));
+        }
         let mut operation = OperationBuilder::new()
             .operation_id(Some(self.id))
             .tag(self.tag.name())
@@ -112,6 +125,7 @@ impl Operation {
             }));
         if route.path.contains("{id}") {
             operation = operation.parameter(plant_in_path());
+            self.examples.extend(read_id("id", "007").err());
         }
         for parameter in self.parameters {
             operation = operation.parameter(parameter);
@@ -127,7 +141,7 @@ impl Operation {
             let status = answer.status;
             operation = operation.response(status.as_str(), answer.into_response());
         }
-        for (status, response) in failures::answers(self.failures) {
+        for (status, response) in failures::answers(self.failures, &self.examples) {
             operation = operation.response(status.as_str(), response);
         }
         match route.scope {

@@ -7,15 +7,16 @@ use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{ObjectBuilder, Required, Type};
 
-use crate::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, JSON, MERGE_PATCH};
+use crate::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, JSON, MERGE_PATCH, not_whole};
 use crate::failure::ErrorNumber::{
     self, BodyTooLarge, Busy, IdTaken, NoSuchPlant, NotJson, PreconditionFailed, RuleBroken,
     StoreFailed, WrongContentType, WrongParameter, WrongShape,
 };
 use crate::import::{FailedRow, ImportReport};
-use crate::parameters::{LIMIT_DEFAULT, LIMIT_MAX};
-use crate::rows::ROW_MAX_BYTES;
+use crate::parameters::{LIMIT_DEFAULT, LIMIT_MAX, on_conflict as read_on_conflict, wrong_limit};
+use crate::rows::{ROW_MAX_BYTES, wrong_header};
 use crate::transfer_format::{CSV_HEADER, TransferFormat};
+use crate::wire::{read_plant as read_plant_body, read_plant_patch};
 
 use super::headers::{AnswerHeader, idempotency_key, if_none_match, preconditions};
 use super::operation::{Answer, Media, Operation};
@@ -96,6 +97,7 @@ pub(crate) fn list_plants() -> Operation {
         )
         .failures(&STORE_FAILURES)
         .failures(&[WrongParameter])
+        .failure_example(wrong_limit())
 }
 
 pub(crate) fn read_plant() -> Operation {
@@ -150,6 +152,7 @@ pub(crate) fn put_plant() -> Operation {
         .failures(&JSON_BODY_FAILURES)
         .failures(&STORE_FAILURES)
         .failures(&[WrongParameter, PreconditionFailed])
+        .failure_example(read_plant_body(b"{}").expect_err("it has no name"))
 }
 
 pub(crate) fn patch_plant() -> Operation {
@@ -176,6 +179,7 @@ pub(crate) fn patch_plant() -> Operation {
         .failures(&JSON_BODY_FAILURES)
         .failures(&STORE_FAILURES)
         .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
+        .failure_example(read_plant_patch(br#"{"tag":7}"#).expect_err("it is no text"))
 }
 
 pub(crate) fn delete_plant() -> Operation {
@@ -196,11 +200,13 @@ pub(crate) fn import_plants() -> Operation {
         .enum_values(Some(ways.map(|way| way.to_string())))
         .default(Some(json!(OnConflict::default().to_string())));
     let seconds = BODY_IDLE_DEADLINE.as_secs();
+    let header = CSV_HEADER.join(",");
     let row_failures = ROW_FAILURES.map(|number| (number as i32).to_string()).join(", ");
     Operation::new("importPlants", OperationTag::ImportAndExport, "Import plants")
         .description(format!(
             "Takes a plant from each row of a body of any length. Each row stands alone: it is on disk when the \
-             report comes, or counted as failed, with one of the errors {row_failures}. A row may be at most \
+             report comes, or counted as failed, with one of the errors {row_failures}. A row is a line of NDJSON such \
+             as `{{\"id\":7,\"name\":\"Rosa canina\"}}`, or one of CSV behind the header `{header}`. It may be at most \
              {ROW_MAX_BYTES} bytes. The body may take any time, without a pause of more than {seconds} s. An import \
              that breaks off keeps what it has taken."
         ))
@@ -227,6 +233,9 @@ pub(crate) fn import_plants() -> Operation {
         )
         .failures(&STORE_FAILURES)
         .failures(&[NotJson, WrongContentType, WrongShape, WrongParameter])
+        .failure_example(not_whole(&"the last chunk is missing"))
+        .failure_example(wrong_header())
+        .failure_example(read_on_conflict("on_conflict=ask").expect_err("there is no such way"))
 }
 
 pub(crate) fn export_plants() -> Operation {
@@ -353,6 +362,7 @@ fn query(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
         .parameter_in(ParameterIn::Query)
         .required(Required::False)
         .description(Some(description))
-        .schema(Some(schema.build()))
+        // Some generators read the one description, some the other.
+        .schema(Some(schema.description(Some(description)).build()))
         .build()
 }

@@ -83,7 +83,7 @@ pub(crate) struct ServeOptions {
     pub(crate) cors_origin: Vec<CorsOrigin>,
 }
 
-/// Where the plants and the tokens are.
+// Where the plants and the tokens are. (As a documentation comment it would be the first line of the help.)
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FolderOptions {
     /// The folder of the plants and the tokens; it is made when it is not there
