@@ -34,7 +34,6 @@ pub(crate) struct Operation {
 }
 
 /// A success.
-#[derive(Clone)]
 pub(super) struct Answer {
     status: StatusCode,
     description: &'static str,
@@ -45,7 +44,6 @@ pub(super) struct Answer {
 }
 
 /// One form of a body.
-#[derive(Clone)]
 pub(super) struct Media {
     media_type: &'static str,
     schema: RefOr<Schema>,
@@ -53,7 +51,6 @@ pub(super) struct Media {
 }
 
 /// An operation on the plant that an answer is about, and where its id is.
-#[derive(Clone)]
 struct PlantLink {
     operation: &'static str,
     id: &'static str,
