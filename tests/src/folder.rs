@@ -1,5 +1,7 @@
 //! Folders with all that is in them.
 
+use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,6 +9,13 @@ use std::path::{Path, PathBuf};
 #[must_use]
 pub fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// Where programs are looked for, in this folder first.
+pub(crate) fn search_path_from(folder: PathBuf) -> OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder).chain(env::split_paths(&path));
+    env::join_paths(folders).expect("a search path")
 }
 
 /// Copies a folder. `to` must not be there.

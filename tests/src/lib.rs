@@ -75,7 +75,7 @@ pub use load::{
     run_load,
 };
 pub use nginx::{Nginx, RequestBuffering};
-pub use openapi::OpenapiDocument;
+pub use openapi::{OpenapiDocument, members};
 pub use place::Place;
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;

@@ -8,8 +8,6 @@ use serde_json::Value;
 use crate::answer::Answer;
 use crate::folder::repository;
 
-static DOCUMENT: LazyLock<OpenapiDocument> = LazyLock::new(OpenapiDocument::copy);
-
 /// An OpenAPI document.
 #[derive(Debug)]
 pub struct OpenapiDocument(Value);
@@ -21,8 +19,12 @@ impl OpenapiDocument {
     ///
     /// When there is none.
     #[must_use]
-    pub fn copy() -> Self {
-        Self::read(&fs::read_to_string(repository("docs/openapi.json")).expect("there is a copy"))
+    pub fn copy() -> &'static Self {
+        static COPY: LazyLock<OpenapiDocument> = LazyLock::new(|| {
+            let text = fs::read_to_string(repository("docs/openapi.json"));
+            OpenapiDocument::read(&text.expect("there is a copy"))
+        });
+        &COPY
     }
 
     /// A document from its text.
@@ -77,10 +79,10 @@ impl OpenapiDocument {
         })
     }
 
-    /// The numbers of the errors that an answer may have.
-    pub fn error_numbers(response: &Value) -> impl Iterator<Item = i64> {
+    /// The errors that an answer may have: the number of each, and its example.
+    pub fn errors(response: &Value) -> impl Iterator<Item = (i64, &Value)> {
         let examples = &response["content"]["application/json"]["examples"];
-        members(examples).map(|(number, _)| number.parse().expect("a number"))
+        members(examples).map(|(number, example)| (number.parse().expect("a number"), example))
     }
 
     /// What is said of the operation that a request asks for, if it is one.
@@ -100,7 +102,8 @@ impl OpenapiDocument {
     }
 }
 
-fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+/// The members of an object; of what is no object, none.
+pub fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
 }
 
@@ -140,7 +143,7 @@ fn needed_headers(status: u16) -> &'static [&'static str] {
 /// When it does not.
 #[track_caller]
 pub(crate) fn assert_described(method: &str, path: &str, answer: &Answer) {
-    let document = &*DOCUMENT;
+    let document = OpenapiDocument::copy();
     let Some(operation) = document.operation(method, path) else { return };
     let response = &operation["responses"][answer.status.to_string()];
     assert!(!response.is_null(), "the document has no such answer to {method} {path}: {answer:?}");
@@ -166,8 +169,7 @@ pub(crate) fn assert_described(method: &str, path: &str, answer: &Answer) {
     }
     if answer.status >= 400 && !answer.body.is_empty() {
         let number = answer.json()["error"].as_i64();
-        let is_described =
-            OpenapiDocument::error_numbers(response).any(|told| Some(told) == number);
+        let is_described = OpenapiDocument::errors(response).any(|(told, _)| Some(told) == number);
         assert!(is_described, "the document has no such error for {method} {path}: {answer:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! The shell in which commands of a document run as they stand there.
 
-use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::folder::search_path_from;
 use crate::launch::program;
 
 /// Where servers listen in a document: the one that is there, and those that its commands start.
@@ -64,10 +64,11 @@ impl Shell {
         }
         // No server stays behind where a command fails.
         let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
+        let programs = program().parent().expect("a program has a folder").to_owned();
         let output = Command::new("sh")
             .args(["-euxc", &script])
             .current_dir(&self.folder)
-            .env("PATH", search_path())
+            .env("PATH", search_path_from(programs))
             .env("no_proxy", "*")
             .env_remove("PLANTD_TOKEN")
             .output()
@@ -75,13 +76,6 @@ impl Shell {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output
     }
-}
-
-fn search_path() -> OsString {
-    let folder = program().parent().expect("a program has a folder").to_owned();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::iter::once(folder).chain(std::env::split_paths(&path));
-    std::env::join_paths(folders).expect("a search path")
 }
 
 /// An address that nobody listens at.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::folder::repository;
+use crate::folder::{repository, search_path_from};
 
 /// The tools of one language, in the versions that the repository names.
 #[derive(Debug)]
@@ -71,10 +71,8 @@ impl Toolbox {
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let programs = self.folder.join(self.programs);
-        let path = env::var_os("PATH").unwrap_or_default();
-        let path = [programs.clone()].into_iter().chain(env::split_paths(&path));
         let mut command = Command::new(programs.join(program));
-        command.env("PATH", env::join_paths(path).expect("a search path")).stdin(Stdio::null());
+        command.env("PATH", search_path_from(programs)).stdin(Stdio::null());
         command
     }
 }

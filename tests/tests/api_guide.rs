@@ -78,9 +78,8 @@ fn the_table_of_errors_is_that_of_the_document_and_says_what_to_do() {
         .collect();
     for (_, _, operation) in document.operations() {
         for (status, response) in document.failures(operation) {
-            for number in OpenapiDocument::error_numbers(response) {
-                let examples = &response["content"]["application/json"]["examples"];
-                let when = examples[number.to_string()]["summary"].as_str().expect("it has one");
+            for (number, example) in OpenapiDocument::errors(response) {
+                let when = example["summary"].as_str().expect("it has one");
                 described.insert((number, status, when.to_owned()));
             }
         }

@@ -65,7 +65,7 @@ fn the_server_answers_what_the_document_says_to_whatever_schemathesis_makes_up()
         run(&server, seed, &["--include-operation-id", "deletePlant", "--phases", "fuzzing"]);
 
         // Else it would have shown nothing.
-        let answers = answers(&server, &document);
+        let answers = answers(&server, document);
         for (method, path, _) in document.operations() {
             let statuses =
                 answers.get(&(method.clone(), path.to_owned())).map_or(&[][..], Vec::as_slice);

@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
             differences.join(", ")
         );
     }
-    let newest = cargo::run_for_output(npm().args(["view", PACKAGE, "version"]))?;
+    let newest = cargo::run_for_output(npm()?.args(["view", PACKAGE, "version"]))?;
     eprintln!(
         "all files are those of {PACKAGE} {version}; the newest version is {}",
         newest.trim()
@@ -84,7 +84,7 @@ impl Package {
     /// Nothing of what the package brings is run.
     fn fetch(version: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the package")?;
-        let mut pack = npm();
+        let mut pack = npm()?;
         pack.current_dir(folder.path()).args(["pack", "--silent", "--ignore-scripts"]);
         let archive = cargo::run_for_output(pack.arg(format!("{PACKAGE}@{version}")))?;
         let mut unpack = Command::new("tar");
@@ -93,8 +93,8 @@ impl Package {
     }
 }
 
-fn npm() -> Command {
-    Command::new("npm")
+fn npm() -> anyhow::Result<Command> {
+    Ok(Command::new(tools::find(&NPM)?))
 }
 
 /// The version of the files that are here.

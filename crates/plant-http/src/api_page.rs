@@ -8,10 +8,10 @@ use actix_web::{HttpRequest, HttpResponse};
 use crate::failure::Failure;
 use crate::static_file::StaticFile;
 
-/// What the page may do: take its own script and style from here, send requests to here, and show images that
-/// stand within the style. Nothing stands inline, no text becomes a script, no other page may have it in a frame.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// What the page may do: take its own script and style from here, send requests to here, and show images from here
+/// or that stand within the style. Nothing stands inline, no text becomes a script, no other page may have it in a frame.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";

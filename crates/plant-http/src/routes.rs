@@ -193,11 +193,11 @@ fn route_for(methods: Vec<Method>) -> Route {
     web::route().guard(guard::fn_guard(matches))
 }
 
-pub(crate) fn no_such_path() -> Failure {
+fn no_such_path() -> Failure {
     Failure::new(ErrorNumber::NoSuchPath, "there is no such path; plants are at /plants")
 }
 
-pub(crate) fn no_such_method(allow: &str) -> Failure {
+fn no_such_method(allow: &str) -> Failure {
     let message = format!("there is no such method on this path; it takes {allow}");
     let failure = Failure::new(ErrorNumber::NoSuchMethod, message);
     match HeaderValue::from_str(allow) {

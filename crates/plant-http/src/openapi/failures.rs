@@ -123,8 +123,7 @@ fn meaning(number: ErrorNumber) -> &'static str {
         ErrorNumber::IdTaken => "the id is taken; nothing changed",
         ErrorNumber::NoSuchPlant => "there is no such plant",
         ErrorNumber::PreconditionFailed => "a precondition failed; nothing changed",
-        ErrorNumber::NoSuchPath => "there is no such path",
-        ErrorNumber::NoSuchMethod => "there is no such method on this path",
+        ErrorNumber::NoSuchPath | ErrorNumber::NoSuchMethod => of_no_operation(number),
         ErrorNumber::Internal => "an internal error; the outcome of a write is unknown",
         ErrorNumber::StoreFailed => "the store failed; the outcome of a write is unknown",
         ErrorNumber::Busy => "too busy, or the server is shutting down; nothing was written",
@@ -158,11 +157,15 @@ fn example(number: ErrorNumber) -> Failure {
         ErrorNumber::PreconditionFailed => {
             StoreError::PreconditionFailed(Precondition::IfMatch).into()
         }
-        ErrorNumber::NoSuchPath => crate::routes::no_such_path(),
-        ErrorNumber::NoSuchMethod => crate::routes::no_such_method("GET, HEAD, OPTIONS"),
+        ErrorNumber::NoSuchPath | ErrorNumber::NoSuchMethod => of_no_operation(number),
         ErrorNumber::Internal => Failure::internal(),
         ErrorNumber::StoreFailed => Failure::store_failed(),
         ErrorNumber::Busy => StoreError::Busy.into(),
         ErrorNumber::RequestTimeout => body::did_not_arrive(body::BODY_DEADLINE),
     }
+}
+
+/// What is answered where there is no operation is told in the description of the whole document.
+fn of_no_operation(number: ErrorNumber) -> ! {
+    unreachable!("no operation answers {number:?}")
 }

@@ -40,8 +40,8 @@ const BEARER: &str = "bearerAuth";
 const DESCRIPTION: &str = "\
 A store of plants. When the answer to a change arrives, the change is on disk.
 
-Every request needs a bearer token, except to the operations under Server (`security: []`). A token has the scope `read` or \
-`write`; `write` includes `read`, and is what every method but GET and HEAD needs.
+Every request needs a bearer token, except to the operations under Server (`security: []`). A token has the scope \
+`read` or `write`; `write` includes `read`, and is what every method but GET and HEAD needs.
 
 Every failure has a body of the schema Error. Programs branch on its number; its message says what to do. (Only a head \
 that cannot be parsed, or does not arrive in time, is answered 400, 431 or 408 without a body.) A path \
@@ -79,9 +79,10 @@ fn document() -> OpenApi {
         let operation = describe().into_openapi(&route);
         paths.add_path_operation(route.path, vec![operation::method(&route)], operation);
     }
-    let bearer = Http::builder()
-        .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A token of `plantd token create`, or the one in the file `first-run-token` (RFC 6750, section 2.1)."));
+    let bearer = Http::builder().scheme(HttpAuthScheme::Bearer).description(Some(
+        "A token of `plantd token create`, or the one in the file `first-run-token` (RFC 6750, section \
+         2.1).",
+    ));
     let components = ComponentsBuilder::new()
         .schemas_from_iter(schemas::all())
         .responses_from_iter(failures::shared_answers())
