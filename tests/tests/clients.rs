@@ -110,7 +110,7 @@ fn a_client_generated_for_typescript_walks_through_the_store_with_any_id() {
         .expect("a link can be made");
     let document = repository("docs/openapi.json");
     let node = || {
-        let mut node = Command::new("node");
+        let mut node = tools.command("node");
         node.current_dir(&folder);
         node
     };

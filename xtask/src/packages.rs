@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -130,7 +131,10 @@ fn install_node(folder: &Path) -> anyhow::Result<()> {
     install.current_dir(folder).stdin(Stdio::null());
     // The one script of a package tells others that it was installed.
     install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-    cargo::run(&mut install)
+    cargo::run(&mut install)?;
+    // Among the packages' programs, and so the one that runs them: the first in the PATH may not do.
+    symlink(tools::find(&tools::NODE)?, folder.join("node_modules/.bin/node"))
+        .context("cannot link to node")
 }
 
 #[cfg(test)]
