@@ -254,7 +254,7 @@ fn merge<'a>(old: &[Entry<'a>], changes: &[BlockChange<'a>]) -> Vec<Entry<'a>> {
 
 /// Blocks, as keys and values, that hold the entries: the first from the id `begin` on. They are as full as
 /// may be, or about as large as each other, which leaves room in each for what comes between.
-fn cut(
+pub(super) fn cut(
     prefix: &[u8],
     begin: PlantId,
     entries: &[Entry<'_>],

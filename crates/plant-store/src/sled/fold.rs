@@ -41,7 +41,9 @@ impl Folder {
         let state = fold(&self.db, &self.shared.blocks, generation, state, self.keep_events, step)?;
         step();
         checkpoint(&self.db, &self.file)?;
+        fault::point("before-folded");
         self.shared.generations.folded(state.kept_from);
+        fault::point("after-folded");
         Ok(())
     }
 }
