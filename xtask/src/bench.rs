@@ -2,7 +2,9 @@
 
 mod create;
 mod machine;
+mod oha;
 mod options;
+mod peers;
 mod probe;
 mod program;
 mod spread;
