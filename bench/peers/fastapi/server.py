@@ -10,6 +10,7 @@ import signal
 import socket
 import sqlite3
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -53,21 +54,26 @@ class Failure(Exception):
         return JSONResponse(content, status_code=self.status, headers=headers)
 
 
-def open_database(folder: Path) -> sqlite3.Connection:
-    folder.mkdir(parents=True, exist_ok=True)
-    # Each statement commits for itself.
-    database = sqlite3.connect(folder / "plants.db", isolation_level=None)
-    database.execute("PRAGMA journal_mode = WAL")
-    # Every commit is synced, so that an answer means that the plant is on disk.
-    database.execute("PRAGMA synchronous = FULL")
-    database.execute(
-        "CREATE TABLE IF NOT EXISTS plants (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT)"
-    )
-    return database
+class Database(threading.local):
+    """A connection to SQLite for each thread that uses one."""
+
+    def __init__(self, path: Path) -> None:
+        # Each statement commits for itself.
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        # Every commit is synced, so that an answer means that the plant is on disk.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS plants"
+            " (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT)"
+        )
+        self.execute = connection.execute
 
 
-def make_app(database: sqlite3.Connection, token: str) -> FastAPI:
+def make_app(database: Database, token: str) -> FastAPI:
     expected_credentials = f"Bearer {token}".encode()
+    # SQLite has one writer at a time; who waits for it by its own means sleeps for too long.
+    writing = threading.Lock()
 
     async def authorize(authorization: Annotated[str, Header()] = "") -> None:
         if not secrets.compare_digest(authorization.encode(), expected_credentials):
@@ -88,26 +94,27 @@ def make_app(database: sqlite3.Connection, token: str) -> FastAPI:
     async def answer_misdirected(request: Request, error: HTTPException) -> JSONResponse:
         return Failure(error.status_code, 4004, error.detail).answer()
 
-    # On the event loop: a statement takes less time than its way to another thread and back.
+    # Not `async`: FastAPI runs it in a thread, and others go on while it waits for the disk.
     @app.post("/plants", response_model_exclude_none=True)
-    async def create_plant(plant: Plant) -> CreatedPlant:
-        insertion = database.execute(
-            "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            (plant.id, plant.name, plant.tag),
-        )
+    def create_plant(plant: Plant) -> CreatedPlant:
+        with writing:
+            insertion = database.execute(
+                "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (plant.id, plant.name, plant.tag),
+            )
         if insertion.rowcount == 0:
             raise Failure(400, 3001, f"a plant with id {plant.id} exists already; choose another id")
         return CreatedPlant(name=plant.name, tag=plant.tag)
 
     @app.get("/plants/{id}", response_model_exclude_none=True)
-    async def read_plant(id: Id) -> Plant:
+    def read_plant(id: Id) -> Plant:
         row = database.execute("SELECT id, name, tag FROM plants WHERE id = ?", (id,)).fetchone()
         if row is None:
             raise Failure(404, 3002, f"there is no plant with id {id}")
         return Plant.model_construct(id=row[0], name=row[1], tag=row[2])
 
     @app.get("/plants", response_model_exclude_none=True)
-    async def list_plants(
+    def list_plants(
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         after: Annotated[int, Query(ge=SMALLEST_ID - 1, le=LARGEST_ID)] = SMALLEST_ID - 1,
     ) -> list[Plant]:
@@ -134,7 +141,8 @@ def main() -> None:
     options = parser.parse_args()
     address, port = options.listen.split(":")
 
-    database = open_database(options.data)
+    options.data.mkdir(parents=True, exist_ok=True)
+    database = Database(options.data / "plants.db")
     config = uvicorn.Config(
         make_app(database, os.environ["PLANTD_TOKEN"]),
         host=address,
@@ -148,10 +156,7 @@ def main() -> None:
     )
     # Uvicorn stops on the signal, and then raises it once more.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    try:
-        Server(config).run()
-    finally:
-        database.close()
+    Server(config).run()
 
 
 main()
