@@ -54,6 +54,7 @@ impl CargoDeny {
     }
 
     /// The cargo-deny that is there.
+    #[cfg(test)]
     pub(crate) fn find(workspace: &Metadata) -> Option<Self> {
         PROGRAM.find(workspace).map(|program| Self { program })
     }

@@ -56,8 +56,8 @@ impl OpenLoop<'_> {
     }
 }
 
-/// How long after its time each request was answered: a request that had to wait, because all connections were
-/// busy, has waited in this too.
+/// How long after its time each request was answered: one that had to wait, because all connections were busy, has
+/// waited in this too. oha's clock ticks once a millisecond, and the time of a request is the tick that it came due at.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Latency {
     /// All of them were answered with 2xx.
@@ -96,8 +96,8 @@ pub(super) fn run(load: &OpenLoop<'_>) -> anyhow::Result<Latency> {
     let stdout = String::from_utf8_lossy(&output.stdout);
     if output.status.code() == Some(TIME_IS_UP) {
         bail!(
-            "{} requests were not answered within {limit_s} s, though {} should be in each: ask \
-             for a lower rate",
+            "not all of {} requests were answered within {limit_s} s, far too late for {} per \
+             second: ask for a lower rate, if the server answers at all",
             load.requests(),
             load.rate_per_s
         );
