@@ -2,7 +2,11 @@
 
 mod create;
 mod machine;
+#[expect(dead_code, reason = "no bench runs it yet")]
+mod oha;
 mod options;
+#[expect(dead_code, reason = "no bench runs it yet")]
+mod peers;
 mod probe;
 mod program;
 mod spread;
