@@ -12,8 +12,8 @@ use anyhow::{Context as _, anyhow, ensure};
 use super::blocks::{self, BlocksLock};
 use super::generation::{Generation, Presence};
 use super::layout::{
-    self, EVENT_PREFIX, EventRecord, PLANT_PREFIX, STATE_KEY, State, decode_events, event_key,
-    event_sequence, first_of_record, tag_blocks_prefix,
+    self, EVENT_PREFIX, EVENTS_IN_A_RECORD, EventRecord, PLANT_PREFIX, STATE_KEY, State,
+    decode_events, event_key, event_sequence, first_of_record, tag_blocks_prefix,
 };
 use super::paced::PacedDb;
 use super::progress::Progress;
@@ -142,7 +142,7 @@ pub(super) fn fold(
             .with_context(|| format!("folding the plants with tag {tag:?}"))?;
     }
     fault::point("before-events");
-    fold_events(db, generation)?;
+    fold_events(db, generation, state.kept_from)?;
     fault::point("after-events");
     let shown_from = (state.last_sequence + 1).saturating_sub(keep_events).max(1);
     let state = State { kept_from: state.kept_from.max(first_of_record(shown_from)), ..state };
@@ -152,31 +152,29 @@ pub(super) fn fold(
     Ok(state)
 }
 
-fn fold_events(db: &PacedDb, generation: &Generation) -> anyhow::Result<()> {
-    let first = generation.first_sequence;
-    let mut rest = &generation.events[..];
-    let Some(last) = (first + rest.len() as u64).checked_sub(1).filter(|last| *last >= first)
-    else {
-        return Ok(());
-    };
+/// Writes the records of a generation's events from `kept_from` on: the older ones are gone.
+fn fold_events(db: &PacedDb, generation: &Generation, kept_from: u64) -> anyhow::Result<()> {
+    let first = generation.first_sequence.max(kept_from);
+    let skipped = usize::try_from(first - generation.first_sequence)?;
+    let mut rest = generation.events.get(skipped..).unwrap_or_default();
     let mut begin = first_of_record(first);
-    // The first record may begin with events of the generations before.
-    let before = usize::try_from(first - begin)?;
     let mut events = Vec::new();
-    if before > 0 {
-        let record = db.get(event_key(first))?.context("the events before are lost")?;
-        events = decode_events(begin, &record)?;
+    // The first record may begin with events of the generations before.
+    if !rest.is_empty() && begin < first {
+        let record = db.get(event_key(first))?;
+        events = record.map_or(Ok(Vec::new()), |record| decode_events(begin, &record))?;
+        let before = usize::try_from(first - begin)?;
         ensure!(events.len() >= before, "the events before number {first} are lost");
         events.truncate(before);
     }
-    while begin <= last {
-        let room = usize::try_from(layout::EVENTS_IN_A_RECORD)? - events.len();
+    while !rest.is_empty() {
+        let room = usize::try_from(EVENTS_IN_A_RECORD)? - events.len();
         let (of_record, later) = rest.split_at(room.min(rest.len()));
         events.extend_from_slice(of_record);
         let record = EventRecord { events: mem::take(&mut events) };
         db.insert(event_key(begin), layout::encode(&record)?).context("writing events")?;
         rest = later;
-        begin += layout::EVENTS_IN_A_RECORD;
+        begin += EVENTS_IN_A_RECORD;
     }
     Ok(())
 }
