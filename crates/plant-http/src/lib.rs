@@ -16,6 +16,7 @@
 //!   without it.
 //! - `fault-points`: lets the tests of this project stop the process, or make it panic, at named places of
 //!   [`plant_store`]. It belongs in no release.
+//! - `benches`: the module of that name, what the benchmarks of this project measure.
 //! - `fuzzing`: the module of that name, what reads bytes from clients, for the fuzzer of this project.
 //!
 //! # Of other crates
@@ -28,6 +29,8 @@
 
 mod api_page;
 mod audit;
+#[cfg(feature = "benches")]
+pub mod benches;
 mod body;
 mod connection;
 mod cors;

@@ -30,6 +30,7 @@
 //!
 //! None is on by default, and none belongs in a release.
 //!
+//! - `benches`: the module of that name, what the benchmarks of this project measure.
 //! - `conformance`: the module of that name, which holds any repository against the contract. Its test of
 //!   random operations is made with proptest 1.
 //! - `fault-points`: the module `fault`, which lets the tests of this project stop the process, or make it
@@ -64,6 +65,8 @@ pub use idempotency::IdempotencyDigest;
 pub use import::{Imported, OnConflict, UnknownOnConflict};
 pub use preconditions::{Precondition, Preconditions, Revisions};
 pub use repository::{Created, Page, PageRequest, PlantRepository, Put};
+#[cfg(feature = "benches")]
+pub use sled::benches;
 #[cfg(feature = "fuzzing")]
 pub use sled::fuzzing;
 pub use sled::{

@@ -184,6 +184,12 @@ impl Record {
         &self.bytes
     }
 
+    /// How much of a segment it takes, in bytes.
+    #[cfg(feature = "benches")]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// A segment that holds the record at this place of something else.
     #[cfg(feature = "fuzzing")]
     pub(super) fn in_segment(

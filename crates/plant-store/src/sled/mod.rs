@@ -4,6 +4,8 @@
 //! and shows it to readers in memory ([`generation`]). Another one brings many groups at once to sled
 //! ([`fold`]), where many plants share an entry ([`blocks`]).
 
+#[cfg(feature = "benches")]
+pub mod benches;
 mod blocks;
 mod commit;
 mod digest;
