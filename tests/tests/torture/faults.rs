@@ -14,12 +14,12 @@ use plantd_tests::{
     Client, Launch, Ledgers, Plants, TestServer, Told, plant_body, store_of, wait_for, wait_until,
 };
 
+use super::FEW_CHANGES_IN_MEMORY;
+
 /// What a panic says in these tests.
 const PANIC: &str = "as a test wants it";
 
-/// So few changes gather in memory, and so few events are kept, that they are folded and removed all the
-/// time.
-const SMALL_LIMITS: &str = "changes-in-memory=return(64)";
+/// So few events are kept that they are removed all the time.
 const KEEP_EVENTS: &str = "16";
 
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
@@ -147,7 +147,7 @@ impl Point {
 /// A server with small limits in which this happens.
 fn launch(faults: &str) -> Launch {
     Launch::new()
-        .faults(&format!("{SMALL_LIMITS};{faults}"))
+        .faults(&format!("{FEW_CHANGES_IN_MEMORY};{faults}"))
         .environment("PLANTD_KEEP_EVENTS", KEEP_EVENTS)
         // The log is searched all the time.
         .environment("RUST_LOG", "warn")

@@ -12,3 +12,7 @@ mod load;
 mod power;
 mod races;
 mod start;
+
+/// So few changes gather in memory that they are folded all the time: a fault, of the program that has fault
+/// points.
+const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";

@@ -11,13 +11,15 @@ use plantd_tests::disk::{Disk, TRACED};
 use plantd_tests::torture::{Figures, chance, times};
 use plantd_tests::{Launch, Ledgers, SystemCall, SystemCalls, TestServer, copy_folder, store_of};
 
+use super::FEW_CHANGES_IN_MEMORY;
+
 const CLIENTS: i64 = 8;
 
 /// How many rows an import has at most: strace shows them again and again.
 const MOST_ROWS: usize = 16;
 
 /// How many bytes of what is written are shown: all.
-const SHOWN_BYTES: &str = "8000000";
+const SHOWN_BYTES: &str = "9000000";
 
 /// One run of a server, as strace saw it.
 struct Run {
@@ -36,6 +38,7 @@ impl Run {
         let trace = folder.path().join("trace");
         let options = ["-x", "-s", SHOWN_BYTES, "-e", TRACED];
         let launch = Launch::new()
+            .faults(FEW_CHANGES_IN_MEMORY)
             .arguments(["--keep-events", "500", "--cache-mb", "2"])
             .under_strace(&trace, &options);
         let mut disk = None;

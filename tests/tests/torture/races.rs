@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use plantd_tests::history::{self, Entry, Operation, Outcome, State};
 use plantd_tests::torture::{Figures, chance, times};
-use plantd_tests::{Answer, Client, NewPlant, TestServer, plant_body, replacement_body};
+use plantd_tests::{Answer, Client, Launch, NewPlant, TestServer, plant_body, replacement_body};
+
+use super::FEW_CHANGES_IN_MEMORY;
 
 const CLIENTS: usize = 8;
 
@@ -100,8 +102,12 @@ fn operate(
 fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
     let (mut chance, histories, kills_in_each) = (chance(), times(2, 60), times(2, 4));
     let mut operations = 0;
-    for _ in 0..histories {
-        let mut server = TestServer::start();
+    for history in 0..histories {
+        // Every other one moves all the time from memory to sled.
+        let launch = Launch::new();
+        let is_moving = history % 2 == 1;
+        let launch = if is_moving { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch };
+        let mut server = TestServer::start_with(launch);
         let mut history = Histories::new();
         let clock = Instant::now();
         for _ in 0..=kills_in_each {

@@ -58,6 +58,10 @@ const QUEUE_CAPACITY: usize = 1024;
 /// How many imports may have plants in the queue. It bounds how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
 
+/// A page without a filter of up to so many plants is read where it is asked for: to hand it to another thread
+/// would take longer.
+const MAX_READ_AT_ONCE: usize = 1_000;
+
 /// How much memory sled's cache takes unless something else is said, in MiB.
 pub const DEFAULT_CACHE_MIB: u64 = 64;
 
@@ -298,6 +302,9 @@ impl PlantRepository for SledRepository {
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
+        if request.filter.matches_all() && request.limit <= MAX_READ_AT_ONCE {
+            return Ok(self.reader.page(&request).map_err(StoreFailure::from)?);
+        }
         self.read(move |reader| reader.page(&request)).await
     }
 

@@ -30,8 +30,8 @@ fn a_disk_that_becomes_full_ends_the_server_and_with_room_everything_is_there() 
     let (mut writes, mut doubts, mut starts, mut refused) = (0, 0, 0, 0);
     let (mut not_ready_ms, mut ended_ms) = (0, 0);
     for round in 0..rounds {
-        // The journal has 8 MiB of it. Some disks are filled by someone else, at once.
-        let kib = chance.u32(10 * 1024..20 * 1024);
+        // The journal has 16 MiB of it. Some disks are filled by someone else, at once.
+        let kib = chance.u32(18 * 1024..28 * 1024);
         let disk = SmallDisk::new(&format!("size={kib}k"));
         let launch = load::launch().within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
