@@ -12,22 +12,42 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// wrk counts only a status above 399 as an error, so a redirect would pass for a success.
 pub(super) fn create(address: SocketAddr, token: &str, body: &str) -> anyhow::Result<()> {
-    let request = format!(
-        "POST /plants HTTP/1.1\r\n\
-         Host: {address}\r\n\
-         Authorization: Bearer {token}\r\n\
-         Content-Type: application/json\r\n\
-         Content-Length: {}\r\n\
-         Connection: close\r\n\
-         \r\n\
-         {body}",
+    let headers = format!(
+        "Content-Type: application/json\r\n\
+         Content-Length: {}\r\n",
         body.len()
     );
-    let answer = exchange(address, &request).context("the probe POST /plants failed")?;
+    send(address, token, "POST /plants", &headers, body).map(drop)
+}
+
+/// Asks for something, and fails with the whole answer unless its status is 2xx.
+pub(super) fn get(address: SocketAddr, token: &str, target: &str) -> anyhow::Result<String> {
+    send(address, token, &format!("GET {target}"), "", "")
+}
+
+fn send(
+    address: SocketAddr,
+    token: &str,
+    method_and_target: &str,
+    headers: &str,
+    body: &str,
+) -> anyhow::Result<String> {
+    let request = format!(
+        "{method_and_target} HTTP/1.1\r\n\
+         Host: {address}\r\n\
+         Authorization: Bearer {token}\r\n\
+         Connection: close\r\n\
+         {headers}\r\n\
+         {body}"
+    );
+    let answer = exchange(address, &request)
+        .with_context(|| format!("the probe {method_and_target} failed"))?;
     if !is_success(&answer) {
-        bail!("the probe POST /plants with {body} should be answered with 2xx, but was:\n{answer}");
+        bail!(
+            "the probe {method_and_target} {body} should be answered with 2xx, but was:\n{answer}"
+        );
     }
-    Ok(())
+    Ok(answer)
 }
 
 fn exchange(address: SocketAddr, request: &str) -> std::io::Result<String> {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 /// How many threads make the load; each has its share of the connections.
-pub(super) const THREADS: u32 = 2;
+pub(super) const MAX_THREADS: u32 = 2;
 /// How late an answer may be, so that one slow sync of a disk is a latency and not an error.
 const ANSWER_TIMEOUT: &str = "10s";
 /// What the line begins with that the Lua scripts print at the end.
@@ -65,8 +65,10 @@ impl Outcome {
 
 /// Runs wrk, and fails unless every answer was good.
 pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
+    // wrk refuses a thread that has no connection.
+    let threads = MAX_THREADS.min(load.connections);
     let output = Command::new("wrk")
-        .arg(format!("--threads={THREADS}"))
+        .arg(format!("--threads={threads}"))
         .arg(format!("--connections={}", load.connections))
         .arg(format!("--duration={}s", load.duration_s))
         .arg(format!("--timeout={ANSWER_TIMEOUT}"))
@@ -74,7 +76,7 @@ pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
         .arg(load.script)
         .arg(format!("http://{}", load.address))
         .arg("--")
-        .arg(THREADS.to_string())
+        .arg(threads.to_string())
         .args(load.script_arguments)
         .env("PLANTD_TOKEN", load.token)
         .stdin(Stdio::null())

@@ -1,6 +1,8 @@
--- Load for `cargo xtask bench create`: each request creates a plant that was never created before.
+-- What the loads of `cargo xtask bench` have in common. Behind it, in the same script, comes one of the others:
+-- it has `request`.
 --
--- Arguments: the number of threads, the first counter, and `ascending` or `random`.
+-- Arguments: the number of threads, the first counter of new plants, `ascending` or `random` ids of new plants,
+-- and how many plants the store has.
 -- The environment holds the token in PLANTD_TOKEN.
 
 -- Names with their tags; each family stands once, so that there are 100 tags.
@@ -118,7 +120,10 @@ thread_index = 0
 local counter
 local step
 local is_random
-local head
+local stored_plants
+local create_head
+local read_head
+local read_tail
 local body_parts = {}
 
 local next_thread_index = 0
@@ -132,13 +137,18 @@ function init(args)
   step = tonumber(args[1])
   counter = tonumber(args[2]) + thread_index
   is_random = args[3] == "random"
-  head = table.concat({
-    "POST /plants HTTP/1.1",
+  stored_plants = tonumber(args[4])
+  -- The same for each program, and another for each thread and for the warm-up.
+  math.randomseed(counter)
+  local headers = table.concat({
+    " HTTP/1.1",
     "Host: " .. wrk.headers["Host"],
     "Authorization: Bearer " .. os.getenv("PLANTD_TOKEN"),
-    "Content-Type: application/json",
-    "Content-Length: ",
+    "",
   }, "\r\n")
+  create_head = "POST /plants" .. headers .. "Content-Type: application/json\r\nContent-Length: "
+  read_head = "GET /plants"
+  read_tail = headers .. "\r\n"
   for index, plant in ipairs(plants) do
     body_parts[index - 1] = {
       ',"name":"' .. plant[1] .. " ",
@@ -147,22 +157,33 @@ function init(args)
   end
 end
 
-local function id_of(number)
-  if is_random then
-    return tonumber((id_factor * number) % id_limit)
-  end
-  return number
+local function scattered(number)
+  return tonumber((id_factor * number) % id_limit)
 end
 
--- The load generator shares the cores with the server: this builds the text of the request
--- itself, because wrk.format goes through all headers each time.
-function request()
-  local id = id_of(counter)
+local function digits_of(id)
+  return string.format("%.0f", id)
+end
+
+-- The load generator shares the cores with the server: these build the text of the request
+-- themselves, because wrk.format goes through all headers each time.
+
+local function create_request()
+  local id = is_random and scattered(counter) or counter
   counter = counter + step
-  local digits = string.format("%.0f", id)
+  local digits = digits_of(id)
   local parts = body_parts[id % #plants]
   local body = '{"id":' .. digits .. parts[1] .. digits .. parts[2]
-  return head .. #body .. "\r\n\r\n" .. body
+  return create_head .. #body .. "\r\n\r\n" .. body
+end
+
+local function read_request(target)
+  return read_head .. target .. read_tail
+end
+
+-- The id of any of the plants that the store had before the load.
+local function any_stored_digits()
+  return digits_of(scattered(math.random(stored_plants)))
 end
 
 function done(summary, latency)
