@@ -47,7 +47,7 @@ impl BarPlot {
              set title \"{title}\" noenhanced\n\
              set ylabel \"{unit}\" noenhanced\n\
              set yrange [0:*]\n\
-             set format y \"%'.10g\"\n\
+             set format y \"%.10g\"\n\
              set grid ytics linecolor rgb '#dddddd'\n\
              set key outside bottom center horizontal noenhanced\n\
              set xtics nomirror scale 0 noenhanced\n\
@@ -56,6 +56,7 @@ impl BarPlot {
              set style data histograms\n\
              set style histogram errorbars gap 1 linewidth 1\n\
              set style fill solid 0.9 noborder\n\
+             set errorbars 0.6 linecolor rgb '#333333'\n\
              set datafile missing '{MISSING}'\n\
              $bars << END\n"
         );
@@ -93,8 +94,7 @@ fn run_gnuplot(script: &str) -> anyhow::Result<Vec<u8>> {
     // It reads all of it before it prints anything; the end of the script is that of its stdin.
     let written = gnuplot.stdin.take().map(|mut stdin| stdin.write_all(script.as_bytes()));
     let output = gnuplot.wait_with_output().context("cannot wait for gnuplot")?;
-    // What gnuplot ends with is 0 also after some errors.
-    if !output.status.success() || !output.stderr.is_empty() || output.stdout.is_empty() {
+    if !output.status.success() || !output.stdout.trim_ascii_end().ends_with(b"</svg>") {
         bail!("gnuplot failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     written.context("gnuplot has no stdin")?.context("cannot send the script to gnuplot")?;

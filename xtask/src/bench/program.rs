@@ -77,8 +77,9 @@ impl Program {
         mut self,
         work: impl FnOnce(&Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        // A terminal interrupts the program as well, which would look like a failure of its own.
-        let outcome = work(&self).and_then(|value| interrupt::check().map(|()| value));
+        let outcome = work(&self);
+        // A terminal interrupts the program as well, which looks like a failure of its own.
+        interrupt::check()?;
         outcome
             .and_then(|value| self.stop().map(|()| value))
             .with_context(|| format!("{} failed", self.name))

@@ -59,8 +59,8 @@ pub(super) fn run(options: &SuiteOptions) -> anyhow::Result<()> {
     bench_folder.write_report("report.json", &report)?;
     if options.is_whole() {
         let root = workspace.workspace_root.as_std_path();
-        report.draw(&root.join(PLOTS_FOLDER))?;
         performance_document::refresh(root, "suite", &report.to_string())?;
+        report.draw(&root.join(PLOTS_FOLDER))?;
     }
     Ok(())
 }
