@@ -47,9 +47,9 @@ pub(super) fn run(options: &SuiteOptions) -> anyhow::Result<()> {
     for number in 1..=options.rounds {
         rounds.push(Round { measurements: suite.play(number, &turns)? });
     }
-    if options.has(Part::Latency) {
+    if let Some(oha) = &programs.oha {
         // The rate is the same in each round, and so known only now.
-        let turn = programs.half_load(half_load_per_s(&rounds)?);
+        let turn = programs.half_load(oha, half_load_per_s(&rounds)?);
         for (number, round) in (1..).zip(&mut rounds) {
             round.measurements.extend(suite.play(number, slice::from_ref(&turn))?);
         }
@@ -74,10 +74,14 @@ fn programs(workspace: &Metadata, options: &SuiteOptions) -> anyhow::Result<Prog
         Vec::new()
     };
     let bare_sled = options.has(Part::Import).then(|| transfer::build_bare_sled(workspace));
-    if options.has(Part::Latency) {
-        oha::ensure(workspace)?;
-    }
-    Ok(Programs { plantd, ceiling, peers, bare_sled: bare_sled.transpose()? })
+    let oha = options.has(Part::Latency).then(|| oha::ensure(workspace));
+    Ok(Programs {
+        plantd,
+        ceiling,
+        peers,
+        bare_sled: bare_sled.transpose()?,
+        oha: oha.transpose()?,
+    })
 }
 
 /// Half of the best rate of plantd.
@@ -184,8 +188,8 @@ impl Suite<'_> {
                 };
                 Reading::Load(load::measure(contender, folder, &load)?)
             }
-            Task::OpenLoop { contender, rate_per_s } => {
-                Reading::OpenLoop(self.open_loop(contender, *rate_per_s, folder)?)
+            Task::OpenLoop { contender, oha, rate_per_s } => {
+                Reading::OpenLoop(self.open_loop(contender, oha, *rate_per_s, folder)?)
             }
             Task::ThereAndBack { plantd } => {
                 let path = self.material.plants_path();
@@ -210,6 +214,7 @@ impl Suite<'_> {
     fn open_loop(
         &self,
         contender: &Contender,
+        oha: &Path,
         rate_per_s: u64,
         folder: &Path,
     ) -> anyhow::Result<oha::Latency> {
@@ -224,14 +229,13 @@ impl Suite<'_> {
         Program::start(contender, folder, TOKEN)?.run(|program| {
             let address = program.address();
             load::warm_up(address, folder, &warm_up)?;
-            let connections = CONNECTIONS;
             oha::run(&OpenLoop {
+                executable: oha,
                 address,
                 token: TOKEN,
                 rate_per_s,
-                connections,
+                connections: CONNECTIONS,
                 duration_s,
-                folder,
             })
         })
     }

@@ -26,6 +26,8 @@ pub(super) struct Programs {
     pub(super) ceiling: Contender,
     pub(super) peers: Vec<Contender>,
     pub(super) bare_sled: Option<PathBuf>,
+    /// The load generator with a fixed rate.
+    pub(super) oha: Option<PathBuf>,
 }
 
 /// One measurement, as it is repeated in each round.
@@ -48,6 +50,7 @@ pub(super) enum Task<'a> {
     /// Creates come at a fixed rate, however late the answers are.
     OpenLoop {
         contender: &'a Contender,
+        oha: &'a Path,
         rate_per_s: u64,
     },
     /// An import, and an export behind it.
@@ -98,11 +101,11 @@ impl Programs {
     }
 
     /// The latencies at a rate that both have room for.
-    pub(super) fn half_load<'a>(&'a self, rate_per_s: u64) -> Turn<'a> {
+    pub(super) fn half_load<'a>(&'a self, oha: &'a Path, rate_per_s: u64) -> Turn<'a> {
         let entry = |contender: &'a Contender| Entry {
             work: Work::CreateAtHalfLoad,
             program: contender.name,
-            task: Task::OpenLoop { contender, rate_per_s },
+            task: Task::OpenLoop { contender, oha, rate_per_s },
         };
         self.ours().map(entry).into()
     }
@@ -165,6 +168,7 @@ mod tests {
             ceiling: contender("ceiling"),
             peers: vec![contender("peer")],
             bare_sled: None,
+            oha: None,
         }
     }
 
