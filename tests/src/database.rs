@@ -1,18 +1,21 @@
 //! The database of a server, changed behind its back.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use crate::deadline::wait_for;
 
-/// Changes what sled holds below the folder of a server that has ended, so that its journal does not
-/// bring back what it was: it looks as if nothing had been written since the server was started. The last
-/// write must have been one alone.
+/// What sled keeps of each plant, by its id.
+pub type PlantRecords = BTreeMap<i64, Vec<u8>>;
+
+/// Changes the plants that sled holds below the folder of a server that has ended. The journal forgets all
+/// but its newest record, so that it does not bring back what was: what was written last stays as it is.
 ///
 /// # Panics
 ///
-/// When it cannot be changed.
-pub fn edit_database(data: &Path, change: impl FnOnce(&sled::Db)) {
+/// When they cannot be changed.
+pub fn edit_plants(data: &Path, change: impl FnOnce(&mut PlantRecords)) {
     let plants = data.join("plants");
     // sled lets go of its lock a little after it was closed.
     let db = wait_for("sled's lock", || match sled::open(plants.join("sled")) {
@@ -20,21 +23,61 @@ pub fn edit_database(data: &Path, change: impl FnOnce(&sled::Db)) {
         Err(sled::Error::Io(_)) => None,
         Err(cause) => panic!("sled cannot open it: {cause}"),
     });
-    change(&db);
-    let (newest, _) = db.scan_prefix(b"e").next_back().expect("an event").expect("reads");
-    db.insert(b"mopened", &newest[1..]).expect("writes");
+    let mut records = PlantRecords::new();
+    for block in db.scan_prefix(b"p") {
+        let (key, value) = block.expect("reads");
+        read_block(&key, &value, &mut records);
+        db.remove(key).expect("removes");
+    }
+    change(&mut records);
+    // A block that begins at the least id.
+    db.insert([&b"p"[..], &[0; 8]].concat(), block_of(&records)).expect("writes");
     db.flush().expect("flushes");
-    for segment in ["journal.0", "journal.1"] {
-        let path = plants.join(segment);
-        let mut bytes = fs::read(&path).expect("reads");
-        // What stands before the first record stays.
-        bytes[8..].fill(0);
-        fs::write(&path, bytes).expect("writes");
+    forget_older_records([plants.join("journal.0"), plants.join("journal.1")].each_ref());
+}
+
+fn read_block(key: &[u8], value: &[u8], records: &mut PlantRecords) {
+    let first = u64::from_be_bytes(*key.last_chunk().expect("a key")) ^ (1 << 63);
+    let (mut id, mut rest) = (first.cast_signed(), &value[1..]);
+    while !rest.is_empty() {
+        let ((distance, record), later): ((u64, &[u8]), _) =
+            postcard::take_from_bytes(rest).expect("a block");
+        id = id.checked_add_unsigned(distance).expect("an id");
+        records.insert(id, record.to_vec());
+        rest = later;
     }
 }
 
-/// The key under which sled holds a plant.
-#[must_use]
-pub fn key_of_plant(id: i64) -> Vec<u8> {
-    [b"p", (id.cast_unsigned() ^ (1 << 63)).to_be_bytes().as_slice()].concat()
+fn block_of(records: &PlantRecords) -> Vec<u8> {
+    let (mut block, mut before) = (vec![1], i64::MIN);
+    for (id, record) in records {
+        let entry = (id.abs_diff(before), record.len());
+        block = postcard::to_extend(&entry, block).expect("it grows");
+        block.extend_from_slice(record);
+        before = *id;
+    }
+    block
+}
+
+fn forget_older_records(segments: [&std::path::PathBuf; 2]) {
+    let mut records = Vec::new();
+    for path in segments {
+        let segment = fs::read(path).expect("reads");
+        let mut place = 8;
+        while segment[place..].starts_with(b"pljr") {
+            let length = segment[place + 4..].first_chunk().expect("a length");
+            let length = 12 + usize::try_from(u32::from_be_bytes(*length)).expect("small");
+            let payload = &segment[place + 12..];
+            let (sequence, _) = postcard::take_from_bytes::<u64>(payload).expect("a record");
+            records.push((sequence, path, place..place + length));
+            place += length.next_multiple_of(8);
+        }
+    }
+    records.sort_unstable_by_key(|(sequence, ..)| *sequence);
+    records.pop();
+    for (_, path, place) in records {
+        let mut segment = fs::read(path).expect("reads");
+        segment[place].fill(0);
+        fs::write(path, segment).expect("writes");
+    }
 }

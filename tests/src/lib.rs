@@ -7,7 +7,7 @@
 //! - [`Answer`] is what either of them gets back. Each that a [`Client`] gets has to be one that the
 //!   [`OpenapiDocument`] tells of.
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
-//! - [`edit_database`] changes a database behind its server's back.
+//! - [`edit_plants`] changes a database behind its server's back.
 //! - [`Disturbance`] writes while a test looks at something else.
 //! - [`history`] tells whether operations at the same time can have happened one after the other.
 //! - [`Ledgers`] are what clients have written, to compare a store with; [`store_of`] is what it holds.
@@ -62,7 +62,7 @@ pub use answer::{Answer, Counts};
 pub use certificate::{Authority, IssuedCertificate, chain_path, key_path, replace_file};
 pub use client::Client;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
-pub use database::{edit_database, key_of_plant};
+pub use database::{PlantRecords, edit_plants};
 pub use deadline::{DEADLINE, wait_for, wait_until};
 pub use disturbance::Disturbance;
 pub use document::{Document, Part};

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use plantd_tests::{Launch, Process, TestServer, edit_database, key_of_plant};
+use plantd_tests::{Launch, Process, TestServer, edit_plants};
 
 const USAGE: i32 = 64;
 const IO: i32 = 74;
@@ -314,9 +314,7 @@ fn verify_says_in_one_line_that_everything_agrees() {
 #[test]
 fn verify_lists_what_does_not_agree_where_serve_refuses() {
     let server = folder_to_verify();
-    edit_database(server.data(), |db| {
-        db.remove(key_of_plant(1)).expect("removes");
-    });
+    edit_plants(server.data(), |plants| drop(plants.remove(&1)));
     let (listed, advice) = check_command(&["verify"], server.data(), 1);
     let listed: Vec<&str> = listed.lines().collect();
     let expected = [
@@ -377,9 +375,7 @@ fn export_reads_a_folder_itself_and_says_what_is_left_out() {
     let (rows, _) = check_command(&csv, server.data(), 0);
     assert_eq!(rows, "id,name,tag\n1,Rosa,Rosaceae\n2,Rosa,\n4,Rosa,Rosaceae\n");
 
-    edit_database(server.data(), |db| {
-        db.insert(key_of_plant(2), b"\x01").expect("writes");
-    });
+    edit_plants(server.data(), |plants| drop(plants.insert(2, vec![1])));
     let (rows, said) = check_command(&export, server.data(), 1);
     assert_eq!(rows.lines().collect::<Vec<_>>(), [expected[0], expected[2]]);
     for words in ["left out: the record of plant 2", "2 of 3 plants"] {

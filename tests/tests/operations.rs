@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 
 use plantd_tests::{
-    Answer, Client, Document, Launch, Shell, TestServer, edit_database, key_of_plant, wait_until,
-    write_tokens_file,
+    Answer, Client, Document, Launch, Shell, TestServer, edit_plants, wait_until, write_tokens_file,
 };
 
 /// The heading of the part that has a test of its own.
@@ -28,9 +27,7 @@ fn make_damaged_folder(data: &Path) {
     assert_eq!(server.terminate().code(), Some(0));
     let copied = Command::new("cp").arg("-a").args([server.data(), data]).status();
     assert!(copied.expect("cp runs").success(), "it was copied");
-    edit_database(data, |db| {
-        db.insert(key_of_plant(107), b"\x01").expect("writes");
-    });
+    edit_plants(data, |plants| drop(plants.insert(107, vec![1])));
     let mut refused = Launch::new().data(data).spawn();
     assert_eq!(refused.wait_for_exit().code(), Some(74), "{}", refused.stderr());
 }

@@ -3,13 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::Context as _;
 use cargo_metadata::Metadata;
 
-use crate::cargo;
+use crate::crates_io::Program;
 
-/// The one version that is used, so that everybody is told the same.
-const VERSION: &str = "0.20.2";
+const PROGRAM: Program = Program {
+    name: "cargo-deny",
+    version: "0.20.2",
+    // It runs for seconds. To optimize it takes minutes, and debug information half of one.
+    options: &["--debug"],
+    environment: &[("CARGO_PROFILE_DEV_DEBUG", "0")],
+};
 
 /// What cargo-deny calls an entry of `deny.toml` that nothing needs.
 const UNNEEDED: [&str; 4] =
@@ -46,27 +50,13 @@ pub(crate) struct CargoDeny {
 impl CargoDeny {
     /// The cargo-deny that is there; where there is none, one is built into the target folder.
     pub(crate) fn ensure(workspace: &Metadata) -> anyhow::Result<Self> {
-        if let Some(found) = Self::find(workspace) {
-            return Ok(found);
-        }
-        let mut install = cargo::command(&workspace.workspace_root);
-        install.args(["install", "cargo-deny", "--version", VERSION, "--locked", "--force"]);
-        // It runs for seconds. To optimize it takes minutes, and debug information half of one.
-        install.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
-        install.arg("--root").arg(tools_folder(workspace));
-        cargo::run(&mut install).with_context(|| {
-            format!("there is no cargo-deny {VERSION} in the PATH, and it cannot be built")
-        })?;
-        Self::find(workspace).context("cargo installed a cargo-deny that does not run")
+        Ok(Self { program: PROGRAM.ensure(workspace)? })
     }
 
     /// The cargo-deny that is there.
+    #[cfg(test)]
     pub(crate) fn find(workspace: &Metadata) -> Option<Self> {
-        let installed = tools_folder(workspace).join("bin/cargo-deny");
-        [PathBuf::from("cargo-deny"), installed]
-            .into_iter()
-            .find(|program| is_version(program, &format!("cargo-deny {VERSION}")))
-            .map(|program| Self { program })
+        PROGRAM.find(workspace).map(|program| Self { program })
     }
 
     /// A cargo-deny command that runs in `root`.
@@ -96,29 +86,9 @@ impl CargoDeny {
     }
 }
 
-fn tools_folder(workspace: &Metadata) -> PathBuf {
-    workspace.target_directory.join("tools").into_std_path_buf()
-}
-
-/// Whether a program is there and calls itself `name_and_version`.
-fn is_version(program: &Path, name_and_version: &str) -> bool {
-    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-    output.is_ok_and(|output| output.stdout.trim_ascii() == name_and_version.as_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_counts_only_in_its_very_version() {
-        let cargo = Path::new(env!("CARGO"));
-        let output = Command::new(cargo).arg("--version").output().unwrap();
-        let version = String::from_utf8(output.stdout).unwrap();
-        assert!(is_version(cargo, version.trim()));
-        assert!(!is_version(cargo, "cargo 1.0.0"));
-        assert!(!is_version(Path::new("/nowhere/cargo"), version.trim()));
-    }
 
     #[test]
     fn the_fuzzer_need_not_have_what_an_entry_is_about_and_the_workspace_must() {

@@ -12,6 +12,7 @@ mod advisories;
 mod bench;
 mod cargo;
 mod check;
+mod crates_io;
 mod deny;
 mod fuzz;
 mod invariants;

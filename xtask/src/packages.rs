@@ -1,58 +1,102 @@
-//! Tools of the tests that come as packages for Python and for Node: brought by pip and npm, in the versions that
-//! the repository names, into the target folder.
+//! Packages for Python and for Node, with tools of the tests and with servers to measure plantd against: brought by
+//! pip and npm, in the versions that the repository names, into the target folder.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 use cargo_metadata::Metadata;
+use cargo_metadata::camino::Utf8PathBuf;
 
-use crate::{cargo, tools};
-
-/// Where the files are that name the packages, each kind in a folder of its own. The folders under
-/// `target/tools` have the same names.
-const SOURCES: &str = "tests/tools";
+use crate::cargo;
+use crate::tools::{self, Tool};
 
 /// The folder, among what was installed, with a copy of the files that it was installed from. It is made when
 /// all the rest is there. The harness of the tests looks at it too.
 const INSTALLED_FROM: &str = "installed-from";
 
-/// The packages of one language.
+/// The node that runs the packages, among their programs.
+const NODE_LINK: &str = "node_modules/.bin/node";
+
+/// Packages of one language that are installed together.
 #[derive(Debug)]
 pub(crate) struct Packages {
+    /// Their folder under `target/tools`.
     name: &'static str,
-    /// The files that name them, in every version and with every digest.
+    /// The folder of the checkout with the files that name them.
+    sources: &'static str,
+    /// Those files, which name every version and every digest.
     files: &'static [&'static str],
-    /// One of their programs, which has to say its version: an interpreter may be gone, or the folder moved.
-    proof: &'static str,
+    proof: Proof,
     install: fn(&Path) -> anyhow::Result<()>,
 }
 
-/// An environment of Python.
+/// Among what was installed, a program that has to run: an interpreter may be gone or another version, or the
+/// folder moved.
+#[derive(Debug)]
+struct Proof {
+    program: &'static str,
+    /// It runs in the folder, and with these it ends well.
+    arguments: &'static [&'static str],
+}
+
+/// An environment of Python, with tools of the tests.
 pub(crate) const PYTHON: Packages = Packages {
     name: "python",
+    sources: "tests/tools/python",
     files: &["requirements.txt"],
-    proof: "bin/schemathesis",
+    proof: Proof { program: "bin/schemathesis", arguments: &["--version"] },
     install: install_python,
 };
 
-/// A folder with `node_modules` in it.
+/// A folder with `node_modules` in it, with tools of the tests.
 pub(crate) const NODE: Packages = Packages {
     name: "node",
+    sources: "tests/tools/node",
     files: &["package.json", "package-lock.json"],
-    proof: "node_modules/.bin/spectral",
-    install: install_node,
+    proof: Proof { program: "node_modules/.bin/spectral", arguments: &["--version"] },
+    install: |folder| install_node(folder, &tools::NODE),
+};
+
+/// An environment of Python, with what a server on FastAPI needs.
+pub(crate) const FASTAPI: Packages = Packages {
+    name: "peers-fastapi",
+    sources: "bench/peers/fastapi",
+    files: &["requirements.txt"],
+    proof: Proof { program: "bin/uvicorn", arguments: &["--version"] },
+    install: install_python,
+};
+
+/// A folder with `node_modules` in it, with what a server on Fastify needs.
+pub(crate) const FASTIFY: Packages = Packages {
+    name: "peers-fastify",
+    sources: "bench/peers/fastify",
+    files: &["package.json", "package-lock.json"],
+    // What is compiled for one version of node, another one may refuse to load.
+    proof: Proof {
+        program: NODE_LINK,
+        arguments: &["-e", "new (require('better-sqlite3'))(':memory:')"],
+    },
+    install: |folder| {
+        install_node(folder, &tools::NODE_OF_BENCHES)?;
+        compile_better_sqlite3(folder)
+    },
 };
 
 impl Packages {
-    /// Installs them, unless they are there and nothing has changed since.
-    pub(crate) fn ensure(&self, workspace: &Metadata) -> anyhow::Result<()> {
-        let sources = workspace.workspace_root.join(SOURCES).join(self.name);
+    /// Installs them, unless they are there and nothing has changed since, and returns their folder.
+    pub(crate) fn ensure(&self, workspace: &Metadata) -> anyhow::Result<Utf8PathBuf> {
         let folder = workspace.target_directory.join("tools").join(self.name);
-        self.ensure_in(folder.as_std_path(), sources.as_std_path())
+        self.ensure_in(folder.as_std_path(), self.sources(workspace).as_std_path())?;
+        Ok(folder)
+    }
+
+    /// The folder with the files that name them, and with what runs on them.
+    pub(crate) fn sources(&self, workspace: &Metadata) -> Utf8PathBuf {
+        workspace.workspace_root.join(self.sources)
     }
 
     fn ensure_in(&self, folder: &Path, sources: &Path) -> anyhow::Result<()> {
@@ -86,8 +130,9 @@ impl Packages {
                 return Ok(false);
             }
         }
-        let mut proof = Command::new(folder.join(self.proof));
-        proof.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut proof = Command::new(folder.join(self.proof.program));
+        proof.args(self.proof.arguments).current_dir(folder);
+        proof.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(proof.status().is_ok_and(|status| status.success()))
     }
 
@@ -126,15 +171,36 @@ fn install_python(folder: &Path) -> anyhow::Result<()> {
     cargo::run(&mut install)
 }
 
-fn install_node(folder: &Path) -> anyhow::Result<()> {
+fn install_node(folder: &Path, node: &Tool) -> anyhow::Result<()> {
     let mut install = Command::new(tools::find(&tools::NPM)?);
     install.current_dir(folder).stdin(Stdio::null());
-    // The one script of a package tells others that it was installed.
+    // A script could do anything. None is needed, but for the one that is run below.
     install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
     cargo::run(&mut install)?;
     // Among the packages' programs, and so the one that runs them: the first in the PATH may not do.
-    symlink(tools::find(&tools::NODE)?, folder.join("node_modules/.bin/node"))
-        .context("cannot link to node")
+    symlink(executable(node)?, folder.join(NODE_LINK)).context("cannot link to node")
+}
+
+/// Compiles SQLite and its binding, which are C and C++, for the node that is linked to.
+fn compile_better_sqlite3(folder: &Path) -> anyhow::Result<()> {
+    let node = fs::read_link(folder.join(NODE_LINK)).context("cannot follow the link to node")?;
+    // Where node was installed, beside its headers.
+    let prefix = node.ancestors().nth(2).context("node is in no folder that has a parent")?;
+    let mut compile = Command::new(tools::find(&tools::NPM)?);
+    compile.current_dir(folder.join("node_modules/better-sqlite3")).stdin(Stdio::null());
+    // Not the script that npm runs by itself, which first asks the network for what others have compiled.
+    compile.args(["run", "build-release", "--", "--loglevel=error", "--jobs=max"]);
+    compile.arg(format!("--nodedir={}", prefix.display()));
+    compile.arg(format!("--python={}", tools::find(&tools::PYTHON)?.display()));
+    cargo::run(&mut compile)
+}
+
+/// The program that a node is: what is in the PATH may choose among several, by an environment that servers under
+/// load do not have.
+fn executable(node: &Tool) -> anyhow::Result<PathBuf> {
+    let mut ask = Command::new(tools::find(node)?);
+    ask.args(["-p", "process.execPath"]).stdin(Stdio::null());
+    Ok(PathBuf::from(cargo::run_for_output(&mut ask)?.trim_end()))
 }
 
 #[cfg(test)]
@@ -142,14 +208,14 @@ mod tests {
     use super::*;
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
-    use std::path::PathBuf;
     use tempfile::TempDir;
 
     /// Packages whose installation is a file with their name.
     const SEEDS: Packages = Packages {
         name: "seeds",
+        sources: "seeds",
         files: &["seeds.txt"],
-        proof: "spade",
+        proof: Proof { program: "spade", arguments: &["--version"] },
         install: |folder| {
             let name = fs::read_to_string(folder.join("seeds.txt"))?;
             fs::write(folder.join(name), "")?;
@@ -227,13 +293,17 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_file_of_npm_has_a_digest_of_each_package_and_no_address() {
-        let lock = include_str!("../../tests/tools/node/package-lock.json");
-        let lock: serde_json::Value = serde_json::from_str(lock).unwrap();
-        let packages = lock["packages"].as_object().unwrap();
-        for (name, package) in packages.iter().filter(|(name, _)| !name.is_empty()) {
-            assert!(package["integrity"].is_string(), "{name}");
-            assert!(package["resolved"].is_null(), "{name}");
+    fn the_lock_files_of_npm_have_a_digest_of_each_package_and_no_address() {
+        for lock in [
+            include_str!("../../tests/tools/node/package-lock.json"),
+            include_str!("../../bench/peers/fastify/package-lock.json"),
+        ] {
+            let lock: serde_json::Value = serde_json::from_str(lock).unwrap();
+            let packages = lock["packages"].as_object().unwrap();
+            for (name, package) in packages.iter().filter(|(name, _)| !name.is_empty()) {
+                assert!(package["integrity"].is_string(), "{name}");
+                assert!(package["resolved"].is_null(), "{name}");
+            }
         }
     }
 }

@@ -47,8 +47,11 @@ pub(crate) const CURL: Tool = Tool::any("curl", "curl", "the black-box tests");
 /// Makes private keys in the forms that other programs make.
 pub(crate) const OPENSSL: Tool = Tool::any("openssl", "openssl", "the black-box tests");
 
-/// Compiles libFuzzer, which is C++.
-pub(crate) const CXX: Tool = Tool::any("c++", "g++", "the fuzzer");
+/// Compiles libFuzzer and the binding of SQLite for node, which are C++.
+pub(crate) const CXX: Tool = Tool::any("c++", "g++", "the fuzzer and the benches");
+
+/// Has that binding compiled.
+pub(crate) const MAKE: Tool = Tool::any("make", "make", "the benches");
 
 /// Mounts the small disks that become full.
 pub(crate) const MOUNT: Tool = Tool::any("mount", "mount", "the black-box tests");
@@ -59,12 +62,13 @@ pub(crate) const UNSHARE: Tool = Tool::any("unshare", "util-linux", "the black-b
 /// Stands before a server as the proxy that its clients share.
 pub(crate) const NGINX: Tool = Tool::any("nginx", "nginx-light", "the black-box tests");
 
-/// Runs, in an environment of their own, the tools of the tests that are written in Python. pyenv has a
+/// Runs, in an environment of their own, the tools of the tests that are written in Python, and a server to
+/// measure plantd against. pyenv has a
 /// program of this name for all versions, none among them, and Debian one without what makes environments.
 pub(crate) const PYTHON: Tool = Tool {
     program: "python3",
     debian_package: "python3-venv",
-    needed_by: "the black-box tests",
+    needed_by: "the black-box tests and the benches",
     proof: Some(Proof {
         arguments: &["-c", "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))"],
         means: "3.11 or newer, with venv and ensurepip",
@@ -82,8 +86,19 @@ pub(crate) const NODE: Tool = Tool {
     }),
 };
 
-/// Brings those tools.
-pub(crate) const NPM: Tool = Tool::any("npm", "npm", "the black-box tests");
+/// Runs a server to measure plantd against, which older ones do not.
+pub(crate) const NODE_OF_BENCHES: Tool = Tool {
+    program: "node",
+    debian_package: "nodejs",
+    needed_by: "the benches",
+    proof: Some(Proof {
+        arguments: &["-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)"],
+        means: "20 or newer",
+    }),
+};
+
+/// Brings what both of them run.
+pub(crate) const NPM: Tool = Tool::any("npm", "npm", "the black-box tests and the benches");
 
 /// Puts load on an HTTP server, and can be scripted.
 pub(crate) const WRK: Tool = Tool::any("wrk", "wrk", "the benches");

@@ -43,6 +43,13 @@ impl PlantId {
     /// ```
     pub const MIN: Self = Self(i64::MIN);
 
+    /// The greatest id.
+    ///
+    /// ```
+    /// assert_eq!(plant_domain::PlantId::MAX.get(), i64::MAX);
+    /// ```
+    pub const MAX: Self = Self(i64::MAX);
+
     /// The number itself.
     ///
     /// ```

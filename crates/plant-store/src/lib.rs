@@ -67,7 +67,7 @@ pub use repository::{Created, Page, PageRequest, PlantRepository, Put};
 #[cfg(feature = "fuzzing")]
 pub use sled::fuzzing;
 pub use sled::{
-    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DEFAULT_TAG_CHANGES_IN_MEMORY, Damaged, SledConfig,
+    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_KEEP_EVENTS, Damaged, SledConfig,
     SledInspection, SledRepository, Verification,
 };
 pub use stored_plant::{Revision, StoredPlant};

@@ -17,9 +17,9 @@ use plantd_tests::{
 /// What a panic says in these tests.
 const PANIC: &str = "as a test wants it";
 
-/// So few tags gather in memory, and so few events are kept, that they are folded and removed all the
+/// So few changes gather in memory, and so few events are kept, that they are folded and removed all the
 /// time.
-const SMALL_LIMITS: &str = "tag-changes-in-memory=return(16)";
+const SMALL_LIMITS: &str = "changes-in-memory=return(64)";
 const KEEP_EVENTS: &str = "16";
 
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
@@ -51,37 +51,39 @@ const fn point(name: &'static str, thread: &'static str, passes: u32) -> Point {
 }
 
 const COMMIT_THREAD: &str = "plant-commit";
-const CHECKPOINT_THREAD: &str = "plant-checkpoint";
+const FOLD_THREAD: &str = "plant-fold";
 const OPENING_THREAD: &str = "main";
 
-/// The steps of the commit and of the checkpoints that follow from it, in their order.
-const COMMIT: [Point; 18] = [
+/// The steps of the commit and of the folds that follow from it, in their order.
+const COMMIT: [Point; 20] = [
     point("before-decision", COMMIT_THREAD, 50),
-    point("before-segment-switch", COMMIT_THREAD, 2),
-    point("after-segment-switch", COMMIT_THREAD, 2),
+    point("before-segment-switch", COMMIT_THREAD, 4),
+    point("after-segment-switch", COMMIT_THREAD, 4),
     point("before-journal-write", COMMIT_THREAD, 50),
     point("before-journal-sync", COMMIT_THREAD, 50),
     point("after-journal", COMMIT_THREAD, 50),
-    point("after-plant", COMMIT_THREAD, 3000),
-    point("after-plant", COMMIT_THREAD, 10),
-    point("before-events", COMMIT_THREAD, 50),
-    point("after-events", COMMIT_THREAD, 50),
-    point("before-old-events-removed", COMMIT_THREAD, 50),
-    point("after-fold-step", COMMIT_THREAD, 200),
-    point("before-state", COMMIT_THREAD, 50),
+    point("after-shown", COMMIT_THREAD, 50),
     point("before-answers", COMMIT_THREAD, 50),
     point("before-answers", COMMIT_THREAD, 2),
-    point("before-checkpoint-flush", CHECKPOINT_THREAD, 2),
-    point("before-checkpoint-sync", CHECKPOINT_THREAD, 2),
-    point("after-checkpoint-sync", CHECKPOINT_THREAD, 2),
+    point("after-fold-step", FOLD_THREAD, 100),
+    point("after-plants", FOLD_THREAD, 4),
+    point("before-events", FOLD_THREAD, 4),
+    point("after-events", FOLD_THREAD, 4),
+    point("before-state", FOLD_THREAD, 4),
+    point("before-old-events-removed", FOLD_THREAD, 3),
+    point("before-checkpoint-flush", FOLD_THREAD, 4),
+    point("before-checkpoint-sync", FOLD_THREAD, 4),
+    point("after-checkpoint-sync", FOLD_THREAD, 4),
+    point("before-folded", FOLD_THREAD, 4),
+    point("after-folded", FOLD_THREAD, 4),
 ];
 
 /// The steps of the close.
 const CLOSE: [Point; 4] = [
-    point("before-last-checkpoint", COMMIT_THREAD, 1),
-    point("before-checkpoint-flush", CHECKPOINT_THREAD, 1),
-    point("before-checkpoint-sync", CHECKPOINT_THREAD, 1),
-    point("after-checkpoint-sync", CHECKPOINT_THREAD, 1),
+    point("before-last-fold", COMMIT_THREAD, 1),
+    point("before-checkpoint-flush", FOLD_THREAD, 1),
+    point("before-checkpoint-sync", FOLD_THREAD, 1),
+    point("after-checkpoint-sync", FOLD_THREAD, 1),
 ];
 
 /// The steps in which a new database is made, in their order.
@@ -95,10 +97,9 @@ const MAKE: [Point; 6] = [
 ];
 
 /// The steps of each opening, in their order.
-const OPEN: [Point; 7] = [
+const OPEN: [Point; 6] = [
     point("after-sled-opened", OPENING_THREAD, 1),
     point("after-replay", OPENING_THREAD, 1),
-    point("after-opening-fold", OPENING_THREAD, 1),
     point("before-checkpoint-flush", OPENING_THREAD, 1),
     point("before-checkpoint-sync", OPENING_THREAD, 1),
     point("after-checkpoint-sync", OPENING_THREAD, 1),
@@ -107,11 +108,11 @@ const OPEN: [Point; 7] = [
 
 /// The steps in which an opening applies the journal again, and what it has to do more often.
 const REPLAY: [Point; 5] = [
-    point("after-plant", OPENING_THREAD, 20),
-    point("before-events", OPENING_THREAD, 3),
-    point("after-events", OPENING_THREAD, 3),
-    point("after-replayed-group", OPENING_THREAD, 3),
-    point("after-fold-step", OPENING_THREAD, 2),
+    point("after-fold-step", OPENING_THREAD, 5),
+    point("after-plants", OPENING_THREAD, 1),
+    point("before-events", OPENING_THREAD, 1),
+    point("after-events", OPENING_THREAD, 1),
+    point("before-state", OPENING_THREAD, 1),
 ];
 
 /// How many places these are: some stand there twice.

@@ -1,10 +1,10 @@
 //! Group commit: the one thread that writes.
 //!
 //! It takes what waits in the queue as one group, decides each write in turn, brings the group to
-//! the disk as one journal record, applies it to sled, and only then answers. Nothing waits for a
-//! group to fill.
+//! the disk as one journal record, shows it to readers, and answers. Nothing waits for a group to fill.
+//! When a segment of the journal is full, what it has is folded into sled by another thread.
 //!
-//! Readers see sled only, so what they see is on disk.
+//! Readers see what is in the journal, so what they see is on disk.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,15 +15,16 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, anyhow};
-use sled::IVec;
+use plant_domain::PlantId;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::checkpoint::Checkpointer;
-use super::database::Database;
+use super::fold::FoldThread;
 use super::journal::{self, Journal};
-use super::layout::{self, Change, Group, PlantRecord, plant_key};
+use super::layout::{Change, Group, Record};
 use super::progress::{LOOK_INTERVAL, Progress, Watch};
-use super::write::{Decision, Outcome, Write, Written};
+use super::shared::Shared;
+use super::write::{Decided, Decision, Outcome, Write};
+use crate::StoreError;
 use crate::fault;
 
 /// How many writes a group has at most.
@@ -72,20 +73,23 @@ impl Answer {
 
 /// Everything that a commit needs. It belongs to the commit thread.
 pub(super) struct Committer {
-    database: Database,
-    journal: Journal,
+    pub(super) db: sled::Db,
+    pub(super) shared: Arc<Shared>,
+    pub(super) journal: Journal,
     /// Makes the journal's other segment free.
-    checkpointer: Checkpointer,
-    progress: Arc<Progress>,
+    pub(super) fold_thread: FoldThread,
+    /// How many changes gather in memory before they are folded.
+    pub(super) changes_in_memory: usize,
+    pub(super) progress: Arc<Progress>,
 }
 
 /// Starts the commit thread, and the one that watches over it and over sled. That one ends with it.
 pub(super) fn spawn(
     mut committer: Committer,
     mut messages: mpsc::Receiver<Message>,
-) -> anyhow::Result<[JoinHandle<()>; 2]> {
+) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let watched = Arc::clone(&committer.progress);
-    let db = sled::Db::clone(&committer.database.db);
+    let db = committer.db.clone();
     let (alive, commit_thread_alive) = std::sync::mpsc::channel::<()>();
     let commit_thread = thread::Builder::new()
         .name("plant-commit".to_owned())
@@ -119,19 +123,10 @@ pub(super) fn spawn(
             }
         })
         .context("cannot start the thread that watches over the commit thread")?;
-    Ok([commit_thread, watchdog])
+    Ok(vec![commit_thread, watchdog])
 }
 
 impl Committer {
-    pub(super) fn new(
-        database: Database,
-        journal: Journal,
-        checkpointer: Checkpointer,
-        progress: Arc<Progress>,
-    ) -> Self {
-        Self { database, journal, checkpointer, progress }
-    }
-
     /// Carries out what comes until the queue is closed and empty, or the store has failed.
     fn run(&mut self, messages: &mut mpsc::Receiver<Message>) {
         let mut received = Vec::with_capacity(MAX_GROUP);
@@ -165,7 +160,7 @@ impl Committer {
             }
         }
         self.progress.group_begins();
-        let ended = self.last_checkpoint();
+        let ended = self.last_fold();
         self.progress.group_ends();
         if let Err(cause) = ended {
             self.progress.fail(cause);
@@ -183,11 +178,11 @@ impl Committer {
         self.progress.group_ends();
 
         match committed {
-            Ok(outcomes) => {
+            Ok(decided) => {
                 fault::point("before-answers");
-                let group = waiting.drain(..outcomes.len());
-                for (waiting, outcome) in group.zip(outcomes) {
-                    waiting.answer.send(outcome);
+                let group = waiting.drain(..decided.len());
+                for (Waiting { write, answer }, decided) in group.zip(decided) {
+                    answer.send(decided.map(|decided| write.written(decided)));
                 }
             }
             Err(cause) => {
@@ -201,91 +196,76 @@ impl Committer {
 
     /// Decides the first writes, each as it finds the plants after those before it, and brings them
     /// to the disk. An error means that what the disk holds is not known any more.
-    fn commit(&mut self, waiting: &[Waiting]) -> anyhow::Result<Vec<Outcome>> {
+    fn commit(&mut self, waiting: &[Waiting]) -> anyhow::Result<Vec<Result<Decided, StoreError>>> {
         fault::point("before-decision");
-        let ended = self.checkpointer.look()?;
-        self.checkpoint_ended(ended);
         let waiting = &waiting[..waiting.len().min(MAX_GROUP)];
-        let values = self.read_plants(waiting)?;
-        let mut plants = HashMap::with_capacity(waiting.len());
-        let state = self.database.shared.state();
+        let state = self.shared.generations.read().state;
         let mut group = Group {
             first_sequence: state.last_sequence + 1,
             plants_before: state.plants,
             digest_before: state.digest,
             changes: Vec::with_capacity(waiting.len()),
         };
-        let mut outcomes = Vec::with_capacity(waiting.len());
-        for (Waiting { write, .. }, value) in waiting.iter().zip(&values) {
+        let mut plants: HashMap<PlantId, Option<Record>> = HashMap::with_capacity(waiting.len());
+        let mut all_decided = Vec::with_capacity(waiting.len());
+        for Waiting { write, .. } in waiting {
             let id = write.id();
-            let plant: &mut Option<PlantRecord<'_>> = match plants.entry(id) {
+            let plant = match plants.entry(id) {
                 Entry::Occupied(plant) => plant.into_mut(),
                 Entry::Vacant(place) => {
-                    let value = value.as_deref().map(layout::decode).transpose();
-                    let damaged = || format!("the record of plant {id} is damaged");
-                    place.insert(value.with_context(damaged)?)
+                    let record = self.shared.record(&self.db, id);
+                    place.insert(record.with_context(|| format!("reading plant {id}"))?)
                 }
             };
             let revision = group.first_sequence + group.changes.len() as u64;
-            let (told, after) = match write.decide(*plant, revision) {
-                Decision::Refuse(refusal) => {
-                    outcomes.push(Err(refusal));
-                    continue;
+            let decision = write
+                .decide(plant.as_ref(), revision)
+                .with_context(|| format!("the record of plant {id} is damaged"))?;
+            let decided = decision.map(|Decision { decided, change_to }| {
+                if let Some(after) = change_to {
+                    group.changes.push(Change::new(id, plant.as_ref(), after.clone())?);
+                    *plant = after;
                 }
-                Decision::Keep(record) => (record, *plant),
-                Decision::Store(record) => (record, Some(record)),
-                Decision::Remove(record) => (record, None),
-            };
-            let change = (after != *plant).then(|| Change::new(id, plant.as_ref(), after));
-            let change = change.transpose()?;
-            let kind = change.map(|change| change.kind);
-            let is_current = after.is_some_and(|after| told.is_same_plant(&after));
-            let stored = write.stored_plant(&told)?;
-            outcomes.push(Ok(Written { kind, stored, is_current }));
-            group.changes.extend(change);
-            *plant = after;
+                anyhow::Ok(decided)
+            });
+            all_decided.push(match decided {
+                Ok(decided) => Ok(decided?),
+                Err(refusal) => Err(refusal),
+            });
         }
         if !group.changes.is_empty() {
             self.append(journal::Record::new(&group)?)?;
             fault::point("after-journal");
-            self.database.apply(&group)?;
+            self.shared.generations.apply(group)?;
+            fault::point("after-shown");
         }
-        Ok(outcomes)
-    }
-
-    /// What sled has of the plant of each write.
-    fn read_plants(&self, waiting: &[Waiting]) -> anyhow::Result<Vec<Option<IVec>>> {
-        let read = |waiting: &Waiting| {
-            let id = waiting.write.id();
-            self.database.db.get(plant_key(id)).with_context(|| format!("reading plant {id}"))
-        };
-        waiting.iter().map(read).collect()
+        Ok(all_decided)
     }
 
     fn append(&mut self, record: journal::Record) -> anyhow::Result<()> {
-        if !self.journal.has_room_for(&record) {
-            let ended = self.checkpointer.wait()?;
-            self.checkpoint_ended(ended);
+        let is_full = self.shared.generations.read().active_changes() >= self.changes_in_memory;
+        if is_full || !self.journal.has_room_for(&record) {
+            self.fold_thread.wait()?;
             fault::point("before-segment-switch");
             self.journal.switch_segment();
             fault::point("after-segment-switch");
-            self.checkpointer.begin(self.database.shared.tag_index.folded_through())?;
+            self.fold()?;
         }
         self.journal.append(record)
     }
 
-    fn checkpoint_ended(&self, folded_through: Option<u64>) {
-        if let Some(folded_through) = folded_through {
-            self.database.shared.tag_index.checkpointed(folded_through);
-        }
+    fn fold(&mut self) -> anyhow::Result<()> {
+        let (frozen, state) = self.shared.generations.freeze()?;
+        self.fold_thread.begin(frozen, state)
     }
 
-    /// What was carried out is on disk in sled too when the database is closed. (The next start applies
-    /// the journal again all the same.)
-    fn last_checkpoint(&mut self) -> anyhow::Result<()> {
-        fault::point("before-last-checkpoint");
-        self.checkpointer.wait()?;
-        self.checkpointer.begin(self.database.shared.tag_index.folded_through())?;
-        self.checkpointer.wait().map(drop)
+    /// What was carried out is in sled when the database is closed, so that the next start has little to do.
+    fn last_fold(&mut self) -> anyhow::Result<()> {
+        fault::point("before-last-fold");
+        self.fold_thread.wait()?;
+        if self.shared.generations.read().active_changes() > 0 {
+            self.fold()?;
+        }
+        self.fold_thread.wait()
     }
 }

@@ -24,14 +24,6 @@ impl Findings {
         Self::List { listed: Vec::new(), unlisted: 0 }
     }
 
-    /// For a look at what will be looked at again more closely: what is wrong there is listed then.
-    pub(super) const fn of_first_look(&self) -> Self {
-        match self {
-            Self::Refuse => Self::Refuse,
-            Self::List { .. } => Self::list(),
-        }
-    }
-
     /// Something is wrong.
     ///
     /// # Errors

@@ -4,19 +4,21 @@
 //! same again when it is written and read.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use plant_domain::{PlantFilter, PlantId, UncheckedPlantFilter};
 
-use super::database::{Shared, State};
+use super::blocks::{self, Block};
 use super::digest::Digest;
 use super::findings::Findings;
 use super::journal::{self, Record};
 use super::layout::{
-    self, EVENT_PREFIX, EventRecord, Group, PLANT_PREFIX, PlantRecord, TAG_PREFIX,
+    self, EVENT_PREFIX, EventRecord, Group, PLANT_PREFIX, PlantRecord, STATE_KEY, State, TAG_PREFIX,
 };
 use super::paced::PacedDb;
 use super::reader::Reader;
 use super::recovery;
+use super::shared::Shared;
 use super::verify;
 use crate::{PageRequest, Revision};
 
@@ -33,16 +35,16 @@ pub struct Target {
 pub const TARGETS: [Target; 6] = [
     Target { name: "plant_record", check: plant_record },
     Target { name: "event_record", check: event_record },
-    Target { name: "tag_block", check: tag_block },
+    Target { name: "block", check: block },
     Target { name: "journal_group", check: journal_group },
     Target { name: "journal_segment", check: journal_segment },
     Target { name: "database", check: database },
 ];
 
-fn plant_record(value: &[u8]) {
-    let Ok(record) = layout::decode::<PlantRecord<'_>>(value) else { return };
-    let encoded = layout::encode(&record).expect("what was read is small enough to be written");
-    assert_eq!(layout::decode::<PlantRecord<'_>>(&encoded).expect("it was written"), record);
+fn plant_record(bytes: &[u8]) {
+    let Ok(record) = PlantRecord::decode(bytes) else { return };
+    let encoded = record.encode().expect("what was read can be written");
+    assert_eq!(encoded.decode().expect("it was written"), record);
     if let Ok(stored) = record.to_stored_plant(PlantId::from(7)) {
         let kept = (stored.plant.name(), stored.plant.tag(), stored.revision.get());
         assert_eq!(kept, (record.name, record.tag, record.revision));
@@ -50,29 +52,32 @@ fn plant_record(value: &[u8]) {
 }
 
 fn event_record(value: &[u8]) {
-    let Ok(record) = layout::decode::<EventRecord<'_>>(value) else { return };
+    let Ok(events) = layout::decode_events(1, value) else { return };
+    let record = EventRecord { events };
     let encoded = layout::encode(&record).expect("what was read is small enough to be written");
-    assert_eq!(layout::decode::<EventRecord<'_>>(&encoded).expect("it was written"), record);
-    let bytes: usize = record.events.iter().map(layout::Event::max_bytes).sum();
-    assert!(encoded.len() <= bytes + 64, "an event is larger than its bound");
+    assert_eq!(layout::decode::<EventRecord>(&encoded).expect("it was written"), record);
 }
 
 /// The first byte is the length of the key, what follows the key is the value.
-fn tag_block(input: &[u8]) {
+fn block(input: &[u8]) {
     let Some((key_bytes, rest)) = input.split_first() else { return };
     let (key, value) = rest.split_at(rest.len().min(usize::from(*key_bytes)));
-    let tag = layout::tag_of_block(key);
-    let Ok(ids) = layout::decode_tag_block(key, value) else { return };
-    assert!(ids.is_sorted(), "the ids of a block ascend");
-    let encoded = layout::encode_tag_block(&ids).expect("what was read can be written");
-    assert_eq!(layout::decode_tag_block(key, &encoded).expect("it was written"), ids);
-    if let Ok(tag) = tag {
-        let key = layout::tag_block_key(tag, ids[0]);
-        assert_eq!(layout::tag_of_block(&key).expect("it was written"), tag);
-        assert_eq!(layout::decode_tag_block(&key, &encoded).expect("it was written"), ids);
-        let keys = layout::tag_block_keys(tag);
-        assert!(keys.contains(&key), "a tag's keys hold the key of its block");
+    let block = Block::new(key.into(), value.into());
+    if let Ok(tag) = block.prefix().and_then(layout::tag_of_prefix) {
+        assert_eq!(block.prefix().expect("it was read"), layout::tag_blocks_prefix(tag));
     }
+    let Ok(entries) = block.owned_entries() else { return };
+    assert!(entries.is_sorted_by(|(one, _), (next, _)| one < next), "the ids of a block ascend");
+    let (prefix, first) = (block.prefix().expect("read"), block.first_id().expect("read"));
+    assert!(entries.iter().all(|(id, _)| *id >= first), "an id is less than that of the key");
+    let of_block: Vec<_> = entries.iter().map(|(id, value)| (*id, &value[..])).collect();
+    // A value may be larger than any that is written.
+    let Ok(blocks) = blocks::cut(prefix, first, &of_block, false) else { return };
+    let again = blocks.into_iter().flat_map(|(key, value)| {
+        let block = Block::new(key.into(), value.into());
+        block.owned_entries().expect("it was written")
+    });
+    assert_eq!(again.collect::<Vec<_>>(), entries);
 }
 
 fn journal_group(payload: &[u8]) {
@@ -116,9 +121,9 @@ fn journal_segment(input: &[u8]) {
 }
 
 /// Entries of a database: the prefix, the length of the rest of the key, the length of the value, and
-/// these. Where the prefix is none of ours, the value is a group of the journal.
+/// these. Of the prefix `m` there is the state alone. Where the prefix is none of ours, the value is a group
+/// of the journal.
 fn database(input: &[u8]) {
-    const TAG_CHANGES_IN_MEMORY: usize = 4;
     const KEEP_EVENTS: u64 = 8;
     thread_local! {
         static DATABASE: OnceCell<sled::Db> = const { OnceCell::new() };
@@ -133,7 +138,9 @@ fn database(input: &[u8]) {
         let (key, entries) = entries.split_at(entries.len().min(usize::from(*key_bytes)));
         let (value, entries) = entries.split_at(entries.len().min(usize::from(*value_bytes)));
         rest = entries;
-        if [PLANT_PREFIX, EVENT_PREFIX, TAG_PREFIX].contains(&&[*prefix][..]) {
+        if *prefix == STATE_KEY[0] {
+            db.insert(STATE_KEY, value).expect("a database takes values");
+        } else if [PLANT_PREFIX, EVENT_PREFIX, TAG_PREFIX].contains(&&[*prefix][..]) {
             db.insert([&[*prefix], key].concat(), value).expect("a database takes values");
         } else {
             groups.push(value.to_vec());
@@ -141,13 +148,13 @@ fn database(input: &[u8]) {
     }
 
     let db = PacedDb::new(db);
-    let read = recovery::read(&db, &groups, TAG_CHANGES_IN_MEMORY, &mut Findings::Refuse);
-    let Ok((Some(state), tag_index)) = read else { return };
+    let read = recovery::read(&db, &groups, &mut Findings::Refuse);
+    let Ok(Some(state)) = read else { return };
     let mut findings = Findings::list();
-    let is_sound = recovery::check_plants(&db, &state, &tag_index).is_ok()
-        && verify::verify(&db, Some(&state), &tag_index, &mut findings).is_ok()
+    let is_sound = recovery::check(&db, &state).is_ok()
+        && verify::verify(&db, Some(&state), &mut findings).is_ok()
         && findings.into_list().0.is_empty();
-    let shared = Shared::new(state, tag_index);
+    let shared = Arc::new(Shared::new(state));
     let reader = Reader { db: sled::Db::clone(&db), shared, keep_events: KEEP_EVENTS };
     let mut read = 0;
     for tag in [None, Some("R")] {

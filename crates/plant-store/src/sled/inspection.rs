@@ -6,7 +6,7 @@ use plant_domain::NewPlant;
 use super::SledConfig;
 use super::findings::Findings;
 use super::guarded::guarded;
-use super::layout::{self, PlantRecord};
+use super::layout::PlantRecord;
 use super::open::{self, Found};
 use super::scan::PlantScan;
 use super::verify::{self, Compared};
@@ -80,9 +80,9 @@ impl SledInspection {
     ///
     /// When the disk fails.
     pub fn verify(&self) -> anyhow::Result<Verification> {
-        let Found { db, state, tag_index, .. } = &self.found;
+        let Found { db, state, .. } = &self.found;
         let mut findings = self.findings.clone();
-        let compared = guarded(|| verify::verify(db, state.as_ref(), tag_index, &mut findings));
+        let compared = guarded(|| verify::verify(db, state.as_ref(), &mut findings));
         let compared = compared.context("not everything could be compared");
         let Compared { plants, events } = findings.value_of(compared)?.unwrap_or_default();
         let (disagreements, more_disagreements) = findings.into_list();
@@ -92,8 +92,8 @@ impl SledInspection {
     /// Every plant that can be read, by ascending id. What cannot be read is an error between them.
     pub fn plants(&self) -> impl Iterator<Item = anyhow::Result<NewPlant>> {
         PlantScan::new(&self.found.db).map(|entry| {
-            let (id, _, value) = entry?;
-            let record = layout::decode::<PlantRecord<'_>>(&value)
+            let (id, record) = entry?;
+            let record = PlantRecord::decode(&record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             Ok(record.to_stored_plant(id)?.into_new_plant())
         })

@@ -2,12 +2,11 @@
 //!
 //! It stands beside sled's own log because of what a sync through sled costs: its flush hands the
 //! write to a pool whose seven threads all wake for it, waits for `sync_file_range`, and is no fsync
-//! in the end. A record here is one write and one `fdatasync`. sled gets the group right after that,
-//! and its part of the disk is synced once for many groups, at a checkpoint.
+//! in the end. A record here is one write and one `fdatasync`. sled gets many groups at once, later.
 //!
 //! The journal has two segments, files of a fixed size that are made once and written over and over,
-//! so that a sync has no file length to bring to the disk. While one is written, a checkpoint makes
-//! the other free. A segment begins with a salt; a record is a head (magic, length, CRC-32 of the salt
+//! so that a sync has no file length to bring to the disk. While one is written, what the other has is
+//! folded into sled, which makes it free. A segment begins with a salt; a record is a head (magic, length, CRC-32 of the salt
 //! and the payload) and a payload (a [`Group`]), and begins at a multiple of [`ALIGNMENT`].
 //!
 //! Remains of older records are searched for whole ones too, and what clients send stands in them. The
@@ -18,7 +17,7 @@
 //! the older ones. Where sled ends before they begin, something is lost.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -28,9 +27,9 @@ use super::findings::Findings;
 use super::layout::Group;
 use crate::fault;
 
-/// The size of a segment, in bytes. The larger it is, the rarer are checkpoints, and the more has to
-/// be applied again after a kill.
-const SEGMENT_BYTES: usize = 4 * 1024 * 1024;
+/// The size of a segment, in bytes. The larger it is, the less is it for sled to take in a change, and the more
+/// has to be kept in memory, and applied again after a kill.
+const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 
 const SEGMENT_NAMES: [&str; 2] = ["journal.0", "journal.1"];
 
@@ -163,7 +162,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn new(group: &Group<'_>) -> anyhow::Result<Self> {
+    pub(super) fn new(group: &Group) -> anyhow::Result<Self> {
         let mut bytes = postcard::to_extend(group, vec![0; HEAD_BYTES])?;
         let payload_bytes = bytes.len() - HEAD_BYTES;
         let length = u32::try_from(payload_bytes).context("a group is too large")?;
@@ -200,18 +199,32 @@ impl Record {
 
 impl Journal {
     /// Opens the journal for writing, from the start of a segment on. Everything in it must be on
-    /// disk in sled already.
+    /// disk in sled already. It is the segment that has not the newest record, so that one is there until a
+    /// newer one is.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
-        let [first, second] = paths(directory).map(|path| {
+        let open = |path: &Path| {
             let open = || {
-                let file = File::options().read(true).write(true).open(&path)?;
-                let mut salt = [0; SALT_BYTES];
-                file.read_exact_at(&mut salt, 0)?;
-                Ok::<_, io::Error>(Segment { file, salt })
+                let file = File::options().read(true).write(true).open(path)?;
+                let mut segment = Vec::new();
+                (&file).read_to_end(&mut segment)?;
+                Ok::<_, io::Error>((file, segment))
             };
-            open().with_context(|| format!("cannot write {}", path.display()))
-        });
-        Ok(Self { segments: [first?, second?], current: 0, position: SALT_BYTES })
+            let (file, segment) =
+                open().with_context(|| format!("cannot write {}", path.display()))?;
+            let (salt, _) =
+                segment.split_first_chunk().context("a segment of the journal is cut")?;
+            let newest = whole_records(&segment)
+                .into_iter()
+                .filter_map(|payload| Group::decode(payload).ok())
+                .map(|group| group.last_sequence())
+                .max();
+            anyhow::Ok((Segment { file, salt: *salt }, newest))
+        };
+        let [first, second] = paths(directory);
+        let ((first, newest_of_first), (second, newest_of_second)) =
+            (open(&first)?, open(&second)?);
+        let current = usize::from(newest_of_first > newest_of_second);
+        Ok(Self { segments: [first, second], current, position: SALT_BYTES })
     }
 
     pub(super) fn has_room_for(&self, record: &Record) -> bool {
@@ -245,8 +258,9 @@ mod tests {
     use crate::sled::digest::Digest;
     use crate::sled::layout::{Change, PlantRecord};
 
-    fn group(first_sequence: u64, name: &str) -> Group<'_> {
+    fn group(first_sequence: u64, name: &str) -> Group {
         let record = PlantRecord { revision: first_sequence, idempotency: None, name, tag: None };
+        let record = record.encode().expect("small");
         let change = Change::new(PlantId::from(7), None, Some(record)).expect("a small record");
         Group {
             first_sequence,
@@ -270,7 +284,7 @@ mod tests {
             journal.switch_segment();
         }
         let payloads = payloads_in(&folder);
-        let mut groups: Vec<Group<'_>> =
+        let mut groups: Vec<Group> =
             payloads.iter().map(|payload| Group::decode(payload).unwrap()).collect();
         groups.sort_unstable_by_key(|group| group.first_sequence);
         // The third one was written over the first one.

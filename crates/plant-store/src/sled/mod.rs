@@ -1,17 +1,18 @@
 //! The durable repository on one disk.
 //!
-//! One thread owns every write ([`commit`]). It brings each group of writes to the disk in the
-//! [`journal`] and then applies it to sled; reads go to sled directly, and so see nothing that is not
-//! on disk.
+//! One thread owns every write ([`commit`]). It brings each group of writes to the disk in the [`journal`]
+//! and shows it to readers in memory ([`generation`]). Another one brings many groups at once to sled
+//! ([`fold`]), where many plants share an entry ([`blocks`]).
 
-mod checkpoint;
+mod blocks;
 mod commit;
-mod database;
 mod digest;
 mod engine;
 mod findings;
+mod fold;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod generation;
 mod guarded;
 mod inspection;
 mod journal;
@@ -22,7 +23,7 @@ mod progress;
 mod reader;
 mod recovery;
 mod scan;
-mod tag_index;
+mod shared;
 mod verify;
 mod write;
 
@@ -36,15 +37,16 @@ use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, PlantPatch};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use self::checkpoint::Checkpointer;
 use self::commit::{Committer, Message};
+use self::fold::{FoldThread, Folder};
 use self::guarded::LastHandle;
 use self::progress::Progress;
 use self::reader::Reader;
+use self::shared::Shared;
 use self::write::{Outcome, Write, Written};
 use crate::{
     Created, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
-    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
+    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant, fault,
 };
 
 /// How many writes wait at most. What comes on top is refused at once ([`StoreError::Busy`]), so
@@ -60,8 +62,9 @@ pub const DEFAULT_CACHE_MIB: u64 = 64;
 /// How many of the newest events are kept unless something else is said.
 pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
 
-/// How many changes to the tags gather in memory unless something else is said.
-pub const DEFAULT_TAG_CHANGES_IN_MEMORY: usize = 65_536;
+/// How many changes gather in memory at most unless something else is said. Of large plants it is as many
+/// less as a segment of the journal has room for.
+pub const DEFAULT_CHANGES_IN_MEMORY: usize = 131_072;
 
 pub use self::guarded::Damaged;
 pub use self::inspection::{SledInspection, Verification};
@@ -80,9 +83,9 @@ pub struct SledConfig {
     pub cache_mib: u64,
     /// How many of the newest events are shown. A few more may be kept.
     pub keep_events: u64,
-    /// How many changes to the tags gather in memory before they go into the index on disk, which
-    /// makes less work of many than of few. They have to be read again at the next open.
-    pub tag_changes_in_memory: usize,
+    /// How many changes gather in the journal and in memory before they go into sled, which makes less work
+    /// of many than of few. There may be twice as many, while the first half goes there.
+    pub changes_in_memory: usize,
 }
 
 impl SledConfig {
@@ -92,7 +95,7 @@ impl SledConfig {
             directory: directory.into(),
             cache_mib: DEFAULT_CACHE_MIB,
             keep_events: DEFAULT_KEEP_EVENTS,
-            tag_changes_in_memory: DEFAULT_TAG_CHANGES_IN_MEMORY,
+            changes_in_memory: DEFAULT_CHANGES_IN_MEMORY,
         }
     }
 }
@@ -131,28 +134,33 @@ impl SledRepository {
         })?;
         let progress = Arc::new(Progress::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let reader = Reader {
-            db: sled::Db::clone(&opened.database.db),
-            shared: Arc::clone(&opened.database.shared),
-            keep_events: config.keep_events,
+        let open::Opened { db, database_file, state, journal, last_handle, lock } = opened;
+        let shared = Arc::new(Shared::new(state));
+        let (reader_db, committer_db) = (sled::Db::clone(&db), sled::Db::clone(&db));
+        let keep_events = config.keep_events;
+        let folder = Folder { db, file: database_file, shared: Arc::clone(&shared), keep_events };
+        let (fold_thread, joined) = FoldThread::start(folder, Arc::clone(&progress))?;
+        let committer = Committer {
+            db: committer_db,
+            shared: Arc::clone(&shared),
+            journal,
+            fold_thread,
+            changes_in_memory: fault::limit("changes-in-memory", config.changes_in_memory),
+            progress: Arc::clone(&progress),
         };
-        let checkpointer =
-            Checkpointer::start(reader.db.clone(), opened.database_file, Arc::clone(&progress))?;
-        let committer =
-            Committer::new(opened.database, opened.journal, checkpointer, Arc::clone(&progress));
-        let threads = commit::spawn(committer, messages)?;
+        let mut threads = commit::spawn(committer, messages)?;
+        // It ends when the commit thread has ended, which waits for it.
+        threads.push(joined);
+        let reader = Reader { db: reader_db, shared, keep_events };
         Ok(Self {
             queue,
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
             reads: Arc::new(Semaphore::new(reads_at_once())),
-            _threads: JoinOnDrop { threads: threads.into(), progress: Arc::clone(&progress) },
-            _close: CloseOnDrop {
-                last_handle: Some(opened.last_handle),
-                progress: Arc::clone(&progress),
-            },
+            _threads: JoinOnDrop { threads, progress: Arc::clone(&progress) },
+            _close: CloseOnDrop { last_handle: Some(last_handle), progress: Arc::clone(&progress) },
             progress,
             reader,
-            _lock: opened.lock,
+            _lock: lock,
         })
     }
 

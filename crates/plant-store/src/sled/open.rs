@@ -10,19 +10,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail, ensure};
 
 use super::SledConfig;
-use super::checkpoint::checkpoint;
-use super::database::{Database, Shared, State};
 use super::engine::{
     check_format, check_readable, make_writes_synchronous, move_unfinished_snapshots_aside,
     open_sled,
 };
 use super::findings::Findings;
+use super::fold::checkpoint;
 use super::guarded::{LastHandle, advise, advise_on_disk, guarded};
 use super::journal::{self, Journal};
-use super::layout::{FORMAT, FORMAT_KEY, JOURNAL_KEY, OPENED_KEY};
+use super::layout::{self, FORMAT, FORMAT_KEY, JOURNAL_KEY, STATE_KEY, State};
 use super::paced::PacedDb;
-use super::recovery::{self, check_plants};
-use super::tag_index::TagIndex;
+use super::recovery;
 use crate::fault;
 
 /// For how long another process may still hold a lock that it is about to let go of.
@@ -38,9 +36,10 @@ const SLED_FILE: &str = "db";
 
 /// A database in good order, with nothing in its journal that is not on disk in sled.
 pub(super) struct Opened {
-    pub(super) database: Database,
-    /// Our own handle on the file that sled writes to, for checkpoints.
+    pub(super) db: PacedDb,
+    /// Our own handle on the file that sled writes to.
     pub(super) database_file: File,
+    pub(super) state: State,
     pub(super) journal: Journal,
     pub(super) last_handle: LastHandle,
     pub(super) lock: File,
@@ -52,7 +51,6 @@ pub(super) struct Found {
     database_file: File,
     /// How far the database is, where that can be read.
     pub(super) state: Option<State>,
-    pub(super) tag_index: TagIndex,
     last_handle: LastHandle,
     lock: File,
 }
@@ -74,25 +72,16 @@ fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
 
 /// Has sled bring to the disk what only the journal had, and checks that nothing is missing.
 fn bring_to_disk(config: &SledConfig, found: Found) -> anyhow::Result<Opened> {
-    let Found { db, database_file, state, tag_index, last_handle, lock } = found;
+    let Found { db, database_file, state, last_handle, lock } = found;
     let check = || {
         let state = state.context("it is not known how far the database is")?;
-        check_plants(&db, &state, &tag_index)?;
-        // What has gathered over several short runs is folded now, if it is much.
-        tag_index.fold(&db, usize::MAX, state.last_sequence)?;
-        fault::point("after-opening-fold");
-        db.insert(OPENED_KEY, state.last_sequence.to_be_bytes().to_vec())?;
+        recovery::check(&db, &state)?;
         checkpoint(&db, &database_file)?;
-        tag_index.checkpointed(tag_index.folded_through());
         fault::point("before-opened");
         Ok((state, Journal::open(&config.directory)?))
     };
     match guarded(check).map_err(advise) {
-        Ok((state, journal)) => {
-            let shared = Shared::new(state, tag_index);
-            let database = Database { db, shared, keep_events: config.keep_events };
-            Ok(Opened { database, database_file, journal, last_handle, lock })
-        }
+        Ok((state, journal)) => Ok(Opened { db, database_file, state, journal, last_handle, lock }),
         Err(error) => {
             drop(db);
             Err(last_handle.close_after(error))
@@ -138,9 +127,7 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
     // What sled has made, renamed and removed while it opened is on disk before anything builds on it.
     let synced = sync_directory(&sled_directory);
     match synced.and_then(|()| read_kept(config, &db, findings)) {
-        Ok((state, tag_index)) => {
-            Ok(Found { db, database_file, state, tag_index, last_handle, lock })
-        }
+        Ok(state) => Ok(Found { db, database_file, state, last_handle, lock }),
         Err(error) => {
             drop(db);
             Err(last_handle.close_after(error))
@@ -148,21 +135,20 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
     }
 }
 
-/// Applies the journal, and reads what is kept in memory.
+/// Applies the journal, and reads how far the database is.
 fn read_kept(
     config: &SledConfig,
     db: &PacedDb,
     findings: &mut Findings,
-) -> anyhow::Result<(Option<State>, TagIndex)> {
+) -> anyhow::Result<Option<State>> {
     check_format(db)?;
-    let tag_changes = fault::limit("tag-changes-in-memory", config.tag_changes_in_memory);
     guarded(|| {
         let mut contents = journal::read(&config.directory, findings)?;
         if db.get(JOURNAL_KEY)?.as_deref() != Some(&contents.salts) {
             findings.add("the journal is not that of this database; put its own back")?;
             contents.payloads.clear();
         }
-        recovery::read(db, &contents.payloads, tag_changes, findings)
+        recovery::read(db, &contents.payloads, findings)
     })
     .map_err(advise)
 }
@@ -241,6 +227,7 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
     fault::point("after-unfinished-opened");
     db.insert(FORMAT_KEY, &FORMAT.to_be_bytes())?;
     db.insert(JOURNAL_KEY, &salts)?;
+    db.insert(STATE_KEY, layout::encode(&State::default())?)?;
     db.flush()?;
     fault::point("after-format");
     LastHandle::new(db).close()?;

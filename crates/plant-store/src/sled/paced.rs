@@ -45,19 +45,15 @@ impl PacedDb {
         self.db.remove(key).map(drop)
     }
 
-    /// Puts some entries in the place of another one, if there is one, all or none of them.
-    pub(super) fn replace(
-        &self,
-        old: Option<IVec>,
-        new: Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> sled::Result<()> {
+    /// Puts some entries in the place of others, all or none of them.
+    pub(super) fn replace(&self, old: Vec<IVec>, new: Vec<(Vec<u8>, Vec<u8>)>) -> sled::Result<()> {
         self.make_room_for(new.iter().map(|(key, value)| key.len() + value.len()).sum())?;
         let mut batch = Batch::default();
         for (key, value) in new {
             batch.insert(key, value);
         }
-        if let Some(old) = old {
-            batch.remove(old);
+        for key in old {
+            batch.remove(key);
         }
         self.db.apply_batch(batch)
     }

@@ -1,24 +1,28 @@
-//! Reading: what sled shows, which is what is on disk.
+//! Reading: what memory has of late, and what sled has, which together is what is on disk.
+//!
+//! What memory says is always looked at before sled is: what has gone from memory by then is in sled.
 
-use std::ops::Bound;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use plant_domain::{PlantFilter, PlantId};
 
-use super::database::Shared;
+use super::blocks;
+use super::generation::{Presence, Run};
 use super::layout::{
-    self, EventRecord, PlantRecord, event_key, event_keys, event_sequence, plant_id, plant_key,
-    plant_keys,
+    EventOfPlant, PLANT_PREFIX, PlantRecord, Record, decode_events, event_key, first_of_record,
+    tag_blocks_prefix,
 };
+use super::shared::Shared;
 use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 
 /// How many plants are looked at for one page. It bounds the time that a page takes when the filter
 /// matches rarely.
 const MAX_LOOKED_AT: usize = 10_000;
 
-/// How many plants are taken from the tag index at a time.
-pub(super) const TAG_RUN: usize = 1_024;
+/// How many plants are taken from memory, or from the tag index, at a time.
+const RUN: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
@@ -30,109 +34,142 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn plant(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
-        let value = self.db.get(plant_key(id))?;
-        value
-            .map(|value| {
-                let record: PlantRecord<'_> = layout::decode(&value)?;
-                record.to_stored_plant(id)
-            })
-            .transpose()
-            .with_context(|| format!("cannot read plant {id}"))
+        let read = || {
+            let record = self.shared.record(&self.db, id)?;
+            record.map(|record| record.decode()?.to_stored_plant(id)).transpose()
+        };
+        read().with_context(|| format!("cannot read plant {id}"))
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.shared.state().plants
+        self.shared.generations.read().state.plants
     }
 
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
-        let first = match request.after {
+        let mut next = match request.after {
             Some(after) => after.next(),
             None => Some(PlantId::MIN),
         };
         let mut page = PageInProgress::new(request);
-        if let Some(first) = first {
-            match request.filter.tag() {
-                Some(tag) => self.plants_with_tag(tag, first, &mut page)?,
-                None => self.plants_from(first, &mut page)?,
-            }
-        }
-        Ok(page.page)
-    }
-
-    fn plants_from(&self, first: PlantId, page: &mut PageInProgress<'_>) -> anyhow::Result<()> {
-        for entry in self.db.range(plant_keys(first)) {
-            let (key, value) = entry.context("cannot read the plants")?;
-            let id = plant_id(&key)?;
-            if page.ends_before(id) {
-                break;
-            }
-            page.look_at(id, &value)?;
-        }
-        Ok(())
-    }
-
-    fn plants_with_tag(
-        &self,
-        tag: &str,
-        first: PlantId,
-        page: &mut PageInProgress<'_>,
-    ) -> anyhow::Result<()> {
-        let mut next = Some(first);
         while let Some(from) = next {
             if page.ends_before(from) {
                 break;
             }
-            let run = self.shared.tag_index.next_run(&self.db, tag, from, TAG_RUN)?;
-            next = run.next;
-            page.looked_at += 1;
-            for id in run.ids {
-                if page.ends_before(id) {
-                    return Ok(());
-                }
-                // The plant may have lost the tag since; what counts is what it has now.
-                if let Some(value) = self.db.get(plant_key(id)).context("cannot read a plant")? {
-                    page.look_at(id, &value)?;
+            next = match request.filter.tag() {
+                Some(tag) => self.plants_with_tag(tag, from, &mut page)?,
+                None => self.plants_from(from, &mut page)?,
+            };
+        }
+        Ok(page.page)
+    }
+
+    /// Looks at the plants from an id on, as far as memory says something of about [`RUN`] of them, and
+    /// returns where that ends.
+    fn plants_from(
+        &self,
+        from: PlantId,
+        page: &mut PageInProgress<'_>,
+    ) -> anyhow::Result<Option<PlantId>> {
+        let Run { entries, next } = self.shared.generations.read().plants_from(from, RUN);
+        let mut recent = entries.iter().peekable();
+        let _reading = self.shared.blocks.read();
+        for entry in blocks::entries_between(&self.db, PLANT_PREFIX, from, next)? {
+            let (id, record) = entry.context("cannot read the plants")?;
+            while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
+                if !page.takes(*id, record.as_ref().map(Record::bytes))? {
+                    return Ok(None);
                 }
             }
+            let record = match recent.next_if(|(recent, _)| *recent == id) {
+                Some((_, newer)) => newer.as_ref().map(Record::bytes),
+                None => Some(&record[..]),
+            };
+            if !page.takes(id, record)? {
+                return Ok(None);
+            }
         }
-        Ok(())
+        for (id, record) in recent {
+            if !page.takes(*id, record.as_ref().map(Record::bytes))? {
+                return Ok(None);
+            }
+        }
+        Ok(next)
+    }
+
+    /// As [`Self::plants_from`], of plants that have a tag.
+    fn plants_with_tag(
+        &self,
+        tag: &str,
+        from: PlantId,
+        page: &mut PageInProgress<'_>,
+    ) -> anyhow::Result<Option<PlantId>> {
+        let Run { entries, mut next } =
+            self.shared.generations.read().plants_with_tag(tag, from, RUN);
+        let mut ids = BTreeSet::new();
+        {
+            let _reading = self.shared.blocks.read();
+            for entry in blocks::entries_between(&self.db, &tag_blocks_prefix(tag), from, next)? {
+                let (id, _) = entry.with_context(|| format!("reading the index of tag {tag:?}"))?;
+                if ids.len() >= RUN {
+                    next = Some(id);
+                    break;
+                }
+                ids.insert(id);
+            }
+        }
+        for (id, presence) in entries {
+            match presence {
+                Presence::Present if next.is_none_or(|next| id < next) => ids.insert(id),
+                Presence::Present => false,
+                Presence::Absent => ids.remove(&id),
+            };
+        }
+        page.looked_at += 1;
+        for id in ids {
+            // The plant may have lost the tag since; what counts is what it has now.
+            let record = self.shared.record(&self.db, id).context("cannot read a plant")?;
+            if !page.takes(id, record.as_ref().map(Record::bytes))? {
+                return Ok(None);
+            }
+        }
+        Ok(next)
     }
 
     pub(super) fn events(&self, after: Revision, limit: usize) -> anyhow::Result<EventPage> {
-        let state = self.shared.state();
         let first = after.get().saturating_add(1);
+        let (state, in_sled, in_memory) = {
+            let recent = self.shared.generations.read();
+            let from = recent.first_sequence();
+            let of_page = (first.max(from)..).take(limit);
+            let in_memory: Vec<_> = of_page.map_while(|sequence| recent.event(sequence)).collect();
+            (recent.state, first..from, in_memory)
+        };
         let oldest = (state.last_sequence + 1).saturating_sub(self.keep_events);
         if first < oldest.max(state.kept_from) {
             return Ok(EventPage::Forgotten);
         }
-        let mut events = Vec::<Event>::new();
-        if first > state.last_sequence || limit == 0 {
-            return Ok(EventPage::Kept(events));
+        let mut events = Vec::new();
+        while let next = in_sled.start + events.len() as u64
+            && events.len() < limit
+            && in_sled.contains(&next)
+        {
+            // It may be removed while this reads.
+            let record = self.db.get(event_key(next)).context("cannot read the events")?;
+            let Some(record) = record else { return Ok(EventPage::Forgotten) };
+            let begin = first_of_record(next);
+            let of_record = decode_events(begin, &record)?;
+            let wanted = (begin..in_sled.end).zip(of_record).skip_while(|(event, _)| *event < next);
+            let before = events.len();
+            events.extend(wanted.map(|(_, event)| event));
+            ensure!(events.len() > before, "the events from number {next} on are lost");
         }
-        let around = self.db.range(event_keys().start..=event_key(first).to_vec()).next_back();
-        let later = (Bound::Excluded(event_key(first).to_vec()), Bound::Excluded(event_keys().end));
-        for entry in around.into_iter().chain(self.db.range(later)) {
-            let (key, value) = entry.context("cannot read the events")?;
-            let first_of_record = event_sequence(&key)?;
-            let record: EventRecord<'_> = layout::decode(&value)
-                .with_context(|| format!("the event record from number {first_of_record} on"))?;
-            for (sequence, event) in (first_of_record..).zip(record.events) {
-                if sequence < first {
-                    continue;
-                }
-                // The older ones may be removed while this reads.
-                let follows = sequence == first + events.len() as u64;
-                if events.len() == limit || !follows && !events.is_empty() {
-                    return Ok(EventPage::Kept(events));
-                }
-                if !follows {
-                    return Ok(EventPage::Forgotten);
-                }
-                let (revision, id) = (Revision::from(sequence), PlantId::from(event.id));
-                events.push(Event { revision, kind: event.kind, id });
-            }
-        }
-        Ok(if events.is_empty() { EventPage::Forgotten } else { EventPage::Kept(events) })
+        let numbered = (first..).zip(events.into_iter().chain(in_memory)).take(limit);
+        let to_event = |(sequence, event): (u64, EventOfPlant)| Event {
+            revision: Revision::from(sequence),
+            kind: event.kind,
+            id: PlantId::from(event.id),
+        };
+        Ok(EventPage::Kept(numbered.map(to_event).collect()))
     }
 }
 
@@ -160,13 +197,18 @@ impl<'a> PageInProgress<'a> {
         ends
     }
 
-    fn look_at(&mut self, id: PlantId, value: &[u8]) -> anyhow::Result<()> {
+    /// Looks at what is kept of a plant, if it is there, unless the page ends before it, which is returned.
+    fn takes(&mut self, id: PlantId, record: Option<&[u8]>) -> anyhow::Result<bool> {
+        let Some(record) = record else { return Ok(true) };
+        if self.ends_before(id) {
+            return Ok(false);
+        }
         self.looked_at += 1;
-        let record: PlantRecord<'_> = layout::decode(value)
+        let record = PlantRecord::decode(record)
             .with_context(|| format!("the record of plant {id} is damaged"))?;
         if self.filter.matches(record.name, record.tag) {
             self.page.plants.push(record.to_stored_plant(id)?);
         }
-        Ok(())
+        Ok(true)
     }
 }

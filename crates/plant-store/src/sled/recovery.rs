@@ -1,184 +1,199 @@
-//! How far a database is: what the journal has is applied again, and nothing may be missing then.
+//! How far a database is: what the journal has is folded into sled again, and nothing may be missing then.
 
-use anyhow::{Context as _, ensure};
+use std::thread;
 
-use super::database::{State, write_group};
+use anyhow::{Context as _, anyhow, ensure};
+use plant_domain::PlantId;
+use sled::Tree;
+
+use super::blocks::{Block, BlocksLock};
 use super::digest::Digest;
 use super::findings::Findings;
+use super::fold::fold;
+use super::generation::Generation;
 use super::guarded::guarded;
 use super::layout::{
-    self, EVENT_PREFIX, EventRecord, Group, OPENED_KEY, PLANT_PREFIX, PlantRecord, event_sequence,
-    plant_id,
+    self, Group, PlantRecord, STATE_KEY, State, TAG_PREFIX, decode_events, event_keys_from,
+    event_sequence, plant_digest, tag_digest, tag_of_prefix,
 };
 use super::paced::PacedDb;
-use super::tag_index::{TagIndex, tag_digest};
+use super::scan::PlantScan;
 use crate::fault;
 
-/// How far the database is, with what the journal has, and the tag index of it.
+/// How far the database is, with what the journal has, where that can be told.
 pub(super) fn read(
     db: &PacedDb,
     journal_payloads: &[Vec<u8>],
-    tag_changes_in_memory: usize,
     findings: &mut Findings,
-) -> anyhow::Result<(Option<State>, TagIndex)> {
-    replay_journal(db, journal_payloads, findings)?;
+) -> anyhow::Result<Option<State>> {
+    let Some(in_sled) = findings.value_of(read_state(db))? else { return Ok(None) };
+    let replayed = guarded(|| replay_journal(db, in_sled, journal_payloads, findings));
     fault::point("after-replay");
-    let state = read_state(db, findings)?;
-    let indexed_through = state.map_or(0, |state| state.indexed_through);
-    let tag_index = TagIndex::new(tag_changes_in_memory, indexed_through);
-    if let Some(state) = &state {
-        let mut findings = findings.of_first_look();
-        let read = guarded(|| read_events(db, state, &tag_index, &mut findings));
-        findings.value_of(read)?;
-    }
-    Ok((state, tag_index))
+    // It is as far as it was where the journal cannot be applied.
+    Ok(Some(replayed?.unwrap_or(in_sled)))
 }
 
-/// Applies again what the journal has; see there.
+/// How far sled is.
+fn read_state(db: &sled::Db) -> anyhow::Result<State> {
+    let value = guarded(|| Ok(db.get(STATE_KEY)?)).context("the state cannot be read")?;
+    let value = value.context("the state is missing: most of the database is lost")?;
+    layout::decode(&value).context("the state is damaged")
+}
+
+/// Applies again what the journal has; see there. Returns the state that it leads to.
 fn replay_journal(
     db: &PacedDb,
+    in_sled: State,
     payloads: &[Vec<u8>],
     findings: &mut Findings,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<State>> {
     let mut groups = Vec::with_capacity(payloads.len());
     for payload in payloads {
         groups.extend(findings.value_of(Group::decode(payload))?);
     }
     groups.sort_unstable_by_key(|group| group.first_sequence);
-    let newest = groups.chunk_by(|one, next| one.last_sequence() + 1 == next.first_sequence).last();
-    let newest = newest.unwrap_or_default();
+    let begins_run = |(one, next): (&Group, &Group)| one.last_sequence() + 1 != next.first_sequence;
+    let mut runs = groups.iter().zip(groups.iter().skip(1));
+    let newest = runs.rposition(begins_run).map_or(0, |before| before + 1);
+    let newest = groups.split_off(newest);
 
-    // What cannot be read of it is a finding of the one who reads it for good.
-    let Some(in_sled) = read_state(db, &mut Findings::list())? else { return Ok(()) };
+    let first_sequence = newest.first().map_or(1, |first| first.first_sequence);
     let last_sequence = newest.last().map_or(0, Group::last_sequence);
     if last_sequence < in_sled.last_sequence {
-        // A kill came before the first record since the last start was written, or while it was, over the
-        // newest ones. What those held was brought to the disk in sled by that start.
-        if db.get(OPENED_KEY)?.as_deref() == Some(&in_sled.last_sequence.to_be_bytes()) {
-            return Ok(());
-        }
-        return findings.add(format_args!(
+        findings.add(format_args!(
             "the changes between number {last_sequence} and {} are missing in the journal",
             in_sled.last_sequence
-        ));
+        ))?;
+        return Ok(None);
     }
-    let [first, ..] = newest else { return Ok(()) };
-    if first.first_sequence > in_sled.last_sequence + 1 {
-        return findings.add(format_args!(
-            "the changes between number {} and {} are lost from the journal",
-            in_sled.last_sequence, first.first_sequence
-        ));
+    if first_sequence > in_sled.last_sequence + 1 {
+        findings.add(format_args!(
+            "the changes between number {} and {first_sequence} are lost from the journal",
+            in_sled.last_sequence
+        ))?;
+        return Ok(None);
     }
+    let Some(first) = newest.first() else { return Ok(None) };
     let mut state = in_sled.before(first);
-    let mut apply = |group: &Group<'_>| {
-        state = state.after(&group.changes)?;
-        write_group(db, group, &state)
+    let mut generation = Generation::behind(state.last_sequence);
+    let apply = || {
+        for group in newest {
+            state = state.after(&group.changes)?;
+            generation.apply(group)?;
+        }
+        // It is for those who write to forget events.
+        let keep_events = u64::MAX;
+        fold(db, &BlocksLock::default(), &generation, state, keep_events, || ())
     };
-    for group in newest {
-        let applied = guarded(|| apply(group));
-        let number = || format!("the journal from number {} on", group.first_sequence);
-        if findings.value_of(applied.with_context(number))?.is_none() {
-            break;
-        }
-        fault::point("after-replayed-group");
-    }
-    Ok(())
-}
-
-/// How far the newest event record that can be read says that the database is; none when there are
-/// records and none can be read.
-fn read_state(db: &sled::Db, findings: &mut Findings) -> anyhow::Result<Option<State>> {
-    let mut records = db.scan_prefix(EVENT_PREFIX);
-    let mut is_any = false;
-    loop {
-        let record = guarded(|| Ok(records.next_back().transpose()?));
-        let record = record.context("the newest event record cannot be read");
-        let Some(record) = findings.value_of(record)? else { return Ok(None) };
-        let Some((key, value)) = record else { break };
-        is_any = true;
-        let state = state_in(&key, &value).context("the newest event record is damaged");
-        if let Some(state) = findings.value_of(state)? {
-            return Ok(Some(state));
-        }
-    }
-    Ok((!is_any).then(State::default))
-}
-
-fn state_in(key: &[u8], value: &[u8]) -> anyhow::Result<State> {
-    let EventRecord { plants, digest, indexed_through, kept_from, events } = layout::decode(value)?;
-    let last_sequence = (event_sequence(key)? + events.len() as u64).saturating_sub(1);
-    Ok(State { last_sequence, plants, digest, kept_from, indexed_through })
-}
-
-/// Reads all events that are kept: what the tag index does not have on disk goes to it. sled drops a
-/// damaged log entry without an error; here it shows, for the numbers have no gap.
-fn read_events(
-    db: &sled::Db,
-    state: &State,
-    tag_index: &TagIndex,
-    findings: &mut Findings,
-) -> anyhow::Result<()> {
-    let mut last_sequence = state.kept_from.saturating_sub(1);
-    for entry in db.scan_prefix(EVENT_PREFIX) {
-        let (key, value) = entry.context("the events cannot be read")?;
-        let first_sequence = event_sequence(&key)?;
-        let record = layout::decode::<EventRecord<'_>>(&value).with_context(|| {
-            format!("the event record from number {first_sequence} on is damaged")
-        });
-        let Some(record) = findings.value_of(record)? else { continue };
-        let end = first_sequence + record.events.len() as u64;
-        if end <= state.kept_from {
-            // Remains of old events.
-            continue;
-        }
-        if first_sequence > last_sequence + 1 {
-            findings.add(format_args!(
-                "the events between number {last_sequence} and {first_sequence} are lost"
-            ))?;
-        }
-        // The oldest record may begin with events that are not kept any more.
-        if first_sequence <= last_sequence && last_sequence >= state.kept_from {
-            findings
-                .add(format_args!("the events from number {first_sequence} on are there twice"))?;
-        }
-        let events = (first_sequence..).zip(record.events);
-        let later = events.filter(|(sequence, _)| *sequence > state.indexed_through);
-        tag_index.apply(later.map(|(_, event)| event));
-        last_sequence = end - 1;
-    }
-    Ok(())
+    findings.value_of(guarded(apply).context("the journal cannot be applied"))
 }
 
 /// What sled has lost or brought back from an older state, even though the journal was applied again,
-/// shows here: the plants are not as many as were counted, they are others than they were, or the tag
-/// index does not know them as they are.
-pub(super) fn check_plants(
-    db: &sled::Db,
-    state: &State,
-    tag_index: &TagIndex,
-) -> anyhow::Result<()> {
-    let mut plants: u64 = 0;
-    let (mut digest, mut tags_digest) = (Digest::default(), Digest::default());
-    for entry in db.scan_prefix(PLANT_PREFIX) {
-        let (key, value) = entry.context("cannot read the plants")?;
-        plants += 1;
-        digest += Digest::of(&key, &value);
-        let id = plant_id(&key)?;
-        let record: PlantRecord<'_> =
-            layout::decode(&value).with_context(|| format!("the record of plant {id}"))?;
+/// shows here: the plants are not as many as were counted, they are others than they were, the tag index
+/// does not know them as they are, or events are missing.
+pub(super) fn check(tree: &Tree, state: &State) -> anyhow::Result<()> {
+    let (plants, index) = thread::scope(|scope| {
+        let index = scope.spawn(|| {
+            guarded(|| {
+                check_events(tree, state)?;
+                digest_of_index(tree)
+            })
+        });
+        let plants = guarded(|| digest_of_plants(tree));
+        let index = index.join().unwrap_or_else(|_| Err(anyhow!("a check panicked")));
+        (plants, index)
+    });
+    let (plants, index_digest) = (plants?, index?);
+    let Plants { count, digest, tags_digest } = plants;
+    ensure!(
+        count == state.plants,
+        "there are {count} plants, but there were {} at the end",
+        state.plants
+    );
+    ensure!(digest == state.digest, "some plants are not as they were at the end");
+    ensure!(tags_digest == index_digest, "the index of the tags does not agree with the plants");
+    Ok(())
+}
+
+struct Plants {
+    count: u64,
+    digest: Digest,
+    tags_digest: Digest,
+}
+
+fn digest_of_plants(tree: &Tree) -> anyhow::Result<Plants> {
+    let (mut count, mut digest, mut tags_digest) = (0, Digest::default(), Digest::default());
+    for entry in PlantScan::new(tree) {
+        let (id, record) = entry?;
+        count += 1;
+        digest += plant_digest(id, &record);
+        let record = PlantRecord::decode(&record)
+            .with_context(|| format!("the record of plant {id} is damaged"))?;
         if let Some(tag) = record.tag {
             tags_digest += tag_digest(tag, id);
         }
     }
-    ensure!(
-        plants == state.plants,
-        "there are {plants} plants, but there were {} at the end",
-        state.plants
-    );
-    ensure!(digest == state.digest, "some plants are not as they were at the end");
-    ensure!(
-        tags_digest == tag_index.digest(db)?,
-        "the index of the tags does not agree with the plants"
-    );
+    Ok(Plants { count, digest, tags_digest })
+}
+
+fn digest_of_index(tree: &Tree) -> anyhow::Result<Digest> {
+    let mut digest = Digest::default();
+    visit_index(tree, &mut Findings::Refuse, |tag, id, _| {
+        digest += tag_digest(tag, id);
+        Ok(())
+    })?;
+    Ok(digest)
+}
+
+/// Shows every tag with every plant that the index has under it. A block that is wrong is a finding, and
+/// left out.
+///
+/// # Errors
+///
+/// When sled cannot read on, and as `visit` has them.
+pub(super) fn visit_index(
+    tree: &Tree,
+    findings: &mut Findings,
+    mut visit: impl FnMut(&str, PlantId, &mut Findings) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut before: Option<(Block, PlantId)> = None;
+    for entry in tree.scan_prefix(TAG_PREFIX) {
+        let (key, value) = entry.context("cannot read the index of the tags")?;
+        let block = Block::new(key, value);
+        let decoded = block.prefix().and_then(|prefix| {
+            let ids = block.entries()?.map(|entry| Ok(entry?.0));
+            Ok((prefix, tag_of_prefix(prefix)?, ids.collect::<anyhow::Result<Vec<_>>>()?))
+        });
+        let decoded = decoded.context("a block in the index of the tags is damaged");
+        let Some((prefix, tag, ids)) = findings.value_of(decoded)? else { continue };
+        let overlaps = before.is_some_and(|(before, last)| {
+            before.prefix().is_ok_and(|before| before == prefix)
+                && block.first_id().is_ok_and(|first| last >= first)
+        });
+        if overlaps {
+            findings.add(format_args!("the index of tag {tag:?} has blocks that overlap"))?;
+        }
+        for id in &ids {
+            visit(tag, *id, findings)?;
+        }
+        before = ids.last().map(|last| (block.clone(), *last));
+    }
+    Ok(())
+}
+
+/// sled drops a damaged log entry without an error; here it shows, for the numbers have no gap.
+fn check_events(tree: &Tree, state: &State) -> anyhow::Result<()> {
+    let mut next = state.kept_from;
+    for entry in tree.range(event_keys_from(state.kept_from)) {
+        let (key, value) = entry.context("the events cannot be read")?;
+        let first = event_sequence(&key)?;
+        let count = decode_events(first, &value)?.len() as u64;
+        let end = first + count - 1;
+        ensure!(first <= next, "the events between number {} and {first} are lost", next - 1);
+        next = end + 1;
+    }
+    let last = next - 1;
+    ensure!(last >= state.last_sequence, "the events from number {next} on are lost");
+    ensure!(last == state.last_sequence, "there are events behind number {}", state.last_sequence);
     Ok(())
 }

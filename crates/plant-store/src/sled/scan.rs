@@ -1,32 +1,69 @@
 //! All plants of a database of which some cannot be read.
 
+use std::vec;
+
+use anyhow::ensure;
 use plant_domain::PlantId;
 use sled::{IVec, Tree};
 
+use super::blocks::{Block, key};
 use super::guarded::guarded;
-use super::layout::{plant_id, plant_keys};
+use super::layout::PLANT_PREFIX;
 
-/// The keys and records of the plants in the order of their ids. Where some cannot be read, that is an
-/// error, and those behind them follow.
+/// The plants in the order of their ids, and their records. Where some cannot be read, that is an error, and
+/// those behind them follow.
 pub(super) struct PlantScan<'a> {
     tree: &'a Tree,
-    entries: sled::Iter,
-    /// The id that the next plant has at least; none behind the greatest.
+    blocks: sled::Iter,
+    /// The id that the next block begins at or behind; none behind the greatest.
     from: Option<PlantId>,
+    /// What is left of the last block.
+    entries: vec::IntoIter<(PlantId, IVec)>,
+    last: Option<PlantId>,
 }
 
 impl<'a> PlantScan<'a> {
     pub(super) fn new(tree: &'a Tree) -> Self {
         let first = PlantId::MIN;
-        Self { tree, entries: tree.range(plant_keys(first)), from: Some(first) }
+        let blocks = blocks_from(tree, first);
+        Self { tree, blocks, from: Some(first), entries: Vec::new().into_iter(), last: None }
+    }
+
+    /// Reads the next block. There is none behind the last one.
+    fn read_block(&mut self) -> Option<anyhow::Result<()>> {
+        let from = self.from?;
+        let block = match guarded(|| Ok(self.blocks.next().transpose()?)) {
+            Ok(block) => block.map(|(key, value)| Block::new(key, value))?,
+            Err(cause) => {
+                self.skip_unreadable(from);
+                let until = match self.from {
+                    Some(id) => format!("up to id {id}"),
+                    None => "up to the last one".to_owned(),
+                };
+                let told = format!("no plant from about id {from} {until} can be read");
+                return Some(Err(cause.context(told)));
+            }
+        };
+        let read = block.first_id().and_then(|first| {
+            self.from = first.next();
+            let entries = block.owned_entries()?;
+            ensure!(
+                self.last.is_none_or(|last| last < first),
+                "the block of plants from id {first} on holds less than the one before"
+            );
+            self.last = entries.last().map(|(id, _)| *id);
+            self.entries = entries.into_iter();
+            Ok(())
+        });
+        Some(read)
     }
 
     /// Goes on behind the page that begins at `from` or holds it. Where it ends is not known, so it is
     /// looked for in growing steps.
     fn skip_unreadable(&mut self, from: PlantId) {
         let readable = |id: i64| {
-            let mut entries = self.tree.range(plant_keys(PlantId::from(id)));
-            guarded(|| Ok(entries.next().transpose()?)).is_ok()
+            let mut blocks = blocks_from(self.tree, PlantId::from(id));
+            guarded(|| Ok(blocks.next().transpose()?)).is_ok()
         };
         let mut unreadable = from.get();
         let mut step: i64 = 1;
@@ -55,30 +92,27 @@ impl<'a> PlantScan<'a> {
             }
         }
         let found = PlantId::from(found);
-        self.entries = self.tree.range(plant_keys(found));
+        self.blocks = blocks_from(self.tree, found);
         self.from = Some(found);
     }
 }
 
 impl Iterator for PlantScan<'_> {
-    type Item = anyhow::Result<(PlantId, IVec, IVec)>;
+    type Item = anyhow::Result<(PlantId, IVec)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let from = self.from?;
-        match guarded(|| Ok(self.entries.next().transpose()?)) {
-            Ok(None) => None,
-            Ok(Some((key, value))) => Some(plant_id(&key).map(|id| {
-                self.from = id.next();
-                (id, key, value)
-            })),
-            Err(cause) => {
-                self.skip_unreadable(from);
-                let until = match self.from {
-                    Some(id) => format!("up to id {id}"),
-                    None => "up to the last one".to_owned(),
-                };
-                Some(Err(cause.context(format!("no plant from id {from} {until} can be read"))))
+        loop {
+            if let Some(entry) = self.entries.next() {
+                return Some(Ok(entry));
+            }
+            if let Err(error) = self.read_block()? {
+                return Some(Err(error));
             }
         }
     }
+}
+
+/// The blocks that begin at an id or behind it.
+fn blocks_from(tree: &Tree, id: PlantId) -> sled::Iter {
+    tree.range(key(PLANT_PREFIX, id)..vec![PLANT_PREFIX[0] + 1])
 }

@@ -9,13 +9,16 @@ use anyhow::Context as _;
 use plant_domain::PlantId;
 use sled::Db;
 
-use super::database::State;
+use super::blocks;
 use super::digest::Digest;
 use super::findings::Findings;
 use super::guarded::guarded;
-use super::layout::{self, EVENT_PREFIX, EventRecord, PlantRecord, event_sequence, plant_key};
+use super::layout::{
+    EVENT_PREFIX, PLANT_PREFIX, PlantRecord, State, decode_events, event_sequence, plant_digest,
+    tag_blocks_prefix,
+};
+use super::recovery::visit_index;
 use super::scan::PlantScan;
-use super::tag_index::TagIndex;
 use crate::EventKind;
 
 /// How much of a database was compared.
@@ -29,13 +32,12 @@ pub(super) struct Compared {
 pub(super) fn verify(
     db: &Db,
     state: Option<&State>,
-    tag_index: &TagIndex,
     findings: &mut Findings,
 ) -> anyhow::Result<Compared> {
     let mut last_events = LastEvents::default();
     let events = read_events(db, state, &mut last_events, findings)?;
-    let plants = check_plants(db, state, tag_index, last_events, findings)?;
-    let indexed = guarded(|| check_index(db, tag_index, findings));
+    let plants = check_plants(db, state, last_events, findings)?;
+    let indexed = guarded(|| check_index(db, findings));
     findings.value_of(indexed.context("the index of the tags cannot be read to its end"))?;
     Ok(Compared { plants, events })
 }
@@ -46,14 +48,6 @@ type LastEvents = HashMap<PlantId, LastEvent>;
 struct LastEvent {
     sequence: u64,
     kind: EventKind,
-    tag: Option<TagDigest>,
-}
-
-/// Enough of a tag to tell it from another one.
-type TagDigest = Digest;
-
-fn digest_of_tag(tag: Option<&str>) -> Option<TagDigest> {
-    tag.map(|tag| Digest::of(&[], tag.as_bytes()))
 }
 
 /// Returns how many events there are. Each must follow from the one before it of the same plant.
@@ -74,10 +68,10 @@ fn read_events(
             break;
         };
         let first = event_sequence(&key)?;
-        let record = layout::decode::<EventRecord<'_>>(&value)
-            .with_context(|| format!("the event record from number {first} on is damaged"));
-        let Some(record) = findings.value_of(record)? else { continue };
-        for (sequence, event) in (first..).zip(record.events) {
+        let Some(events_of_record) = findings.value_of(decode_events(first, &value))? else {
+            continue;
+        };
+        for (sequence, event) in (first..).zip(events_of_record) {
             if sequence < kept_from {
                 continue;
             }
@@ -85,35 +79,22 @@ fn read_events(
                 let last = sequence - 1;
                 findings.add(format_args!("the events from {expected} to {last} are missing"))?;
             }
-            if sequence < expected {
-                findings.add(format_args!("event {sequence} is there twice"))?;
-                continue;
-            }
             expected = sequence + 1;
             events += 1;
             let id = PlantId::from(event.id);
-            let before = last_events.get(&id);
-            let tag = digest_of_tag(event.tag);
-            let left = digest_of_tag(event.left_tag);
-            let follows = match before {
-                Some(before) => {
-                    let was_there = before.kind != EventKind::Deleted;
-                    (event.kind != EventKind::Created) == was_there
-                        && left == before.tag.filter(|before| Some(*before) != tag)
-                }
+            let is_new = event.kind == EventKind::Created;
+            let follows = match last_events.get(&id) {
+                Some(before) => is_new == (before.kind == EventKind::Deleted),
                 // What was before the oldest event is not known.
-                None => {
-                    let is_new = event.kind == EventKind::Created;
-                    (is_new || kept_from > 1) && !(is_new && left.is_some())
-                }
+                None => is_new || kept_from > 1,
             };
-            if !follows || event.kind == EventKind::Deleted && tag.is_some() {
+            if !follows {
                 let kind = event.kind;
                 findings.add(format_args!(
                     "event {sequence} ({kind:?}) does not follow from what was before with plant {id}"
                 ))?;
             }
-            last_events.insert(id, LastEvent { sequence, kind: event.kind, tag });
+            last_events.insert(id, LastEvent { sequence, kind: event.kind });
         }
     }
     if let Some(State { last_sequence, .. }) = state
@@ -128,7 +109,6 @@ fn read_events(
 fn check_plants(
     db: &Db,
     state: Option<&State>,
-    tag_index: &TagIndex,
     mut last_events: LastEvents,
     findings: &mut Findings,
 ) -> anyhow::Result<u64> {
@@ -136,18 +116,19 @@ fn check_plants(
     let mut plants = 0;
     let mut digest = Digest::default();
     for entry in PlantScan::new(db) {
-        let Some((id, key, value)) = findings.value_of(entry)? else { continue };
+        let Some((id, record)) = findings.value_of(entry)? else { continue };
         plants += 1;
-        digest += Digest::of(&key, &value);
+        digest += plant_digest(id, &record);
         let last_event = last_events.remove(&id);
-        let record = layout::decode::<PlantRecord<'_>>(&value)
+        let record = PlantRecord::decode(&record)
             .and_then(|record| record.to_stored_plant(id).map(|_| record))
             .with_context(|| format!("the record of plant {id} is damaged"));
         let Some(record) = findings.value_of(record)? else { continue };
         check_last_event(id, &record, last_event, kept_from, findings)?;
         if let Some(tag) = record.tag {
-            let knows = guarded(|| tag_index.knows(db, tag, id));
-            if findings.value_of(knows)? == Some(false) {
+            let known = guarded(|| blocks::get(db, &tag_blocks_prefix(tag), id));
+            // A block that is damaged was found already, or will be.
+            if let Ok(None) = known {
                 findings.add(format_args!(
                     "plant {id} has the tag {tag:?}, and the index does not know"
                 ))?;
@@ -188,9 +169,6 @@ fn check_last_event(
         Some(LastEvent { sequence, .. }) if sequence != revision => findings.add(format_args!(
             "plant {id} has the revision {revision}, and event {sequence} is its last one"
         )),
-        Some(LastEvent { sequence, tag, .. }) if tag != digest_of_tag(record.tag) => findings.add(
-            format_args!("plant {id} has another tag than its last event, {sequence}, gave it"),
-        ),
         None if revision >= kept_from => findings.add(format_args!(
             "plant {id} has the revision {revision}, of which there is no event"
         )),
@@ -199,13 +177,11 @@ fn check_last_event(
 }
 
 /// Every plant that the index knows under a tag must have it.
-fn check_index(db: &Db, tag_index: &TagIndex, findings: &mut Findings) -> anyhow::Result<()> {
-    tag_index.visit(db, findings, |tag, id, findings| {
-        let record = guarded(|| Ok(db.get(plant_key(id))?));
+fn check_index(db: &Db, findings: &mut Findings) -> anyhow::Result<()> {
+    visit_index(db, findings, |tag, id, findings| {
         // A plant that cannot be read was found already.
-        let Ok(value) = record else { return Ok(()) };
-        let record = value.as_deref().map(layout::decode::<PlantRecord<'_>>);
-        match record {
+        let Ok(record) = guarded(|| blocks::get(db, PLANT_PREFIX, id)) else { return Ok(()) };
+        match record.as_ref().map(|record| record.decode()) {
             Some(Err(_)) => Ok(()),
             Some(Ok(record)) if record.tag == Some(tag) => Ok(()),
             _ => findings.add(format_args!(

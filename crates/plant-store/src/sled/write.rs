@@ -2,7 +2,7 @@
 
 use plant_domain::{NewPlant, PlantId, PlantPatch};
 
-use super::layout::PlantRecord;
+use super::layout::{PlantRecord, Record};
 use crate::{EventKind, IdempotencyDigest, Preconditions, Revision, StoreError, StoredPlant};
 
 #[derive(Debug)]
@@ -27,14 +27,34 @@ pub(super) struct Written {
     pub(super) is_current: bool,
 }
 
-/// What is decided of a write.
-pub(super) enum Decision<'group> {
+/// What is decided of a write that is not refused.
+pub(super) struct Decision {
+    /// The plant after the write, or that it is gone, where that is a change.
+    pub(super) change_to: Option<Option<Record>>,
+    pub(super) decided: Decided,
+}
+
+/// What becomes of a write when its change, if there is one, is on disk.
+pub(super) struct Decided {
+    kind: Option<EventKind>,
+    told: Told,
+    is_current: bool,
+}
+
+/// Which plant the writer is told of.
+enum Told {
+    /// The one that was sent, in this revision.
+    Sent(u64),
+    Kept(StoredPlant),
+}
+
+/// What a write would have kept of its plant.
+enum Wish<'a> {
     Refuse(StoreError),
-    /// There is nothing to change; the writer is told of this plant.
-    Keep(PlantRecord<'group>),
-    Store(PlantRecord<'group>),
-    /// Remove this plant.
-    Remove(PlantRecord<'group>),
+    /// There is nothing to change.
+    Keep(PlantRecord<'a>),
+    Store(PlantRecord<'a>),
+    Remove(PlantRecord<'a>),
 }
 
 impl Write {
@@ -45,38 +65,75 @@ impl Write {
         }
     }
 
-    /// The plant that the writer is told of, where `told` is what was decided. What was sent whole is
-    /// valid: only what was put together from a record goes through the rules again.
-    pub(super) fn stored_plant(&self, told: &PlantRecord<'_>) -> anyhow::Result<StoredPlant> {
-        match self {
-            Self::Create { new_plant, .. } | Self::Put { new_plant, .. } => Ok(StoredPlant {
-                id: new_plant.id(),
-                plant: new_plant.plant().clone(),
-                revision: Revision::from(told.revision),
-            }),
-            Self::Patch { id, .. } | Self::Delete { id, .. } => told.to_stored_plant(*id),
-        }
+    /// Decides, given the plant as it is now and the revision that a change would lead to. The inner error
+    /// is the refusal.
+    ///
+    /// # Errors
+    ///
+    /// When the plant as it is now cannot be read.
+    pub(super) fn decide(
+        &self,
+        current: Option<&Record>,
+        revision: u64,
+    ) -> anyhow::Result<Result<Decision, StoreError>> {
+        let current = current.map(Record::decode).transpose()?;
+        let (told, kind, change_to) = match self.wish(current, revision) {
+            Wish::Refuse(refusal) => return Ok(Err(refusal)),
+            Wish::Keep(record) => (record, None, None),
+            Wish::Store(record) => {
+                let kind = if current.is_none() { EventKind::Created } else { EventKind::Updated };
+                (record, Some(kind), Some(Some(record.encode()?)))
+            }
+            Wish::Remove(record) => (record, Some(EventKind::Deleted), Some(None)),
+        };
+        let is_current = match kind {
+            None => current.is_some_and(|current| current.is_same_plant(&told)),
+            Some(kind) => kind != EventKind::Deleted,
+        };
+        let told = match self {
+            // What was sent whole is valid: only what was put together from a record goes through the
+            // rules again.
+            Self::Create { .. } | Self::Put { .. } => Told::Sent(told.revision),
+            Self::Patch { id, .. } | Self::Delete { id, .. } => {
+                Told::Kept(told.to_stored_plant(*id)?)
+            }
+        };
+        Ok(Ok(Decision { change_to, decided: Decided { kind, told, is_current } }))
     }
 
-    /// Decides, given the plant as it is now and the revision that a change would lead to.
-    pub(super) fn decide<'group>(
-        &'group self,
-        current: Option<PlantRecord<'group>>,
-        revision: u64,
-    ) -> Decision<'group> {
+    /// What the writer is told in the end.
+    pub(super) fn written(self, decided: Decided) -> Written {
+        let Decided { kind, told, is_current } = decided;
+        let stored = match (self, told) {
+            (_, Told::Kept(stored)) => stored,
+            (
+                Self::Create { new_plant, .. } | Self::Put { new_plant, .. },
+                Told::Sent(revision),
+            ) => {
+                let (id, plant) = new_plant.into_parts();
+                StoredPlant { id, plant, revision: Revision::from(revision) }
+            }
+            (Self::Patch { .. } | Self::Delete { .. }, Told::Sent(_)) => {
+                unreachable!("only a plant that was sent is told of as it was sent")
+            }
+        };
+        Written { kind, stored, is_current }
+    }
+
+    fn wish<'a>(&'a self, current: Option<PlantRecord<'a>>, revision: u64) -> Wish<'a> {
         match self {
             Self::Create { new_plant, idempotency } => {
                 let idempotency = idempotency.map(IdempotencyDigest::to_bytes);
                 let record = PlantRecord::new(new_plant, idempotency, revision);
                 match current {
-                    None => Decision::Store(record),
+                    None => Wish::Store(record),
                     // It is the same create, sent again.
                     Some(current)
                         if idempotency.is_some() && current.idempotency == idempotency =>
                     {
-                        Decision::Keep(PlantRecord { revision: current.revision, ..record })
+                        Wish::Keep(PlantRecord { revision: current.revision, ..record })
                     }
-                    Some(_) => Decision::Refuse(StoreError::IdTaken(new_plant.id())),
+                    Some(_) => Wish::Refuse(StoreError::IdTaken(new_plant.id())),
                 }
             }
             Self::Put { new_plant, preconditions } => {
@@ -85,40 +142,40 @@ impl Write {
                 }
                 let idempotency = current.and_then(|current| current.idempotency);
                 let record = PlantRecord::new(new_plant, idempotency, revision);
-                current.map_or(Decision::Store(record), |current| current.decide_to_become(record))
+                current.map_or(Wish::Store(record), |current| current.become_or_stay(record))
             }
             Self::Patch { id, patch, preconditions } => {
                 let Some(current) = current else {
-                    return Decision::Refuse(StoreError::NoSuchPlant(*id));
+                    return Wish::Refuse(StoreError::NoSuchPlant(*id));
                 };
                 if let Some(refusal) = refusal(preconditions, Some(current)) {
                     return refusal;
                 }
                 let (name, tag) = patch.apply_to_parts(current.name, current.tag);
-                current.decide_to_become(PlantRecord { revision, name, tag, ..current })
+                current.become_or_stay(PlantRecord { revision, name, tag, ..current })
             }
             Self::Delete { id, preconditions } => match current {
-                None => Decision::Refuse(StoreError::NoSuchPlant(*id)),
+                None => Wish::Refuse(StoreError::NoSuchPlant(*id)),
                 Some(current) => {
-                    refusal(preconditions, Some(current)).unwrap_or(Decision::Remove(current))
+                    refusal(preconditions, Some(current)).unwrap_or(Wish::Remove(current))
                 }
             },
         }
     }
 }
 
-fn refusal<'group>(
+fn refusal<'a>(
     preconditions: &Preconditions,
-    current: Option<PlantRecord<'group>>,
-) -> Option<Decision<'group>> {
+    current: Option<PlantRecord<'a>>,
+) -> Option<Wish<'a>> {
     let current = current.map(|current| Revision::from(current.revision));
     let failed = preconditions.check(current).err()?;
-    Some(Decision::Refuse(StoreError::PreconditionFailed(failed)))
+    Some(Wish::Refuse(StoreError::PreconditionFailed(failed)))
 }
 
-impl<'group> PlantRecord<'group> {
+impl<'a> PlantRecord<'a> {
     fn new(
-        new_plant: &'group NewPlant,
+        new_plant: &'a NewPlant,
         idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
         revision: u64,
     ) -> Self {
@@ -127,11 +184,11 @@ impl<'group> PlantRecord<'group> {
     }
 
     /// A plant that would be the same but for its revision stays as it is.
-    fn decide_to_become(self, record: Self) -> Decision<'group> {
-        if self.is_same_plant(&record) { Decision::Keep(self) } else { Decision::Store(record) }
+    fn become_or_stay(self, record: Self) -> Wish<'a> {
+        if self.is_same_plant(&record) { Wish::Keep(self) } else { Wish::Store(record) }
     }
 
-    pub(super) fn is_same_plant(&self, other: &PlantRecord<'_>) -> bool {
+    fn is_same_plant(&self, other: &PlantRecord<'_>) -> bool {
         (self.name, self.tag) == (other.name, other.tag)
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
@@ -12,7 +13,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use plantd_tests::torture::{self, Figures, times};
-use plantd_tests::{Launch, Ledgers, SystemCalls, TestServer, copy_folder, wait_until};
+use plantd_tests::{
+    Format, Launch, Ledgers, SystemCalls, TestServer, copy_folder, plant_body, wait_until,
+};
 
 use super::load::{Failed, launch, new_ledgers, write_until_it_fails};
 use super::{IO, assert_helps, check_repaired, start_and_end};
@@ -248,22 +251,38 @@ fn a_disk_that_does_not_answer_any_more_ends_the_server() {
     print("a disk that does not answer ends the server and loses nothing acknowledged", sums);
 }
 
+/// Sled gets what a segment of the journal has when that is full, and so meets the fault when all that was
+/// written is answered, or soon will be.
 #[test]
 fn a_fault_that_only_sled_meets_is_told_without_another_write() {
+    // A segment has room for about 5,000.
+    const IDS: Range<i64> = 1_000_000..1_007_500;
+    let text = "木".repeat(255);
+    let rows: String = IDS.map(|id| format!("{}\n", plant_body(id, &text, Some(&text)))).collect();
     check_all(["pwrite64", "sync_file_range"], |call| {
         let fault = Fault { call, tamper: "error=EIO", first: 1, is_for_ever: false };
         let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), torture::chance());
         let mut arming = Arming::start(&fault, SLED, &mut ledgers, &mut chance);
         arming.arm();
         let client = arming.server.client();
-        ledgers.write_some(&mut arming.server, &mut chance, 1);
+        let import = client.try_send(
+            "POST",
+            "/plants/import",
+            &[("content-type", Format::Ndjson.media_type())],
+            &rows,
+        );
+        let is_told = import.is_ok_and(|answer| [200, 503].contains(&answer.status));
+        assert!(is_told, "the import is not answered");
         wait_until("/readyz to tell of the failure", || client.get("/readyz").status == 503);
         client.create(-1, "late", None).assert_error(503, 5002);
         arming.server.process().assert_exit_code(IO);
         assert_helps(&arming.server.stderr(), arming.server.data(), &["has room"]);
         let (disturbed, mut server) = arming.restart();
         assert!(disturbed > 0, "{fault:?} did not happen");
-        check_repaired(&ledgers, &mut server);
+        // It was the first segment that could not go to sled.
+        server.client().read(IDS.start).assert_new_plant(IDS.start, &text, Some(&text));
+        assert_eq!(server.terminate().code(), Some(0));
+        server.verify();
     });
 }
 

@@ -1,0 +1,489 @@
+//! Blocks: many short values by id, in few entries of sled.
+//!
+//! sled does about as much for an entry of fifty bytes as for one of a thousand, keeps each of its leaves in
+//! memory as a list of entries, and copies that list whenever one of them changes. So the plants, and the
+//! plants of each tag, stand in blocks. The key of a block ends in the least id that may stand in it; it holds
+//! what there is up to the key of the next block. The first block begins at the least id of all, so that there
+//! is a block for every id as soon as there is one at all.
+//!
+//! A block is a version byte and its entries by ascending id: how far the id is from the one before (the
+//! first one from the key's), and the value with its length before it, as postcard has them.
+
+use std::iter;
+use std::ops::Bound;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use anyhow::{Context as _, ensure};
+use plant_domain::PlantId;
+use sled::{IVec, Tree};
+
+use super::layout::{MAX_VALUE_BYTES, Record, VALUE_VERSION, from_ordered, ordered, unversioned};
+use super::paced::PacedDb;
+use crate::fault;
+
+/// A block is cut into several when it gets larger than this, in bytes. Larger blocks make less of a list, and
+/// more of a change in the middle.
+const BLOCK_BYTES: usize = 1024;
+
+const VERSION_BYTES: usize = 1;
+
+/// A block that gets smaller than this takes up the next one.
+const SMALL_BLOCK_BYTES: usize = BLOCK_BYTES / 4;
+
+/// How many changes one step of [`fold`] takes at most: it bounds how long readers wait for it.
+const CHANGES_IN_A_STEP: usize = 256;
+
+/// Keeps those who read blocks from seeing a half of what is cut in two: whoever reads several blocks, or
+/// looks for one, reads under it.
+#[derive(Debug, Default)]
+pub(super) struct BlocksLock(RwLock<()>);
+
+impl BlocksLock {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, ()> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, ()> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A block as it stands in sled.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    key: IVec,
+    value: IVec,
+}
+
+impl Block {
+    pub(super) const fn new(key: IVec, value: IVec) -> Self {
+        Self { key, value }
+    }
+
+    /// The key without the id at its end.
+    pub(super) fn prefix(&self) -> anyhow::Result<&[u8]> {
+        let (prefix, _) = self.split_key()?;
+        Ok(prefix)
+    }
+
+    /// The least id that may stand in it.
+    pub(super) fn first_id(&self) -> anyhow::Result<PlantId> {
+        let (_, first) = self.split_key()?;
+        Ok(from_ordered(*first))
+    }
+
+    fn split_key(&self) -> anyhow::Result<(&[u8], &[u8; 8])> {
+        self.key.split_last_chunk().context("the key of a block is too short")
+    }
+
+    /// The ids, ascending, and their values.
+    pub(super) fn entries(&self) -> anyhow::Result<Entries<'_>> {
+        let rest = unversioned(&self.value)?;
+        ensure!(!rest.is_empty(), "it holds nothing");
+        Ok(Entries { before: self.first_id()?, is_first: true, rest })
+    }
+
+    /// All that it holds, where it may outlive the block.
+    pub(super) fn owned_entries(&self) -> anyhow::Result<Vec<(PlantId, IVec)>> {
+        let begin = self.value.as_ptr().addr();
+        let entries = self.all_entries()?.into_iter().map(|(id, value)| {
+            (id, self.value.subslice(value.as_ptr().addr() - begin, value.len()))
+        });
+        Ok(entries.collect())
+    }
+
+    /// All that it holds.
+    fn all_entries(&self) -> anyhow::Result<Vec<Entry<'_>>> {
+        let all = self.entries().and_then(Entries::collect);
+        all.with_context(|| format!("the block with the key {:x?} is damaged", &self.key[..]))
+    }
+}
+
+/// An id and its value.
+type Entry<'a> = (PlantId, &'a [u8]);
+
+/// The entries of a block. The first that cannot be read is an error, and what is behind it means nothing.
+pub(super) struct Entries<'a> {
+    /// The id of the entry before; for the first one that of the key.
+    before: PlantId,
+    is_first: bool,
+    rest: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    fn read(&mut self) -> anyhow::Result<Entry<'a>> {
+        let ((distance, value), rest): ((u64, &[u8]), _) = postcard::take_from_bytes(self.rest)?;
+        ensure!(distance > 0 || self.is_first, "id {} stands in it twice", self.before);
+        let id = self.before.get().checked_add_unsigned(distance);
+        let id = PlantId::from(id.context("it leaves the range of ids")?);
+        *self = Self { before: id, is_first: false, rest };
+        Ok((id, value))
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = anyhow::Result<Entry<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        (!self.rest.is_empty()).then(|| self.read())
+    }
+}
+
+/// The block that `id` belongs into, unless there are none.
+pub(super) fn block_of(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<Block>> {
+    let keys = key(prefix, PlantId::MIN)..=key(prefix, id);
+    let found = tree.range(keys).next_back().transpose()?;
+    Ok(found.map(|(key, value)| Block { key, value }))
+}
+
+/// The value of an id, if it has one.
+pub(super) fn get(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<Record>> {
+    let Some(block) = block_of(tree, prefix, id)? else { return Ok(None) };
+    let damaged = || format!("the block of id {id} is damaged");
+    for entry in block.entries().with_context(damaged)? {
+        let (found, value) = entry.with_context(damaged)?;
+        if found >= id {
+            return Ok((found == id).then(|| Record::from(value)));
+        }
+    }
+    Ok(None)
+}
+
+/// The ids from `from` on, up to but without `end` if there is one, and their values.
+pub(super) fn entries_between(
+    tree: &Tree,
+    prefix: &[u8],
+    from: PlantId,
+    end: Option<PlantId>,
+) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(PlantId, IVec)>>> {
+    let around = block_of(tree, prefix, from)?.map(Ok);
+    let is_before_end = move |id| end.is_none_or(|end| id < end);
+    Ok(around
+        .into_iter()
+        .chain(blocks_behind(tree, prefix, from))
+        .take_while(move |block| {
+            let first = block.as_ref().ok().and_then(|block| block.first_id().ok());
+            first.is_none_or(is_before_end)
+        })
+        .flat_map(move |block| {
+            let entries = block.and_then(|block| block.owned_entries());
+            let (entries, error) = match entries {
+                Ok(entries) => (entries, None),
+                Err(error) => (Vec::new(), Some(Err(error))),
+            };
+            let wanted =
+                entries.into_iter().filter(move |(id, _)| *id >= from && is_before_end(*id));
+            wanted.map(Ok).chain(error)
+        }))
+}
+
+/// The blocks that begin behind an id.
+fn blocks_behind(
+    tree: &Tree,
+    prefix: &[u8],
+    id: PlantId,
+) -> impl Iterator<Item = anyhow::Result<Block>> {
+    let from = Bound::Excluded(key(prefix, id));
+    tree.range((from, Bound::Included(key(prefix, PlantId::MAX)))).map(|entry| {
+        let (key, value) = entry?;
+        Ok(Block { key, value })
+    })
+}
+
+/// A new value of an id, or none where it has none any more.
+pub(super) type BlockChange<'a> = (PlantId, Option<&'a [u8]>);
+
+/// Puts changes into the blocks, which come by ascending id.
+///
+/// Each step is one write, or one batch of them, so a kill leaves the first steps. To make the same changes
+/// once more then writes what is missing and nothing else.
+pub(super) fn fold<'a>(
+    db: &PacedDb,
+    lock: &BlocksLock,
+    prefix: &[u8],
+    changes: impl Iterator<Item = BlockChange<'a>>,
+    mut after_step: impl FnMut(),
+) -> anyhow::Result<()> {
+    let mut changes = changes.peekable();
+    while let Some(&(first, _)) = changes.peek() {
+        let block = block_of(db, prefix, first)?;
+        let next = blocks_behind(db, prefix, first).next().transpose()?;
+        let end = next.as_ref().map(Block::first_id).transpose()?;
+        let mut step = Vec::new();
+        while step.len() < CHANGES_IN_A_STEP
+            && let Some(change) = changes.next_if(|(id, _)| end.is_none_or(|end| *id < end))
+        {
+            step.push(change);
+        }
+        let old = block.as_ref().map_or(Ok(Vec::new()), Block::all_entries)?;
+        let mut new = merge(&old, &step);
+        if new != old {
+            let begin = block.as_ref().map_or(Ok(PlantId::MIN), Block::first_id)?;
+            let mut replaced: Vec<&Block> = block.iter().collect();
+            if let Some(next) = &next
+                && bytes_of(begin, &new) < SMALL_BLOCK_BYTES
+            {
+                new.extend(next.all_entries()?);
+                replaced.push(next);
+            }
+            // Where ids only come behind all others, nothing will come between them.
+            let is_full = next.is_none() && new.starts_with(&old);
+            let written = cut(prefix, begin, &new, is_full)?;
+            let _writing = lock.write();
+            write(db, &replaced, written)?;
+        }
+        after_step();
+        fault::point("after-fold-step");
+    }
+    Ok(())
+}
+
+/// The entries after the changes.
+fn merge<'a>(old: &[Entry<'a>], changes: &[BlockChange<'a>]) -> Vec<Entry<'a>> {
+    let mut merged = Vec::with_capacity(old.len() + changes.len());
+    let mut old = old.iter().copied().peekable();
+    for (id, value) in changes {
+        merged.extend(iter::from_fn(|| old.next_if(|(old_id, _)| old_id < id)));
+        // What was there is no more.
+        old.next_if(|(old_id, _)| old_id == id);
+        merged.extend(value.map(|value| (*id, value)));
+    }
+    merged.extend(old);
+    merged
+}
+
+/// Blocks, as keys and values, that hold the entries: the first from the id `begin` on. They are as full as
+/// may be, or about as large as each other, which leaves room in each for what comes between.
+pub(super) fn cut(
+    prefix: &[u8],
+    begin: PlantId,
+    entries: &[Entry<'_>],
+    is_full: bool,
+) -> anyhow::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let bytes = bytes_of(begin, entries);
+    let full =
+        if is_full { BLOCK_BYTES } else { bytes.div_ceil(bytes.div_ceil(BLOCK_BYTES).max(1)) };
+    let mut blocks = Vec::new();
+    let (mut first, mut rest) = (begin, entries);
+    while !rest.is_empty() {
+        let (mut bytes, mut before) = (VERSION_BYTES, first);
+        let fitting = rest.iter().take_while(|(id, value)| {
+            let is_first = bytes == VERSION_BYTES;
+            let is_full = bytes >= full;
+            bytes += entry_bytes(before, *id, value);
+            before = *id;
+            // One alone always fits.
+            is_first || !is_full && bytes <= BLOCK_BYTES
+        });
+        let (block, later) = rest.split_at(fitting.count());
+        blocks.push((key(prefix, first), encode(first, block)?));
+        rest = later;
+        first = later.first().map_or(first, |(id, _)| *id);
+    }
+    Ok(blocks)
+}
+
+/// The size of a block that begins at an id and holds these.
+fn bytes_of(first: PlantId, entries: &[Entry<'_>]) -> usize {
+    let ids = iter::once(first).chain(entries.iter().map(|(id, _)| *id));
+    let of_entries = ids.zip(entries).map(|(before, (id, value))| entry_bytes(before, *id, value));
+    VERSION_BYTES + of_entries.sum::<usize>()
+}
+
+/// How many bytes an entry has behind that of another id.
+const fn entry_bytes(before: PlantId, id: PlantId, value: &[u8]) -> usize {
+    varint_bytes(id.get().abs_diff(before.get())) + varint_bytes(value.len() as u64) + value.len()
+}
+
+/// How many bytes postcard needs for a number: one for each seven bits.
+const fn varint_bytes(number: u64) -> usize {
+    (u64::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+fn encode(first: PlantId, entries: &[Entry<'_>]) -> anyhow::Result<Vec<u8>> {
+    let mut encoded = Vec::with_capacity(bytes_of(first, entries));
+    encoded.push(VALUE_VERSION);
+    let mut before = first;
+    for (id, value) in entries {
+        encoded = postcard::to_extend(&(id.get().abs_diff(before.get()), value.len()), encoded)?;
+        encoded.extend_from_slice(value);
+        before = *id;
+    }
+    ensure!(encoded.len() <= MAX_VALUE_BYTES, "a block of {} bytes is too large", encoded.len());
+    Ok(encoded)
+}
+
+/// Writes blocks in the place of others, all or none of them.
+fn write(db: &PacedDb, old: &[&Block], mut new: Vec<(Vec<u8>, Vec<u8>)>) -> anyhow::Result<()> {
+    let old_keys = old.iter().map(|block| block.key.clone());
+    let removed: Vec<IVec> =
+        old_keys.filter(|old| new.iter().all(|(key, _)| key[..] != old[..])).collect();
+    match (&removed[..], new.len()) {
+        ([key], 0) => db.remove(key)?,
+        ([], 1) => {
+            let (key, value) = new.swap_remove(0);
+            db.insert(key, value)?;
+        }
+        _ => db.replace(removed, new)?,
+    }
+    Ok(())
+}
+
+/// The key of a block that begins at this id.
+pub(super) fn key(prefix: &[u8], id: PlantId) -> Vec<u8> {
+    [prefix, &ordered(id)].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fastrand::Rng;
+
+    use super::*;
+
+    const PREFIX: &[u8] = b"p";
+    const ROUNDS: u64 = 40;
+    const CHANGES: u64 = 1_000;
+
+    struct Store {
+        db: PacedDb,
+        lock: BlocksLock,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Store {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let db = PacedDb::new(sled::open(folder.path()).expect("a database"));
+            Self { db, lock: BlocksLock::default(), _folder: folder }
+        }
+
+        /// Returns how many steps it took.
+        fn fold(&self, changes: &BTreeMap<PlantId, Option<Vec<u8>>>) -> usize {
+            let changes = changes.iter().map(|(id, value)| (*id, value.as_deref()));
+            let mut steps = 0;
+            fold(&self.db, &self.lock, PREFIX, changes, || steps += 1).expect("folds");
+            steps
+        }
+
+        fn blocks(&self) -> Vec<(IVec, IVec)> {
+            self.db.scan_prefix(PREFIX).map(|entry| entry.expect("reads")).collect()
+        }
+
+        fn entries(&self, from: PlantId, end: Option<PlantId>) -> Vec<(PlantId, Vec<u8>)> {
+            let entries = entries_between(&self.db, PREFIX, from, end).expect("reads");
+            entries
+                .map(|entry| entry.map(|(id, value)| (id, value.to_vec())).expect("reads"))
+                .collect()
+        }
+    }
+
+    /// Folds changes to ids that come in the order that `id_of` gives, a third of which are gone later, and
+    /// compares what stands in the blocks. Returns how full they are at the end.
+    fn check(id_of: impl Fn(u64) -> i64) -> f64 {
+        let store = Store::new();
+        let mut rng = Rng::with_seed(7);
+        let mut expected = BTreeMap::<PlantId, Vec<u8>>::new();
+        for round in 0..ROUNDS {
+            let mut changes = BTreeMap::new();
+            for number in 0..CHANGES {
+                let number = round * CHANGES + number;
+                let value = vec![b'x'; rng.usize(..80)];
+                changes.insert(PlantId::from(id_of(number)), Some(value));
+                if number.is_multiple_of(3) {
+                    changes.insert(PlantId::from(id_of(number / 3)), None);
+                }
+            }
+            store.fold(&changes);
+            let before = store.blocks();
+            store.fold(&changes);
+            assert!(store.blocks() == before, "to make the same changes again changes nothing");
+            for (id, value) in changes {
+                match value {
+                    Some(value) => expected.insert(id, value),
+                    None => expected.remove(&id),
+                };
+            }
+        }
+        assert_eq!(store.entries(PlantId::MIN, None), Vec::from_iter(expected.clone()));
+        let ids: Vec<PlantId> = expected.keys().copied().collect();
+        for _ in 0..100 {
+            let [from, end] = [ids[rng.usize(..ids.len())], ids[rng.usize(..ids.len())]];
+            let between = expected.range(from.min(end)..end.max(from));
+            let between: Vec<_> = between.map(|(id, value)| (*id, value.clone())).collect();
+            assert_eq!(store.entries(from.min(end), Some(end.max(from))), between);
+            let value = get(&store.db, PREFIX, from).expect("reads").expect("it is there");
+            assert_eq!(value.bytes(), expected[&from]);
+            if let Some(absent) = from.next().filter(|id| !expected.contains_key(id)) {
+                assert_eq!(get(&store.db, PREFIX, absent).expect("reads"), None);
+            }
+        }
+        let blocks = store.blocks();
+        assert!(blocks.iter().all(|(_, value)| value.len() <= BLOCK_BYTES), "a block is too large");
+        let bytes: usize = blocks.iter().map(|(_, value)| value.len()).sum();
+        bytes as f64 / (blocks.len() * BLOCK_BYTES) as f64
+    }
+
+    #[test]
+    fn ids_that_ascend_fill_their_blocks() {
+        assert!(check(u64::cast_signed) > 0.6);
+    }
+
+    #[test]
+    fn ids_that_descend_are_all_there() {
+        assert!(check(|number| -number.cast_signed()) > 0.4);
+    }
+
+    #[test]
+    fn ids_in_random_order_are_all_there() {
+        assert!(check(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).cast_signed()) > 0.4);
+    }
+
+    #[test]
+    fn ids_at_the_edges_are_all_there() {
+        let store = Store::new();
+        let ids = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX].map(PlantId::from);
+        // Each alone in a block.
+        let value = vec![b'x'; BLOCK_BYTES];
+        let all: Vec<_> = ids.map(|id| (id, value.clone())).into();
+        for id in ids {
+            store.fold(&BTreeMap::from([(id, Some(value.clone()))]));
+        }
+        assert_eq!(store.entries(PlantId::MIN, None), all);
+        assert_eq!(store.entries(PlantId::MAX, None), all[5..]);
+        assert_eq!(store.blocks().len(), ids.len());
+        for id in ids {
+            store.fold(&BTreeMap::from([(id, None)]));
+            assert_eq!(get(&store.db, PREFIX, id).expect("reads"), None);
+        }
+        assert_eq!(store.blocks(), []);
+    }
+
+    #[test]
+    fn blocks_that_get_small_become_one() {
+        let store = Store::new();
+        let ids = || (0..10_000).map(PlantId::from);
+        store.fold(&ids().map(|id| (id, Some(b"Rosa".to_vec()))).collect());
+        let many = store.blocks().len();
+        let gone = ids().filter(|id| id.get() % 20 != 0);
+        store.fold(&gone.map(|id| (id, None)).collect());
+        assert_eq!(store.entries(PlantId::MIN, None).len(), 500);
+        assert!(store.blocks().len() < many / 4, "{} blocks of {many}", store.blocks().len());
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_read_is_an_error_behind_what_can() {
+        let store = Store::new();
+        let value = vec![b'x'; BLOCK_BYTES];
+        let ids = [1, 2, 3].map(PlantId::from);
+        store.fold(&ids.into_iter().map(|id| (id, Some(value.clone()))).collect());
+        let (key, block) = store.blocks().remove(1);
+        for damaged in [&[][..], &[1], &[2, 0, 0], &block[..block.len() - 1]] {
+            store.db.insert(&key, damaged.to_vec()).expect("writes");
+            let read = entries_between(&store.db, PREFIX, PlantId::MIN, None).expect("reads");
+            let read: Vec<bool> = read.map(|entry| entry.is_ok()).collect();
+            assert_eq!(read, [true, false, true], "{damaged:?}");
+        }
+    }
+}

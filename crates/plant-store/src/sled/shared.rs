@@ -1,0 +1,31 @@
+//! What those who read and those who write share beside sled.
+
+use super::blocks::{self, BlocksLock};
+use super::generation::Generations;
+use super::layout::{PLANT_PREFIX, Record, State};
+use plant_domain::PlantId;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// What is not in sled yet.
+    pub(super) generations: Generations,
+    /// For those who read blocks from sled.
+    pub(super) blocks: BlocksLock,
+}
+
+impl Shared {
+    /// Beside a sled that has everything.
+    pub(super) fn new(state: State) -> Self {
+        Self { generations: Generations::behind(state), blocks: BlocksLock::default() }
+    }
+
+    /// What is kept of a plant, if there is one with this id.
+    pub(super) fn record(&self, tree: &sled::Tree, id: PlantId) -> anyhow::Result<Option<Record>> {
+        // What is not in memory any more at the moment of this look is in sled.
+        if let Some(record) = self.generations.read().plant(id) {
+            return Ok(record.clone());
+        }
+        let _reading = self.blocks.read();
+        blocks::get(tree, PLANT_PREFIX, id)
+    }
+}
