@@ -30,6 +30,30 @@ pub(super) fn create(address: SocketAddr, token: &str, body: &str) -> anyhow::Re
     Ok(())
 }
 
+/// How many plants there are.
+pub(super) fn count(address: SocketAddr, token: &str) -> anyhow::Result<u64> {
+    let request = format!(
+        "GET /plants?limit=1 HTTP/1.1\r\n\
+         Host: {address}\r\n\
+         Authorization: Bearer {token}\r\n\
+         Connection: close\r\n\
+         \r\n"
+    );
+    let answer = exchange(address, &request).context("the probe GET /plants failed")?;
+    total(&answer).with_context(|| {
+        format!("the probe GET /plants should be answered with X-Total-Count, but was:\n{answer}")
+    })
+}
+
+/// The number of plants in the head of a list.
+fn total(answer: &str) -> Option<u64> {
+    let (head, _) = answer.split_once("\r\n\r\n").filter(|_| is_success(answer))?;
+    head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("x-total-count").then_some(value.trim())?.parse().ok()
+    })
+}
+
 fn exchange(address: SocketAddr, request: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -49,6 +73,14 @@ fn is_success(answer: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_plants_is_in_the_head_of_a_good_answer() {
+        let answer = "HTTP/1.1 200 OK\r\nx-total-count: 42\r\n\r\n[]";
+        assert_eq!(total(answer), Some(42));
+        assert_eq!(total(&answer.replace("200", "503")), None);
+        assert_eq!(total("HTTP/1.1 200 OK\r\n\r\nx-total-count: 42"), None);
+    }
 
     #[test]
     fn only_a_status_in_the_two_hundreds_is_a_success() {

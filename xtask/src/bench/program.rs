@@ -26,6 +26,7 @@ pub(super) struct Program {
     name: String,
     child: Child,
     address: SocketAddr,
+    ready_after: Duration,
     log_path: PathBuf,
     /// Stays open, so that a further line does not kill the program.
     _stdout: BufReader<ChildStdout>,
@@ -37,13 +38,27 @@ impl Program {
     ///
     /// Its environment holds the token and nothing else, so that its defaults are measured.
     pub(super) fn start(executable: &Path, folder: &Path, token: &str) -> anyhow::Result<Self> {
+        Self::start_with(executable, folder, token, &[], START_TIMEOUT)
+    }
+
+    /// Does what [`Self::start`] does, with further arguments and a patience of one's own. The data
+    /// folder may be there already.
+    pub(super) fn start_with(
+        executable: &Path,
+        folder: &Path,
+        token: &str,
+        arguments: &[String],
+        timeout: Duration,
+    ) -> anyhow::Result<Self> {
         let name = executable.display().to_string();
         let log_path = folder.join("stderr.log");
         let log = File::create(&log_path)
             .with_context(|| format!("cannot make {}", log_path.display()))?;
+        let start = Instant::now();
         let mut child = Command::new(executable)
             .args(["--listen", "127.0.0.1:0", "--data"])
             .arg(folder.join("data"))
+            .args(arguments)
             .env_clear()
             .env("PLANTD_TOKEN", token)
             .stdin(Stdio::null())
@@ -51,8 +66,11 @@ impl Program {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
-        match wait_until_ready(&mut child) {
-            Ok((address, stdout)) => Ok(Self { name, child, address, log_path, _stdout: stdout }),
+        match wait_until_ready(&mut child, timeout) {
+            Ok((address, stdout)) => {
+                let ready_after = start.elapsed();
+                Ok(Self { name, child, address, ready_after, log_path, _stdout: stdout })
+            }
             Err(error) => {
                 end(&mut child);
                 Err(with_log(&error.context(format!("{name} did not start")), &log_path))
@@ -64,15 +82,37 @@ impl Program {
         self.address
     }
 
+    pub(super) fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How long it took from the start of the process to the line that says it is ready.
+    pub(super) fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
     /// Runs `work` on this program and stops it as a service manager does; an error of
     /// either, or an exit code that is not 0, comes with the end of the log.
     pub(super) fn run<T>(
         mut self,
         work: impl FnOnce(&Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
+        let outcome = work(&self).and_then(|value| self.stop().map(|()| value));
+        self.explain(outcome)
+    }
+
+    /// Runs `work` on this program and kills it with SIGKILL, while what `work` returned is still there.
+    pub(super) fn run_and_kill<T>(
+        mut self,
+        work: impl FnOnce(&Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let outcome = work(&self);
+        end(&mut self.child);
+        self.explain(outcome)
+    }
+
+    fn explain<T>(&self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         outcome
-            .and_then(|value| self.stop().map(|()| value))
             .with_context(|| format!("{} failed", self.name))
             .map_err(|error| with_log(&error, &self.log_path))
     }
@@ -109,7 +149,10 @@ fn end(child: &mut Child) {
     drop(child.wait());
 }
 
-fn wait_until_ready(child: &mut Child) -> anyhow::Result<(SocketAddr, BufReader<ChildStdout>)> {
+fn wait_until_ready(
+    child: &mut Child,
+    timeout: Duration,
+) -> anyhow::Result<(SocketAddr, BufReader<ChildStdout>)> {
     let mut stdout = BufReader::new(child.stdout.take().context("there is no stdout to read")?);
     let (sender, receiver) = mpsc::channel();
     // The thread ends with the line, or when the program is killed after the timeout.
@@ -120,8 +163,8 @@ fn wait_until_ready(child: &mut Child) -> anyhow::Result<(SocketAddr, BufReader<
         drop(sender.send(outcome));
     });
     let (line, stdout) = receiver
-        .recv_timeout(START_TIMEOUT)
-        .with_context(|| format!("it printed no line on stdout in {START_TIMEOUT:?}"))?
+        .recv_timeout(timeout)
+        .with_context(|| format!("it printed no line on stdout in {timeout:?}"))?
         .context("cannot read its stdout")?;
     if line.is_empty() {
         bail!("it closed its stdout without a word");

@@ -1,0 +1,88 @@
+//! `cargo xtask bench scale`: what a store costs when it is large, and how that grows from a small one.
+
+mod cache;
+mod costs;
+mod counters;
+mod disk;
+mod growth;
+mod memory;
+mod options;
+mod report;
+mod store;
+mod targets;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use self::costs::{Costs, Loaded};
+use self::growth::{Pair, Window};
+use self::options::Options;
+use self::report::Report;
+use self::store::{CONNECTIONS, Place, Store};
+use super::interrupt;
+use super::machine::Machine;
+use crate::{cargo, tools};
+
+/// Measures a small and a large store, prints tables and writes the report and, at full size, the documents.
+pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let options = options::parse(arguments)?;
+    tools::ensure(&[tools::WRK])?;
+    let workspace = cargo::workspace()?;
+    let target_folder = workspace.target_directory.as_std_path();
+    let plantd = build(workspace.workspace_root.as_std_path(), target_folder)?;
+    let bench_folder = target_folder.join("bench");
+    fs::create_dir_all(&bench_folder)
+        .with_context(|| format!("cannot make {}", bench_folder.display()))?;
+    interrupt::listen()?;
+    let report = measure(&Place::new(plantd, &bench_folder)?, options)?;
+    print!("\n{}", report.tables()?);
+    let path = bench_folder.join("scale.json");
+    let json = serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?;
+    fs::write(&path, json + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    println!("\nAll numbers: {}", path.display());
+    Ok(())
+}
+
+fn build(root: &Path, target_folder: &Path) -> anyhow::Result<PathBuf> {
+    let mut build = cargo::command(root);
+    build.args(["build", "--release", "--package", "plant-http", "--bin", "plantd"]);
+    cargo::run(&mut build)?;
+    Ok(target_folder.join("release/plantd"))
+}
+
+fn measure(place: &Place, options: Options) -> anyhow::Result<Report> {
+    let machine = Machine::this()?;
+    println!("{machine}\nsmall stores");
+    let pace = &options.pace;
+    let small = Costs::of_small(place, pace).context("the small stores failed")?;
+    println!("a store of {} plants", options.plants);
+    let mut store = Store::new(place)?;
+    let mut large = Costs::default();
+    let (growth, pairs) = grow(&mut store, &mut large, place, &options)?;
+    println!("its starts");
+    large.add_starts(&mut store, pace.rounds).context("the starts of the large store failed")?;
+    println!("its caches");
+    let cache = cache::curve(&store, pace).context("the sizes of the cache failed")?;
+    Report::new(machine, options, CONNECTIONS, [small, large], growth, pairs, cache)
+}
+
+/// Fills the large store, and measures what the process that filled it can tell.
+fn grow(
+    store: &mut Store<'_>,
+    large: &mut Costs,
+    place: &Place,
+    options: &Options,
+) -> anyhow::Result<(Vec<Window>, Vec<Pair>)> {
+    let pace = &options.pace;
+    store.run(&[], |server| {
+        let growth = growth::grow(server, options.plants, pace).context("the growth failed")?;
+        large.loaded.push(Loaded::of(server, pace)?);
+        let pairs = (0..pace.rounds)
+            .map(|_| growth::compare(server, place, pace))
+            .collect::<anyhow::Result<_>>()
+            .context("the comparison of creates failed")?;
+        Ok((growth, pairs))
+    })
+}
