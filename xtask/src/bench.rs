@@ -4,6 +4,7 @@ mod create;
 mod interrupt;
 mod machine;
 mod options;
+mod performance_document;
 mod probe;
 mod program;
 mod scale;

@@ -7,10 +7,12 @@ mod disk;
 mod growth;
 mod memory;
 mod options;
+mod plot;
 mod report;
 mod store;
 mod targets;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -21,28 +23,52 @@ use self::growth::{Pair, Window};
 use self::options::Options;
 use self::report::Report;
 use self::store::{CONNECTIONS, Place, Store};
-use super::interrupt;
 use super::machine::Machine;
+use super::{interrupt, performance_document};
 use crate::{cargo, tools};
 
 /// Measures a small and a large store, prints tables and writes the report and, at full size, the documents.
 pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let options = options::parse(arguments)?;
-    tools::ensure(&[tools::WRK])?;
+    tools::ensure(&[tools::WRK, tools::GNUPLOT])?;
     let workspace = cargo::workspace()?;
     let target_folder = workspace.target_directory.as_std_path();
-    let plantd = build(workspace.workspace_root.as_std_path(), target_folder)?;
+    let root = workspace.workspace_root.as_std_path();
+    let plantd = build(root, target_folder)?;
     let bench_folder = target_folder.join("bench");
     fs::create_dir_all(&bench_folder)
         .with_context(|| format!("cannot make {}", bench_folder.display()))?;
     interrupt::listen()?;
     let report = measure(&Place::new(plantd, &bench_folder)?, options)?;
-    print!("\n{}", report.tables()?);
+    let tables = report.tables()?;
+    print!("\n{tables}");
     let path = bench_folder.join("scale.json");
     let json = serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?;
     fs::write(&path, json + "\n").with_context(|| format!("cannot write {}", path.display()))?;
     println!("\nAll numbers: {}", path.display());
+    // Plots of any run can be looked at; those of the documents are of a full one.
+    if report.options.is_documented() {
+        let images = draw(&report, &root.join("docs/performance"))?;
+        performance_document::refresh(root, "scale", &format!("{tables}\n{images}"))?;
+    } else {
+        draw(&report, &bench_folder)?;
+    }
     Ok(())
+}
+
+/// Draws all plots into a folder, and returns the text that shows them in a document next to it.
+fn draw(report: &Report, folder: &Path) -> anyhow::Result<String> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let plots = [
+        ("scale-growth.svg", "Creates and memory as a store grows", plot::growth(&report.growth)?),
+        ("scale-cache.svg", "What memory for the cache buys", plot::cache(&report.cache)?),
+    ];
+    let mut images = String::new();
+    for (name, title, script) in plots {
+        plot::draw(&script, &folder.join(name))?;
+        writeln!(images, "![{title}](performance/{name})")?;
+    }
+    Ok(images)
 }
 
 fn build(root: &Path, target_folder: &Path) -> anyhow::Result<PathBuf> {

@@ -1,5 +1,6 @@
 //! What a store costs at a size: room on the disk, memory, starts and reads.
 
+use anyhow::ensure;
 use serde::Serialize;
 
 use super::disk;
@@ -29,6 +30,7 @@ pub(super) struct Loaded {
     pub(super) memory: Memory,
     pub(super) read: Outcome,
     pub(super) list: Outcome,
+    pub(super) memory_after_reads: Memory,
 }
 
 impl Loaded {
@@ -40,6 +42,7 @@ impl Loaded {
             memory: server.memory()?,
             read: server.read(pace.read_s)?,
             list: server.list(pace.read_s)?,
+            memory_after_reads: server.memory()?,
         })
     }
 }
@@ -89,8 +92,10 @@ impl Costs {
     }
 
     fn start_after_kill(&mut self, store: &mut Store<'_>) -> anyhow::Result<()> {
-        store.kill_under_load()?;
-        self.after_kill.push(start(store)?);
+        let plants = store.kill_under_load()?;
+        let start = start(store)?;
+        ensure!(start.plants > plants, "the load that the kill ended had created nothing");
+        self.after_kill.push(start);
         Ok(())
     }
 
@@ -118,7 +123,7 @@ impl Costs {
 
     /// The most memory that any of the processes had.
     pub(super) fn peak_bytes(&self) -> Option<u64> {
-        let loaded = self.loaded.iter().map(|loaded| loaded.memory);
+        let loaded = self.loaded.iter().map(|loaded| loaded.memory_after_reads);
         let starts = self.after_stop.iter().chain(&self.from_disk).chain(&self.after_kill);
         loaded.chain(starts.map(|start| start.memory)).map(|memory| memory.peak_bytes).max()
     }
@@ -182,6 +187,7 @@ pub(super) mod tests {
                 memory: memory(100_000_000),
                 read: outcome(80_000),
                 list: outcome(4_000),
+                memory_after_reads: memory(100_000_000),
             }],
             after_stop: [3.0, 1.0, 2.0].map(|factor| started(factor * ready_s)).into(),
             from_disk: None,

@@ -26,6 +26,8 @@ pub(super) struct Window {
 pub(super) struct Rate {
     pub(super) plants: u64,
     pub(super) creates: Outcome,
+    /// At its end.
+    pub(super) memory: Memory,
 }
 
 /// A window in a small store and one in the large store, one right after the other.
@@ -87,7 +89,9 @@ pub(super) fn compare(
 }
 
 fn rate(server: &mut Server<'_, '_>, pace: &Pace) -> anyhow::Result<Rate> {
-    Ok(Rate { plants: server.plants()?, creates: server.create(pace.rate_s)? })
+    let plants = server.plants()?;
+    let creates = server.create(pace.rate_s)?;
+    Ok(Rate { plants, creates, memory: server.memory()? })
 }
 
 #[cfg(test)]

@@ -109,19 +109,27 @@ impl<'a> Store<'a> {
         work: impl FnOnce(&mut Server<'_, '_>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let program = self.start(arguments)?;
-        program.run(|program| work(&mut Server { store: self, program }))
+        program.run(|program| {
+            let value = work(&mut Server { store: self, program })?;
+            // A terminal interrupts the server as well, which would look like a failure of its own.
+            interrupt::check()?;
+            Ok(value)
+        })
     }
 
-    /// Starts a server on it, and kills it while it is under a load of creates.
-    pub(super) fn kill_under_load(&mut self) -> anyhow::Result<()> {
-        let load = self.start(&[])?.run_and_kill(|program| {
-            let mut load = Server { store: self, program }.start_load()?;
+    /// Starts a server on it, and kills it while it is under a load of creates. Returns how many plants there
+    /// were before that.
+    pub(super) fn kill_under_load(&mut self) -> anyhow::Result<u64> {
+        let (plants, load) = self.start(&[])?.run_and_kill(|program| {
+            let mut server = Server { store: self, program };
+            let plants = server.plants()?;
+            let mut load = server.start_load()?;
             thread::sleep(KILL_AFTER);
             load.check()?;
-            Ok(load)
+            Ok((plants, load))
         })?;
         drop(load);
-        Ok(())
+        Ok(plants)
     }
 
     fn start(&self, arguments: &[String]) -> anyhow::Result<Program> {
@@ -217,14 +225,17 @@ impl Server<'_, '_> {
         duration_s: u32,
     ) -> anyhow::Result<Outcome> {
         interrupt::check()?;
-        wrk::run(&Load {
+        let outcome = wrk::run(&Load {
             address: self.program.address(),
             token: TOKEN,
             script,
             script_arguments,
             connections: CONNECTIONS,
             duration_s,
-        })
+        });
+        // The load fails then, but for no reason of its own.
+        interrupt::check()?;
+        outcome
     }
 
     fn create_arguments(&self) -> [String; 2] {
