@@ -4,6 +4,8 @@
 -- Arguments: the number of threads, the first counter, and the file that gets the counters at which
 -- the threads ended. The environment holds the token in PLANTD_TOKEN.
 
+local bit = require("bit")
+
 -- Families with their genera. What comes first is created more often.
 local families = {
   { "Asteraceae", "Helianthus Aster Achillea Cirsium Senecio Artemisia" },
@@ -112,7 +114,7 @@ local adjectives = {
 local id_limit = 0x20000000000000ULL
 -- Odd, so that multiplication by it, modulo a power of two, maps no two counters to one id.
 local id_factor = 0x9E3779B97F4A7C15ULL
--- Another one, so that plants with ids next to each other have nothing else in common.
+-- Another odd one: it mixes what the first left, so that an id says nothing about the name.
 local name_factor = 0xD1342543DE82EF95ULL
 local unit = 1 / 0x20000000000000
 
@@ -167,8 +169,10 @@ end
 -- The load generator shares the cores with the server: this builds the text of the request
 -- itself, because wrk.format goes through all headers each time.
 function request()
-  local digits = string.format("%.0f", tonumber((id_factor * counter) % id_limit))
-  local chance = tonumber((name_factor * counter) % id_limit)
+  local product = id_factor * counter
+  local digits = string.format("%.0f", tonumber(product % id_limit))
+  local mixed = bit.bxor(product, bit.rshift(product, 32)) * name_factor
+  local chance = tonumber(bit.rshift(mixed, 11))
   counter = counter + step
   -- The square makes the first family the most common by far.
   local share = chance * unit

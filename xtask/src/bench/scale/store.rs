@@ -135,7 +135,11 @@ impl<'a> Store<'a> {
     fn start(&self, arguments: &[String]) -> anyhow::Result<Program> {
         interrupt::check()?;
         let Self { place, folder, .. } = self;
-        Program::start_with(&place.plantd, folder.path(), TOKEN, arguments, READY_TIMEOUT)
+        let program =
+            Program::start_with(&place.plantd, folder.path(), TOKEN, arguments, READY_TIMEOUT);
+        // The start fails then, but for no reason of its own.
+        interrupt::check()?;
+        program
     }
 }
 
