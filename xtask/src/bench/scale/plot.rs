@@ -22,7 +22,7 @@ set y2range [0:*]
 set format y \"%'.10g\"
 set format y2 \"%'.10g\"
 set grid ytics linecolor rgb '#dddddd'
-set key outside bottom center horizontal noenhanced
+set key outside top center horizontal noenhanced
 set xtics nomirror
 set ytics nomirror
 set y2tics nomirror
@@ -44,7 +44,7 @@ pub(super) fn growth(windows: &[Window]) -> anyhow::Result<String> {
     }
     script.push_str(
         "END\n\
-         plot $windows using 1:2 axes x1y1 with linespoints pointtype 7 pointsize 0.4 title \"creates/s\", \
+         plot $windows using 1:2 axes x1y1 with lines linewidth 2 title \"creates/s\", \
          $windows using 1:3 axes x1y2 with lines linewidth 2 title \"memory, MB\"\n",
     );
     Ok(script)
@@ -56,6 +56,7 @@ pub(super) fn cache(points: &[Point]) -> anyhow::Result<String> {
         "{STYLE}set title \"What memory for the cache buys\" noenhanced\n\
          set xlabel \"--cache-mb\" noenhanced\n\
          set logscale x 2\n\
+         set xrange [12:700]\n\
          $points << END\n"
     );
     for point in points {
@@ -70,9 +71,9 @@ pub(super) fn cache(points: &[Point]) -> anyhow::Result<String> {
     }
     script.push_str(
         "END\n\
-         plot $points using 1:2:xtic(1) axes x1y1 with linespoints pointtype 7 title \"creates/s\", \
-         $points using 1:3 axes x1y1 with linespoints pointtype 7 title \"reads by id/s\", \
-         $points using 1:4 axes x1y2 with linespoints pointtype 5 title \"memory, MB\"\n",
+         plot $points using 1:2:xtic(1) axes x1y1 with linespoints linewidth 2 pointtype 7 title \"creates/s\", \
+         $points using 1:3 axes x1y1 with linespoints linewidth 2 pointtype 7 title \"reads by id/s\", \
+         $points using 1:4 axes x1y2 with linespoints linewidth 2 pointtype 5 title \"memory, MB\"\n",
     );
     Ok(script)
 }

@@ -22,7 +22,7 @@ const NOTES: [&str; 7] = [
      user starts them: default settings, access log on, stderr to a file.",
     "Plants are created by `POST /plants`, each with an id anywhere in the range of ids, a name of genus and epithet, \
      and one of 70 families as its tag, the first of them the most common by far.",
-    "Creates of both sizes are windows of the same length, from the sizes that the table names on, one right after \
+    "Creates of both sizes are windows of the same length, from about these sizes on, one right after \
      the other: a fresh small store for each window in the large one.",
     "Room on disk is what the files of the data folder have allocated. The newest million events, which every \
      plant of the small store still has, are part of it.",
