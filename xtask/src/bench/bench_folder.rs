@@ -1,7 +1,7 @@
 //! The folder that benches work in.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use cargo_metadata::Metadata;
@@ -20,6 +20,10 @@ impl BenchFolder {
         let path = workspace.target_directory.join("bench").into_std_path_buf();
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self { path })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A new folder within, which is removed when it is dropped.

@@ -27,18 +27,28 @@ impl From<Peer> for Contender {
 /// Builds plantd, as a user gets it, and its ceiling.
 pub(super) fn build(workspace: &Metadata) -> anyhow::Result<[Contender; 2]> {
     // Two builds, since one with both would give plantd the features that examples ask for.
-    for what in [["--bin", PLANTD], ["--example", CEILING]] {
-        cargo::run(
-            cargo::command(&workspace.workspace_root)
-                .args(["build", "--release", "--package", "plant-http"])
-                .args(what),
-        )?;
-    }
-    let release_folder = workspace.target_directory.join("release");
-    let contender = |name, path: &str| Contender {
-        name,
-        executable: release_folder.join(path).into_std_path_buf(),
-        arguments: Vec::new(),
-    };
-    Ok([contender(PLANTD, "plantd"), contender(CEILING, "examples/ceiling")])
+    Ok([
+        build_plantd(workspace)?,
+        build_one(workspace, CEILING, ["--example", CEILING], "examples/ceiling")?,
+    ])
+}
+
+/// Builds plantd alone.
+pub(super) fn build_plantd(workspace: &Metadata) -> anyhow::Result<Contender> {
+    build_one(workspace, PLANTD, ["--bin", PLANTD], "plantd")
+}
+
+fn build_one(
+    workspace: &Metadata,
+    name: &'static str,
+    what: [&str; 2],
+    path: &str,
+) -> anyhow::Result<Contender> {
+    cargo::run(
+        cargo::command(&workspace.workspace_root)
+            .args(["build", "--release", "--package", "plant-http"])
+            .args(what),
+    )?;
+    let executable = workspace.target_directory.join("release").join(path).into_std_path_buf();
+    Ok(Contender { name, executable, arguments: Vec::new() })
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 
 const PATH: &str = "docs/performance.md";
+/// Where its plots are.
+pub(super) const PLOTS_FOLDER: &str = "docs/performance";
 const END: &str = "<!-- end -->";
 
 /// Puts new figures between the marks of a name, in the document of the workspace.

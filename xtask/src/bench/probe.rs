@@ -50,6 +50,22 @@ fn send(
     Ok(answer)
 }
 
+/// How many plants there are.
+pub(super) fn count(address: SocketAddr, token: &str) -> anyhow::Result<u64> {
+    let answer = get(address, token, "/plants?limit=1")?;
+    total(&answer)
+        .with_context(|| format!("a list should have X-Total-Count, and not only:\n{answer}"))
+}
+
+/// The number of plants in the head of a list.
+fn total(answer: &str) -> Option<u64> {
+    let (head, _) = answer.split_once("\r\n\r\n")?;
+    head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("x-total-count").then_some(value.trim())?.parse().ok()
+    })
+}
+
 fn exchange(address: SocketAddr, request: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -69,6 +85,13 @@ fn is_success(answer: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_plants_is_in_the_head_of_a_list() {
+        let answer = "HTTP/1.1 200 OK\r\nx-total-count: 42\r\n\r\n[]";
+        assert_eq!(total(answer), Some(42));
+        assert_eq!(total("HTTP/1.1 200 OK\r\n\r\nx-total-count: 42"), None);
+    }
 
     #[test]
     fn only_a_status_in_the_two_hundreds_is_a_success() {

@@ -31,8 +31,8 @@ pub(super) fn fill(
         .run(|program| create_all(program.address(), token, plants, count))
 }
 
-/// Copies the data folder inside `from` to `to`, and waits until the disk has it: a measurement should not
-/// share the disk with that.
+/// Copies the data folder inside `from`, which no server has open, to `to`, and waits until the disk has it: a
+/// measurement should not share the disk with that.
 pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     copy_folder(&from.join(DATA_FOLDER), &to.join(DATA_FOLDER))
 }

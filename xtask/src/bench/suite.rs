@@ -18,15 +18,14 @@ use super::machine::Machine;
 use super::measurement::{CONNECTIONS, Measurement, Reading, Round, Work};
 use super::oha::{self, OpenLoop};
 use super::options::IdOrder;
+use super::performance_document::{self, PLOTS_FOLDER};
 use super::plants::Plants;
 use super::program::Program;
 use super::suite_options::{Part, SuiteOptions};
 use super::suite_report::SuiteReport;
 use super::turns::{Entry, Programs, Task, Turn, in_order_of_round};
-use super::{bare_write, interrupt, peers, performance_document, store, transfer};
+use super::{bare_write, interrupt, peers, store, transfer};
 use crate::{cargo, tools};
-
-const PLOTS_FOLDER: &str = "docs/performance";
 
 /// Measures in turns, prints tables and writes the report; what a whole run says also goes into the documents.
 pub(super) fn run(options: &SuiteOptions) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
@@ -63,11 +63,45 @@ impl Outcome {
     }
 }
 
-/// Runs wrk, and fails unless every answer was good.
-pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
+/// A wrk that puts load on a server; it is killed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Fails if it has ended by itself.
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait().context("cannot look after wrk")? {
+            None => Ok(()),
+            Some(status) => bail!("wrk should still put load on the server, but ended ({status})"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if there is nothing left to end.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Starts a load that nobody waits for.
+pub(super) fn start(load: &Load<'_>) -> anyhow::Result<Running> {
+    let child = command(load)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start wrk")?;
+    Ok(Running { child })
+}
+
+fn command(load: &Load<'_>) -> Command {
     // wrk refuses a thread that has no connection.
     let threads = MAX_THREADS.min(load.connections);
-    let output = Command::new("wrk")
+    let mut command = Command::new("wrk");
+    command
         .arg(format!("--threads={threads}"))
         .arg(format!("--connections={}", load.connections))
         .arg(format!("--duration={}s", load.duration_s))
@@ -79,9 +113,13 @@ pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
         .arg(threads.to_string())
         .args(load.script_arguments)
         .env("PLANTD_TOKEN", load.token)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot start wrk")?;
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs wrk, and fails unless every answer was good.
+pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
+    let output = command(load).output().context("cannot start wrk")?;
     let stdout = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         bail!(
