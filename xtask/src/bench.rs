@@ -50,7 +50,11 @@ create measures creates per second of plantd and of the ceiling, to try one thin
   --connections C    how many clients there are at once (64)
   --ids ORDER        in which order ids come: ascending or random (ascending)
 
-scale measures plantd with many plants
+scale measures what a store of many plants costs next to one of 100,000, and writes that into the same document:
+  --plants N         how many plants the large store has (10000000); with other than that, the documents stay
+                     as they are
+  --quick            a second for what takes several otherwise, to try the bench itself; the documents stay
+                     as they are
 ";
 
 /// Runs the bench that the first argument names, or the suite.
@@ -58,7 +62,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     match arguments.split_first() {
         Some((bench, rest)) if !bench.starts_with('-') => match bench.as_str() {
             "create" => create::run(&options::parse(rest, USAGE)?),
-            "scale" => scale::run(rest),
+            "scale" => scale::run(rest, USAGE),
             unknown => Err(UsageError::new(format!("there is no bench `{unknown}`"), USAGE).into()),
         },
         _ => suite::run(&suite_options::parse(arguments, USAGE)?),

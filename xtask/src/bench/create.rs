@@ -171,19 +171,8 @@ fn table(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wrk::tests::outcome;
     use super::*;
-
-    fn outcome(requests: u64) -> Outcome {
-        Outcome {
-            requests,
-            duration_us: 1_000_000,
-            status_errors: 0,
-            socket_errors: 0,
-            latency_p50_us: 1_500,
-            latency_p90_us: 2_000,
-            latency_p99_us: 3_000,
-        }
-    }
 
     #[test]
     fn the_ratio_is_the_median_of_the_ratios_and_not_the_ratio_of_the_medians() {

@@ -10,6 +10,7 @@ use super::contender::Contender;
 use super::options::IdOrder;
 use super::plants::scattered;
 use super::program::Program;
+use super::wrk::COMMON_SCRIPT;
 use super::{probe, store, wrk};
 
 /// All programs run for the bench only, on addresses that nobody else can reach.
@@ -44,7 +45,7 @@ impl Script {
             Self::List => include_str!("scripts/list.lua"),
             Self::Mix => include_str!("scripts/mix.lua"),
         };
-        [include_str!("scripts/load.lua"), requests].concat()
+        [COMMON_SCRIPT, include_str!("scripts/load.lua"), requests].concat()
     }
 }
 
@@ -139,7 +140,7 @@ mod tests {
                 text.contains("\nrequest = create_request\n")
                     || text.contains("\nfunction request()\n")
             };
-            assert!(text.starts_with(include_str!("scripts/load.lua")), "{script:?}");
+            assert!(text.starts_with(COMMON_SCRIPT), "{script:?}");
             assert!(has_request(&text), "{script:?}");
         }
         assert!(include_str!("scripts/list.lua").contains(&format!("?limit={LIST_LIMIT}&")));

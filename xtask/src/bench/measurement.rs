@@ -184,6 +184,7 @@ fn summary(rounds: &[Round], work: Work, program: &'static str) -> Option<Summar
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::wrk::tests::outcome;
     use super::*;
 
     /// What would be measured of a program with this rate and these latencies.
@@ -193,15 +194,8 @@ pub(super) mod tests {
         per_s: u64,
         latency_us: u64,
     ) -> Measurement {
-        let outcome = Outcome {
-            requests: per_s,
-            duration_us: 1_000_000,
-            status_errors: 0,
-            socket_errors: 0,
-            latency_p50_us: latency_us,
-            latency_p90_us: latency_us,
-            latency_p99_us: latency_us,
-        };
+        let outcome =
+            Outcome { latency_p50_us: latency_us, latency_p99_us: latency_us, ..outcome(per_s) };
         Measurement { work, program, reading: Reading::Load(outcome) }
     }
 

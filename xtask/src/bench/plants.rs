@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
-/// Has the names and the tags, and makes ids and plants in the same way.
+/// Has the names and the tags, and makes plants in the same way.
 const LOAD_SCRIPT: &str = include_str!("scripts/load.lua");
 const ID_MASK: u64 = (1 << 53) - 1;
 const ID_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -53,14 +53,15 @@ pub(super) fn scattered(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wrk::COMMON_SCRIPT;
     use super::*;
     use std::collections::BTreeSet;
     use std::fs;
 
     #[test]
     fn ids_are_scattered_with_the_numbers_of_the_script() {
-        assert!(LOAD_SCRIPT.contains(&format!("id_limit = 0x{:X}ULL", ID_MASK + 1)));
-        assert!(LOAD_SCRIPT.contains(&format!("id_factor = 0x{ID_FACTOR:X}ULL")));
+        assert!(COMMON_SCRIPT.contains(&format!("id_limit = 0x{:X}ULL", ID_MASK + 1)));
+        assert!(COMMON_SCRIPT.contains(&format!("id_factor = 0x{ID_FACTOR:X}ULL")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Bars as SVG, drawn by gnuplot.
+//! Plots as SVG, drawn by gnuplot; those with bars.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,6 +10,13 @@ use anyhow::{Context as _, bail};
 
 use super::spread::Spread;
 
+/// What the scripts of all plots begin with.
+pub(super) const STYLE: &str = "\
+set terminal svg size 900,440 dynamic background rgb 'white' font 'sans-serif,13'
+set yrange [0:*]
+set grid ytics linecolor rgb '#dddddd'
+set ytics nomirror
+";
 /// What stands for a bar that a group does not have.
 const MISSING: &str = "?";
 
@@ -35,23 +42,17 @@ pub(super) struct Group {
 impl BarPlot {
     /// Draws it into a file.
     pub(super) fn draw(&self, path: &Path) -> anyhow::Result<()> {
-        let svg = run_gnuplot(&self.script()?)
-            .with_context(|| format!("cannot draw {}", path.display()))?;
-        fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+        draw(&self.script()?, path)
     }
 
     fn script(&self) -> anyhow::Result<String> {
         let Self { title, unit, series, groups } = self;
         let mut script = format!(
-            "set terminal svg size 900,440 dynamic background rgb 'white' font 'sans-serif,13'\n\
-             set title \"{title}\" noenhanced\n\
+            "{STYLE}set title \"{title}\" noenhanced\n\
              set ylabel \"{unit}\" noenhanced\n\
-             set yrange [0:*]\n\
              set format y \"%.10g\"\n\
-             set grid ytics linecolor rgb '#dddddd'\n\
              set key outside bottom center horizontal noenhanced\n\
              set xtics nomirror scale 0 noenhanced\n\
-             set ytics nomirror\n\
              set border 3\n\
              set style data histograms\n\
              set style histogram errorbars gap 1 linewidth 1\n\
@@ -82,6 +83,12 @@ impl BarPlot {
         writeln!(script, "{}", plots.join(", "))?;
         Ok(script)
     }
+}
+
+/// Draws what a script says into a file.
+pub(super) fn draw(script: &str, path: &Path) -> anyhow::Result<()> {
+    let svg = run_gnuplot(script).with_context(|| format!("cannot draw {}", path.display()))?;
+    fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn run_gnuplot(script: &str) -> anyhow::Result<Vec<u8>> {

@@ -31,8 +31,8 @@ use super::{contender, interrupt};
 use crate::{cargo, tools};
 
 /// Measures a small and a large store, prints tables and writes the report and, at full size, the documents.
-pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let options = options::parse(arguments)?;
+pub(super) fn run(arguments: &[String], usage: &'static str) -> anyhow::Result<()> {
+    let options = options::parse(arguments, usage)?;
     tools::ensure(&[tools::WRK, tools::GNUPLOT])?;
     let workspace = cargo::workspace()?;
     let root = workspace.workspace_root.as_std_path();
@@ -62,7 +62,7 @@ fn draw(report: &Report, folder: &Path) -> anyhow::Result<String> {
     ];
     let mut images = String::new();
     for (name, title, script) in plots {
-        plot::draw(&script, &folder.join(name))?;
+        super::plot::draw(&script, &folder.join(name))?;
         writeln!(images, "![{title}](performance/{name})")?;
     }
     Ok(images)

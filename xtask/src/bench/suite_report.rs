@@ -208,6 +208,7 @@ impl Display for SuiteReport {
 mod tests {
     use super::super::measurement::tests::measurement;
     use super::super::suite_options;
+    use super::super::table::tests::narrow_lines;
     use super::*;
 
     fn report() -> SuiteReport {
@@ -226,10 +227,7 @@ mod tests {
     #[test]
     fn tables_show_what_was_measured_and_the_claims_about_it() {
         let text = report().to_string();
-        let lines: Vec<String> = text
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-            .collect();
+        let lines = narrow_lines(&text);
         for line in [
             "| creates at 64 connections, plantd/ceiling | met | ≥ 0.55 | 0.60 | 0.50 | 0.75 |",
             "| create, 64 connections, ascending ids | plantd | 48,000 (40,000 to 60,000) | 1.500 | \

@@ -7,15 +7,19 @@ use super::spread::Spread;
 /// Rows below a head; all but the first columns are numbers.
 #[derive(Debug)]
 pub(super) struct Table {
-    head: Vec<&'static str>,
+    head: Vec<String>,
     text_columns: usize,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table without rows, whose first `text_columns` columns are texts.
-    pub(super) fn new(head: &[&'static str], text_columns: usize) -> Self {
-        Self { head: head.to_vec(), text_columns, rows: Vec::new() }
+    pub(super) fn new(head: &[&str], text_columns: usize) -> Self {
+        Self {
+            head: head.iter().copied().map(str::to_owned).collect(),
+            text_columns,
+            rows: Vec::new(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -48,7 +52,7 @@ impl Display for Table {
             }
             formatter.write_str("\n")
         };
-        write_row(&mut self.head.iter().map(|name| (*name).to_owned()))?;
+        write_row(&mut self.head.iter().cloned())?;
         write_row(&mut widths.iter().enumerate().map(|(column, width)| {
             if column < self.text_columns {
                 "-".repeat(*width)
@@ -89,8 +93,13 @@ pub(super) fn milliseconds(microseconds: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// The lines of a text, without what only makes columns wide.
+    pub(in crate::bench) fn narrow_lines(text: &str) -> Vec<String> {
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_numbers_end_together() {
@@ -105,9 +114,13 @@ mod tests {
 
     #[test]
     fn thousands_are_parted() {
-        for (value, text) in
-            [(0.4, "0"), (999.0, "999"), (1_000.0, "1,000"), (1_234_567.0, "1,234,567")]
-        {
+        for (value, text) in [
+            (0.4, "0"),
+            (999.0, "999"),
+            (999.6, "1,000"),
+            (1_000.0, "1,000"),
+            (1_234_567.0, "1,234,567"),
+        ] {
             assert_eq!(whole(value), text);
         }
     }

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 pub(super) const MAX_THREADS: u32 = 2;
 /// How late an answer may be, so that one slow sync of a disk is a latency and not an error.
 const ANSWER_TIMEOUT: &str = "10s";
-/// What the line begins with that the Lua scripts print at the end.
+/// What every Lua script begins with.
+pub(super) const COMMON_SCRIPT: &str = include_str!("scripts/wrk.lua");
+/// What the line begins with that it prints at the end.
 const RESULT_PREFIX: &str = "wrk-result ";
 
 /// What wrk is to do.
@@ -148,8 +150,21 @@ fn parse(stdout: &str) -> anyhow::Result<Outcome> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// What would come out of a second of load.
+    pub(in crate::bench) fn outcome(requests: u64) -> Outcome {
+        Outcome {
+            requests,
+            duration_us: 1_000_000,
+            status_errors: 0,
+            socket_errors: 0,
+            latency_p50_us: 1_500,
+            latency_p90_us: 2_000,
+            latency_p99_us: 3_000,
+        }
+    }
 
     const OUTPUT: &str = concat!(
         "Running 5s test @ http://127.0.0.1:4567\n",
@@ -177,6 +192,11 @@ mod tests {
         );
         assert_eq!(outcome.requests_per_s(), 50_000.0);
         assert!(outcome.check().is_ok());
+    }
+
+    #[test]
+    fn the_scripts_print_that_line() {
+        assert!(COMMON_SCRIPT.contains(&format!("'{RESULT_PREFIX}{{")));
     }
 
     #[test]

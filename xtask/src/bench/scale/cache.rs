@@ -59,8 +59,8 @@ fn measure(store: &Store<'_>, cache_mb: u32, pace: &Pace) -> anyhow::Result<Poin
 
 #[cfg(test)]
 mod tests {
-    use super::super::costs::tests::outcome;
     use super::*;
+    use crate::bench::wrk::tests::outcome;
 
     #[test]
     fn the_creates_of_a_point_are_those_of_all_windows_over_all_their_time() {

@@ -158,18 +158,7 @@ fn start(store: &mut Store<'_>) -> anyhow::Result<Start> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-
-    pub(in crate::bench::scale) fn outcome(requests: u64) -> Outcome {
-        Outcome {
-            requests,
-            duration_us: 1_000_000,
-            status_errors: 0,
-            socket_errors: 0,
-            latency_p50_us: 1_500,
-            latency_p90_us: 2_000,
-            latency_p99_us: 3_000,
-        }
-    }
+    use crate::bench::wrk::tests::outcome;
 
     fn memory(bytes: u64) -> Memory {
         Memory { resident_bytes: bytes, peak_bytes: 2 * bytes }

@@ -1,8 +1,7 @@
 -- Load for `cargo xtask bench scale`: each request creates a plant that was never created before,
 -- with an id anywhere in the range of ids.
 --
--- Arguments: the number of threads, the first counter, and the file that gets the counters at which
--- the threads ended. The environment holds the token in PLANTD_TOKEN.
+-- Arguments: the first counter, and the file that gets the counters at which the threads ended.
 
 local bit = require("bit")
 
@@ -110,16 +109,10 @@ local adjectives = {
   "White ", "Creeping ", "Weeping ", "Mountain ", "Swamp ", "Winter ", "Scented ", "Spotted ",
 }
 
--- Ids stay below it, because a Lua number holds every integer up to it exactly.
-local id_limit = 0x20000000000000ULL
--- Odd, so that multiplication by it, modulo a power of two, maps no two counters to one id.
-local id_factor = 0x9E3779B97F4A7C15ULL
--- Another odd one: it mixes what the first left, so that an id says nothing about the name.
+-- Another odd one than id_factor: it mixes what that left, so that an id says nothing about the name.
 local name_factor = 0xD1342543DE82EF95ULL
 local unit = 1 / 0x20000000000000
 
--- Set by setup() in the global environment of each thread.
-thread_index = 0
 -- The next counter of the thread, and where that is written: done() reads both from outside.
 counter = 0
 counters_path = ""
@@ -133,24 +126,11 @@ local epithet_parts = {}
 local first_genera = {}
 local genera_counts = {}
 
-local threads = {}
-
-function setup(thread)
-  thread:set("thread_index", #threads)
-  threads[#threads + 1] = thread
-end
-
 function init(args)
   step = tonumber(args[1])
   counter = tonumber(args[2]) + thread_index
   counters_path = args[3]
-  head = table.concat({
-    "POST /plants HTTP/1.1",
-    "Host: " .. wrk.headers["Host"],
-    "Authorization: Bearer " .. os.getenv("PLANTD_TOKEN"),
-    "Content-Type: application/json",
-    "Content-Length: ",
-  }, "\r\n")
+  head = "POST /plants" .. headers() .. "Content-Type: application/json\r\nContent-Length: "
   for index, adjective in ipairs(adjectives) do
     adjective_parts[index - 1] = ',"name":"' .. adjective
   end
@@ -166,11 +146,9 @@ function init(args)
   end
 end
 
--- The load generator shares the cores with the server: this builds the text of the request
--- itself, because wrk.format goes through all headers each time.
 function request()
   local product = id_factor * counter
-  local digits = string.format("%.0f", tonumber(product % id_limit))
+  local digits = digits_of(scattered(counter))
   local mixed = bit.bxor(product, bit.rshift(product, 32)) * name_factor
   local chance = tonumber(bit.rshift(mixed, 11))
   counter = counter + step
@@ -186,24 +164,15 @@ function request()
   return head .. #body .. "\r\n\r\n" .. body
 end
 
+local write_result = done
+
 function done(summary, latency)
   local counters = {}
   for index, thread in ipairs(threads) do
-    counters[index] = string.format("%.0f", thread:get("counter"))
+    counters[index] = digits_of(thread:get("counter"))
   end
   local file = assert(io.open(threads[1]:get("counters_path"), "w"))
   file:write(table.concat(counters, " "))
   assert(file:close())
-  local errors = summary.errors
-  io.write(string.format(
-    'wrk-result {"requests":%d,"duration_us":%d,"status_errors":%d,"socket_errors":%d,'
-      .. '"latency_p50_us":%d,"latency_p90_us":%d,"latency_p99_us":%d}\n',
-    summary.requests,
-    summary.duration,
-    errors.status,
-    errors.connect + errors.read + errors.write + errors.timeout,
-    latency:percentile(50),
-    latency:percentile(90),
-    latency:percentile(99)
-  ))
+  write_result(summary, latency)
 end

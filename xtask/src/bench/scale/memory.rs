@@ -5,6 +5,9 @@ use std::fs;
 use anyhow::Context as _;
 use serde::Serialize;
 
+/// In bytes.
+pub(super) const MB: f64 = 1_000_000.0;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Memory {
     /// What it has in memory now (`VmRSS`).

@@ -9,14 +9,6 @@ pub(super) const SMALL_PLANTS: u64 = 100_000;
 /// How many one has that counts as large, unless something else is asked for.
 const LARGE_PLANTS: u64 = 10_000_000;
 
-const USAGE: &str = "\
-usage: cargo xtask bench scale [options]
-
-options:
-  --plants N   how many plants the large store has (10000000); with other than that, docs/ is left as it is
-  --quick      measures for a second where it takes several otherwise, to try the bench itself; leaves docs/ too
-";
-
 /// What the command line can set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Options {
@@ -49,7 +41,7 @@ impl Options {
 }
 
 /// Reads `--plants` and `--quick`.
-pub(super) fn parse(arguments: &[String]) -> Result<Options, UsageError> {
+pub(super) fn parse(arguments: &[String], usage: &'static str) -> Result<Options, UsageError> {
     let mut options = Options { plants: LARGE_PLANTS, pace: FULL_PACE };
     let mut arguments = arguments.iter();
     while let Some(name) = arguments.next() {
@@ -58,19 +50,19 @@ pub(super) fn parse(arguments: &[String]) -> Result<Options, UsageError> {
             "--plants" => {
                 let value = arguments
                     .next()
-                    .ok_or_else(|| UsageError::new("--plants needs a value", USAGE))?;
+                    .ok_or_else(|| UsageError::new("--plants needs a value", usage))?;
                 let is_larger = |plants: &u64| *plants > SMALL_PLANTS;
                 options.plants = value.parse().ok().filter(is_larger).ok_or_else(|| {
                     UsageError::new(
                         format!(
                             "--plants needs a whole number above {SMALL_PLANTS}, not `{value}`"
                         ),
-                        USAGE,
+                        usage,
                     )
                 })?;
             }
             unknown => {
-                return Err(UsageError::new(format!("there is no option `{unknown}`"), USAGE));
+                return Err(UsageError::new(format!("there is no option `{unknown}`"), usage));
             }
         }
     }
@@ -83,7 +75,7 @@ mod tests {
 
     fn parsed(line: &str) -> Result<Options, UsageError> {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&arguments)
+        parse(&arguments, "usage")
     }
 
     #[test]

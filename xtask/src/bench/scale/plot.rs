@@ -1,30 +1,21 @@
-//! Curves as SVG, drawn by gnuplot.
+//! The scripts of plots with curves.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
-
-use anyhow::{Context as _, bail};
 
 use super::cache::Point;
 use super::growth::Window;
+use super::memory::MB;
+use crate::bench::plot::STYLE;
 
-const MB: f64 = 1_000_000.0;
 /// Rates are on the left, memory is on the right.
-const STYLE: &str = "\
-set terminal svg size 900,440 dynamic background rgb 'white' font 'sans-serif,13'
+const AXES: &str = "\
 set ylabel \"requests/s\" noenhanced
 set y2label \"memory, MB\" noenhanced
-set yrange [0:*]
 set y2range [0:*]
 set format y \"%'.10g\"
 set format y2 \"%'.10g\"
-set grid ytics linecolor rgb '#dddddd'
 set key outside top center horizontal noenhanced
 set xtics nomirror
-set ytics nomirror
 set y2tics nomirror
 set border 11
 ";
@@ -32,7 +23,7 @@ set border 11
 /// The script for creates and memory over the number of plants.
 pub(super) fn growth(windows: &[Window]) -> anyhow::Result<String> {
     let mut script = format!(
-        "{STYLE}set title \"Creates and memory as a store grows\" noenhanced\n\
+        "{STYLE}{AXES}set title \"Creates and memory as a store grows\" noenhanced\n\
          set xlabel \"million plants\" noenhanced\n\
          set xrange [0:*]\n\
          $windows << END\n"
@@ -53,7 +44,7 @@ pub(super) fn growth(windows: &[Window]) -> anyhow::Result<String> {
 /// The script for creates, reads and memory over the size of the cache.
 pub(super) fn cache(points: &[Point]) -> anyhow::Result<String> {
     let mut script = format!(
-        "{STYLE}set title \"What memory for the cache buys\" noenhanced\n\
+        "{STYLE}{AXES}set title \"What memory for the cache buys\" noenhanced\n\
          set xlabel \"--cache-mb\" noenhanced\n\
          set logscale x 2\n\
          set xrange [12:700]\n\
@@ -78,36 +69,12 @@ pub(super) fn cache(points: &[Point]) -> anyhow::Result<String> {
     Ok(script)
 }
 
-/// Draws what a script says into a file.
-pub(super) fn draw(script: &str, path: &Path) -> anyhow::Result<()> {
-    let svg = run_gnuplot(script).with_context(|| format!("cannot draw {}", path.display()))?;
-    fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn run_gnuplot(script: &str) -> anyhow::Result<Vec<u8>> {
-    let mut gnuplot = Command::new("gnuplot")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot start gnuplot")?;
-    // It reads all of it before it prints anything; the end of the script is that of its stdin.
-    let written = gnuplot.stdin.take().map(|mut stdin| stdin.write_all(script.as_bytes()));
-    let output = gnuplot.wait_with_output().context("cannot wait for gnuplot")?;
-    // What gnuplot ends with is 0 also after some errors.
-    if !output.status.success() || !output.stderr.is_empty() || output.stdout.is_empty() {
-        bail!("gnuplot failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
-    written.context("gnuplot has no stdin")?.context("cannot send the script to gnuplot")?;
-    Ok(output.stdout)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::costs::tests::outcome;
     use super::super::memory::Memory;
     use super::super::store::Start;
     use super::*;
+    use crate::bench::wrk::tests::outcome;
 
     const MEMORY: Memory = Memory { resident_bytes: 400_000_000, peak_bytes: 500_000_000 };
 

@@ -8,14 +8,15 @@ use serde::Serialize;
 use super::cache::Point;
 use super::costs::{Costs, Medians};
 use super::growth::{Pair, Window};
+use super::memory::MB;
 use super::options::Options;
 use super::targets::{self, Target};
 use crate::bench::machine::Machine;
 use crate::bench::spread::Spread;
+use crate::bench::table::{Table, whole};
 
 /// How many windows of the growth a table shows at most.
 const GROWTH_ROWS: usize = 12;
-const MB: f64 = 1_000_000.0;
 
 const NOTES: [&str; 7] = [
     "Load generator (wrk, 2 threads, 64 connections) and server share the cores of the machine. Servers run as a \
@@ -116,10 +117,11 @@ impl Report {
     /// All tables, in Markdown.
     pub(super) fn tables(&self) -> anyhow::Result<String> {
         let mut text = format!("{}.\n\n", self.machine);
-        self.write_targets(&mut text)?;
-        self.write_costs(&mut text)?;
-        self.write_growth(&mut text)?;
-        self.write_cache(&mut text)?;
+        for table in
+            [self.target_table(), self.cost_table(), self.growth_table(), self.cache_table()]
+        {
+            writeln!(text, "{table}")?;
+        }
         for note in self.notes {
             writeln!(text, "- {note}")?;
         }
@@ -132,106 +134,100 @@ impl Report {
         Ok(text)
     }
 
-    fn write_targets(&self, text: &mut String) -> anyhow::Result<()> {
-        let plants = grouped(self.summary.large.plants);
-        writeln!(text, "| at {plants} plants | target | value | |\n|---|---|---|---|")?;
+    fn target_table(&self) -> Table {
+        let size = format!("at {} plants", whole(self.summary.large.plants));
+        let mut table = Table::new(&[&size, "target", "value", ""], 4);
         for Target { cost, target, value, verdict } in &self.summary.targets {
-            writeln!(text, "| {cost} | {target} | {value} | {} |", verdict.name())?;
+            let [cost, target, verdict] = [*cost, *target, verdict.name()].map(str::to_owned);
+            table.push([cost, target, value.clone(), verdict]);
         }
-        writeln!(text)?;
-        Ok(())
+        table
     }
 
-    fn write_costs(&self, text: &mut String) -> anyhow::Result<()> {
+    fn cost_table(&self) -> Table {
         let Summary { small, large, small_creates_per_s, large_creates_per_s, .. } = &self.summary;
-        writeln!(
-            text,
-            "| medians | {} plants | {} plants | factor |\n|---|---:|---:|---:|",
-            grouped(small.plants),
-            grouped(large.plants)
-        )?;
-        let (few, many) = (small_creates_per_s.median, large_creates_per_s.median);
+        let [few, many] = [small, large].map(|costs| format!("{} plants", whole(costs.plants)));
+        let mut table = Table::new(&["medians", &few, &many, "factor"], 1);
         // A factor of rates is the median of those of each round, as in the targets.
-        let factor = self.summary.rate_ratio.median;
-        writeln!(text, "| creates/s | {} | {} | {factor:.2} |", grouped(few), grouped(many))?;
-        let mut row = |cost: &str, decimals: usize, small: f64, large: f64| {
-            let [small_text, large_text] = [small, large].map(|value| match decimals {
-                0 => grouped(value),
-                _ => format!("{value:.decimals$}"),
-            });
-            writeln!(text, "| {cost} | {small_text} | {large_text} | {:.2} |", large / small)
+        table.push([
+            "creates/s".to_owned(),
+            whole(small_creates_per_s.median),
+            whole(large_creates_per_s.median),
+            format!("{:.2}", self.summary.rate_ratio.median),
+        ]);
+        let seconds = |value| format!("{value:.2}");
+        let megabytes = |bytes| whole(bytes / MB);
+        let milliseconds = |us| format!("{:.2}", us / 1_000.0);
+        let mut row = |cost: &str, format: fn(f64) -> String, small: f64, large: f64| {
+            let factor = format!("{:.2}", large / small);
+            table.push([cost.to_owned(), format(small), format(large), factor]);
         };
-        row("bytes on disk a plant", 0, small.disk_bytes_per_plant, large.disk_bytes_per_plant)?;
+        row("bytes on disk a plant", whole, small.disk_bytes_per_plant, large.disk_bytes_per_plant);
         row(
             "memory after the load, MB",
-            0,
-            small.resident_after_load_bytes / MB,
-            large.resident_after_load_bytes / MB,
-        )?;
+            megabytes,
+            small.resident_after_load_bytes,
+            large.resident_after_load_bytes,
+        );
         row(
             "memory after a start, MB",
-            0,
-            small.resident_after_start_bytes / MB,
-            large.resident_after_start_bytes / MB,
-        )?;
-        row("ready after a clean stop, s", 2, small.ready_after_stop_s, large.ready_after_stop_s)?;
+            megabytes,
+            small.resident_after_start_bytes,
+            large.resident_after_start_bytes,
+        );
+        row(
+            "ready after a clean stop, s",
+            seconds,
+            small.ready_after_stop_s,
+            large.ready_after_stop_s,
+        );
         if let (Some(small), Some(large)) = (small.ready_from_disk_s, large.ready_from_disk_s) {
-            row("the same, read from disk (one start), s", 2, small, large)?;
+            row("the same, read from disk (one start), s", seconds, small, large);
         }
         row(
             "ready after SIGKILL under load, s",
-            2,
+            seconds,
             small.ready_after_kill_s,
             large.ready_after_kill_s,
-        )?;
-        row("reads by id/s", 0, small.reads_per_s, large.reads_per_s)?;
-        row("read by id, p50 ms", 2, small.read_p50_us / 1_000.0, large.read_p50_us / 1_000.0)?;
-        row("read by id, p99 ms", 2, small.read_p99_us / 1_000.0, large.read_p99_us / 1_000.0)?;
-        row("lists of 100/s", 0, small.lists_per_s, large.lists_per_s)?;
-        row("list of 100, p50 ms", 2, small.list_p50_us / 1_000.0, large.list_p50_us / 1_000.0)?;
-        row("list of 100, p99 ms", 2, small.list_p99_us / 1_000.0, large.list_p99_us / 1_000.0)?;
-        writeln!(text)?;
-        Ok(())
+        );
+        row("reads by id/s", whole, small.reads_per_s, large.reads_per_s);
+        row("read by id, p50 ms", milliseconds, small.read_p50_us, large.read_p50_us);
+        row("read by id, p99 ms", milliseconds, small.read_p99_us, large.read_p99_us);
+        row("lists of 100/s", whole, small.lists_per_s, large.lists_per_s);
+        row("list of 100, p50 ms", milliseconds, small.list_p50_us, large.list_p50_us);
+        row("list of 100, p99 ms", milliseconds, small.list_p99_us, large.list_p99_us);
+        table
     }
 
-    fn write_growth(&self, text: &mut String) -> anyhow::Result<()> {
-        text.push_str(
-            "| plants | creates/s | p99 ms | memory, MB | bytes on disk a plant |\n\
-             |---:|---:|---:|---:|---:|\n",
-        );
-        for window in thinned(&self.growth, GROWTH_ROWS) {
-            writeln!(
-                text,
-                "| {} | {} | {:.1} | {:.0} | {:.0} |",
-                grouped(window.plants as f64),
-                grouped(window.creates.requests_per_s()),
-                window.creates.latency_p99_us as f64 / 1_000.0,
-                window.memory.resident_bytes as f64 / MB,
-                window.disk_bytes as f64 / window.plants as f64,
-            )?;
+    fn growth_table(&self) -> Table {
+        let head = ["plants", "creates/s", "p99 ms", "memory, MB", "bytes on disk a plant"];
+        let mut table = Table::new(&head, 0);
+        for Window { plants, disk_bytes, memory, creates } in thinned(&self.growth, GROWTH_ROWS) {
+            let plants = *plants as f64;
+            table.push([
+                whole(plants),
+                whole(creates.requests_per_s()),
+                format!("{:.1}", creates.latency_p99_us as f64 / 1_000.0),
+                whole(memory.resident_bytes as f64 / MB),
+                whole(*disk_bytes as f64 / plants),
+            ]);
         }
-        writeln!(text)?;
-        Ok(())
+        table
     }
 
-    fn write_cache(&self, text: &mut String) -> anyhow::Result<()> {
-        text.push_str(
-            "| `--cache-mb` | creates/s | reads by id/s | memory, MB | ready, s |\n\
-             |---:|---:|---:|---:|---:|\n",
-        );
+    fn cache_table(&self) -> Table {
+        let head = ["`--cache-mb`", "creates/s", "reads by id/s", "memory, MB", "ready, s"];
+        let mut table = Table::new(&head, 0);
         for point in &self.cache {
-            writeln!(
-                text,
-                "| {} | {} | {} | {:.0} | {:.2} |",
-                point.cache_mb,
-                grouped(point.creates_per_s()),
-                grouped(point.reads.requests_per_s()),
-                point.memory.resident_bytes as f64 / MB,
-                point.start.ready_s,
-            )?;
+            table.push([
+                point.cache_mb.to_string(),
+                whole(point.creates_per_s()),
+                whole(point.reads.requests_per_s()),
+                whole(point.memory.resident_bytes as f64 / MB),
+                format!("{:.2}", point.start.ready_s),
+            ]);
         }
-        writeln!(text)?;
-        Ok(())
+        table
     }
 }
 
@@ -242,26 +238,15 @@ fn thinned<T>(values: &[T], count: usize) -> impl Iterator<Item = &T> {
     values.iter().skip(skipped).step_by(step)
 }
 
-/// A whole number with a comma before each three digits.
-fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::costs::tests::{costs, outcome};
+    use super::super::costs::tests::costs;
     use super::super::growth::Rate;
     use super::super::memory::Memory;
     use super::super::options;
     use super::*;
+    use crate::bench::table::tests::narrow_lines;
+    use crate::bench::wrk::tests::outcome;
 
     fn report() -> Report {
         let memory = Memory { resident_bytes: 400_000_000, peak_bytes: 500_000_000 };
@@ -270,7 +255,7 @@ mod tests {
         let window = Window { plants: 1_000, disk_bytes: 70_000, memory, creates: outcome(30_000) };
         Report::new(
             Machine::this().unwrap(),
-            options::parse(&[]).unwrap(),
+            options::parse(&[], "").unwrap(),
             64,
             [costs(100_000, 100, 0.1), costs(1_234_567, 50, 1.0)],
             vec![window],
@@ -283,6 +268,7 @@ mod tests {
     #[test]
     fn the_tables_have_targets_factors_and_growth() {
         let tables = report().tables().unwrap();
+        let lines = narrow_lines(&tables);
         for row in [
             "| ready after a clean stop | within 3 s | 2.00 s | met |",
             "| most memory at the default cache | at most 1,000 MB (aim: 600 MB) | 500 MB | met, and the aim |",
@@ -293,7 +279,7 @@ mod tests {
             "| ready after SIGKILL under load, s | 0.50 | 5.00 | 10.00 |",
             "| 1,000 | 30,000 | 3.0 | 400 | 70 |",
         ] {
-            assert!(tables.lines().any(|line| line == row), "{row}\nis not in\n{tables}");
+            assert!(lines.iter().any(|line| line == row), "{row}\nis not in\n{tables}");
         }
     }
 
@@ -311,12 +297,5 @@ mod tests {
         assert_eq!(few, [3, 6, 9, 12, 15, 18, 21, 24, 27, 30]);
         assert_eq!(thinned(&all[..2], 12).count(), 2);
         assert_eq!(thinned(&all[..0], 12).count(), 0);
-    }
-
-    #[test]
-    fn digits_stand_in_groups_of_three() {
-        assert_eq!(grouped(0.0), "0");
-        assert_eq!(grouped(999.6), "1,000");
-        assert_eq!(grouped(1_234_567.0), "1,234,567");
     }
 }

@@ -18,7 +18,7 @@ use crate::bench::contender::Contender;
 use crate::bench::load::TOKEN;
 use crate::bench::measurement::CONNECTIONS;
 use crate::bench::program::{DATA_FOLDER, Program};
-use crate::bench::wrk::{self, Load, Outcome, Running};
+use crate::bench::wrk::{self, COMMON_SCRIPT, Load, Outcome, Running};
 use crate::bench::{interrupt, probe, store};
 
 const CREATE_SCRIPT: &str = include_str!("create.lua");
@@ -46,7 +46,8 @@ impl Place {
         for (path, text) in
             [(place.create_script(), CREATE_SCRIPT), (place.read_script(), READ_SCRIPT)]
         {
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            fs::write(&path, [COMMON_SCRIPT, text].concat())
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(place)
     }
