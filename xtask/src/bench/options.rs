@@ -79,12 +79,16 @@ pub(super) fn count(name: &str, value: &str, usage: &'static str) -> Result<u32,
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
+    /// What a shell makes of a simple line.
+    pub(in crate::bench) fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
     fn parsed(line: &str) -> Result<Options, UsageError> {
-        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&arguments, "usage")
+        parse(&words(line), "usage")
     }
 
     #[test]

@@ -106,11 +106,11 @@ fn parts(value: &str, usage: &'static str) -> Result<Vec<Part>, UsageError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::tests::words;
     use super::*;
 
     fn parsed(line: &str) -> Result<SuiteOptions, UsageError> {
-        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&arguments, "usage")
+        parse(&words(line), "usage")
     }
 
     #[test]

@@ -72,10 +72,10 @@ pub(super) fn parse(arguments: &[String], usage: &'static str) -> Result<Options
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::options::tests::words;
 
     fn parsed(line: &str) -> Result<Options, UsageError> {
-        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&arguments, "usage")
+        parse(&words(line), "usage")
     }
 
     #[test]
