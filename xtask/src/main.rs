@@ -40,7 +40,7 @@ usage: cargo xtask <command>
   swagger-ui [version]     whether the files of Swagger UI are those of its npm package, or taking newer ones
   test [arguments]         all tests; the arguments go to cargo test
   torture [part]...        the long form of the tests of what is promised, with their figures
-  bench <bench> [options]  measurements; `cargo xtask bench` lists them
+  bench [bench] [options]  measurements, and docs/performance.md from them
 ";
 
 fn main() -> ExitCode {

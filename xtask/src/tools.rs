@@ -103,6 +103,9 @@ pub(crate) const NPM: Tool = Tool::any("npm", "npm", "the black-box tests and th
 /// Puts load on an HTTP server, and can be scripted.
 pub(crate) const WRK: Tool = Tool::any("wrk", "wrk", "the benches");
 
+/// Draws what the benches measured.
+pub(crate) const GNUPLOT: Tool = Tool::any("gnuplot", "gnuplot-nox", "the benches");
+
 /// Where programs for administrators lie, which is not on everybody's path.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 

@@ -1,31 +1,18 @@
 //! `cargo xtask bench create`: how many plants a second plantd stores, next to a server that
 //! does the same HTTP but stores nothing, the ceiling.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use anyhow::Context as _;
 use serde::Serialize;
 
+use super::bench_folder::BenchFolder;
+use super::contender::{self, Contender};
+use super::interrupt;
+use super::load::{self, Load, Script};
 use super::machine::Machine;
-use super::options::{IdOrder, Options};
-use super::probe;
-use super::program::Program;
+use super::options::Options;
 use super::spread::Spread;
-use super::wrk::{self, Load, Outcome};
+use super::wrk::{self, Outcome};
 use crate::{cargo, tools};
-
-const SCRIPT: &str = include_str!("create.lua");
-/// Both programs run for the bench only, on addresses that nobody else can reach.
-const TOKEN: &str = "token-of-the-bench";
-const WARM_UP_S: u32 = 1;
-
-// Ids never come twice: the script maps counters to ids one to one, and zero to zero.
-/// What the probe creates.
-const PROBE_PLANT: &str = r#"{"id":0,"name":"Eastern white pine 0","tag":"Pinaceae"}"#;
-/// Below the ids of the measurement, so that ascending ids ascend all the way.
-const WARM_UP_FIRST_COUNTER: u64 = 1;
-const MEASURE_FIRST_COUNTER: u64 = 1_000_000_000;
 
 const NOTES: [&str; 4] = [
     "Load generator and server share the cores of this machine.",
@@ -40,7 +27,7 @@ struct Report {
     machine: Machine,
     options: Options,
     warm_up_s: u32,
-    wrk_threads: u32,
+    wrk_max_threads: u32,
     notes: [&'static str; 4],
     ceiling: Summary,
     plantd: Summary,
@@ -71,20 +58,14 @@ impl Round {
     }
 }
 
-/// Where things are.
-#[derive(Debug)]
-struct Place {
-    ceiling: PathBuf,
-    plantd: PathBuf,
-    /// On the same disk as the checkout: a temporary folder of the system may be in memory.
-    bench_folder: PathBuf,
-}
-
 /// Builds both programs, measures them in turns, prints a table and writes the report.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     tools::ensure(&[tools::WRK])?;
-    let place = build()?;
+    let workspace = cargo::workspace()?;
+    let [plantd, ceiling] = contender::build(&workspace)?;
+    let bench_folder = BenchFolder::make(&workspace)?;
     let machine = Machine::this()?;
+    interrupt::listen()?;
     println!(
         "{machine}\n{} rounds of {} s, {} connections, {} ids",
         options.rounds,
@@ -92,10 +73,14 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         options.connections,
         options.ids.name()
     );
+    let measure = |contender: &Contender| {
+        let folder = bench_folder.temporary()?;
+        load::measure(contender, folder.path(), &load_of(options))
+    };
     let mut rounds = Vec::new();
     for number in 1..=options.rounds {
         // Who comes first meets a cooler machine and an emptier disk queue.
-        let round = play_round(&place, options, number % 2 == 1)
+        let round = play_round(number % 2 == 1, || measure(&ceiling), || measure(&plantd))
             .with_context(|| format!("round {number} failed"))?;
         println!(
             "round {number}: ceiling {:.0}/s, plantd {:.0}/s, ratio {:.3}",
@@ -107,37 +92,24 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let report = report(machine, options.clone(), rounds).context("there are no rounds")?;
     print!("{}", table(&report));
-    let path = place.bench_folder.join("create.json");
-    let json = serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?;
-    fs::write(&path, json + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    println!("All numbers: {}", path.display());
-    Ok(())
+    bench_folder.write_report("create.json", &report)
 }
 
-fn build() -> anyhow::Result<Place> {
-    let workspace = cargo::workspace()?;
-    // Two builds, since one with both would give plantd the features that examples ask for.
-    for what in [["--bin", "plantd"], ["--example", "ceiling"]] {
-        cargo::run(
-            cargo::command(&workspace.workspace_root)
-                .args(["build", "--release", "--package", "plant-http"])
-                .args(what),
-        )?;
+fn load_of(options: &Options) -> Load<'static> {
+    Load {
+        script: Script::Create,
+        connections: options.connections,
+        ids: options.ids,
+        measure_s: options.measure_s,
+        store: None,
     }
-    let target_folder = workspace.target_directory.into_std_path_buf();
-    let bench_folder = target_folder.join("bench");
-    fs::create_dir_all(&bench_folder)
-        .with_context(|| format!("cannot make {}", bench_folder.display()))?;
-    Ok(Place {
-        ceiling: target_folder.join("release/examples/ceiling"),
-        plantd: target_folder.join("release/plantd"),
-        bench_folder,
-    })
 }
 
-fn play_round(place: &Place, options: &Options, is_ceiling_first: bool) -> anyhow::Result<Round> {
-    let ceiling = || measure(&place.ceiling, &place.bench_folder, options);
-    let plantd = || measure(&place.plantd, &place.bench_folder, options);
+fn play_round(
+    is_ceiling_first: bool,
+    ceiling: impl FnOnce() -> anyhow::Result<Outcome>,
+    plantd: impl FnOnce() -> anyhow::Result<Outcome>,
+) -> anyhow::Result<Round> {
     let (ceiling, plantd) = if is_ceiling_first {
         let ceiling = ceiling()?;
         (ceiling, plantd()?)
@@ -148,43 +120,12 @@ fn play_round(place: &Place, options: &Options, is_ceiling_first: bool) -> anyho
     Ok(Round { is_ceiling_first, ceiling, plantd })
 }
 
-fn measure(executable: &Path, bench_folder: &Path, options: &Options) -> anyhow::Result<Outcome> {
-    let folder = tempfile::Builder::new()
-        .prefix("create-")
-        .tempdir_in(bench_folder)
-        .with_context(|| format!("cannot make a folder in {}", bench_folder.display()))?;
-    let script = folder.path().join("create.lua");
-    fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
-    let program = Program::start(executable, folder.path(), TOKEN)?;
-    program.run(|program| put_load(program, &script, options))
-}
-
-fn put_load(program: &Program, script: &Path, options: &Options) -> anyhow::Result<Outcome> {
-    probe::create(program.address(), TOKEN, PROBE_PLANT)?;
-    let load = |first_counter, duration_s| {
-        wrk::run(&Load {
-            address: program.address(),
-            token: TOKEN,
-            script,
-            script_arguments: &script_arguments(first_counter, options.ids),
-            connections: options.connections,
-            duration_s,
-        })
-    };
-    load(WARM_UP_FIRST_COUNTER, WARM_UP_S).context("the warm-up failed")?;
-    load(MEASURE_FIRST_COUNTER, options.measure_s)
-}
-
-fn script_arguments(first_counter: u64, ids: IdOrder) -> [String; 2] {
-    [first_counter.to_string(), ids.name().to_owned()]
-}
-
 fn report(machine: Machine, options: Options, rounds: Vec<Round>) -> Option<Report> {
     Some(Report {
         machine,
         options,
-        warm_up_s: WARM_UP_S,
-        wrk_threads: wrk::THREADS,
+        warm_up_s: load::WARM_UP_S,
+        wrk_max_threads: wrk::MAX_THREADS,
         notes: NOTES,
         ceiling: summary(rounds.iter().map(|round| &round.ceiling))?,
         plantd: summary(rounds.iter().map(|round| &round.plantd))?,
@@ -230,19 +171,8 @@ fn table(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wrk::tests::outcome;
     use super::*;
-
-    fn outcome(requests: u64) -> Outcome {
-        Outcome {
-            requests,
-            duration_us: 1_000_000,
-            status_errors: 0,
-            socket_errors: 0,
-            latency_p50_us: 1_500,
-            latency_p90_us: 2_000,
-            latency_p99_us: 3_000,
-        }
-    }
 
     #[test]
     fn the_ratio_is_the_median_of_the_ratios_and_not_the_ratio_of_the_medians() {

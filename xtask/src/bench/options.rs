@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::wrk;
 use crate::usage::UsageError;
 
 /// What the command line can set.
@@ -46,18 +45,11 @@ pub(super) fn parse(arguments: &[String], usage: &'static str) -> Result<Options
         let Some(value) = arguments.next() else {
             return Err(UsageError::new(format!("{name} needs a value"), usage));
         };
-        let count = |least: u32| match value.parse::<u32>() {
-            Ok(count) if count >= least => Ok(count),
-            _ => Err(UsageError::new(
-                format!("{name} needs a whole number of at least {least}, not `{value}`"),
-                usage,
-            )),
-        };
+        let count = || count(name, value, usage);
         match name.as_str() {
-            "--rounds" => options.rounds = count(1)?,
-            "--seconds" => options.measure_s = count(1)?,
-            // Each thread of wrk has connections of its own.
-            "--connections" => options.connections = count(wrk::THREADS)?,
+            "--rounds" => options.rounds = count()?,
+            "--seconds" => options.measure_s = count()?,
+            "--connections" => options.connections = count()?,
             _ => {
                 options.ids = match value.as_str() {
                     "ascending" => IdOrder::Ascending,
@@ -75,13 +67,28 @@ pub(super) fn parse(arguments: &[String], usage: &'static str) -> Result<Options
     Ok(options)
 }
 
+/// The value of an option that counts something.
+pub(super) fn count(name: &str, value: &str, usage: &'static str) -> Result<u32, UsageError> {
+    match value.parse::<u32>() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(UsageError::new(
+            format!("{name} needs a whole number of at least 1, not `{value}`"),
+            usage,
+        )),
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
+    /// What a shell makes of a simple line.
+    pub(in crate::bench) fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
     fn parsed(line: &str) -> Result<Options, UsageError> {
-        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&arguments, "usage")
+        parse(&words(line), "usage")
     }
 
     #[test]
@@ -108,7 +115,7 @@ mod tests {
             "--rounds 0",
             "--rounds one",
             "--seconds -1",
-            "--connections 1",
+            "--connections 0",
             "--ids descending",
             "5",
         ] {

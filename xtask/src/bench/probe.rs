@@ -12,22 +12,58 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// wrk counts only a status above 399 as an error, so a redirect would pass for a success.
 pub(super) fn create(address: SocketAddr, token: &str, body: &str) -> anyhow::Result<()> {
-    let request = format!(
-        "POST /plants HTTP/1.1\r\n\
-         Host: {address}\r\n\
-         Authorization: Bearer {token}\r\n\
-         Content-Type: application/json\r\n\
-         Content-Length: {}\r\n\
-         Connection: close\r\n\
-         \r\n\
-         {body}",
+    let headers = format!(
+        "Content-Type: application/json\r\n\
+         Content-Length: {}\r\n",
         body.len()
     );
-    let answer = exchange(address, &request).context("the probe POST /plants failed")?;
+    send(address, token, "POST /plants", &headers, body).map(drop)
+}
+
+/// Asks for something, and fails with the whole answer unless its status is 2xx.
+pub(super) fn get(address: SocketAddr, token: &str, target: &str) -> anyhow::Result<String> {
+    send(address, token, &format!("GET {target}"), "", "")
+}
+
+fn send(
+    address: SocketAddr,
+    token: &str,
+    method_and_target: &str,
+    headers: &str,
+    body: &str,
+) -> anyhow::Result<String> {
+    let request = format!(
+        "{method_and_target} HTTP/1.1\r\n\
+         Host: {address}\r\n\
+         Authorization: Bearer {token}\r\n\
+         Connection: close\r\n\
+         {headers}\r\n\
+         {body}"
+    );
+    let answer = exchange(address, &request)
+        .with_context(|| format!("the probe {method_and_target} failed"))?;
     if !is_success(&answer) {
-        bail!("the probe POST /plants with {body} should be answered with 2xx, but was:\n{answer}");
+        bail!(
+            "the probe {method_and_target} {body} should be answered with 2xx, but was:\n{answer}"
+        );
     }
-    Ok(())
+    Ok(answer)
+}
+
+/// How many plants there are.
+pub(super) fn count(address: SocketAddr, token: &str) -> anyhow::Result<u64> {
+    let answer = get(address, token, "/plants?limit=1")?;
+    total(&answer)
+        .with_context(|| format!("a list should have X-Total-Count, and not only:\n{answer}"))
+}
+
+/// The number of plants in the head of a list.
+fn total(answer: &str) -> Option<u64> {
+    let (head, _) = answer.split_once("\r\n\r\n")?;
+    head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("x-total-count").then_some(value.trim())?.parse().ok()
+    })
 }
 
 fn exchange(address: SocketAddr, request: &str) -> std::io::Result<String> {
@@ -49,6 +85,13 @@ fn is_success(answer: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_plants_is_in_the_head_of_a_list() {
+        let answer = "HTTP/1.1 200 OK\r\nx-total-count: 42\r\n\r\n[]";
+        assert_eq!(total(answer), Some(42));
+        assert_eq!(total("HTTP/1.1 200 OK\r\n\r\nx-total-count: 42"), None);
+    }
 
     #[test]
     fn only_a_status_in_the_two_hundreds_is_a_success() {

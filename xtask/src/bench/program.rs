@@ -11,8 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 
-/// What a program prints on stdout when it takes requests, before its address.
-const READY_PREFIX: &str = "plantd listening on http://";
+use super::contender::Contender;
+use super::interrupt;
+
+/// Where a program has its data, in the folder that it is started in.
+pub(super) const DATA_FOLDER: &str = "data";
+
+/// What a program prints on stdout when it takes requests, between its name and its address.
+const READY_WORDS: &str = " listening on http://";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// A stop brings everything that was acknowledged to the disk, which can take its time.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,38 +29,56 @@ const LOG_TAIL_LINES: usize = 20;
 /// A running program; it is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Program {
-    name: String,
+    name: &'static str,
     child: Child,
     address: SocketAddr,
+    ready_after: Duration,
     log_path: PathBuf,
     /// Stays open, so that a further line does not kill the program.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Program {
-    /// Starts `executable` on a data folder inside `folder`, which it has to make itself, and
+    /// Starts a program on the data folder inside `folder`, which it has to make itself where there is none, and
     /// waits until it is ready.
     ///
     /// Its environment holds the token and nothing else, so that its defaults are measured.
-    pub(super) fn start(executable: &Path, folder: &Path, token: &str) -> anyhow::Result<Self> {
-        let name = executable.display().to_string();
+    pub(super) fn start(contender: &Contender, folder: &Path, token: &str) -> anyhow::Result<Self> {
+        Self::start_within(START_TIMEOUT, contender, folder, token)
+    }
+
+    /// Does what [`Self::start`] does, with a patience of one's own.
+    pub(super) fn start_within(
+        timeout: Duration,
+        contender: &Contender,
+        folder: &Path,
+        token: &str,
+    ) -> anyhow::Result<Self> {
+        let Contender { name, executable, arguments } = contender;
         let log_path = folder.join("stderr.log");
         let log = File::create(&log_path)
             .with_context(|| format!("cannot make {}", log_path.display()))?;
+        let start = Instant::now();
         let mut child = Command::new(executable)
+            .args(arguments)
             .args(["--listen", "127.0.0.1:0", "--data"])
-            .arg(folder.join("data"))
+            .arg(folder.join(DATA_FOLDER))
             .env_clear()
             .env("PLANTD_TOKEN", token)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .with_context(|| format!("cannot start {name}"))?;
-        match wait_until_ready(&mut child) {
-            Ok((address, stdout)) => Ok(Self { name, child, address, log_path, _stdout: stdout }),
+            .with_context(|| format!("cannot start {name} ({})", executable.display()))?;
+        match wait_until_ready(&mut child, timeout) {
+            Ok((address, stdout)) => {
+                let ready_after = start.elapsed();
+                Ok(Self { name, child, address, ready_after, log_path, _stdout: stdout })
+            }
             Err(error) => {
                 end(&mut child);
+                // As in `explain`.
+                interrupt::check()?;
                 Err(with_log(&error.context(format!("{name} did not start")), &log_path))
             }
         }
@@ -64,15 +88,39 @@ impl Program {
         self.address
     }
 
+    pub(super) fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How long it took from the start of the process to the line that says it is ready.
+    pub(super) fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
     /// Runs `work` on this program and stops it as a service manager does; an error of
     /// either, or an exit code that is not 0, comes with the end of the log.
     pub(super) fn run<T>(
         mut self,
         work: impl FnOnce(&Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
+        let outcome = work(&self).and_then(|value| self.stop().map(|()| value));
+        self.explain(outcome)
+    }
+
+    /// Runs `work` on this program and kills it with SIGKILL, while what `work` returned is still there.
+    pub(super) fn run_and_kill<T>(
+        mut self,
+        work: impl FnOnce(&Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let outcome = work(&self);
+        end(&mut self.child);
+        self.explain(outcome)
+    }
+
+    /// A terminal interrupts the program as well, which looks like a failure of its own.
+    fn explain<T>(&self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
+        interrupt::check()?;
         outcome
-            .and_then(|value| self.stop().map(|()| value))
             .with_context(|| format!("{} failed", self.name))
             .map_err(|error| with_log(&error, &self.log_path))
     }
@@ -109,7 +157,10 @@ fn end(child: &mut Child) {
     drop(child.wait());
 }
 
-fn wait_until_ready(child: &mut Child) -> anyhow::Result<(SocketAddr, BufReader<ChildStdout>)> {
+fn wait_until_ready(
+    child: &mut Child,
+    timeout: Duration,
+) -> anyhow::Result<(SocketAddr, BufReader<ChildStdout>)> {
     let mut stdout = BufReader::new(child.stdout.take().context("there is no stdout to read")?);
     let (sender, receiver) = mpsc::channel();
     // The thread ends with the line, or when the program is killed after the timeout.
@@ -120,21 +171,22 @@ fn wait_until_ready(child: &mut Child) -> anyhow::Result<(SocketAddr, BufReader<
         drop(sender.send(outcome));
     });
     let (line, stdout) = receiver
-        .recv_timeout(START_TIMEOUT)
-        .with_context(|| format!("it printed no line on stdout in {START_TIMEOUT:?}"))?
+        .recv_timeout(timeout)
+        .with_context(|| format!("it printed no line on stdout in {timeout:?}"))?
         .context("cannot read its stdout")?;
     if line.is_empty() {
         bail!("it closed its stdout without a word");
     }
     let address = ready_address(&line).ok_or_else(|| {
-        anyhow!("it printed {line:?} on stdout, and not `{READY_PREFIX}ADDRESS:PORT`")
+        anyhow!("it printed {line:?} on stdout, and not `NAME{READY_WORDS}ADDRESS:PORT`")
     })?;
     Ok((address, stdout))
 }
 
 /// The address in the line that a program prints when it is ready.
 fn ready_address(line: &str) -> Option<SocketAddr> {
-    line.trim_end().strip_prefix(READY_PREFIX)?.parse().ok()
+    let (_, address) = line.trim_end().rsplit_once(READY_WORDS)?;
+    address.parse().ok()
 }
 
 fn wait(child: &mut Child, timeout: Duration) -> anyhow::Result<ExitStatus> {
@@ -170,10 +222,12 @@ mod tests {
 
     #[test]
     fn a_ready_line_names_an_address() {
-        assert_eq!(
-            ready_address("plantd listening on http://127.0.0.1:4567\n"),
-            Some(SocketAddr::from(([127, 0, 0, 1], 4567)))
-        );
+        for name in ["plantd", "some other"] {
+            assert_eq!(
+                ready_address(&format!("{name} listening on http://127.0.0.1:4567\n")),
+                Some(SocketAddr::from(([127, 0, 0, 1], 4567)))
+            );
+        }
     }
 
     #[test]

@@ -2,16 +2,18 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 /// How many threads make the load; each has its share of the connections.
-pub(super) const THREADS: u32 = 2;
+pub(super) const MAX_THREADS: u32 = 2;
 /// How late an answer may be, so that one slow sync of a disk is a latency and not an error.
 const ANSWER_TIMEOUT: &str = "10s";
-/// What the line begins with that the Lua scripts print at the end.
+/// What every Lua script begins with.
+pub(super) const COMMON_SCRIPT: &str = include_str!("scripts/wrk.lua");
+/// What the line begins with that it prints at the end.
 const RESULT_PREFIX: &str = "wrk-result ";
 
 /// What wrk is to do.
@@ -63,10 +65,46 @@ impl Outcome {
     }
 }
 
-/// Runs wrk, and fails unless every answer was good.
-pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
-    let output = Command::new("wrk")
-        .arg(format!("--threads={THREADS}"))
+/// A wrk that puts load on a server; it is killed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Fails if it has ended by itself.
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait().context("cannot look after wrk")? {
+            None => Ok(()),
+            Some(status) => bail!("wrk should still put load on the server, but ended ({status})"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if there is nothing left to end.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Starts a load that nobody waits for.
+pub(super) fn start(load: &Load<'_>) -> anyhow::Result<Running> {
+    let child = command(load)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start wrk")?;
+    Ok(Running { child })
+}
+
+fn command(load: &Load<'_>) -> Command {
+    // wrk refuses a thread that has no connection.
+    let threads = MAX_THREADS.min(load.connections);
+    let mut command = Command::new("wrk");
+    command
+        .arg(format!("--threads={threads}"))
         .arg(format!("--connections={}", load.connections))
         .arg(format!("--duration={}s", load.duration_s))
         .arg(format!("--timeout={ANSWER_TIMEOUT}"))
@@ -74,12 +112,16 @@ pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
         .arg(load.script)
         .arg(format!("http://{}", load.address))
         .arg("--")
-        .arg(THREADS.to_string())
+        .arg(threads.to_string())
         .args(load.script_arguments)
         .env("PLANTD_TOKEN", load.token)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot start wrk")?;
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs wrk, and fails unless every answer was good.
+pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
+    let output = command(load).output().context("cannot start wrk")?;
     let stdout = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         bail!(
@@ -108,8 +150,21 @@ fn parse(stdout: &str) -> anyhow::Result<Outcome> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// What would come out of a second of load.
+    pub(in crate::bench) fn outcome(requests: u64) -> Outcome {
+        Outcome {
+            requests,
+            duration_us: 1_000_000,
+            status_errors: 0,
+            socket_errors: 0,
+            latency_p50_us: 1_500,
+            latency_p90_us: 2_000,
+            latency_p99_us: 3_000,
+        }
+    }
 
     const OUTPUT: &str = concat!(
         "Running 5s test @ http://127.0.0.1:4567\n",
@@ -137,6 +192,11 @@ mod tests {
         );
         assert_eq!(outcome.requests_per_s(), 50_000.0);
         assert!(outcome.check().is_ok());
+    }
+
+    #[test]
+    fn the_scripts_print_that_line() {
+        assert!(COMMON_SCRIPT.contains(&format!("'{RESULT_PREFIX}{{")));
     }
 
     #[test]

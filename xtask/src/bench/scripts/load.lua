@@ -1,7 +1,7 @@
--- Load for `cargo xtask bench create`: each request creates a plant that was never created before.
+-- What the loads of the suite have in common. Behind it, in the same script, comes one of the others: it has `request`.
 --
--- Arguments: the number of threads, the first counter, and `ascending` or `random`.
--- The environment holds the token in PLANTD_TOKEN.
+-- Arguments: the first counter of new plants, `ascending` or `random` ids of new plants, and how many plants the
+-- store has.
 
 -- Names with their tags; each family stands once, so that there are 100 tags.
 local plants = {
@@ -107,38 +107,26 @@ local plants = {
   { "Common sunflower", "Asteraceae" },
 }
 
--- Ids stay below it, because a Lua number holds every integer up to it exactly.
-local id_limit = 0x20000000000000ULL
--- Odd, so that multiplication by it, modulo a power of two, maps no two counters to one id.
-local id_factor = 0x9E3779B97F4A7C15ULL
-
--- Set by setup() in the global environment of each thread.
-thread_index = 0
-
 local counter
 local step
 local is_random
-local head
+local stored_plants
+local create_head
+local read_head
+local read_tail
 local body_parts = {}
-
-local next_thread_index = 0
-
-function setup(thread)
-  thread:set("thread_index", next_thread_index)
-  next_thread_index = next_thread_index + 1
-end
 
 function init(args)
   step = tonumber(args[1])
   counter = tonumber(args[2]) + thread_index
   is_random = args[3] == "random"
-  head = table.concat({
-    "POST /plants HTTP/1.1",
-    "Host: " .. wrk.headers["Host"],
-    "Authorization: Bearer " .. os.getenv("PLANTD_TOKEN"),
-    "Content-Type: application/json",
-    "Content-Length: ",
-  }, "\r\n")
+  stored_plants = tonumber(args[4])
+  -- The same for each program, and another for each thread and for the warm-up.
+  math.randomseed(counter)
+  local headers = headers()
+  create_head = "POST /plants" .. headers .. "Content-Type: application/json\r\nContent-Length: "
+  read_head = "GET /plants"
+  read_tail = headers .. "\r\n"
   for index, plant in ipairs(plants) do
     body_parts[index - 1] = {
       ',"name":"' .. plant[1] .. " ",
@@ -147,35 +135,20 @@ function init(args)
   end
 end
 
-local function id_of(number)
-  if is_random then
-    return tonumber((id_factor * number) % id_limit)
-  end
-  return number
-end
-
--- The load generator shares the cores with the server: this builds the text of the request
--- itself, because wrk.format goes through all headers each time.
-function request()
-  local id = id_of(counter)
+local function create_request()
+  local id = is_random and scattered(counter) or counter
   counter = counter + step
-  local digits = string.format("%.0f", id)
+  local digits = digits_of(id)
   local parts = body_parts[id % #plants]
   local body = '{"id":' .. digits .. parts[1] .. digits .. parts[2]
-  return head .. #body .. "\r\n\r\n" .. body
+  return create_head .. #body .. "\r\n\r\n" .. body
 end
 
-function done(summary, latency)
-  local errors = summary.errors
-  io.write(string.format(
-    'wrk-result {"requests":%d,"duration_us":%d,"status_errors":%d,"socket_errors":%d,'
-      .. '"latency_p50_us":%d,"latency_p90_us":%d,"latency_p99_us":%d}\n',
-    summary.requests,
-    summary.duration,
-    errors.status,
-    errors.connect + errors.read + errors.write + errors.timeout,
-    latency:percentile(50),
-    latency:percentile(90),
-    latency:percentile(99)
-  ))
+local function read_request(target)
+  return read_head .. target .. read_tail
+end
+
+-- The id of any of the plants that the store had before the load.
+local function any_stored_digits()
+  return digits_of(scattered(math.random(stored_plants)))
 end

@@ -1,0 +1,3 @@
+
+-- Each request creates a plant that was never created before.
+request = create_request
