@@ -5,6 +5,7 @@ use plantd_tests::{Launch, Ledgers, SmallDisk, TestServer};
 
 use super::load::{self, Failed, new_ledgers, write_until_it_fails};
 use super::{assert_helps, check_repaired, start_and_end};
+use crate::FEW_CHANGES_IN_MEMORY;
 
 const ROOM: &str = "size=256m";
 const ADVICE: &[&str] = &["has room"];
@@ -33,7 +34,7 @@ fn a_disk_that_becomes_full_ends_the_server_and_with_room_everything_is_there() 
         // The journal has 16 MiB of it. Some disks are filled by someone else, at once.
         let kib = chance.u32(18 * 1024..28 * 1024);
         let disk = SmallDisk::new(&format!("size={kib}k"));
-        let launch = load::launch().within(&disk);
+        let launch = load::launch().faults(FEW_CHANGES_IN_MEMORY).within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
         if round % 3 == 1 {
             disk.fill("of-someone-else");
