@@ -12,8 +12,8 @@ use anyhow::{Context as _, anyhow, ensure};
 use super::blocks::{self, BlocksLock};
 use super::generation::{Generation, Presence};
 use super::layout::{
-    self, EVENT_PREFIX, EVENTS_IN_A_RECORD, EventRecord, PLANT_PREFIX, STATE_KEY, State,
-    decode_events, event_key, event_sequence, first_of_record, tag_blocks_prefix,
+    self, EVENT_PREFIX, EVENTS_IN_A_RECORD, EventRecord, PLANT_PREFIX, STATE_KEY, SYNCED_KEY,
+    State, decode_events, event_key, event_sequence, first_of_record, tag_blocks_prefix,
 };
 use super::paced::PacedDb;
 use super::progress::Progress;
@@ -41,6 +41,7 @@ impl Folder {
         let state = fold(&self.db, &self.shared.blocks, generation, state, self.keep_events, step)?;
         step();
         checkpoint(&self.db, &self.file)?;
+        write_synced(&self.db, &state)?;
         fault::point("before-folded");
         self.shared.generations.folded(state.kept_from);
         fault::point("after-folded");
@@ -190,6 +191,12 @@ fn forget_events(db: &PacedDb, kept_from: u64) -> anyhow::Result<()> {
         db.remove(key).context("removing old events")?;
     }
     Ok(())
+}
+
+/// Notes that all that led to this state is on disk, so that it need not be folded again.
+pub(super) fn write_synced(db: &PacedDb, state: &State) -> anyhow::Result<()> {
+    let synced = state.last_sequence.to_be_bytes().to_vec();
+    db.insert(SYNCED_KEY, synced).context("writing how much is synced")
 }
 
 /// Brings everything that sled has been given to the disk. sled's flush alone does not: on Linux it

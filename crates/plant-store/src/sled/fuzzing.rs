@@ -11,13 +11,15 @@ use plant_domain::{PlantFilter, PlantId, UncheckedPlantFilter};
 use super::blocks::{self, Block};
 use super::digest::Digest;
 use super::findings::Findings;
+use super::id_filter::IdFilter;
 use super::journal::{self, Record};
 use super::layout::{
     self, EVENT_PREFIX, EventRecord, Group, PLANT_PREFIX, PlantRecord, STATE_KEY, State, TAG_PREFIX,
 };
 use super::paced::PacedDb;
 use super::reader::Reader;
-use super::recovery;
+use super::recovery::{self, Replay};
+use super::scan::PlantScan;
 use super::shared::Shared;
 use super::verify;
 use crate::{PageRequest, Revision};
@@ -148,13 +150,16 @@ fn database(input: &[u8]) {
     }
 
     let db = PacedDb::new(db);
-    let read = recovery::read(&db, &groups, &mut Findings::Refuse);
+    let read = recovery::read(&db, &groups, Replay::Unsynced, &mut Findings::Refuse);
     let Ok(Some(state)) = read else { return };
     let mut findings = Findings::list();
     let is_sound = recovery::check(&db, &state).is_ok()
         && verify::verify(&db, Some(&state), &mut findings).is_ok()
         && findings.into_list().0.is_empty();
-    let shared = Arc::new(Shared::new(state));
+    // The check has none of what is not sound.
+    let mut ids = IdFilter::with_room_for(0);
+    PlantScan::new(&db).flatten().for_each(|(id, _)| ids.add(id));
+    let shared = Arc::new(Shared::new(state, ids));
     let reader = Reader { db: sled::Db::clone(&db), shared, keep_events: KEEP_EVENTS };
     let mut read = 0;
     for tag in [None, Some("R")] {

@@ -13,7 +13,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use anyhow::ensure;
 use plant_domain::PlantId;
 
+use super::id_filter::IdFilter;
 use super::layout::{EventOfPlant, Group, Record, State};
+use crate::EventKind;
 
 /// Whether a plant has a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,8 @@ impl Generation {
 #[derive(Debug)]
 pub(super) struct Recent {
     pub(super) state: State,
+    /// Knows every plant that there is, or was since the start.
+    pub(super) ids: IdFilter,
     active: Generation,
     frozen: Option<Arc<Generation>>,
 }
@@ -165,9 +169,9 @@ pub(super) struct Generations(RwLock<Recent>);
 
 impl Generations {
     /// No generation has anything yet.
-    pub(super) const fn behind(state: State) -> Self {
+    pub(super) const fn behind(state: State, ids: IdFilter) -> Self {
         let active = Generation::behind(state.last_sequence);
-        Self(RwLock::new(Recent { state, active, frozen: None }))
+        Self(RwLock::new(Recent { state, ids, active, frozen: None }))
     }
 
     /// For a moment: writes wait meanwhile.
@@ -184,6 +188,11 @@ impl Generations {
     pub(super) fn apply(&self, group: Group) -> anyhow::Result<()> {
         let mut recent = self.write();
         let state = recent.state.after(&group.changes)?;
+        for change in &group.changes {
+            if change.kind == EventKind::Created {
+                recent.ids.add(PlantId::from(change.id));
+            }
+        }
         recent.active.apply(group)?;
         recent.state = state;
         Ok(())

@@ -8,6 +8,7 @@
 //! | `m` `format` | the [`FORMAT`] number of all this, big-endian |
 //! | `m` `journal` | the salts of the journal that belongs to it |
 //! | `m` `state` | a [`State`]: how far the database is |
+//! | `m` `synced` | the sequence number of the last event that was on disk in sled when this was written, big-endian |
 //! | `p` ordered id | a block of plants: ids, and a [`PlantRecord`] of each |
 //! | `t` tag, zero byte, ordered id | a block of the ids that have the tag |
 //! | `e` first sequence number | an [`EventRecord`] |
@@ -34,6 +35,7 @@ pub(super) const FORMAT: u32 = 4;
 pub(super) const FORMAT_KEY: &[u8] = b"mformat";
 pub(super) const JOURNAL_KEY: &[u8] = b"mjournal";
 pub(super) const STATE_KEY: &[u8] = b"mstate";
+pub(super) const SYNCED_KEY: &[u8] = b"msynced";
 
 pub(super) const PLANT_PREFIX: &[u8] = b"p";
 pub(super) const EVENT_PREFIX: &[u8] = b"e";

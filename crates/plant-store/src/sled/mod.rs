@@ -16,6 +16,7 @@ mod fold;
 pub mod fuzzing;
 mod generation;
 mod guarded;
+mod id_filter;
 mod inspection;
 mod journal;
 mod layout;
@@ -140,8 +141,8 @@ impl SledRepository {
         })?;
         let progress = Arc::new(Progress::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let open::Opened { db, database_file, state, journal, last_handle, lock } = opened;
-        let shared = Arc::new(Shared::new(state));
+        let open::Opened { db, database_file, state, ids, journal, last_handle, lock } = opened;
+        let shared = Arc::new(Shared::new(state, ids));
         let (reader_db, committer_db) = (sled::Db::clone(&db), sled::Db::clone(&db));
         let keep_events = config.keep_events;
         let folder = Folder { db, file: database_file, shared: Arc::clone(&shared), keep_events };

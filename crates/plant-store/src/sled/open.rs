@@ -15,12 +15,13 @@ use super::engine::{
     open_sled,
 };
 use super::findings::Findings;
-use super::fold::checkpoint;
-use super::guarded::{LastHandle, advise, advise_on_disk, guarded};
+use super::fold::{checkpoint, write_synced};
+use super::guarded::{LastHandle, advise, advise_on_disk, guarded, is_of_disk};
+use super::id_filter::IdFilter;
 use super::journal::{self, Journal};
 use super::layout::{self, FORMAT, FORMAT_KEY, JOURNAL_KEY, STATE_KEY, State};
 use super::paced::PacedDb;
-use super::recovery;
+use super::recovery::{self, Replay};
 use crate::fault;
 
 /// For how long another process may still hold a lock that it is about to let go of.
@@ -40,6 +41,7 @@ pub(super) struct Opened {
     /// Our own handle on the file that sled writes to.
     pub(super) database_file: File,
     pub(super) state: State,
+    pub(super) ids: IdFilter,
     pub(super) journal: Journal,
     pub(super) last_handle: LastHandle,
     pub(super) lock: File,
@@ -67,26 +69,41 @@ fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
     if !has_database(directory)? {
         make_database(config, &directory.join(SLED_DIRECTORY))?;
     }
-    bring_to_disk(config, find(config, lock, &mut Findings::Refuse)?)
+    bring_to_disk(config, find(config, lock, Replay::Unsynced, &mut Findings::Refuse)?)
 }
 
 /// Has sled bring to the disk what only the journal had, and checks that nothing is missing.
 fn bring_to_disk(config: &SledConfig, found: Found) -> anyhow::Result<Opened> {
     let Found { db, database_file, state, last_handle, lock } = found;
     let check = || {
-        let state = state.context("it is not known how far the database is")?;
-        recovery::check(&db, &state)?;
+        let (state, ids) = match check_all(&db, state) {
+            Err(lost) if !is_of_disk(&lost) => {
+                // What the journal still has of it comes back.
+                log::warn!("all that the journal has is applied once more: {lost:#}");
+                check_all(&db, read_kept(config, &db, Replay::All, &mut Findings::Refuse)?)?
+            }
+            checked => checked?,
+        };
         checkpoint(&db, &database_file)?;
+        write_synced(&db, &state)?;
         fault::point("before-opened");
-        Ok((state, Journal::open(&config.directory)?))
+        Ok((state, ids, Journal::open(&config.directory)?))
     };
     match guarded(check).map_err(advise) {
-        Ok((state, journal)) => Ok(Opened { db, database_file, state, journal, last_handle, lock }),
+        Ok((state, ids, journal)) => {
+            Ok(Opened { db, database_file, state, ids, journal, last_handle, lock })
+        }
         Err(error) => {
             drop(db);
             Err(last_handle.close_after(error))
         }
     }
+}
+
+/// Nothing is missing. Also says which ids are used.
+fn check_all(db: &PacedDb, state: Option<State>) -> anyhow::Result<(State, IdFilter)> {
+    let state = state.context("it is not known how far the database is")?;
+    Ok((state, recovery::check(db, &state)?))
 }
 
 /// Opens a database that is there to look at it, whatever is wrong with it.
@@ -98,7 +115,7 @@ pub(super) fn open_to_look(config: &SledConfig, findings: &mut Findings) -> anyh
         directory.display()
     );
     let lock = lock(directory)?;
-    find(config, lock, findings).map_err(advise_on_disk)
+    find(config, lock, Replay::All, findings).map_err(advise_on_disk)
 }
 
 fn has_database(directory: &Path) -> anyhow::Result<bool> {
@@ -106,7 +123,12 @@ fn has_database(directory: &Path) -> anyhow::Result<bool> {
 }
 
 /// Opens sled, and what is in it.
-fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Result<Found> {
+fn find(
+    config: &SledConfig,
+    lock: File,
+    replay: Replay,
+    findings: &mut Findings,
+) -> anyhow::Result<Found> {
     let sled_directory = config.directory.join(SLED_DIRECTORY);
     move_unfinished_snapshots_aside(&sled_directory)?;
     let file = sled_directory.join(SLED_FILE);
@@ -126,7 +148,7 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
     let db = PacedDb::new(db);
     // What sled has made, renamed and removed while it opened is on disk before anything builds on it.
     let synced = sync_directory(&sled_directory);
-    match synced.and_then(|()| read_kept(config, &db, findings)) {
+    match synced.and_then(|()| read_kept(config, &db, replay, findings)) {
         Ok(state) => Ok(Found { db, database_file, state, last_handle, lock }),
         Err(error) => {
             drop(db);
@@ -139,6 +161,7 @@ fn find(config: &SledConfig, lock: File, findings: &mut Findings) -> anyhow::Res
 fn read_kept(
     config: &SledConfig,
     db: &PacedDb,
+    replay: Replay,
     findings: &mut Findings,
 ) -> anyhow::Result<Option<State>> {
     check_format(db)?;
@@ -148,7 +171,7 @@ fn read_kept(
             findings.add("the journal is not that of this database; put its own back")?;
             contents.payloads.clear();
         }
-        recovery::read(db, &contents.payloads, findings)
+        recovery::read(db, &contents.payloads, replay, findings)
     })
     .map_err(advise)
 }

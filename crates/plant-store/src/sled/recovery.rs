@@ -1,10 +1,11 @@
 //! How far a database is: what the journal has is folded into sled again, and nothing may be missing then.
 
+use std::ops::Range;
 use std::thread;
 
 use anyhow::{Context as _, anyhow, ensure};
 use plant_domain::PlantId;
-use sled::Tree;
+use sled::{IVec, Tree};
 
 use super::blocks::{Block, BlocksLock};
 use super::digest::Digest;
@@ -12,25 +13,47 @@ use super::findings::Findings;
 use super::fold::fold;
 use super::generation::Generation;
 use super::guarded::guarded;
+use super::id_filter::IdFilter;
 use super::layout::{
-    self, Group, PlantRecord, STATE_KEY, State, TAG_PREFIX, decode_events, event_keys_from,
-    event_sequence, plant_digest, tag_digest, tag_of_prefix,
+    self, Group, PlantRecord, STATE_KEY, SYNCED_KEY, State, TAG_PREFIX, decode_events,
+    event_keys_from, event_sequence, plant_digest, tag_digest, tag_of_prefix,
 };
 use super::paced::PacedDb;
-use super::scan::PlantScan;
+use super::scan::plant_keys;
 use crate::fault;
+
+/// What of the journal is folded into sled again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replay {
+    /// What sled may not have on disk.
+    Unsynced,
+    /// Everything, which brings back what sled has lost of it.
+    All,
+}
 
 /// How far the database is, with what the journal has, where that can be told.
 pub(super) fn read(
     db: &PacedDb,
     journal_payloads: &[Vec<u8>],
+    replay: Replay,
     findings: &mut Findings,
 ) -> anyhow::Result<Option<State>> {
     let Some(in_sled) = findings.value_of(read_state(db))? else { return Ok(None) };
-    let replayed = guarded(|| replay_journal(db, in_sled, journal_payloads, findings));
+    let synced = match replay {
+        Replay::All => 0,
+        Replay::Unsynced => read_synced(db)?,
+    };
+    let replayed = guarded(|| replay_journal(db, in_sled, synced, journal_payloads, findings));
     fault::point("after-replay");
     // It is as far as it was where the journal cannot be applied.
     Ok(Some(replayed?.unwrap_or(in_sled)))
+}
+
+/// Up to which event everything is on disk in sled. It is not known before the first fold.
+fn read_synced(db: &sled::Db) -> anyhow::Result<u64> {
+    let value = guarded(|| Ok(db.get(SYNCED_KEY)?)).context("what is synced cannot be read")?;
+    let bytes = value.map(|value| value.as_ref().try_into()).transpose();
+    Ok(bytes.context("what is synced is damaged")?.map_or(0, u64::from_be_bytes))
 }
 
 /// How far sled is.
@@ -44,6 +67,7 @@ fn read_state(db: &sled::Db) -> anyhow::Result<State> {
 fn replay_journal(
     db: &PacedDb,
     in_sled: State,
+    synced: u64,
     payloads: &[Vec<u8>],
     findings: &mut Findings,
 ) -> anyhow::Result<Option<State>> {
@@ -55,7 +79,7 @@ fn replay_journal(
     let begins_run = |(one, next): (&Group, &Group)| one.last_sequence() + 1 != next.first_sequence;
     let mut runs = groups.iter().zip(groups.iter().skip(1));
     let newest = runs.rposition(begins_run).map_or(0, |before| before + 1);
-    let newest = groups.split_off(newest);
+    let mut newest = groups.split_off(newest);
 
     let first_sequence = newest.first().map_or(1, |first| first.first_sequence);
     let last_sequence = newest.last().map_or(0, Group::last_sequence);
@@ -73,6 +97,7 @@ fn replay_journal(
         ))?;
         return Ok(None);
     }
+    newest.retain(|group| group.last_sequence() > synced);
     let Some(first) = newest.first() else { return Ok(None) };
     let mut state = in_sled.before(first);
     let mut generation = Generation::behind(state.last_sequence);
@@ -90,50 +115,116 @@ fn replay_journal(
 
 /// What sled has lost or brought back from an older state, even though the journal was applied again,
 /// shows here: the plants are not as many as were counted, they are others than they were, the tag index
-/// does not know them as they are, or events are missing.
-pub(super) fn check(tree: &Tree, state: &State) -> anyhow::Result<()> {
-    let (plants, index) = thread::scope(|scope| {
-        let index = scope.spawn(|| {
-            guarded(|| {
-                check_events(tree, state)?;
-                digest_of_index(tree)
-            })
+/// does not know them as they are, or events are missing. Returns which ids are used.
+pub(super) fn check(tree: &Tree, state: &State) -> anyhow::Result<IdFilter> {
+    let middle = middle_of_plants(tree)?;
+    let plants_in = |keys| guarded(|| sum_of_plants(tree, keys, state.plants / 2));
+    let (lower, upper, index) = thread::scope(|scope| {
+        let lower = scope.spawn(|| plants_in(plant_keys(PlantId::MIN).start..middle.clone()));
+        let upper = scope.spawn(|| plants_in(middle.clone()..plant_keys(PlantId::MIN).end));
+        let index = guarded(|| {
+            check_events(tree, state)?;
+            digest_of_index(tree)
         });
-        let plants = guarded(|| digest_of_plants(tree));
-        let index = index.join().unwrap_or_else(|_| Err(anyhow!("a check panicked")));
-        (plants, index)
+        let panicked = |_| Err(anyhow!("a check panicked"));
+        (lower.join().unwrap_or_else(panicked), upper.join().unwrap_or_else(panicked), index)
     });
-    let (plants, index_digest) = (plants?, index?);
-    let Plants { count, digest, tags_digest } = plants;
+    let PlantsSum { count, digest, tags_digest, ids, .. } = lower?.with_those_behind(upper?)?;
     ensure!(
         count == state.plants,
         "there are {count} plants, but there were {} at the end",
         state.plants
     );
     ensure!(digest == state.digest, "some plants are not as they were at the end");
-    ensure!(tags_digest == index_digest, "the index of the tags does not agree with the plants");
-    Ok(())
+    ensure!(tags_digest == index?, "the index of the tags does not agree with the plants");
+    Ok(ids)
 }
 
-struct Plants {
+/// A key in the middle between those of the first and the last block of plants.
+fn middle_of_plants(tree: &Tree) -> anyhow::Result<Vec<u8>> {
+    guarded(|| {
+        let mut blocks = tree.range(plant_keys(PlantId::MIN));
+        let end = |entry: Option<sled::Result<(IVec, IVec)>>| -> anyhow::Result<PlantId> {
+            let block = entry.transpose()?.map(|(key, value)| Block::new(key, value));
+            block.map_or(Ok(PlantId::MIN), |block| block.first_id())
+        };
+        // The first one begins at the least id, whatever is in it.
+        let (_, second, last) = (blocks.next(), end(blocks.next())?, end(blocks.next_back())?);
+        let middle = second.get().midpoint(last.get().max(second.get()));
+        Ok(plant_keys(PlantId::from(middle)).start)
+    })
+    .context("cannot read the plants")
+}
+
+/// What comes together of some plants that follow each other.
+struct PlantsSum {
     count: u64,
     digest: Digest,
     tags_digest: Digest,
+    /// The id that the first block begins at, and the last one in the last block.
+    ends: Option<(PlantId, PlantId)>,
+    ids: IdFilter,
 }
 
-fn digest_of_plants(tree: &Tree) -> anyhow::Result<Plants> {
-    let (mut count, mut digest, mut tags_digest) = (0, Digest::default(), Digest::default());
-    for entry in PlantScan::new(tree) {
-        let (id, record) = entry?;
-        count += 1;
-        digest += plant_digest(id, &record);
-        let record = PlantRecord::decode(&record)
-            .with_context(|| format!("the record of plant {id} is damaged"))?;
-        if let Some(tag) = record.tag {
-            tags_digest += tag_digest(tag, id);
+impl PlantsSum {
+    fn with_those_behind(self, behind: Self) -> anyhow::Result<Self> {
+        let ends = match (self.ends, behind.ends) {
+            (Some((first, last)), Some((next, end))) => {
+                check_order(last, next)?;
+                Some((first, end))
+            }
+            (ends, None) | (None, ends) => ends,
+        };
+        Ok(Self {
+            count: self.count + behind.count,
+            digest: self.digest + behind.digest,
+            tags_digest: self.tags_digest + behind.tags_digest,
+            ends,
+            ids: self.ids.join(behind.ids),
+        })
+    }
+}
+
+fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Result<PlantsSum> {
+    let mut sum = PlantsSum {
+        count: 0,
+        digest: Digest::default(),
+        tags_digest: Digest::default(),
+        ends: None,
+        ids: IdFilter::with_room_for(about),
+    };
+    for entry in tree.range(keys) {
+        let (key, value) = entry.context("cannot read the plants")?;
+        let block = Block::new(key, value);
+        let first_id = block.first_id()?;
+        let (begin, last) = sum.ends.get_or_insert((first_id, first_id));
+        if *begin != first_id {
+            check_order(*last, first_id)?;
+        }
+        let damaged = || format!("the block of plants from id {first_id} on is damaged");
+        for entry in block.entries().with_context(damaged)? {
+            let (id, record) = entry.with_context(damaged)?;
+            sum.count += 1;
+            sum.digest += plant_digest(id, record);
+            let record = PlantRecord::decode(record)
+                .with_context(|| format!("the record of plant {id} is damaged"))?;
+            if let Some(tag) = record.tag {
+                sum.tags_digest += tag_digest(tag, id);
+            }
+            sum.ids.add(id);
+            *last = id;
         }
     }
-    Ok(Plants { count, digest, tags_digest })
+    Ok(sum)
+}
+
+/// Blocks do not overlap.
+pub(super) fn check_order(last_of_one: PlantId, first_of_next: PlantId) -> anyhow::Result<()> {
+    ensure!(
+        last_of_one < first_of_next,
+        "the block of plants from id {first_of_next} on holds less than the one before"
+    );
+    Ok(())
 }
 
 fn digest_of_index(tree: &Tree) -> anyhow::Result<Digest> {

@@ -1,14 +1,15 @@
 //! All plants of a database of which some cannot be read.
 
+use std::ops::Range;
 use std::vec;
 
-use anyhow::ensure;
 use plant_domain::PlantId;
 use sled::{IVec, Tree};
 
 use super::blocks::{Block, key};
 use super::guarded::guarded;
 use super::layout::PLANT_PREFIX;
+use super::recovery::check_order;
 
 /// The plants in the order of their ids, and their records. Where some cannot be read, that is an error, and
 /// those behind them follow.
@@ -47,10 +48,9 @@ impl<'a> PlantScan<'a> {
         let read = block.first_id().and_then(|first| {
             self.from = first.next();
             let entries = block.owned_entries()?;
-            ensure!(
-                self.last.is_none_or(|last| last < first),
-                "the block of plants from id {first} on holds less than the one before"
-            );
+            if let Some(last) = self.last {
+                check_order(last, first)?;
+            }
             self.last = entries.last().map(|(id, _)| *id);
             self.entries = entries.into_iter();
             Ok(())
@@ -114,5 +114,10 @@ impl Iterator for PlantScan<'_> {
 
 /// The blocks that begin at an id or behind it.
 fn blocks_from(tree: &Tree, id: PlantId) -> sled::Iter {
-    tree.range(key(PLANT_PREFIX, id)..vec![PLANT_PREFIX[0] + 1])
+    tree.range(plant_keys(id))
+}
+
+/// The keys of those blocks.
+pub(super) fn plant_keys(id: PlantId) -> Range<Vec<u8>> {
+    key(PLANT_PREFIX, id)..vec![PLANT_PREFIX[0] + 1]
 }

@@ -2,6 +2,7 @@
 
 use super::blocks::{self, BlocksLock};
 use super::generation::Generations;
+use super::id_filter::IdFilter;
 use super::layout::{PLANT_PREFIX, Record, State};
 use plant_domain::PlantId;
 
@@ -15,15 +16,21 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Beside a sled that has everything.
-    pub(super) fn new(state: State) -> Self {
-        Self { generations: Generations::behind(state), blocks: BlocksLock::default() }
+    pub(super) fn new(state: State, ids: IdFilter) -> Self {
+        Self { generations: Generations::behind(state, ids), blocks: BlocksLock::default() }
     }
 
     /// What is kept of a plant, if there is one with this id.
     pub(super) fn record(&self, tree: &sled::Tree, id: PlantId) -> anyhow::Result<Option<Record>> {
         // What is not in memory any more at the moment of this look is in sled.
-        if let Some(record) = self.generations.read().plant(id) {
-            return Ok(record.clone());
+        {
+            let recent = self.generations.read();
+            if let Some(record) = recent.plant(id) {
+                return Ok(record.clone());
+            }
+            if !recent.ids.may_know(id) {
+                return Ok(None);
+            }
         }
         let _reading = self.blocks.read();
         blocks::get(tree, PLANT_PREFIX, id)
