@@ -64,7 +64,16 @@ pub(super) fn there_and_back(
 /// Builds the program that puts plants into sled, in plantd's layout, by a bare loop.
 pub(super) fn build_bare_sled(workspace: &Metadata) -> anyhow::Result<PathBuf> {
     let mut build = cargo::command(&workspace.workspace_root);
-    build.args(["build", "--release", "--package", "plant-store", "--example", "bare_sled"]);
+    build.args([
+        "build",
+        "--release",
+        "--package",
+        "plant-store",
+        "--features",
+        "benches",
+        "--example",
+        "bare_sled",
+    ]);
     cargo::run(&mut build)
         .context("the bare loop on sled, which imports are compared with, cannot be built")?;
     Ok(workspace.target_directory.join("release/examples/bare_sled").into_std_path_buf())
