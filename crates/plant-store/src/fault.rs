@@ -4,7 +4,7 @@
 //! `FAILPOINTS` in the environment says what happens where, in the words of the crate `fail`:
 //! `before-answers=3*off->panic(text)` lets whoever comes there for the fourth time panic, and `return`
 //! in the place of `panic(text)` lets it log that it has come there and stop for good.
-//! `after-plant@plant-commit` counts only the thread of that name, `after-plant@main` the opening.
+//! `after-plants@plant-fold` counts only the thread of that name, `after-plants@main` the opening.
 
 #[cfg(feature = "fault-points")]
 mod switched_on {

@@ -11,7 +11,7 @@
 
 use std::iter;
 use std::ops::Bound;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
@@ -36,15 +36,38 @@ const CHANGES_IN_A_STEP: usize = 256;
 /// Keeps those who read blocks from seeing a half of what is cut in two: whoever reads several blocks, or
 /// looks for one, reads under it.
 #[derive(Debug, Default)]
-pub(super) struct BlocksLock(RwLock<()>);
+pub(super) struct BlocksLock(RwLock<Blocks>);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Blocks {
+    #[default]
+    Whole,
+    /// They are being written, or a write has failed half way.
+    Torn,
+}
+
+/// What was read under it is whole.
+pub(super) struct ReadingBlocks<'a>(
+    #[expect(dead_code, reason = "it is held")] RwLockReadGuard<'a, Blocks>,
+);
 
 impl BlocksLock {
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, ()> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    /// # Errors
+    ///
+    /// When a write has failed half way. The store has failed then.
+    pub(super) fn read(&self) -> anyhow::Result<ReadingBlocks<'_>> {
+        let blocks = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        ensure!(*blocks == Blocks::Whole, "sled has failed while it wrote plants");
+        Ok(ReadingBlocks(blocks))
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, ()> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    /// Nobody reads meanwhile, nor after it has failed.
+    fn write(&self, write: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let mut blocks = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *blocks = Blocks::Torn;
+        write()?;
+        *blocks = Blocks::Whole;
+        Ok(())
     }
 }
 
@@ -229,8 +252,7 @@ pub(super) fn fold<'a>(
             // Where ids only come behind all others, nothing will come between them.
             let is_full = next.is_none() && new.starts_with(&old);
             let written = cut(prefix, begin, &new, is_full)?;
-            let _writing = lock.write();
-            write(db, &replaced, written)?;
+            lock.write(|| write(db, &replaced, written))?;
         }
         after_step();
         fault::point("after-fold-step");

@@ -143,18 +143,23 @@ pub(super) fn fold(
             .with_context(|| format!("folding the plants with tag {tag:?}"))?;
     }
     fault::point("before-events");
-    fold_events(db, generation, state.kept_from)?;
+    fold_events(db, generation, state.kept_from, &after_step)?;
     fault::point("after-events");
     let shown_from = (state.last_sequence + 1).saturating_sub(keep_events).max(1);
     let state = State { kept_from: state.kept_from.max(first_of_record(shown_from)), ..state };
     fault::point("before-state");
     db.insert(STATE_KEY, layout::encode(&state)?).context("writing the state")?;
-    forget_events(db, state.kept_from)?;
+    forget_events(db, state.kept_from, &after_step)?;
     Ok(state)
 }
 
 /// Writes the records of a generation's events from `kept_from` on: the older ones are gone.
-fn fold_events(db: &PacedDb, generation: &Generation, kept_from: u64) -> anyhow::Result<()> {
+fn fold_events(
+    db: &PacedDb,
+    generation: &Generation,
+    kept_from: u64,
+    after_step: impl Fn(),
+) -> anyhow::Result<()> {
     let first = generation.first_sequence.max(kept_from);
     let skipped = usize::try_from(first - generation.first_sequence)?;
     let mut rest = generation.events.get(skipped..).unwrap_or_default();
@@ -174,6 +179,7 @@ fn fold_events(db: &PacedDb, generation: &Generation, kept_from: u64) -> anyhow:
         events.extend_from_slice(of_record);
         let record = EventRecord { events: mem::take(&mut events) };
         db.insert(event_key(begin), layout::encode(&record)?).context("writing events")?;
+        after_step();
         rest = later;
         begin += EVENTS_IN_A_RECORD;
     }
@@ -181,7 +187,7 @@ fn fold_events(db: &PacedDb, generation: &Generation, kept_from: u64) -> anyhow:
 }
 
 /// Removes records with events before `kept_from` alone.
-fn forget_events(db: &PacedDb, kept_from: u64) -> anyhow::Result<()> {
+fn forget_events(db: &PacedDb, kept_from: u64, after_step: impl Fn()) -> anyhow::Result<()> {
     for key in db.scan_prefix(EVENT_PREFIX).keys() {
         let key = key.context("reading old events")?;
         if event_sequence(&key)? >= kept_from {
@@ -189,6 +195,7 @@ fn forget_events(db: &PacedDb, kept_from: u64) -> anyhow::Result<()> {
         }
         fault::point("before-old-events-removed");
         db.remove(key).context("removing old events")?;
+        after_step();
     }
     Ok(())
 }

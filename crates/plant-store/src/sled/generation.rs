@@ -176,7 +176,7 @@ impl Generations {
 
     /// For a moment: writes wait meanwhile.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Recent> {
-        // What a panic has left half applied has failed the store, and only readers see it.
+        // What a panic has left half applied is on disk in the journal, and has failed the store.
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,8 +189,10 @@ impl Generations {
         let mut recent = self.write();
         let state = recent.state.after(&group.changes)?;
         for change in &group.changes {
-            if change.kind == EventKind::Created {
-                recent.ids.add(PlantId::from(change.id));
+            let id = PlantId::from(change.id);
+            // One that is used again takes no more room.
+            if change.kind == EventKind::Created && !recent.ids.may_know(id) {
+                recent.ids.add(id);
             }
         }
         recent.active.apply(group)?;

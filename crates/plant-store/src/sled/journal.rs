@@ -13,8 +13,8 @@
 //! salt is random and never leaves the file, so that no client can make up a record.
 //!
 //! When the database is opened, the newest records that follow each other without a gap are applied
-//! again, also those that sled seems to have: after a power cut it may have the newest without all of
-//! the older ones. Where sled ends before they begin, something is lost.
+//! again, also those that sled seems to have, unless it is known to have them on disk: after a power cut it
+//! may have the newest without all of the older ones. Where sled ends before they begin, something is lost.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -97,7 +97,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
 pub(super) fn read(directory: &Path, findings: &mut Findings) -> anyhow::Result<Contents> {
     let mut contents = Contents { salts: Salts::default(), payloads: Vec::new() };
     for (path, salt) in paths(directory).iter().zip(contents.salts.chunks_mut(SALT_BYTES)) {
-        let segment = fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let segment = read_synced(path);
         let Some(segment) = findings.value_of(segment)? else { continue };
         if segment.len() != SEGMENT_BYTES {
             findings.add(format_args!(
@@ -112,6 +112,18 @@ pub(super) fn read(directory: &Path, findings: &mut Findings) -> anyhow::Result<
         contents.payloads.extend(whole_records(&segment).into_iter().map(<[u8]>::to_vec));
     }
     Ok(contents)
+}
+
+/// A kill may have come before a sync: what is read is on disk before anything builds on it.
+fn read_synced(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let read = || {
+        let mut file = File::open(path)?;
+        file.sync_data()?;
+        let mut segment = Vec::with_capacity(SEGMENT_BYTES);
+        file.read_to_end(&mut segment)?;
+        Ok::<_, io::Error>(segment)
+    };
+    read().with_context(|| format!("cannot read {}", path.display()))
 }
 
 pub(super) fn whole_records(segment: &[u8]) -> Vec<&[u8]> {

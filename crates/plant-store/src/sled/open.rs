@@ -78,8 +78,7 @@ fn bring_to_disk(config: &SledConfig, found: Found) -> anyhow::Result<Opened> {
     let check = || {
         let (state, ids) = match check_all(&db, state) {
             Err(lost) if !is_of_disk(&lost) => {
-                // What the journal still has of it comes back.
-                log::warn!("all that the journal has is applied once more: {lost:#}");
+                warn_of_lost(&lost);
                 check_all(&db, read_kept(config, &db, Replay::All, &mut Findings::Refuse)?)?
             }
             checked => checked?,
@@ -98,6 +97,11 @@ fn bring_to_disk(config: &SledConfig, found: Found) -> anyhow::Result<Opened> {
             Err(last_handle.close_after(error))
         }
     }
+}
+
+/// What the journal still has of it comes back.
+fn warn_of_lost(lost: &anyhow::Error) {
+    log::warn!("all that the journal has is applied once more: {lost:#}");
 }
 
 /// Nothing is missing. Also says which ids are used.
@@ -171,7 +175,13 @@ fn read_kept(
             findings.add("the journal is not that of this database; put its own back")?;
             contents.payloads.clear();
         }
-        recovery::read(db, &contents.payloads, replay, findings)
+        match guarded(|| recovery::read(db, &contents.payloads, replay, findings)) {
+            Err(lost) if replay == Replay::Unsynced && !is_of_disk(&lost) => {
+                warn_of_lost(&lost);
+                recovery::read(db, &contents.payloads, Replay::All, findings)
+            }
+            read => read,
+        }
     })
     .map_err(advise)
 }

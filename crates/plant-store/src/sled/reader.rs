@@ -24,6 +24,10 @@ const MAX_LOOKED_AT: usize = 10_000;
 /// How many plants are taken from memory, or from the tag index, at a time.
 const RUN: usize = 256;
 
+/// How many plants are read from sled at most before who folds gets a turn. Who waits for one to fold waits for
+/// them too.
+const MOST_UNDER_A_LOCK: usize = 1_024;
+
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     pub(super) db: sled::Db,
@@ -72,13 +76,18 @@ impl Reader {
     ) -> anyhow::Result<Option<PlantId>> {
         let Run { entries, next } = self.shared.generations.read().plants_from(from, RUN);
         let mut recent = entries.iter().peekable();
-        let _reading = self.shared.blocks.read();
+        let mut read = 0;
+        let _reading = self.shared.blocks.read()?;
         for entry in blocks::entries_between(&self.db, PLANT_PREFIX, from, next)? {
             let (id, record) = entry.context("cannot read the plants")?;
             while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
                 if !page.takes(*id, record.as_ref().map(Record::bytes))? {
                     return Ok(None);
                 }
+            }
+            read += 1;
+            if read > MOST_UNDER_A_LOCK {
+                return Ok(Some(id));
             }
             let record = match recent.next_if(|(recent, _)| *recent == id) {
                 Some((_, newer)) => newer.as_ref().map(Record::bytes),
@@ -107,7 +116,7 @@ impl Reader {
             self.shared.generations.read().plants_with_tag(tag, from, RUN);
         let mut ids = BTreeSet::new();
         {
-            let _reading = self.shared.blocks.read();
+            let _reading = self.shared.blocks.read()?;
             for entry in blocks::entries_between(&self.db, &tag_blocks_prefix(tag), from, next)? {
                 let (id, _) = entry.with_context(|| format!("reading the index of tag {tag:?}"))?;
                 if ids.len() >= RUN {
@@ -117,14 +126,18 @@ impl Reader {
                 ids.insert(id);
             }
         }
+        let mut gone = 0;
         for (id, presence) in entries {
             match presence {
-                Presence::Present if next.is_none_or(|next| id < next) => ids.insert(id),
-                Presence::Present => false,
-                Presence::Absent => ids.remove(&id),
-            };
+                Presence::Present if next.is_none_or(|next| id < next) => drop(ids.insert(id)),
+                Presence::Present => {}
+                Presence::Absent => {
+                    gone += 1;
+                    ids.remove(&id);
+                }
+            }
         }
-        page.looked_at += 1;
+        page.looked_at += 1 + gone;
         for id in ids {
             // The plant may have lost the tag since; what counts is what it has now.
             let record = self.shared.record(&self.db, id).context("cannot read a plant")?;
@@ -199,7 +212,10 @@ impl<'a> PageInProgress<'a> {
 
     /// Looks at what is kept of a plant, if it is there, unless the page ends before it, which is returned.
     fn takes(&mut self, id: PlantId, record: Option<&[u8]>) -> anyhow::Result<bool> {
-        let Some(record) = record else { return Ok(true) };
+        let Some(record) = record else {
+            self.looked_at += 1;
+            return Ok(true);
+        };
         if self.ends_before(id) {
             return Ok(false);
         }

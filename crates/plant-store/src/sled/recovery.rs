@@ -41,7 +41,10 @@ pub(super) fn read(
     let Some(in_sled) = findings.value_of(read_state(db))? else { return Ok(None) };
     let synced = match replay {
         Replay::All => 0,
-        Replay::Unsynced => read_synced(db)?,
+        // Where sled has lost its newest state alone, nothing that comes behind the older one is synced.
+        Replay::Unsynced => {
+            read_synced(db)?.filter(|synced| *synced <= in_sled.last_sequence).unwrap_or(0)
+        }
     };
     let replayed = guarded(|| replay_journal(db, in_sled, synced, journal_payloads, findings));
     fault::point("after-replay");
@@ -49,18 +52,24 @@ pub(super) fn read(
     Ok(Some(replayed?.unwrap_or(in_sled)))
 }
 
-/// Up to which event everything is on disk in sled. It is not known before the first fold.
-fn read_synced(db: &sled::Db) -> anyhow::Result<u64> {
+/// Up to which event everything is on disk in sled, where that is known.
+fn read_synced(db: &sled::Db) -> anyhow::Result<Option<u64>> {
     let value = guarded(|| Ok(db.get(SYNCED_KEY)?)).context("what is synced cannot be read")?;
-    let bytes = value.map(|value| value.as_ref().try_into()).transpose();
-    Ok(bytes.context("what is synced is damaged")?.map_or(0, u64::from_be_bytes))
+    Ok(value.and_then(|value| value.as_ref().try_into().ok()).map(u64::from_be_bytes))
 }
 
 /// How far sled is.
 fn read_state(db: &sled::Db) -> anyhow::Result<State> {
     let value = guarded(|| Ok(db.get(STATE_KEY)?)).context("the state cannot be read")?;
     let value = value.context("the state is missing: most of the database is lost")?;
-    layout::decode(&value).context("the state is damaged")
+    let state: State = layout::decode(&value).context("the state is damaged")?;
+    ensure!(
+        (1..=state.last_sequence.saturating_add(1)).contains(&state.kept_from),
+        "the state is damaged: events are kept from number {} on, and the last is {}",
+        state.kept_from,
+        state.last_sequence
+    );
+    Ok(state)
 }
 
 /// Applies again what the journal has; see there. Returns the state that it leads to.

@@ -32,7 +32,7 @@ impl Shared {
                 return Ok(None);
             }
         }
-        let _reading = self.blocks.read();
+        let _reading = self.blocks.read()?;
         blocks::get(tree, PLANT_PREFIX, id)
     }
 }
