@@ -153,7 +153,7 @@ impl Reader {
         let (state, in_sled, in_memory) = {
             let recent = self.shared.generations.read();
             let from = recent.first_sequence();
-            let of_page = (first.max(from)..).take(limit);
+            let of_page = (first.max(from)..=recent.state.last_sequence).take(limit);
             let in_memory: Vec<_> = of_page.map_while(|sequence| recent.event(sequence)).collect();
             (recent.state, first..from, in_memory)
         };
