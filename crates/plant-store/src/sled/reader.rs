@@ -176,7 +176,8 @@ impl Reader {
             events.extend(wanted.map(|(_, event)| event));
             ensure!(events.len() > before, "the events from number {next} on are lost");
         }
-        let numbered = (first..).zip(events.into_iter().chain(in_memory)).take(limit);
+        let numbers = first..=u64::MAX;
+        let numbered = numbers.zip(events.into_iter().chain(in_memory)).take(limit);
         let to_event = |(sequence, event): (u64, EventOfPlant)| Event {
             revision: Revision::from(sequence),
             kind: event.kind,
