@@ -19,9 +19,10 @@ use plantd_tests::{
 
 use super::load::{Failed, launch, new_ledgers, write_until_it_fails};
 use super::{IO, assert_helps, check_repaired, start_and_end};
+use crate::FEW_CHANGES_IN_MEMORY;
 
 /// How often enough is written for a fault to happen of which nobody says when it does.
-const MOST_ROUNDS: u32 = 8;
+pub(super) const MOST_ROUNDS: u32 = 8;
 
 /// How many servers run at the same time.
 const AT_ONCE: usize = 4;
@@ -111,7 +112,9 @@ impl Arming {
         let trace = folder.path().join("trace");
         let armed = server.data().canonicalize().expect("it is there").join("armed");
         let options = fault.options(files.iter().map(|file| armed.join(file)));
-        server.restart_with(under_strace(launch(), &trace, &options));
+        // Sled's turn comes all the time.
+        let launch = if files == SLED { launch().faults(FEW_CHANGES_IN_MEMORY) } else { launch() };
+        server.restart_with(under_strace(launch, &trace, &options));
         Self { server, trace, _folder: folder }
     }
 
