@@ -250,17 +250,18 @@ impl Committer {
             let decision = write
                 .decide(plant.as_ref(), revision)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
-            let decided = decision.map(|Decision { decided, change_to }| {
-                if let Some(after) = change_to {
-                    group.changes.push(Change::new(id, plant.as_ref(), after.clone())?);
-                    *plant = after;
+            let Decision { decided, change_to } = match decision {
+                Ok(decision) => decision,
+                Err(refusal) => {
+                    all_decided.push(Err(refusal));
+                    continue;
                 }
-                anyhow::Ok(decided)
-            });
-            all_decided.push(match decided {
-                Ok(decided) => Ok(decided?),
-                Err(refusal) => Err(refusal),
-            });
+            };
+            if let Some(after) = change_to {
+                group.changes.push(Change::new(id, plant.as_ref(), after.clone())?);
+                *plant = after;
+            }
+            all_decided.push(Ok(decided));
         }
         if !group.changes.is_empty() {
             self.append(journal::Record::new(&group)?)?;

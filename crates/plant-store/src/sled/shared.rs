@@ -1,10 +1,11 @@
 //! What those who read and those who write share beside sled.
 
+use plant_domain::PlantId;
+
 use super::blocks::{self, BlocksLock};
 use super::generation::Generations;
 use super::id_filter::IdFilter;
 use super::layout::{PLANT_PREFIX, Record, State};
-use plant_domain::PlantId;
 
 #[derive(Debug)]
 pub(super) struct Shared {
