@@ -16,3 +16,6 @@ mod start;
 /// So few changes gather in memory that they are folded all the time: a fault, of the program that has fault
 /// points.
 const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";
+
+/// So many are they.
+const CHANGES_IN_MEMORY: i64 = 64;

@@ -181,11 +181,12 @@ impl Committer {
                 }
             }
             while !waiting.is_empty() {
-                self.commit_and_answer(&mut waiting);
+                // Also when something else has failed than the group before.
                 if self.progress.failure().is_some() {
                     // Whoever still waits is told of the failure when the queue is dropped.
                     return;
                 }
+                self.commit_and_answer(&mut waiting);
             }
         }
         self.progress.group_begins();

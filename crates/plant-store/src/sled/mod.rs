@@ -172,9 +172,7 @@ impl SledRepository {
     }
 
     async fn write(&self, write: Write) -> Outcome {
-        if let Some(failure) = self.progress.failure() {
-            return Err(failure.into());
-        }
+        self.progress.check()?;
         let (answer, outcome) = oneshot::channel();
         match self.queue.try_send(Message::Write(write, answer)) {
             Ok(()) => {}
@@ -192,6 +190,7 @@ impl SledRepository {
 
     /// The outcomes of the writes, in their order.
     async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<Outcome>, StoreError> {
+        self.progress.check()?;
         let count = writes.len();
         let mut outcomes = Vec::with_capacity(count);
         let (answers, mut answered) = mpsc::unbounded_channel();
@@ -318,9 +317,7 @@ impl PlantRepository for SledRepository {
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {
-        if let Some(failure) = self.progress.failure() {
-            return Err(failure.into());
-        }
+        self.progress.check()?;
         if self.queue.is_closed() {
             return Err(self.why_no_more_writes());
         }

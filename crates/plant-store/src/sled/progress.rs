@@ -44,6 +44,11 @@ impl Progress {
         self.failure.borrow().clone()
     }
 
+    /// Nothing is begun in a store that has failed.
+    pub(super) fn check(&self) -> Result<(), StoreFailure> {
+        self.failure().map_or(Ok(()), Err)
+    }
+
     /// Waits until the store has failed.
     pub(super) async fn failed(&self) -> StoreFailure {
         let mut failure = self.failure.subscribe();

@@ -19,7 +19,7 @@ use plantd_tests::{
 
 use super::load::{Failed, launch, new_ledgers, write_until_it_fails};
 use super::{IO, assert_helps, check_repaired, start_and_end};
-use crate::FEW_CHANGES_IN_MEMORY;
+use crate::{CHANGES_IN_MEMORY, FEW_CHANGES_IN_MEMORY};
 
 /// How often enough is written for a fault to happen of which nobody says when it does.
 pub(super) const MOST_ROUNDS: u32 = 8;
@@ -287,6 +287,30 @@ fn a_fault_that_only_sled_meets_is_told_without_another_write() {
         assert_eq!(server.terminate().code(), Some(0));
         server.verify();
     });
+}
+
+#[test]
+fn nothing_is_begun_in_a_store_that_has_failed() {
+    let fault = Fault { call: "pwrite64", tamper: "error=EIO", first: 1, is_for_ever: false };
+    let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), torture::chance());
+    let mut arming = Arming::start(&fault, SLED, &mut ledgers, &mut chance);
+    arming.arm();
+    let client = arming.server.client();
+    for id in 0..CHANGES_IN_MEMORY {
+        client.create(1_000_000 + id, "Abies", None).assert_plant("Abies", None);
+    }
+    // It gives those before it to sled, and may be told how that ended.
+    let last = client.create(2_000_000, "Abies", None);
+    assert!([200, 503].contains(&last.status), "{last:?}");
+    wait_until("/readyz to tell of the failure", || client.get("/readyz").status == 503);
+    client.create(-1, "late", None).assert_error(503, 5002);
+    client.import(Format::Ndjson, "", plant_body(-2, "late", None)).assert_error(503, 5002);
+    arming.server.process().assert_exit_code(IO);
+    let (_, mut server) = arming.restart();
+    for id in [-1, -2] {
+        server.client().read(id).assert_error(404, 3002);
+    }
+    assert_eq!(server.terminate().code(), Some(0));
 }
 
 /// How a start begins.
