@@ -10,7 +10,7 @@
 //! first one from the key's), and the value with its length before it, as postcard has them.
 
 use std::iter;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use anyhow::{Context as _, ensure};
@@ -118,7 +118,11 @@ impl Block {
     /// All that it holds.
     fn all_entries(&self) -> anyhow::Result<Vec<Entry<'_>>> {
         let all = self.entries().and_then(Entries::collect);
-        all.with_context(|| format!("the block with the key {:x?} is damaged", &self.key[..]))
+        all.with_context(|| self.is_damaged())
+    }
+
+    fn is_damaged(&self) -> String {
+        format!("the block with the key {:x?} is damaged", &self.key[..])
     }
 }
 
@@ -172,32 +176,35 @@ pub(super) fn get(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Opt
     Ok(None)
 }
 
-/// The ids from `from` on, up to but without `end` if there is one, and their values.
-pub(super) fn entries_between(
+/// Shows the ids from `from` on, up to but without `end` if there is one, and their values, until `visit`
+/// breaks off.
+///
+/// # Errors
+///
+/// When sled or a block cannot be read, and as `visit` has them.
+pub(super) fn visit_between<B>(
     tree: &Tree,
     prefix: &[u8],
     from: PlantId,
     end: Option<PlantId>,
-) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(PlantId, IVec)>>> {
+    mut visit: impl FnMut(PlantId, &[u8]) -> anyhow::Result<ControlFlow<B>>,
+) -> anyhow::Result<ControlFlow<B>> {
     let around = block_of(tree, prefix, from)?.map(Ok);
-    let is_before_end = move |id| end.is_none_or(|end| id < end);
-    Ok(around
-        .into_iter()
-        .chain(blocks_behind(tree, prefix, from))
-        .take_while(move |block| {
-            let first = block.as_ref().ok().and_then(|block| block.first_id().ok());
-            first.is_none_or(is_before_end)
-        })
-        .flat_map(move |block| {
-            let entries = block.and_then(|block| block.owned_entries());
-            let (entries, error) = match entries {
-                Ok(entries) => (entries, None),
-                Err(error) => (Vec::new(), Some(Err(error))),
-            };
-            let wanted =
-                entries.into_iter().filter(move |(id, _)| *id >= from && is_before_end(*id));
-            wanted.map(Ok).chain(error)
-        }))
+    for block in around.into_iter().chain(blocks_behind(tree, prefix, from)) {
+        let block = block?;
+        for entry in block.entries().with_context(|| block.is_damaged())? {
+            let (id, value) = entry.with_context(|| block.is_damaged())?;
+            if end.is_some_and(|end| id >= end) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            if id >= from
+                && let ControlFlow::Break(why) = visit(id, value)?
+            {
+                return Ok(ControlFlow::Break(why));
+            }
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 /// The blocks that begin behind an id.
@@ -394,10 +401,13 @@ mod tests {
         }
 
         fn entries(&self, from: PlantId, end: Option<PlantId>) -> Vec<(PlantId, Vec<u8>)> {
-            let entries = entries_between(&self.db, PREFIX, from, end).expect("reads");
+            let mut entries = Vec::new();
+            let visited = visit_between(&self.db, PREFIX, from, end, |id, value| {
+                entries.push((id, value.to_vec()));
+                Ok(ControlFlow::<()>::Continue(()))
+            });
+            assert!(visited.expect("reads").is_continue());
             entries
-                .map(|entry| entry.map(|(id, value)| (id, value.to_vec())).expect("reads"))
-                .collect()
         }
     }
 
@@ -503,9 +513,13 @@ mod tests {
         let (key, block) = store.blocks().remove(1);
         for damaged in [&[][..], &[1], &[2, 0, 0], &block[..block.len() - 1]] {
             store.db.insert(&key, damaged.to_vec()).expect("writes");
-            let read = entries_between(&store.db, PREFIX, PlantId::MIN, None).expect("reads");
-            let read: Vec<bool> = read.map(|entry| entry.is_ok()).collect();
-            assert_eq!(read, [true, false, true], "{damaged:?}");
+            let mut read = 0;
+            let visited = visit_between(&store.db, PREFIX, PlantId::MIN, None, |_, _| {
+                read += 1;
+                Ok(ControlFlow::<()>::Continue(()))
+            });
+            assert!(visited.is_err(), "{damaged:?}");
+            assert_eq!(read, 1, "{damaged:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! What memory says is always looked at before sled is: what has gone from memory by then is in sled.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
@@ -21,7 +22,7 @@ use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 /// matches rarely.
 const MAX_LOOKED_AT: usize = 10_000;
 
-/// How many plants are taken from memory, or from the tag index, at a time.
+/// How many plants are taken from memory, or from the tag index, at a time at most.
 const RUN: usize = 256;
 
 /// How many plants are read from sled at most before who folds gets a turn. Who waits for one to fold waits for
@@ -67,35 +68,37 @@ impl Reader {
         Ok(page.page)
     }
 
-    /// Looks at the plants from an id on, as far as memory says something of about [`RUN`] of them, and
-    /// returns where that ends.
+    /// Looks at the plants from an id on, as far as memory says something of about as many as the page wants,
+    /// and returns where that ends.
     fn plants_from(
         &self,
         from: PlantId,
         page: &mut PageInProgress<'_>,
     ) -> anyhow::Result<Option<PlantId>> {
-        let Run { entries, next } = self.shared.generations.read().plants_from(from, RUN);
+        let run = self.shared.generations.read().plants_from(from, page.most_wanted());
+        let Run { entries, next } = run;
         let mut recent = entries.iter().peekable();
         let mut read = 0;
         let _reading = self.shared.blocks.read()?;
-        for entry in blocks::entries_between(&self.db, PLANT_PREFIX, from, next)? {
-            let (id, record) = entry.context("cannot read the plants")?;
+        let visited = blocks::visit_between(&self.db, PLANT_PREFIX, from, next, |id, record| {
             while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
                 if !page.takes(*id, record.as_ref().map(Record::bytes))? {
-                    return Ok(None);
+                    return Ok(ControlFlow::Break(None));
                 }
             }
             read += 1;
             if read > MOST_UNDER_A_LOCK {
-                return Ok(Some(id));
+                return Ok(ControlFlow::Break(Some(id)));
             }
             let record = match recent.next_if(|(recent, _)| *recent == id) {
                 Some((_, newer)) => newer.as_ref().map(Record::bytes),
-                None => Some(&record[..]),
+                None => Some(record),
             };
-            if !page.takes(id, record)? {
-                return Ok(None);
-            }
+            let goes_on = page.takes(id, record)?;
+            Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(None) })
+        });
+        if let ControlFlow::Break(next) = visited.context("cannot read the plants")? {
+            return Ok(next);
         }
         for (id, record) in recent {
             if !page.takes(*id, record.as_ref().map(Record::bytes))? {
@@ -117,13 +120,17 @@ impl Reader {
         let mut ids = BTreeSet::new();
         {
             let _reading = self.shared.blocks.read()?;
-            for entry in blocks::entries_between(&self.db, &tag_blocks_prefix(tag), from, next)? {
-                let (id, _) = entry.with_context(|| format!("reading the index of tag {tag:?}"))?;
+            let prefix = tag_blocks_prefix(tag);
+            let visited = blocks::visit_between(&self.db, &prefix, from, next, |id, _| {
                 if ids.len() >= RUN {
-                    next = Some(id);
-                    break;
+                    return Ok(ControlFlow::Break(id));
                 }
                 ids.insert(id);
+                Ok(ControlFlow::Continue(()))
+            });
+            let visited = visited.with_context(|| format!("reading the index of tag {tag:?}"))?;
+            if let ControlFlow::Break(id) = visited {
+                next = Some(id);
             }
         }
         let mut gone = 0;
@@ -199,6 +206,11 @@ impl<'a> PageInProgress<'a> {
     fn new(request: &'a PageRequest) -> Self {
         let page = Page { plants: Vec::new(), next: None };
         Self { filter: &request.filter, limit: request.limit.max(1), looked_at: 0, page }
+    }
+
+    /// How many plants it is worth to look for at once: no filter leaves one out of a page without one.
+    fn most_wanted(&self) -> usize {
+        if self.filter.matches_all() { (self.limit - self.page.plants.len()).min(RUN) } else { RUN }
     }
 
     /// Whether the page is full, or has cost enough, when a plant with this id may follow. Then the
