@@ -1,5 +1,5 @@
-//! How long sled alone takes for a number of plants in the layout of the store: `bare_sled PLANTS FOLDER`. It
-//! prints one line of JSON, which `cargo xtask bench` reads.
+//! How long sled alone takes for a number of plants in the layout of the store:
+//! `bare_sled one-by-one|folding PLANTS FOLDER`. It prints one line of JSON, which `cargo xtask bench` reads.
 
 #![forbid(unsafe_code)]
 
@@ -9,26 +9,26 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use plant_domain::{NewPlant, UncheckedNewPlant};
-use plant_store::benches::BareSled;
+use plant_store::benches::BareLoop;
 
 const TAGS: i64 = 100;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [plants, folder] = &arguments[..] else {
-        anyhow::bail!("usage: bare_sled PLANTS FOLDER");
+    let usage = "usage: bare_sled one-by-one|folding PLANTS FOLDER";
+    let [way, plants, folder] = &arguments[..] else { anyhow::bail!(usage) };
+    let bare_loop = match &way[..] {
+        "one-by-one" => BareLoop::OneByOne,
+        "folding" => BareLoop::Folding,
+        _ => anyhow::bail!(usage),
     };
     let plants: i64 = plants.parse().context("PLANTS must be a number")?;
     let new_plants = (1..=plants).filter_map(|id| {
         let (name, tag) = (format!("Eastern white pine {id}"), format!("Family {}", id % TAGS));
         NewPlant::try_from(UncheckedNewPlant { id, name, tag: Some(tag) }).ok()
     });
-    let BareSled { one_by_one, folded } = BareSled::measure(Path::new(folder), new_plants)?;
-    writeln!(
-        io::stdout(),
-        r#"{{"plants":{plants},"duration_us":{},"folded_duration_us":{}}}"#,
-        one_by_one.as_micros(),
-        folded.as_micros()
-    )?;
+    let duration = bare_loop.measure(Path::new(folder), new_plants)?;
+    let duration_us = duration.as_micros();
+    writeln!(io::stdout(), r#"{{"plants":{plants},"duration_us":{duration_us}}}"#)?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use super::spread::Spread;
 
 /// The programs that are no servers.
 pub(super) const BARE_SLED: &str = "bare sled";
+pub(super) const FOLDING_SLED: &str = "bare sled, folding";
 pub(super) const BARE_WRITE: &str = "bare write";
 const FASTIFY: &str = "Fastify + better-sqlite3";
 
@@ -35,7 +36,7 @@ impl Target {
     }
 }
 
-const CLAIMS: [Claim; 7] = [
+const CLAIMS: [Claim; 8] = [
     Claim {
         what: "creates at 64 connections, plantd/ceiling",
         target: Target::AtLeast(0.55),
@@ -65,6 +66,11 @@ const CLAIMS: [Claim; 7] = [
         what: "import, plantd/bare sled",
         target: Target::AtLeast(0.8),
         value: |round| rates(round, Work::Import, PLANTD, BARE_SLED),
+    },
+    Claim {
+        what: "import, plantd/bare sled, folding",
+        target: Target::AtLeast(0.8),
+        value: |round| rates(round, Work::Import, PLANTD, FOLDING_SLED),
     },
     Claim {
         what: "p99 of creates at half load, plantd/ceiling",

@@ -198,9 +198,12 @@ impl Suite<'_> {
                     (Work::Export, Reading::Transfer(both.export)),
                 ]);
             }
-            Task::BareSled { executable } => {
-                Reading::Transfer(transfer::run_bare_sled(executable, imported_plants, folder)?)
-            }
+            Task::BareSled { executable, way } => Reading::Transfer(transfer::run_bare_sled(
+                executable,
+                way,
+                imported_plants,
+                folder,
+            )?),
             Task::BareWrites => Reading::BareWrites(bare_write::measure(
                 folder,
                 Duration::from_secs(WARM_UP_S.into()),

@@ -79,14 +79,16 @@ pub(super) fn build_bare_sled(workspace: &Metadata) -> anyhow::Result<PathBuf> {
     Ok(workspace.target_directory.join("release/examples/bare_sled").into_std_path_buf())
 }
 
-/// Runs it on a new folder inside `folder`.
+/// Runs it on a new folder inside `folder`. Its own text says which ways there are.
 pub(super) fn run_bare_sled(
     executable: &Path,
+    way: &str,
     plants: u64,
     folder: &Path,
 ) -> anyhow::Result<Transfer> {
     let mut command = Command::new(executable);
-    let stdout = run_for_output(command.arg(plants.to_string()).arg(folder.join("bare-sled")))?;
+    command.args([way, &plants.to_string()]).arg(folder.join("bare-sled"));
+    let stdout = run_for_output(&mut command)?;
     let transfer: Transfer = serde_json::from_str(stdout.trim())
         .with_context(|| format!("{} printed no result but `{stdout}`", executable.display()))?;
     if transfer.plants != plants || transfer.duration_us == 0 {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::claims::{BARE_SLED, BARE_WRITE};
+use super::claims::{BARE_SLED, BARE_WRITE, FOLDING_SLED};
 use super::contender::{Contender, PLANTD};
 use super::load::Script;
 use super::measurement::{CONNECTIONS, Work};
@@ -59,6 +59,7 @@ pub(super) enum Task<'a> {
     },
     BareSled {
         executable: &'a Path,
+        way: &'static str,
     },
     BareWrites,
 }
@@ -70,7 +71,7 @@ impl Programs {
     /// In the order in which they stand in tables.
     pub(super) fn names(&self) -> Vec<&'static str> {
         let servers = self.ours().into_iter().chain(&self.peers);
-        servers.map(|contender| contender.name).chain([BARE_SLED, BARE_WRITE]).collect()
+        servers.map(|contender| contender.name).chain([BARE_SLED, FOLDING_SLED, BARE_WRITE]).collect()
     }
 
     fn ours(&self) -> [&Contender; 2] {
@@ -94,7 +95,8 @@ impl Programs {
             let entry = |program, task| Entry { work: Work::Import, program, task };
             vec![
                 entry(PLANTD, Task::ThereAndBack { plantd: &self.plantd }),
-                entry(BARE_SLED, Task::BareSled { executable }),
+                entry(BARE_SLED, Task::BareSled { executable, way: "one-by-one" }),
+                entry(FOLDING_SLED, Task::BareSled { executable, way: "folding" }),
             ]
         });
         creates.chain(others).chain(imports).filter(|turn| !turn.is_empty()).collect()

@@ -49,45 +49,38 @@ pub fn show_group(new_plants: &[NewPlant]) -> anyhow::Result<usize> {
     Ok(generation.plants.len())
 }
 
-/// How long sled alone takes for these plants in the layout of the store, in a new folder.
-#[derive(Clone, Copy, Debug)]
-pub struct BareSled {
+/// A bare loop that puts plants into sled in the layout of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BareLoop {
     /// Plant by plant, each put into its block, and the tag of each into its own; 1,024 of them are flushed and
     /// synced together.
-    pub one_by_one: Duration,
+    OneByOne,
     /// As a store does it: as many as a segment of the journal has room for, in order.
-    pub folded: Duration,
+    Folding,
 }
 
-impl BareSled {
-    /// Writes the plants in both ways, into two folders below this one.
+impl BareLoop {
+    /// How long it takes for these plants, in a new folder.
     ///
     /// # Errors
     ///
     /// When the disk fails.
     pub fn measure(
+        self,
         directory: &Path,
-        new_plants: impl Iterator<Item = NewPlant> + Clone,
-    ) -> anyhow::Result<Self> {
-        Ok(Self {
-            one_by_one: measure(&directory.join("one-by-one"), new_plants.clone(), put_one_by_one)?,
-            folded: measure(&directory.join("folded"), new_plants, fold_all)?,
-        })
+        new_plants: impl Iterator<Item = NewPlant>,
+    ) -> anyhow::Result<Duration> {
+        let db = PacedDb::new(engine::open_sled(&SledConfig::new(directory), directory)?);
+        let path = directory.join("db");
+        let file = File::open(&path)?;
+        make_writes_synchronous(&file, &path);
+        let begun = Instant::now();
+        match self {
+            Self::OneByOne => put_one_by_one(&db, &file, new_plants)?,
+            Self::Folding => fold_all(&db, &file, new_plants)?,
+        }
+        Ok(begun.elapsed())
     }
-}
-
-fn measure<Plants: Iterator<Item = NewPlant>>(
-    directory: &Path,
-    new_plants: Plants,
-    write: impl FnOnce(&PacedDb, &File, Plants) -> anyhow::Result<()>,
-) -> anyhow::Result<Duration> {
-    let db = PacedDb::new(engine::open_sled(&SledConfig::new(directory), directory)?);
-    let path = directory.join("db");
-    let file = File::open(&path)?;
-    make_writes_synchronous(&file, &path);
-    let begun = Instant::now();
-    write(&db, &file, new_plants)?;
-    Ok(begun.elapsed())
 }
 
 fn put_one_by_one(
