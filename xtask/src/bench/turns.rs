@@ -71,7 +71,10 @@ impl Programs {
     /// In the order in which they stand in tables.
     pub(super) fn names(&self) -> Vec<&'static str> {
         let servers = self.ours().into_iter().chain(&self.peers);
-        servers.map(|contender| contender.name).chain([BARE_SLED, FOLDING_SLED, BARE_WRITE]).collect()
+        servers
+            .map(|contender| contender.name)
+            .chain([BARE_SLED, FOLDING_SLED, BARE_WRITE])
+            .collect()
     }
 
     fn ours(&self) -> [&Contender; 2] {

@@ -106,6 +106,16 @@ impl Block {
         Ok(Entries { before: self.first_id()?, is_first: true, rest })
     }
 
+    /// The ids alone.
+    pub(super) fn ids(&self) -> anyhow::Result<Vec<PlantId>> {
+        // Beside an id there is at least the length of its value.
+        let mut ids = Vec::with_capacity(self.value.len() / 2);
+        for entry in self.entries()? {
+            ids.push(entry?.0);
+        }
+        Ok(ids)
+    }
+
     /// All that it holds, where it may outlive the block.
     pub(super) fn owned_entries(&self) -> anyhow::Result<Vec<(PlantId, IVec)>> {
         let begin = self.value.as_ptr().addr();

@@ -2,7 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
@@ -14,6 +17,9 @@ use super::SledConfig;
 use super::guarded::{advise, guarded};
 use super::layout::{self, FORMAT, FORMAT_KEY};
 use super::open::{LOCK_PATIENCE, LOCK_RETRY_INTERVAL};
+
+/// How much of sled's file is read at a time, in bytes: less than a processor's own cache.
+const READ_BYTES: usize = 256 * 1024;
 
 /// A kill while sled writes a snapshot can leave an unfinished one, which the next open would take
 /// for a snapshot and fail. Finished ones are left alone: they are part of the database.
@@ -54,8 +60,36 @@ pub(super) fn make_writes_synchronous(file: &File, path: &Path) {
 /// sled takes a part of its file that cannot be read for an empty one, and writes over it. So all of it
 /// is read before sled gets it: what the disk does not give any more shows here, and is left alone.
 pub(super) fn check_readable(path: &Path) -> anyhow::Result<()> {
-    let read = || io::copy(&mut File::open(path)?, &mut io::sink());
-    read().map(drop).with_context(|| format!("cannot read {}", path.display()))
+    let read = || {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let readers = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64;
+        let part = length.div_ceil(readers).max(1);
+        let (file, parts) =
+            (&file, (0..length).step_by(usize::try_from(part).unwrap_or(usize::MAX)));
+        thread::scope(|scope| {
+            let reading: Vec<_> = parts
+                .map(|begin| scope.spawn(move || read_all(file, begin..length.min(begin + part))))
+                .collect();
+            let panicked = |_| Err(io::Error::other("who reads it panicked"));
+            reading.into_iter().try_for_each(|reader| reader.join().unwrap_or_else(panicked))
+        })
+    };
+    read().with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Reads this part of a file, in bytes, and drops it. The file may be cut meanwhile.
+fn read_all(file: &File, mut part: Range<u64>) -> io::Result<()> {
+    let mut buffer = vec![0; READ_BYTES];
+    while !part.is_empty() {
+        match file.read_at(&mut buffer, part.start) {
+            Ok(0) => break,
+            Ok(read) => part.start += read as u64,
+            Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<sled::Db> {

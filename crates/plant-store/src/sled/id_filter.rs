@@ -17,6 +17,9 @@ const BITS_FOR_AN_ID: usize = 12;
 /// A filter has room for so many ids at least, which takes a megabyte and a half.
 const LEAST_ROOM: usize = 1_000_000;
 
+/// How many ids are hashed before the first of them is looked for in memory.
+const HASHES_AT_ONCE: usize = 64;
+
 /// Knows every id that was added, and takes a few others for such. A plant that is gone leaves its id there
 /// until the next start.
 #[derive(Debug)]
@@ -36,14 +39,23 @@ impl IdFilter {
 
     /// An id that is used.
     pub(super) fn add(&mut self, id: PlantId) {
-        if self.room == 0 {
-            // So there are never many parts.
-            self.room = LEAST_ROOM << self.parts.len();
-            self.parts.push(Part::with_room_for(self.room));
-        }
-        self.room -= 1;
-        if let Some(last) = self.parts.last_mut() {
-            last.add(hash(id));
+        self.add_all(&[id]);
+    }
+
+    /// Ids that are used. Many at once take less than one by one: no look into memory waits for the one before.
+    pub(super) fn add_all(&mut self, mut ids: &[PlantId]) {
+        while !ids.is_empty() {
+            if self.room == 0 {
+                // So there are never many parts.
+                self.room = LEAST_ROOM << self.parts.len();
+                self.parts.push(Part::with_room_for(self.room));
+            }
+            let (fitting, later) = ids.split_at(ids.len().min(self.room));
+            if let Some(last) = self.parts.last_mut() {
+                last.add_all(fitting);
+            }
+            self.room -= fitting.len();
+            ids = later;
         }
     }
 
@@ -74,9 +86,16 @@ impl Part {
         Self { words: vec![0; (ids / 64 + 1).saturating_mul(BITS_FOR_AN_ID)] }
     }
 
-    fn add(&mut self, hash: u64) {
-        let place = self.place(hash);
-        self.words[place] |= bits(hash);
+    fn add_all(&mut self, ids: &[PlantId]) {
+        let mut hashes = [0; HASHES_AT_ONCE];
+        for ids in ids.chunks(HASHES_AT_ONCE) {
+            let hashes = &mut hashes[..ids.len()];
+            hashes.iter_mut().zip(ids).for_each(|(place, id)| *place = hash(*id));
+            for hash in hashes {
+                let place = self.place(*hash);
+                self.words[place] |= bits(*hash);
+            }
+        }
     }
 
     fn may_know(&self, hash: u64) -> bool {

@@ -15,7 +15,7 @@ use super::generation::Generation;
 use super::guarded::guarded;
 use super::id_filter::IdFilter;
 use super::layout::{
-    self, Group, PlantRecord, STATE_KEY, SYNCED_KEY, State, TAG_PREFIX, decode_events,
+    self, Group, RecordBytes, STATE_KEY, SYNCED_KEY, State, TAG_PREFIX, decode_events,
     event_keys_from, event_sequence, plant_digest, tag_digest, tag_of_prefix,
 };
 use super::paced::PacedDb;
@@ -149,6 +149,9 @@ pub(super) fn check(tree: &Tree, state: &State) -> anyhow::Result<IdFilter> {
     Ok(ids)
 }
 
+/// How many ids are told to a filter at a time.
+const IDS_AT_ONCE: usize = 1_024;
+
 /// A key in the middle between those of the first and the last block of plants.
 fn middle_of_plants(tree: &Tree) -> anyhow::Result<Vec<u8>> {
     guarded(|| {
@@ -202,6 +205,7 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
         ends: None,
         ids: IdFilter::with_room_for(about),
     };
+    let mut new_ids = Vec::with_capacity(2 * IDS_AT_ONCE);
     for entry in tree.range(keys) {
         let (key, value) = entry.context("cannot read the plants")?;
         let block = Block::new(key, value);
@@ -215,15 +219,21 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
             let (id, record) = entry.with_context(damaged)?;
             sum.count += 1;
             sum.digest += plant_digest(id, record);
-            let record = PlantRecord::decode(record)
+            // Where a text is none any more, the digest is another one.
+            let record = RecordBytes::decode(record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             if let Some(tag) = record.tag {
                 sum.tags_digest += tag_digest(tag, id);
             }
-            sum.ids.add(id);
+            new_ids.push(id);
             *last = id;
         }
+        if new_ids.len() >= IDS_AT_ONCE {
+            sum.ids.add_all(&new_ids);
+            new_ids.clear();
+        }
     }
+    sum.ids.add_all(&new_ids);
     Ok(sum)
 }
 
@@ -239,7 +249,7 @@ pub(super) fn check_order(last_of_one: PlantId, first_of_next: PlantId) -> anyho
 fn digest_of_index(tree: &Tree) -> anyhow::Result<Digest> {
     let mut digest = Digest::default();
     visit_index(tree, &mut Findings::Refuse, |tag, id, _| {
-        digest += tag_digest(tag, id);
+        digest += tag_digest(tag.as_bytes(), id);
         Ok(())
     })?;
     Ok(digest)
@@ -260,10 +270,8 @@ pub(super) fn visit_index(
     for entry in tree.scan_prefix(TAG_PREFIX) {
         let (key, value) = entry.context("cannot read the index of the tags")?;
         let block = Block::new(key, value);
-        let decoded = block.prefix().and_then(|prefix| {
-            let ids = block.entries()?.map(|entry| Ok(entry?.0));
-            Ok((prefix, tag_of_prefix(prefix)?, ids.collect::<anyhow::Result<Vec<_>>>()?))
-        });
+        let decoded =
+            block.prefix().and_then(|prefix| Ok((prefix, tag_of_prefix(prefix)?, block.ids()?)));
         let decoded = decoded.context("a block in the index of the tags is damaged");
         let Some((prefix, tag, ids)) = findings.value_of(decoded)? else { continue };
         let overlaps = before.is_some_and(|(before, last)| {
