@@ -55,7 +55,7 @@ pub enum BareLoop {
     /// Plant by plant, each put into its block, and the tag of each into its own; 1,024 of them are flushed and
     /// synced together.
     OneByOne,
-    /// As a store does it: as many as a segment of the journal has room for, in order.
+    /// As a store does it: as many as gather in memory at most, in order.
     Folding,
 }
 

@@ -33,6 +33,9 @@ const SMALL_BLOCK_BYTES: usize = BLOCK_BYTES / 4;
 /// How many changes one step of [`fold`] takes at most: it bounds how long readers wait for it.
 const CHANGES_IN_A_STEP: usize = 256;
 
+/// About how many bytes of values one step takes at most: they come to sled at once.
+const BYTES_IN_A_STEP: usize = 32 * 1024;
+
 /// Keeps those who read blocks from seeing a half of what is cut in two: whoever reads several blocks, or
 /// looks for one, reads under it.
 #[derive(Debug, Default)]
@@ -249,10 +252,12 @@ pub(super) fn fold<'a>(
         let block = block_of(db, prefix, first)?;
         let next = blocks_behind(db, prefix, first).next().transpose()?;
         let end = next.as_ref().map(Block::first_id).transpose()?;
-        let mut step = Vec::new();
+        let (mut step, mut bytes) = (Vec::new(), 0);
         while step.len() < CHANGES_IN_A_STEP
+            && bytes < BYTES_IN_A_STEP
             && let Some(change) = changes.next_if(|(id, _)| end.is_none_or(|end| *id < end))
         {
+            bytes += change.1.map_or(0, <[u8]>::len);
             step.push(change);
         }
         let old = block.as_ref().map_or(Ok(Vec::new()), Block::all_entries)?;
@@ -269,6 +274,8 @@ pub(super) fn fold<'a>(
             // Where ids only come behind all others, nothing will come between them.
             let is_full = next.is_none() && new.starts_with(&old);
             let written = cut(prefix, begin, &new, is_full)?;
+            // Nobody who reads waits for the disk.
+            db.make_room_for(bytes_in(&replaced, &written))?;
             lock.write(|| write(db, &replaced, written))?;
         }
         after_step();
@@ -366,6 +373,12 @@ fn write(db: &PacedDb, old: &[&Block], mut new: Vec<(Vec<u8>, Vec<u8>)>) -> anyh
         _ => db.replace(removed, new)?,
     }
     Ok(())
+}
+
+/// How many bytes it takes at most to write blocks in the place of others.
+fn bytes_in(old: &[&Block], new: &[(Vec<u8>, Vec<u8>)]) -> usize {
+    let old = old.iter().map(|block| block.key.len());
+    old.chain(new.iter().map(|(key, value)| key.len() + value.len())).sum()
 }
 
 /// The key of a block that begins at this id.

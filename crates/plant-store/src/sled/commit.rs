@@ -37,7 +37,7 @@ const MAX_GROUP: usize = 1024;
 /// processors more than it does.
 const AWAKE: Duration = Duration::from_micros(200);
 
-/// Someone writes alone when so many messages in a row were each the only one.
+/// Someone writes alone when so many writes in a row were each the only one.
 const ALONE_AFTER: u32 = 8;
 
 #[derive(Debug)]
@@ -174,7 +174,6 @@ impl Committer {
         while let awake = if alone >= ALONE_AFTER { AWAKE } else { Duration::ZERO }
             && receive(messages, &mut received, awake)
         {
-            alone = if received.len() == 1 { alone.saturating_add(1) } else { 0 };
             for message in received.drain(..) {
                 match message {
                     Message::Write(write, answer) => {
@@ -193,6 +192,7 @@ impl Committer {
                     }
                 }
             }
+            alone = if waiting.len() == 1 { alone.saturating_add(1) } else { 0 };
             while !waiting.is_empty() {
                 // Also when something else has failed than the group before.
                 if self.progress.failure().is_some() {
@@ -201,6 +201,9 @@ impl Committer {
                 }
                 self.commit_and_answer(&mut waiting);
             }
+        }
+        if self.progress.failure().is_some() {
+            return;
         }
         self.progress.group_begins();
         let ended = self.last_fold();
@@ -290,6 +293,8 @@ impl Committer {
         let is_full = self.shared.generations.read().active_changes() >= self.changes_in_memory;
         if is_full || !self.journal.has_room_for(&record) {
             self.fold_thread.wait()?;
+            // It may have taken so long that whoever waits was told of a failure.
+            self.progress.check()?;
             fault::point("before-segment-switch");
             self.journal.switch_segment();
             fault::point("after-segment-switch");

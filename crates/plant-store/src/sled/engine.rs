@@ -69,10 +69,13 @@ pub(super) fn check_readable(path: &Path) -> anyhow::Result<()> {
             (&file, (0..length).step_by(usize::try_from(part).unwrap_or(usize::MAX)));
         thread::scope(|scope| {
             let reading: Vec<_> = parts
-                .map(|begin| scope.spawn(move || read_all(file, begin..length.min(begin + part))))
+                .map(|begin| {
+                    let read = move || read_all(file, begin..length.min(begin + part));
+                    thread::Builder::new().spawn_scoped(scope, read)
+                })
                 .collect();
             let panicked = |_| Err(io::Error::other("who reads it panicked"));
-            reading.into_iter().try_for_each(|reader| reader.join().unwrap_or_else(panicked))
+            reading.into_iter().try_for_each(|reader| reader?.join().unwrap_or_else(panicked))
         })
     };
     read().with_context(|| format!("cannot read {}", path.display()))

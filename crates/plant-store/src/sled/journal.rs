@@ -17,7 +17,7 @@
 //! may have the newest without all of the older ones. Where sled ends before they begin, something is lost.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -73,9 +73,12 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     let mut salts = Salts::default();
     getrandom::fill(&mut salts).context("the system gives no random bytes")?;
     for (path, salt) in paths(directory).iter().zip(salts.chunks(SALT_BYTES)) {
-        let is_used = fs::read(path).is_ok_and(|segment| !whole_records(&segment).is_empty());
+        let there = match fs::read(path) {
+            Err(cause) if cause.kind() == ErrorKind::NotFound => Vec::new(),
+            read => read.with_context(|| format!("cannot read {}", path.display()))?,
+        };
         ensure!(
-            !is_used,
+            whole_records(&there).is_empty(),
             "the folder {} is missing beside {}, which is in use; put it back, or restore a backup",
             super::open::SLED_DIRECTORY,
             path.display()

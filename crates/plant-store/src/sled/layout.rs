@@ -269,7 +269,8 @@ impl Change {
         after: Option<Record>,
     ) -> anyhow::Result<Self> {
         let kind = match (before, &after) {
-            (None, _) => EventKind::Created,
+            (None, None) => bail!("a change of plant {id} that changes nothing"),
+            (None, Some(_)) => EventKind::Created,
             (Some(_), Some(_)) => EventKind::Updated,
             (Some(_), None) => EventKind::Deleted,
         };

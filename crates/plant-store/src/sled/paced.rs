@@ -4,28 +4,37 @@
 //! pool, and who then needs room behind that end waits for it, with a lock in hand. Each of these threads
 //! needs that lock at the end of a write. When all seven are writing by then, there is none left that could
 //! truncate, and nothing ever goes on; the pool does not grow, for its count of threads that wait wraps
-//! around below zero. So there are never as many writes under way.
+//! around below zero. So it is flushed before so many writes are under way, as far as can be told from what it
+//! has written of late.
 
 use std::cell::Cell;
 use std::ops::Deref;
 
 use sled::{Batch, IVec};
 
-/// About so many bytes of sled's log are written between two flushes. It writes them in pieces of 512 KiB, each of
-/// which keeps a thread busy, for a while also when it is flushed.
+/// About so many bytes of sled's log are written between two flushes. It writes them in pieces of up to 512 KiB,
+/// each of which keeps a thread busy, for a while also when it is flushed.
 const LOG_BYTES: usize = 512 * 1024;
 
 /// How many bytes of keys and values that is. It is between these, by what those before have come to: sled writes
 /// parts of pages and whole ones, and moves others to make room.
 const LEAST_BYTES: usize = 32 * 1024;
-const MOST_BYTES: usize = 512 * 1024;
+const MOST_BYTES: usize = 128 * 1024;
+
+/// To write an entry, or to remove one, counts for so many bytes at least: its page may be written anew.
+const LEAST_OF_A_WRITE: usize = 512;
+
+/// How many batches come between two flushes at most. sled begins two pieces for each, however small it is.
+const MOST_BATCHES: usize = 3;
 
 /// The database, for the one who writes.
 pub(super) struct PacedDb {
     db: sled::Db,
     /// How many bytes of keys and values came since the last flush.
     unflushed_bytes: Cell<usize>,
-    /// How many may come before the next one.
+    /// How many batches came since then.
+    unflushed_batches: Cell<usize>,
+    /// How many bytes may come before the next one.
     flushed_after_bytes: Cell<usize>,
     /// Where sled's log ended at the last flush, in bytes since its begin.
     log_end: Cell<i64>,
@@ -45,24 +54,26 @@ impl PacedDb {
         Self {
             db,
             unflushed_bytes: Cell::new(0),
+            unflushed_batches: Cell::new(0),
             flushed_after_bytes: Cell::new(LEAST_BYTES),
             log_end: Cell::new(0),
         }
     }
 
     pub(super) fn insert(&self, key: impl AsRef<[u8]>, value: Vec<u8>) -> sled::Result<()> {
-        self.make_room_for(key.as_ref().len() + value.len())?;
+        self.count(key.as_ref().len() + value.len())?;
         self.db.insert(key, value).map(drop)
     }
 
     pub(super) fn remove(&self, key: impl AsRef<[u8]>) -> sled::Result<()> {
-        self.make_room_for(key.as_ref().len())?;
+        self.count(key.as_ref().len())?;
         self.db.remove(key).map(drop)
     }
 
     /// Puts some entries in the place of others, all or none of them.
     pub(super) fn replace(&self, old: Vec<IVec>, new: Vec<(Vec<u8>, Vec<u8>)>) -> sled::Result<()> {
-        self.make_room_for(new.iter().map(|(key, value)| key.len() + value.len()).sum())?;
+        self.count(new.iter().map(|(key, value)| key.len() + value.len()).sum())?;
+        self.unflushed_batches.update(|batches| batches + 1);
         let mut batch = Batch::default();
         for (key, value) in new {
             batch.insert(key, value);
@@ -73,17 +84,31 @@ impl PacedDb {
         self.db.apply_batch(batch)
     }
 
-    fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
-        let unflushed = self.unflushed_bytes.get() + bytes;
-        if unflushed <= self.flushed_after_bytes.get() {
-            self.unflushed_bytes.set(unflushed);
+    /// Flushes if it must before so many bytes more. A write of them then does not wait for the disk.
+    pub(super) fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
+        let unflushed = self.unflushed_bytes.get();
+        let fits = unflushed + bytes <= self.flushed_after_bytes.get();
+        if unflushed == 0 || fits && self.unflushed_batches.get() < MOST_BATCHES {
             return Ok(());
         }
         self.db.flush()?;
         let log_end = self.db.context.pagecache.log.stable_offset();
         let written = log_end.abs_diff(self.log_end.replace(log_end));
-        let flushed = self.unflushed_bytes.replace(bytes);
-        self.flushed_after_bytes.set(next_bytes(self.flushed_after_bytes.get(), flushed, written));
+        self.flushed_after_bytes.set(next_bytes(
+            self.flushed_after_bytes.get(),
+            unflushed,
+            written,
+        ));
+        self.unflushed_bytes.set(0);
+        self.unflushed_batches.set(0);
+        Ok(())
+    }
+
+    /// So many bytes are given to sled now.
+    fn count(&self, bytes: usize) -> sled::Result<()> {
+        let bytes = bytes.max(LEAST_OF_A_WRITE);
+        self.make_room_for(bytes)?;
+        self.unflushed_bytes.update(|unflushed| unflushed + bytes);
         Ok(())
     }
 }
@@ -102,10 +127,10 @@ mod tests {
 
     #[test]
     fn the_more_sled_writes_for_a_byte_the_sooner_it_is_flushed() {
-        let (allowed, flushed) = (200_000, 100_000);
+        let (allowed, flushed) = (60_000, 50_000);
         let next = |times: u64| next_bytes(allowed, flushed, times * flushed as u64);
-        assert_eq!(next(4), LOG_BYTES / 4);
         assert_eq!(next(8), LOG_BYTES / 8);
+        assert_eq!(next(10), LOG_BYTES / 10);
         assert_eq!(next(1_000), LEAST_BYTES);
         assert_eq!(next(1), 2 * allowed, "it grows slowly");
         assert_eq!(next_bytes(MOST_BYTES, flushed, 0), MOST_BYTES);

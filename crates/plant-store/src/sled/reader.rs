@@ -210,7 +210,9 @@ impl<'a> PageInProgress<'a> {
 
     /// How many plants it is worth to look for at once: no filter leaves one out of a page without one.
     fn most_wanted(&self) -> usize {
-        if self.filter.matches_all() { (self.limit - self.page.plants.len()).min(RUN) } else { RUN }
+        // Where many are gone, it is not worth to ask for few again and again.
+        let wanted = self.limit - self.page.plants.len() + self.looked_at;
+        if self.filter.matches_all() { wanted.min(RUN) } else { RUN }
     }
 
     /// Whether the page is full, or has cost enough, when a plant with this id may follow. Then the
