@@ -42,8 +42,8 @@ pub(super) const EVENT_PREFIX: &[u8] = b"e";
 pub(super) const TAG_PREFIX: &[u8] = b"t";
 const TAG_END: u8 = 0;
 
-/// The first byte of every value but the format number. It tells later layouts of single values
-/// apart, where a new [`FORMAT`] would be too much.
+/// The first byte of every value but the format number, the salts of the journal and the number up to which all
+/// is synced. It tells later layouts of single values apart, where a new [`FORMAT`] would be too much.
 pub(super) const VALUE_VERSION: u8 = 1;
 
 /// No value is larger than this, in bytes. sled keeps pages of more than a quarter of its segments
