@@ -87,7 +87,7 @@ impl PacedDb {
     /// Flushes if it must before so many bytes more. A write of them then does not wait for the disk.
     pub(super) fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
         let unflushed = self.unflushed_bytes.get();
-        let fits = unflushed + bytes <= self.flushed_after_bytes.get();
+        let fits = unflushed + counted(bytes) <= self.flushed_after_bytes.get();
         if unflushed == 0 || fits && self.unflushed_batches.get() < MOST_BATCHES {
             return Ok(());
         }
@@ -106,11 +106,15 @@ impl PacedDb {
 
     /// So many bytes are given to sled now.
     fn count(&self, bytes: usize) -> sled::Result<()> {
-        let bytes = bytes.max(LEAST_OF_A_WRITE);
         self.make_room_for(bytes)?;
-        self.unflushed_bytes.update(|unflushed| unflushed + bytes);
+        self.unflushed_bytes.update(|unflushed| unflushed + counted(bytes));
         Ok(())
     }
+}
+
+/// For how many bytes a write counts.
+fn counted(bytes: usize) -> usize {
+    bytes.max(LEAST_OF_A_WRITE)
 }
 
 /// How many bytes may come before the next flush, when `flushed` of them, of the number that was allowed, came to
