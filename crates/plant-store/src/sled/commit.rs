@@ -170,10 +170,8 @@ impl Committer {
         let mut received = Vec::with_capacity(MAX_GROUP);
         let mut waiting = Vec::with_capacity(MAX_GROUP);
         let mut closing = Vec::new();
-        let mut alone: u32 = 0;
-        while let awake = if alone >= ALONE_AFTER { AWAKE } else { Duration::ZERO }
-            && receive(messages, &mut received, awake)
-        {
+        let (mut alone, mut awake) = (0_u32, Duration::ZERO);
+        while receive(messages, &mut received, awake) {
             for message in received.drain(..) {
                 match message {
                     Message::Write(write, answer) => {
@@ -193,8 +191,9 @@ impl Committer {
                 }
             }
             alone = if waiting.len() == 1 { alone.saturating_add(1) } else { 0 };
+            awake = if alone >= ALONE_AFTER { AWAKE } else { Duration::ZERO };
             while !waiting.is_empty() {
-                // Also when something else has failed than the group before.
+                // Whatever has failed, the group before or something else.
                 if self.progress.failure().is_some() {
                     // Whoever still waits is told of the failure when the queue is dropped.
                     return;
@@ -203,6 +202,7 @@ impl Committer {
             }
         }
         if self.progress.failure().is_some() {
+            // Nothing is begun any more.
             return;
         }
         self.progress.group_begins();

@@ -90,7 +90,7 @@ impl Part {
         let mut hashes = [0; HASHES_AT_ONCE];
         for ids in ids.chunks(HASHES_AT_ONCE) {
             let hashes = &mut hashes[..ids.len()];
-            hashes.iter_mut().zip(ids).for_each(|(place, id)| *place = hash(*id));
+            hashes.iter_mut().zip(ids).for_each(|(hashed, id)| *hashed = hash(*id));
             for hash in hashes {
                 let place = self.place(*hash);
                 self.words[place] |= bits(*hash);

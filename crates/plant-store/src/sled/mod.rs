@@ -336,7 +336,7 @@ impl PlantRepository for SledRepository {
         };
         tokio::select! {
             // Where the commit thread ends without a word, the failure follows.
-            Ok(()) = closing => self.progress.failure().map_or(Ok(()), Err),
+            Ok(()) = closing => self.progress.check(),
             failure = self.progress.failed() => Err(failure),
         }
     }

@@ -30,13 +30,13 @@ const MOST_BATCHES: usize = 3;
 /// The database, for the one who writes.
 pub(super) struct PacedDb {
     db: sled::Db,
-    /// How many bytes of keys and values came since the last flush.
+    /// How many bytes of keys and values came since the last flush that made room. (Others come between.)
     unflushed_bytes: Cell<usize>,
     /// How many batches came since then.
     unflushed_batches: Cell<usize>,
     /// How many bytes may come before the next one.
     flushed_after_bytes: Cell<usize>,
-    /// Where sled's log ended at the last flush, in bytes since its begin.
+    /// Where sled's log ended then, in bytes since its begin.
     log_end: Cell<i64>,
 }
 

@@ -44,7 +44,7 @@ impl Progress {
         self.failure.borrow().clone()
     }
 
-    /// Nothing is begun in a store that has failed.
+    /// The failure, if the store has failed.
     pub(super) fn check(&self) -> Result<(), StoreFailure> {
         self.failure().map_or(Ok(()), Err)
     }
