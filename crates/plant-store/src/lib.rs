@@ -54,24 +54,33 @@ pub mod fault;
 mod fault;
 mod idempotency;
 mod import;
+mod plant_record;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod preconditions;
 mod repository;
 mod sled;
 mod stored_plant;
+mod write;
 
 pub use error::{StoreError, StoreFailure};
 pub use event::{Event, EventKind, EventPage};
 pub use idempotency::IdempotencyDigest;
 pub use import::{Imported, OnConflict, UnknownOnConflict};
+#[cfg(feature = "postgres")]
+pub use postgres::{
+    DEFAULT_POSTGRES_READING_SESSIONS, DEFAULT_POSTGRES_SCHEMA, NotAPostgresUrl, NotASchemaName,
+    POSTGRES_WRITING_SESSIONS, PostgresConfig, PostgresRepository, PostgresUrl, SchemaName,
+};
 pub use preconditions::{Precondition, Preconditions, Revisions};
-pub use repository::{Created, Page, PageRequest, PlantRepository, Put};
+pub use repository::{Created, DEFAULT_KEEP_EVENTS, Page, PageRequest, PlantRepository, Put};
 #[cfg(feature = "benches")]
 pub use sled::benches;
 #[cfg(feature = "fuzzing")]
 pub use sled::fuzzing;
 pub use sled::{
-    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_KEEP_EVENTS, Damaged, SledConfig,
-    SledInspection, SledRepository, Verification,
+    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, Damaged, SledConfig, SledInspection,
+    SledRepository, Verification,
 };
 pub use stored_plant::{Revision, StoredPlant};
 

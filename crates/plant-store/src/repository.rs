@@ -8,6 +8,9 @@ use crate::{
     StoreFailure, StoredPlant,
 };
 
+/// How many of the newest events are kept unless something else is said.
+pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
+
 /// Keeps plants. This documentation is the contract; the conformance suite holds an implementation
 /// against it.
 ///

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
+use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, Place, model};
 use plant_store::{
     OnConflict, PlantRepository, Preconditions, SledConfig, SledInspection, SledRepository,
@@ -151,7 +152,7 @@ fn the_sled_repository_is_as_the_model() {
     let changes_in_memory = select(vec![1, 3, 3 * FEW_EVENTS]);
     proptest!(config, |(operations in model::operations(OPERATIONS), changes in changes_in_memory)| {
         let folder = Folder::with_small_limits(changes);
-        runtime.block_on(model::check(&folder, &operations, FEW_EVENTS));
+        runtime.block_on(model::check(&folder, &operations, KeptEvents::Exactly(FEW_EVENTS)));
     });
 }
 

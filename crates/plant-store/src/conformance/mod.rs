@@ -7,6 +7,7 @@
 //! use std::sync::Arc;
 //!
 //! use async_trait::async_trait;
+//! use plant_store::conformance::model::KeptEvents;
 //! use plant_store::conformance::{self, Place, model};
 //! use plant_store::{PlantRepository, SledConfig, SledRepository};
 //! use tempfile::TempDir;
@@ -36,7 +37,8 @@
 //! let runtime = tokio::runtime::Runtime::new().expect("a runtime");
 //! runtime.block_on(conformance::check(async || Folder::new()));
 //! proptest::proptest!(|(operations in model::operations(40))| {
-//!     runtime.block_on(model::check(&Folder::new(), &operations, KEPT_EVENTS));
+//!     let kept = KeptEvents::Exactly(KEPT_EVENTS);
+//!     runtime.block_on(model::check(&Folder::new(), &operations, kept));
 //! });
 //! ```
 

@@ -13,9 +13,10 @@ use super::engine::make_writes_synchronous;
 use super::fold::{checkpoint, fold};
 use super::generation::Generation;
 use super::journal;
-use super::layout::{Change, Group, PLANT_PREFIX, PlantRecord, Record, State, tag_blocks_prefix};
+use super::layout::{Change, Group, PLANT_PREFIX, State, tag_blocks_prefix};
 use super::paced::PacedDb;
 use super::{SledConfig, engine};
+use crate::plant_record::{PlantRecord, Record};
 
 /// How many plants the bare loop brings to the disk at once: as many as an import brings in one group.
 const PLANTS_IN_A_GROUP: usize = 1024;

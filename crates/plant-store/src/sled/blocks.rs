@@ -17,9 +17,10 @@ use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
 use sled::{IVec, Tree};
 
-use super::layout::{MAX_VALUE_BYTES, Record, VALUE_VERSION, from_ordered, ordered, unversioned};
+use super::layout::{MAX_VALUE_BYTES, VALUE_VERSION, from_ordered, ordered, unversioned};
 use super::paced::PacedDb;
 use crate::fault;
+use crate::plant_record::Record;
 
 /// A block is cut into several when it gets larger than this, in bytes. Larger blocks make less of a list, and
 /// more of a change in the middle.

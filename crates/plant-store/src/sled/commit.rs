@@ -22,12 +22,13 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::fold::FoldThread;
 use super::journal::{self, Journal};
-use super::layout::{Change, Group, Record};
+use super::layout::{Change, Group};
 use super::progress::{LOOK_INTERVAL, Progress, Watch};
 use super::shared::Shared;
-use super::write::{Decided, Decision, Outcome, Write};
 use crate::StoreError;
 use crate::fault;
+use crate::plant_record::Record;
+use crate::write::{Decided, Decision, Outcome, Write};
 
 /// How many writes a group has at most.
 const MAX_GROUP: usize = 1024;

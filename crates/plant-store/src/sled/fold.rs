@@ -19,6 +19,7 @@ use super::paced::PacedDb;
 use super::progress::Progress;
 use super::shared::Shared;
 use crate::fault;
+use crate::plant_record::Record;
 
 /// The one that writes to sled.
 pub(super) struct Folder {
@@ -131,7 +132,7 @@ pub(super) fn fold(
     after_step: impl Fn(),
 ) -> anyhow::Result<State> {
     let plants = generation.plants.iter();
-    let plants = plants.map(|(id, record)| (*id, record.as_ref().map(layout::Record::bytes)));
+    let plants = plants.map(|(id, record)| (*id, record.as_ref().map(Record::bytes)));
     blocks::fold(db, lock, PLANT_PREFIX, plants, &after_step).context("folding plants")?;
     fault::point("after-plants");
     for (tag, plants) in &generation.tags {

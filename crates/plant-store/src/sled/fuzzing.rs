@@ -14,7 +14,7 @@ use super::findings::Findings;
 use super::id_filter::IdFilter;
 use super::journal::{self, Record};
 use super::layout::{
-    self, EVENT_PREFIX, EventRecord, Group, PLANT_PREFIX, PlantRecord, STATE_KEY, State, TAG_PREFIX,
+    self, EVENT_PREFIX, EventRecord, Group, PLANT_PREFIX, STATE_KEY, State, TAG_PREFIX,
 };
 use super::paced::PacedDb;
 use super::reader::Reader;
@@ -22,6 +22,7 @@ use super::recovery::{self, Replay};
 use super::scan::PlantScan;
 use super::shared::Shared;
 use super::verify;
+use crate::plant_record::PlantRecord;
 use crate::{PageRequest, Revision};
 
 /// Something that reads bytes, and what must hold whatever they are.

@@ -14,8 +14,9 @@ use anyhow::ensure;
 use plant_domain::PlantId;
 
 use super::id_filter::IdFilter;
-use super::layout::{EventOfPlant, Group, Record, State};
+use super::layout::{EventOfPlant, Group, State};
 use crate::EventKind;
+use crate::plant_record::Record;
 
 /// Whether a plant has a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use plant_domain::NewPlant;
 use super::SledConfig;
 use super::findings::Findings;
 use super::guarded::guarded;
-use super::layout::PlantRecord;
 use super::open::{self, Found};
 use super::scan::PlantScan;
 use super::verify::{self, Compared};
+use crate::plant_record::PlantRecord;
 
 /// A database that is open to look at it, also where [`SledRepository::open`] refuses it because of what
 /// is wrong. Nobody else may have it open meanwhile.

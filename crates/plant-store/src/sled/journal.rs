@@ -276,8 +276,9 @@ mod tests {
     use plant_domain::PlantId;
 
     use super::*;
+    use crate::plant_record::PlantRecord;
     use crate::sled::digest::Digest;
-    use crate::sled::layout::{Change, PlantRecord};
+    use crate::sled::layout::Change;
 
     fn group(first_sequence: u64, name: &str) -> Group {
         let record = PlantRecord { revision: first_sequence, idempotency: None, name, tag: None };

@@ -9,7 +9,7 @@
 //! | `m` `journal` | the salts of the journal that belongs to it |
 //! | `m` `state` | a [`State`]: how far the database is |
 //! | `m` `synced` | the sequence number of the last event that was on disk in sled when this was written, big-endian |
-//! | `p` ordered id | a block of plants: ids, and a [`PlantRecord`] of each |
+//! | `p` ordered id | a block of plants: ids, and a [`PlantRecord`](crate::plant_record::PlantRecord) of each |
 //! | `t` tag, zero byte, ordered id | a block of the ids that have the tag |
 //! | `e` first sequence number | an [`EventRecord`] |
 //!
@@ -17,18 +17,17 @@
 //! bytes. What blocks are says [`blocks`](super::blocks). A zero byte ends a tag, for the rules allow no
 //! control character in one. Values are in the postcard format behind a version byte.
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use plant_domain::{Plant, PlantId, UncheckedPlant};
-use serde::de::{DeserializeOwned, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use plant_domain::PlantId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use sled::IVec;
 
 use super::digest::Digest;
-use crate::{EventKind, IdempotencyDigest, Revision, StoredPlant};
+use crate::EventKind;
+use crate::plant_record::{Record, whole};
 
 /// The number of this layout. A database with another number is not opened.
 pub(super) const FORMAT: u32 = 4;
@@ -103,53 +102,6 @@ impl State {
     }
 }
 
-/// What is kept of a plant.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct PlantRecord<'a> {
-    pub(super) revision: u64,
-    /// The digest of the create that made the plant, when it came with an idempotency key.
-    pub(super) idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
-    pub(super) name: &'a str,
-    pub(super) tag: Option<&'a str>,
-}
-
-impl<'a> PlantRecord<'a> {
-    pub(super) fn encode(&self) -> anyhow::Result<Record> {
-        // What stands beside the texts is smaller than this, so that it is one allocation.
-        let capacity = self.name.len() + self.tag.map_or(0, str::len) + 40;
-        Ok(Record(postcard::to_extend(self, Vec::with_capacity(capacity))?.into()))
-    }
-
-    pub(super) fn decode(bytes: &'a [u8]) -> anyhow::Result<Self> {
-        whole(bytes)
-    }
-
-    /// The plant that is kept. It goes through the create rules again: a record that breaks one was
-    /// not written by us.
-    pub(super) fn to_stored_plant(self, id: PlantId) -> anyhow::Result<StoredPlant> {
-        let unchecked =
-            UncheckedPlant { name: self.name.to_owned(), tag: self.tag.map(str::to_owned) };
-        let plant = Plant::try_from(unchecked)
-            .with_context(|| format!("the record of plant {id} breaks the rules"))?;
-        Ok(StoredPlant { id, plant, revision: Revision::from(self.revision) })
-    }
-}
-
-/// A [`PlantRecord`] whose texts nobody has looked at yet: its bytes are the same.
-#[derive(Deserialize)]
-pub(super) struct RecordBytes<'a> {
-    _revision: u64,
-    _idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
-    _name: &'a [u8],
-    pub(super) tag: Option<&'a [u8]>,
-}
-
-impl<'a> RecordBytes<'a> {
-    pub(super) fn decode(bytes: &'a [u8]) -> anyhow::Result<Self> {
-        whole(bytes)
-    }
-}
-
 /// What one plant adds to the digest of all plants, with its record as it is kept.
 pub(super) fn plant_digest(id: PlantId, record: &[u8]) -> Digest {
     Digest::of(&ordered(id), record)
@@ -171,51 +123,6 @@ pub(super) struct EventRecord {
 pub(super) struct EventOfPlant {
     pub(super) kind: EventKind,
     pub(super) id: i64,
-}
-
-/// The bytes of a [`PlantRecord`], on their way from a write through the journal and through memory to a
-/// block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record(Arc<[u8]>);
-
-impl Record {
-    pub(super) fn decode(&self) -> anyhow::Result<PlantRecord<'_>> {
-        PlantRecord::decode(&self.0)
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl From<&[u8]> for Record {
-    fn from(bytes: &[u8]) -> Self {
-        Self(bytes.into())
-    }
-}
-
-impl Serialize for Record {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Record {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bytes;
-        impl Visitor<'_> for Bytes {
-            type Value = Record;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("bytes")
-            }
-
-            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Record, E> {
-                Ok(Record::from(bytes))
-            }
-        }
-        deserializer.deserialize_bytes(Bytes)
-    }
 }
 
 /// What one group changes, as the journal keeps it: enough to do it again.
@@ -373,13 +280,6 @@ pub(super) fn unversioned(value: &[u8]) -> anyhow::Result<&[u8]> {
     }
 }
 
-/// What all of these bytes say.
-fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> anyhow::Result<T> {
-    let (decoded, rest) = postcard::take_from_bytes(bytes)?;
-    ensure!(rest.is_empty(), "there are {} bytes behind the end", rest.len());
-    Ok(decoded)
-}
-
 /// What the database holds under the format key.
 pub(super) fn decode_format(value: &IVec) -> anyhow::Result<u32> {
     let bytes: [u8; 4] = value.as_ref().try_into().context("the format number is damaged")?;
@@ -448,12 +348,6 @@ mod tests {
         let mut no_first = event_key(257);
         no_first[8] += 1;
         assert!(event_sequence(&no_first).is_err());
-    }
-
-    #[test]
-    fn a_record_that_breaks_the_rules_does_not_become_a_plant() {
-        let record = PlantRecord { revision: 1, idempotency: None, name: "\n", tag: None };
-        assert!(record.to_stored_plant(PlantId::from(7)).is_err());
     }
 
     #[test]

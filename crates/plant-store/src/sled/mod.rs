@@ -28,7 +28,6 @@ mod recovery;
 mod scan;
 mod shared;
 mod verify;
-mod write;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -46,10 +45,12 @@ use self::guarded::LastHandle;
 use self::progress::Progress;
 use self::reader::Reader;
 use self::shared::Shared;
-use self::write::{Outcome, Write, Written};
+
+use crate::write::{Outcome, Write, imported};
 use crate::{
-    Created, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
-    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant, fault,
+    Created, DEFAULT_KEEP_EVENTS, EventPage, IdempotencyDigest, Imported, OnConflict, Page,
+    PageRequest, PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure,
+    StoredPlant, fault,
 };
 
 /// How many writes wait at most. What comes on top is refused at once ([`StoreError::Busy`]), so
@@ -65,9 +66,6 @@ const MAX_READ_AT_ONCE: usize = 1_000;
 
 /// How much memory sled's cache takes unless something else is said, in MiB.
 pub const DEFAULT_CACHE_MIB: u64 = 64;
-
-/// How many of the newest events are kept unless something else is said.
-pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
 
 /// How many changes gather in memory at most unless something else is said. Of large plants it is as many
 /// less as a segment of the journal has room for.
@@ -240,9 +238,7 @@ impl PlantRepository for SledRepository {
         new_plant: NewPlant,
         idempotency: Option<IdempotencyDigest>,
     ) -> Result<Created, StoreError> {
-        let write = Write::Create { new_plant, idempotency };
-        let Written { stored, is_current, .. } = self.write(write).await?;
-        Ok(Created { stored, is_current })
+        Ok(self.write(Write::Create { new_plant, idempotency }).await?.into_created())
     }
 
     async fn put(
@@ -250,9 +246,7 @@ impl PlantRepository for SledRepository {
         new_plant: NewPlant,
         preconditions: Preconditions,
     ) -> Result<Put, StoreError> {
-        let Written { kind, stored, .. } =
-            self.write(Write::Put { new_plant, preconditions }).await?;
-        Ok(Put { stored, is_new: kind == Some(EventKind::Created) })
+        Ok(self.write(Write::Put { new_plant, preconditions }).await?.into_put())
     }
 
     async fn patch(
@@ -275,26 +269,13 @@ impl PlantRepository for SledRepository {
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Imported>, StoreError> {
-        let to_write = |new_plant| match on_conflict {
-            OnConflict::Error | OnConflict::Skip => Write::Create { new_plant, idempotency: None },
-            OnConflict::Replace => {
-                Write::Put { new_plant, preconditions: Preconditions::default() }
-            }
-        };
-        let writes = new_plants.into_iter().map(to_write).collect();
+        let writes = Write::of_import(new_plants, on_conflict);
         let outcomes = tokio::select! {
             biased;
             outcomes = self.write_all(writes) => outcomes?,
             failure = self.progress.failed() => return Err(failure.into()),
         };
-        let to_imported = |outcome| match (outcome, on_conflict) {
-            (Ok(Written { kind: Some(EventKind::Created), .. }), _) => Ok(Imported::Created),
-            (Ok(_), _) => Ok(Imported::Replaced),
-            (Err(StoreError::IdTaken(_)), OnConflict::Skip) => Ok(Imported::Skipped),
-            (Err(StoreError::IdTaken(_)), _) => Ok(Imported::IdTaken),
-            (Err(error), _) => Err(error),
-        };
-        outcomes.into_iter().map(to_imported).collect()
+        outcomes.into_iter().map(|outcome| imported(outcome, on_conflict)).collect()
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {

@@ -12,10 +12,10 @@ use plant_domain::{PlantFilter, PlantId};
 use super::blocks;
 use super::generation::{Presence, Run};
 use super::layout::{
-    EventOfPlant, PLANT_PREFIX, PlantRecord, Record, decode_events, event_key, first_of_record,
-    tag_blocks_prefix,
+    EventOfPlant, PLANT_PREFIX, decode_events, event_key, first_of_record, tag_blocks_prefix,
 };
 use super::shared::Shared;
+use crate::plant_record::{PlantRecord, Record};
 use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 
 /// How many plants are looked at for one page. It bounds the time that a page takes when the filter

@@ -15,12 +15,13 @@ use super::generation::Generation;
 use super::guarded::guarded;
 use super::id_filter::IdFilter;
 use super::layout::{
-    self, Group, RecordBytes, STATE_KEY, SYNCED_KEY, State, TAG_PREFIX, decode_events,
-    event_keys_from, event_sequence, plant_digest, tag_digest, tag_of_prefix,
+    self, Group, STATE_KEY, SYNCED_KEY, State, TAG_PREFIX, decode_events, event_keys_from,
+    event_sequence, plant_digest, tag_digest, tag_of_prefix,
 };
 use super::paced::PacedDb;
 use super::scan::plant_keys;
 use crate::fault;
+use crate::plant_record::RecordBytes;
 
 /// What of the journal is folded into sled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use plant_domain::PlantId;
 use super::blocks::{self, BlocksLock};
 use super::generation::Generations;
 use super::id_filter::IdFilter;
-use super::layout::{PLANT_PREFIX, Record, State};
+use super::layout::{PLANT_PREFIX, State};
+use crate::plant_record::Record;
 
 #[derive(Debug)]
 pub(super) struct Shared {

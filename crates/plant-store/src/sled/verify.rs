@@ -14,12 +14,13 @@ use super::digest::Digest;
 use super::findings::Findings;
 use super::guarded::guarded;
 use super::layout::{
-    EVENT_PREFIX, PLANT_PREFIX, PlantRecord, State, decode_events, event_sequence, plant_digest,
+    EVENT_PREFIX, PLANT_PREFIX, State, decode_events, event_sequence, plant_digest,
     tag_blocks_prefix,
 };
 use super::recovery::visit_index;
 use super::scan::PlantScan;
 use crate::EventKind;
+use crate::plant_record::PlantRecord;
 
 /// How much of a database was compared.
 #[derive(Default)]

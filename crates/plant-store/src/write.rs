@@ -2,11 +2,14 @@
 
 use plant_domain::{NewPlant, PlantId, PlantPatch};
 
-use super::layout::{PlantRecord, Record};
-use crate::{EventKind, IdempotencyDigest, Preconditions, Revision, StoreError, StoredPlant};
+use crate::plant_record::{PlantRecord, Record};
+use crate::{
+    Created, EventKind, IdempotencyDigest, Imported, OnConflict, Preconditions, Put, Revision,
+    StoreError, StoredPlant,
+};
 
 #[derive(Debug)]
-pub(super) enum Write {
+pub(crate) enum Write {
     Create { new_plant: NewPlant, idempotency: Option<IdempotencyDigest> },
     Put { new_plant: NewPlant, preconditions: Preconditions },
     Patch { id: PlantId, patch: PlantPatch, preconditions: Preconditions },
@@ -14,28 +17,28 @@ pub(super) enum Write {
 }
 
 /// What became of a write.
-pub(super) type Outcome = Result<Written, StoreError>;
+pub(crate) type Outcome = Result<Written, StoreError>;
 
 #[derive(Debug)]
-pub(super) struct Written {
+pub(crate) struct Written {
     /// What happened to the plant, if anything did.
-    pub(super) kind: Option<EventKind>,
+    pub(crate) kind: Option<EventKind>,
     /// The plant after the write, as the writer is told of it; for one that was removed, the plant
     /// that it was.
-    pub(super) stored: StoredPlant,
+    pub(crate) stored: StoredPlant,
     /// Whether there is this plant now.
-    pub(super) is_current: bool,
+    pub(crate) is_current: bool,
 }
 
 /// What is decided of a write that is not refused.
-pub(super) struct Decision {
+pub(crate) struct Decision {
     /// The plant after the write, or that it is gone, where that is a change.
-    pub(super) change_to: Option<Option<Record>>,
-    pub(super) decided: Decided,
+    pub(crate) change_to: Option<Option<Record>>,
+    pub(crate) decided: Decided,
 }
 
 /// What becomes of a write when its change, if there is one, is on disk.
-pub(super) struct Decided {
+pub(crate) struct Decided {
     kind: Option<EventKind>,
     told: Told,
     is_current: bool,
@@ -57,12 +60,40 @@ enum Wish<'a> {
     Remove(PlantRecord<'a>),
 }
 
+impl Written {
+    pub(crate) fn into_created(self) -> Created {
+        let Self { stored, is_current, .. } = self;
+        Created { stored, is_current }
+    }
+
+    pub(crate) fn into_put(self) -> Put {
+        Put { is_new: self.kind == Some(EventKind::Created), stored: self.stored }
+    }
+}
+
+impl Decided {
+    /// What happens to the plant, if anything does.
+    #[cfg(feature = "postgres")]
+    pub(crate) const fn kind(&self) -> Option<EventKind> {
+        self.kind
+    }
+}
+
 impl Write {
-    pub(super) const fn id(&self) -> PlantId {
+    pub(crate) const fn id(&self) -> PlantId {
         match self {
             Self::Create { new_plant, .. } | Self::Put { new_plant, .. } => new_plant.id(),
             Self::Patch { id, .. } | Self::Delete { id, .. } => *id,
         }
+    }
+
+    /// What an import of plants is made of.
+    pub(crate) fn of_import(new_plants: Vec<NewPlant>, on_conflict: OnConflict) -> Vec<Self> {
+        let to_write = |new_plant| match on_conflict {
+            OnConflict::Error | OnConflict::Skip => Self::Create { new_plant, idempotency: None },
+            OnConflict::Replace => Self::Put { new_plant, preconditions: Preconditions::default() },
+        };
+        new_plants.into_iter().map(to_write).collect()
     }
 
     /// Decides, given the plant as it is now and the revision that a change would lead to. The inner error
@@ -71,7 +102,7 @@ impl Write {
     /// # Errors
     ///
     /// When the plant as it is now cannot be read.
-    pub(super) fn decide(
+    pub(crate) fn decide(
         &self,
         current: Option<&Record>,
         revision: u64,
@@ -102,7 +133,7 @@ impl Write {
     }
 
     /// What the writer is told in the end.
-    pub(super) fn written(self, decided: Decided) -> Written {
+    pub(crate) fn written(self, decided: Decided) -> Written {
         let Decided { kind, told, is_current } = decided;
         let stored = match (self, told) {
             (_, Told::Kept(stored)) => stored,
@@ -190,5 +221,16 @@ impl<'a> PlantRecord<'a> {
 
     fn is_same_plant(&self, other: &PlantRecord<'_>) -> bool {
         (self.name, self.tag) == (other.name, other.tag)
+    }
+}
+
+/// What became of a plant of an import, whose write had this outcome.
+pub(crate) fn imported(outcome: Outcome, on_conflict: OnConflict) -> Result<Imported, StoreError> {
+    match (outcome, on_conflict) {
+        (Ok(Written { kind: Some(EventKind::Created), .. }), _) => Ok(Imported::Created),
+        (Ok(_), _) => Ok(Imported::Replaced),
+        (Err(StoreError::IdTaken(_)), OnConflict::Skip) => Ok(Imported::Skipped),
+        (Err(StoreError::IdTaken(_)), _) => Ok(Imported::IdTaken),
+        (Err(error), _) => Err(error),
     }
 }

@@ -1,0 +1,121 @@
+//! What is kept of a plant, and the bytes of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use plant_domain::{Plant, PlantId, UncheckedPlant};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{IdempotencyDigest, Revision, StoredPlant};
+
+/// What is kept of a plant.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PlantRecord<'a> {
+    pub(crate) revision: u64,
+    /// The digest of the create that made the plant, when it came with an idempotency key.
+    pub(crate) idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
+    pub(crate) name: &'a str,
+    pub(crate) tag: Option<&'a str>,
+}
+
+impl<'a> PlantRecord<'a> {
+    pub(crate) fn encode(&self) -> anyhow::Result<Record> {
+        // What stands beside the texts is smaller than this, so that it is one allocation.
+        let capacity = self.name.len() + self.tag.map_or(0, str::len) + 40;
+        Ok(Record(postcard::to_extend(self, Vec::with_capacity(capacity))?.into()))
+    }
+
+    pub(crate) fn decode(bytes: &'a [u8]) -> anyhow::Result<Self> {
+        whole(bytes)
+    }
+
+    /// The plant that is kept. It goes through the create rules again: a record that breaks one was
+    /// not written by us.
+    pub(crate) fn to_stored_plant(self, id: PlantId) -> anyhow::Result<StoredPlant> {
+        let unchecked =
+            UncheckedPlant { name: self.name.to_owned(), tag: self.tag.map(str::to_owned) };
+        let plant = Plant::try_from(unchecked)
+            .with_context(|| format!("the record of plant {id} breaks the rules"))?;
+        Ok(StoredPlant { id, plant, revision: Revision::from(self.revision) })
+    }
+}
+
+/// A [`PlantRecord`] whose texts nobody has looked at yet: its bytes are the same.
+#[derive(Deserialize)]
+pub(crate) struct RecordBytes<'a> {
+    _revision: u64,
+    _idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
+    _name: &'a [u8],
+    pub(crate) tag: Option<&'a [u8]>,
+}
+
+impl<'a> RecordBytes<'a> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> anyhow::Result<Self> {
+        whole(bytes)
+    }
+}
+
+/// The bytes of a [`PlantRecord`], on their way from a write through the journal and through memory to a
+/// block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record(Arc<[u8]>);
+
+impl Record {
+    pub(crate) fn decode(&self) -> anyhow::Result<PlantRecord<'_>> {
+        PlantRecord::decode(&self.0)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&[u8]> for Record {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl Serialize for Record {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = Record;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("bytes")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Record, E> {
+                Ok(Record::from(bytes))
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+/// What all of these bytes say.
+pub(crate) fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> anyhow::Result<T> {
+    let (decoded, rest) = postcard::take_from_bytes(bytes)?;
+    ensure!(rest.is_empty(), "there are {} bytes behind the end", rest.len());
+    Ok(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_breaks_the_rules_does_not_become_a_plant() {
+        let record = PlantRecord { revision: 1, idempotency: None, name: "\n", tag: None };
+        assert!(record.to_stored_plant(PlantId::from(7)).is_err());
+    }
+}

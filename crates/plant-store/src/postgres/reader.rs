@@ -1,0 +1,309 @@
+//! Reading. What a committed read shows is on the disk: PostgreSQL shows a transaction when its commit is there.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow, ensure};
+use plant_domain::{Plant, PlantFilter, PlantId, UncheckedPlant};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::group::{PATIENCE, kind_of, pause};
+use super::sessions::{Sessions, Trouble};
+use super::statements::{EVENTS_IN_A_BLOCK, Statements};
+use crate::{Event, EventPage, Page, PageRequest, Revision, StoreFailure, StoredPlant};
+
+/// How many plants are looked at for one page. It bounds the time that a page takes when the filter
+/// matches rarely.
+const MAX_LOOKED_AT: usize = 10_000;
+
+/// How many blocks of events are read at a time.
+const BLOCKS_AT_ONCE: i64 = 32;
+
+/// For how long events wait at most for those before them to be committed, before somebody sees to it that these never
+/// will be. It is tried again so often.
+const LATE_COMMIT_TRIES: u32 = 10;
+
+/// Reads what there is.
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
+    pub(super) sessions: Sessions,
+    pub(super) statements: Arc<Statements>,
+}
+
+impl Reader {
+    /// The rows that a prepared statement gives. It is tried again for a while where PostgreSQL does not answer.
+    async fn rows(
+        &self,
+        what: &str,
+        statement: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreFailure> {
+        let begun = Instant::now();
+        loop {
+            let answer = match self.sessions.get().await {
+                Ok(session) => session.rows(statement, parameters).await,
+                Err(trouble) => Err(trouble),
+            };
+            match answer {
+                Ok(rows) => return Ok(rows),
+                Err(Trouble::NoAnswer(_) | Trouble::Conflict(_)) if begun.elapsed() < PATIENCE => {
+                    pause().await;
+                }
+                Err(trouble) => {
+                    return Err(anyhow!(trouble).context(format!("cannot read {what}")).into());
+                }
+            }
+        }
+    }
+
+    pub(super) async fn plant(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreFailure> {
+        let rows = self.rows("a plant", &self.statements.plant, &[&id.get()]).await?;
+        let found = rows.first().map(Looked::of_row).transpose()?;
+        Ok(found.map(Looked::stored_plant).transpose()?.flatten())
+    }
+
+    pub(super) async fn count(&self) -> Result<u64, StoreFailure> {
+        let count = self.number("how many plants there are", &self.statements.count).await?;
+        Ok(u64::try_from(count).context("the count of the plants is wrong")?)
+    }
+
+    /// How many events are kept.
+    pub(super) async fn kept_events(&self) -> Result<i64, StoreFailure> {
+        self.number("how many events there are", &self.statements.kept_events).await
+    }
+
+    async fn number(&self, what: &str, statement: &str) -> Result<i64, StoreFailure> {
+        let rows = self.rows(what, statement, &[]).await?;
+        let row = rows.first().with_context(|| format!("{what} is missing"))?;
+        Ok(row.try_get(0).with_context(|| what.to_owned())?)
+    }
+
+    pub(super) async fn page(&self, request: &PageRequest) -> Result<Page, StoreFailure> {
+        let mut page = Page { plants: Vec::new(), next: None };
+        let limit = request.limit.max(1);
+        let mut from = match request.after {
+            Some(after) => after.next(),
+            None => Some(PlantId::MIN),
+        };
+        let mut looked_at = 0;
+        // Plants that were removed leave room on a page.
+        while let Some(id) = from
+            && page.plants.len() < limit
+            && looked_at < MAX_LOOKED_AT
+        {
+            let part = self.part(&request.filter, id, limit - page.plants.len()).await?;
+            looked_at += part.looked_at;
+            page.plants.extend(part.plants);
+            page.next = part.next;
+            from = part.next.and_then(PlantId::next);
+        }
+        Ok(page)
+    }
+
+    /// A part of a page, of so many plants at most.
+    async fn part(
+        &self,
+        filter: &PlantFilter,
+        from: PlantId,
+        wanted: usize,
+    ) -> Result<Part, StoreFailure> {
+        let most_rows = i64::try_from(wanted + 1).context("a page is too large")?;
+        let most_looked_at = i64::try_from(MAX_LOOKED_AT).context("a page is too large")?;
+        let from = from.get();
+        let (tag, name_part) = (filter.tag(), filter.folded_name_part());
+        let (statement, parameters): (_, Vec<&(dyn ToSql + Sync)>) = match (&tag, &name_part) {
+            (None, None) => (&self.statements.plants_from, vec![&from, &most_rows]),
+            (Some(tag), None) => {
+                (&self.statements.plants_from_with_tag, vec![&from, &most_rows, tag])
+            }
+            (None, Some(name_part)) => (
+                &self.statements.plants_from_with_name,
+                vec![&from, &most_rows, &most_looked_at, name_part],
+            ),
+            (Some(tag), Some(name_part)) => (
+                &self.statements.plants_from_with_tag_and_name,
+                vec![&from, &most_rows, &most_looked_at, name_part, tag],
+            ),
+        };
+        let rows = self.rows("plants", statement, &parameters).await?;
+        let mut looked = rows.iter().map(Looked::of_row).collect::<Result<Vec<_>, _>>()?;
+        let is_cut = looked.len() > wanted;
+        looked.truncate(wanted);
+        let last = looked.last().map(|looked| looked.id);
+        let (next, looked_at) = match rows.last() {
+            _ if is_cut => (last, looked.len()),
+            // The last row is the last one that was looked at, whether it matches or not.
+            Some(row) if name_part.is_some() => {
+                let looked_at: i64 =
+                    row.try_get("looked_at").context("how many plants were looked at")?;
+                (last.filter(|_| looked_at >= most_looked_at), MAX_LOOKED_AT)
+            }
+            _ => (None, looked.len()),
+        };
+        let plants = looked.into_iter().filter(|looked| looked.is_match);
+        let plants = plants.map(Looked::stored_plant).filter_map(Result::transpose);
+        Ok(Part { plants: plants.collect::<Result<_, _>>()?, next, looked_at })
+    }
+
+    /// The events after a revision. Those of one group are in the row of its block, and the numbers of the blocks have
+    /// no gaps: where there is one, somebody may still commit what belongs there. What comes behind it is not shown
+    /// before either the events are there, or the block is sealed, so that they never will be.
+    pub(super) async fn events(
+        &self,
+        after: Revision,
+        limit: usize,
+    ) -> Result<EventPage, StoreFailure> {
+        let after = i64::try_from(after.get()).unwrap_or(i64::MAX);
+        let mut events = Vec::new();
+        let mut late_commit_tries = 0;
+        let mut from = (after / EVENTS_IN_A_BLOCK).max(1);
+        while events.len() < limit {
+            let Blocks { blocks, forgotten } = self.blocks_from(from).await?;
+            if after < forgotten.revision {
+                return Ok(EventPage::Forgotten);
+            }
+            from = from.max(forgotten.block + 1);
+            let blocks: Vec<Block> =
+                blocks.into_iter().filter(|block| block.number >= from).collect();
+            let Some(last) = blocks.last().map(|block| block.number) else { break };
+            let first = from;
+            for block in blocks {
+                if block.number != from {
+                    break;
+                }
+                from += 1;
+                events.extend(
+                    block
+                        .events
+                        .into_iter()
+                        .filter(|event| event.revision.get().cast_signed() > after),
+                );
+            }
+            if from > last {
+                continue;
+            }
+            // There is a gap. What was found before it is worth an answer.
+            if !events.is_empty() {
+                break;
+            }
+            if from > first {
+                late_commit_tries = 0;
+            }
+            if late_commit_tries < LATE_COMMIT_TRIES {
+                late_commit_tries += 1;
+                pause().await;
+            } else {
+                self.seal(from, last).await?;
+            }
+        }
+        events.truncate(limit);
+        Ok(EventPage::Kept(events))
+    }
+
+    /// Sees to it that what is not committed by now of these blocks never will be. Whoever is just committing is waited
+    /// for, and whoever has not begun to begins anew, in a later block.
+    pub(super) async fn seal(&self, first: i64, last: i64) -> Result<(), StoreFailure> {
+        let last = last.min(first + BLOCKS_AT_ONCE);
+        self.rows("events", &self.statements.seal_blocks, &[&first, &last]).await?;
+        Ok(())
+    }
+
+    /// Blocks of events, and then, which of them are forgotten.
+    pub(super) async fn blocks_from(&self, from: i64) -> Result<Blocks, StoreFailure> {
+        let parameters: [&(dyn ToSql + Sync); 2] = [&from, &BLOCKS_AT_ONCE];
+        let rows = self.rows("events", &self.statements.events_from, &parameters).await?;
+        // Looked at later, this says all that may be missing there.
+        let forgotten = self.rows("events", &self.statements.forgotten, &[]).await?;
+        let forgotten = forgotten.first().context("the row of the log is missing")?;
+        let forgotten = Forgotten {
+            block: forgotten.try_get(0).context("the row of the log")?,
+            revision: forgotten.try_get(1).context("the row of the log")?,
+        };
+        let blocks = rows.iter().map(Block::of_row).collect::<anyhow::Result<_>>()?;
+        Ok(Blocks { blocks, forgotten })
+    }
+}
+
+/// A part of a page.
+struct Part {
+    plants: Vec<StoredPlant>,
+    /// The last plant that was looked at, when there may be more.
+    next: Option<PlantId>,
+    looked_at: usize,
+}
+
+/// A plant that was looked at.
+struct Looked {
+    id: PlantId,
+    revision: Revision,
+    /// Without one, it was removed.
+    name: Option<String>,
+    tag: Option<String>,
+    is_match: bool,
+}
+
+impl Looked {
+    fn of_row(row: &Row) -> anyhow::Result<Self> {
+        Ok(Self {
+            id: PlantId::from(row.try_get::<_, i64>("id")?),
+            revision: Revision::from(row.try_get::<_, i64>("revision")?.cast_unsigned()),
+            name: row.try_get("name")?,
+            tag: row.try_get("tag")?,
+            is_match: row.columns().len() <= 4 || row.try_get("is_match")?,
+        })
+    }
+
+    /// The plant, if it is there. It goes through the create rules again: a row that breaks one was not written by us.
+    fn stored_plant(self) -> anyhow::Result<Option<StoredPlant>> {
+        let Self { id, revision, name, tag, .. } = self;
+        let Some(name) = name else { return Ok(None) };
+        let plant = Plant::try_from(UncheckedPlant { name, tag })
+            .with_context(|| format!("the row of plant {id} breaks the rules"))?;
+        Ok(Some(StoredPlant { id, plant, revision }))
+    }
+}
+
+/// Blocks of events, by ascending number.
+pub(super) struct Blocks {
+    pub(super) blocks: Vec<Block>,
+    pub(super) forgotten: Forgotten,
+}
+
+/// Which events are forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forgotten {
+    /// All up to this block.
+    pub(super) block: i64,
+    /// The last of them.
+    pub(super) revision: i64,
+}
+
+/// The events of one group; none where there never were any.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) number: i64,
+    pub(super) events: Vec<Event>,
+}
+
+impl Block {
+    fn of_row(row: &Row) -> anyhow::Result<Self> {
+        let number: i64 = row.try_get(0)?;
+        let revisions: Vec<i64> = row.try_get(1)?;
+        let kinds: Vec<i16> = row.try_get(2)?;
+        let ids: Vec<i64> = row.try_get(3)?;
+        ensure!(
+            revisions.len() == kinds.len() && kinds.len() == ids.len(),
+            "block {number} of the events is damaged"
+        );
+        let events = revisions.into_iter().zip(kinds).zip(ids);
+        let events = events.map(|((revision, kind), id)| {
+            Ok(Event {
+                revision: Revision::from(revision.cast_unsigned()),
+                kind: kind_of(kind)?,
+                id: PlantId::from(id),
+            })
+        });
+        Ok(Self { number, events: events.collect::<anyhow::Result<_>>()? })
+    }
+}

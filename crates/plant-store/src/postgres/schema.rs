@@ -1,0 +1,286 @@
+//! The tables: how they are made, and brought from one version to the next.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use tokio_postgres::error::SqlState;
+
+use super::PostgresConfig;
+use super::sessions::{Session, Sessions, Trouble};
+use super::statements::SchemaName;
+
+/// The version of the tables that this program works with.
+pub(super) const VERSION: i32 = 1;
+
+/// How many rows share the counting. Whoever writes adds to one of them, and two who add to the same one wait for each
+/// other.
+pub(super) const COUNTER_SLOTS: i32 = 128;
+
+/// How often it is tried to make the tables while others do so too.
+const ATTEMPTS: u32 = 30;
+
+/// How long one who met another at it waits, in milliseconds.
+const PAUSE_MS: Range<u64> = 10..200;
+
+/// What speaks the protocol of PostgreSQL, as far as its tables are made in another way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    PostgreSql,
+    /// PostgreSQL with its tables distributed over many machines.
+    Citus,
+    CockroachDb,
+    YugabyteDb,
+}
+
+impl Engine {
+    async fn of(session: &Session) -> anyhow::Result<Self> {
+        let version: String = session.rows("SELECT version()", &[]).await?[0].try_get(0)?;
+        if version.contains("CockroachDB") {
+            return Ok(Self::CockroachDb);
+        }
+        if version.contains("-YB-") {
+            return Ok(Self::YugabyteDb);
+        }
+        let citus = "SELECT extname::text FROM pg_extension WHERE extname = 'citus'";
+        let is_citus = !session.rows(citus, &[]).await?.is_empty();
+        Ok(if is_citus { Self::Citus } else { Self::PostgreSql })
+    }
+
+    /// The type of a text that is compared byte by byte.
+    const fn text(self) -> &'static str {
+        match self {
+            Self::CockroachDb => "text",
+            Self::PostgreSql | Self::Citus | Self::YugabyteDb => "text COLLATE \"C\"",
+        }
+    }
+
+    /// How the rows of a key lie: in its order, which only one system does not do by itself.
+    const fn ascending(self) -> &'static str {
+        match self {
+            Self::YugabyteDb => " ASC",
+            Self::PostgreSql | Self::Citus | Self::CockroachDb => "",
+        }
+    }
+
+    /// What leaves room to change a row in its place.
+    const fn with_room(self) -> &'static str {
+        match self {
+            Self::PostgreSql | Self::Citus => " WITH (fillfactor = 10)",
+            Self::CockroachDb | Self::YugabyteDb => "",
+        }
+    }
+
+    /// The statements that lead from no tables to version 1. Each may be run again where it was run before.
+    fn version_1(self, schema: &SchemaName) -> Vec<String> {
+        let schema = schema.quoted();
+        let (text, ascending, with_room) = (self.text(), self.ascending(), self.with_room());
+        let mut statements = vec![
+            format!(
+                "CREATE TABLE IF NOT EXISTS {schema}.plants (\
+                   id bigint NOT NULL, revision bigint NOT NULL, name {text}, folded_name {text}, tag {text}, \
+                   idempotency bytea, PRIMARY KEY (id{ascending}))"
+            ),
+            format!(
+                "CREATE INDEX IF NOT EXISTS plants_by_tag ON {schema}.plants (tag{ascending}, id{ascending}) \
+                 WHERE tag IS NOT NULL"
+            ),
+            format!(
+                "CREATE INDEX IF NOT EXISTS removed_plants ON {schema}.plants (revision{ascending}) \
+                 WHERE name IS NULL"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {schema}.events (\
+                   block bigint NOT NULL, revisions bigint[] NOT NULL, kinds smallint[] NOT NULL, \
+                   ids bigint[] NOT NULL, PRIMARY KEY (block{ascending}))"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {schema}.counters (\
+                   slot integer NOT NULL PRIMARY KEY, plants bigint NOT NULL, events bigint NOT NULL){with_room}"
+            ),
+            format!(
+                "INSERT INTO {schema}.counters (slot, plants, events) \
+                 SELECT slot, 0, 0 FROM generate_series(0, {COUNTER_SLOTS} - 1) AS slots (slot) \
+                 ON CONFLICT (slot) DO NOTHING"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {schema}.log (\
+                   id integer NOT NULL PRIMARY KEY, forgotten_to bigint NOT NULL, \
+                   forgotten_revision bigint NOT NULL, forgotten_events bigint NOT NULL)"
+            ),
+            format!(
+                "INSERT INTO {schema}.log (id, forgotten_to, forgotten_revision, forgotten_events) \
+                 VALUES (1, 0, 0, 0) ON CONFLICT (id) DO NOTHING"
+            ),
+            format!("CREATE SEQUENCE IF NOT EXISTS {schema}.event_blocks"),
+        ];
+        if self == Self::Citus {
+            // What a group of writes touches beside the plants stays where the groups are put together.
+            statements.push(format!("SELECT create_distributed_table('{schema}.plants', 'id')"));
+        }
+        statements
+    }
+}
+
+/// How the tables are found at a start.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// There are none, or none that may be seen.
+    Nothing,
+    Version(i32),
+}
+
+/// Makes sure that the tables are there, in the version of this program, as far as the user of the database may do
+/// that, and that the server is one that plants can be trusted to.
+pub(super) async fn prepare(config: &PostgresConfig) -> anyhow::Result<()> {
+    let session = session(config).await?;
+    check_server(&session).await?;
+    match found(&session, &config.schema).await? {
+        // Who may use the tables need not be someone who may make them.
+        Found::Version(VERSION) => return Ok(()),
+        Found::Version(version) => check_not_newer(version)?,
+        Found::Nothing => {}
+    }
+    migrate_with(&session, &config.schema).await?;
+    Ok(())
+}
+
+/// Makes the tables, or brings them to the version of this program. Returns the version that they had before; 0 is none.
+pub(super) async fn migrate(config: &PostgresConfig) -> anyhow::Result<i32> {
+    let session = session(config).await?;
+    check_server(&session).await?;
+    migrate_with(&session, &config.schema).await
+}
+
+async fn session(config: &PostgresConfig) -> anyhow::Result<Session> {
+    Ok(Sessions::new(config, 1, Arc::default())?.get().await?)
+}
+
+async fn check_server(session: &Session) -> anyhow::Result<()> {
+    let setting = async |session: &Session, name: &str| -> anyhow::Result<Option<String>> {
+        let rows = session.rows("SELECT current_setting($1, true)", &[&name]).await?;
+        let row = rows.first().context("a setting is one row")?;
+        Ok(row.try_get(0)?)
+    };
+    let encoding = setting(session, "server_encoding").await?;
+    ensure!(
+        encoding.as_deref().is_none_or(|encoding| ["UTF8", "utf8", "UTF-8"].contains(&encoding)),
+        "the encoding of the database is {}; plants need UTF8: create one with ENCODING 'UTF8'",
+        encoding.unwrap_or_default()
+    );
+    for needed in ["fsync", "full_page_writes"] {
+        ensure!(
+            setting(session, needed).await?.as_deref() != Some("off"),
+            "PostgreSQL runs with {needed} = off, and would lose plants that it has acknowledged: turn it on"
+        );
+    }
+    Ok(())
+}
+
+async fn found(session: &Session, schema: &SchemaName) -> anyhow::Result<Found> {
+    let statement = format!("SELECT version FROM {}.layout WHERE id = 1", schema.quoted());
+    match session.client()?.query_opt(&statement, &[]).await {
+        Ok(Some(row)) => Ok(Found::Version(row.try_get(0)?)),
+        Ok(None) => Ok(Found::Nothing),
+        Err(error) => match error.code() {
+            Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME) => Ok(Found::Nothing),
+            _ => Err(Trouble::from(error)).with_context(|| format!("cannot read schema {schema}")),
+        },
+    }
+}
+
+fn check_not_newer(version: i32) -> anyhow::Result<()> {
+    ensure!(
+        version <= VERSION,
+        "the tables have version {version}, and this program knows {VERSION}: use a newer one"
+    );
+    Ok(())
+}
+
+async fn migrate_with(session: &Session, schema: &SchemaName) -> anyhow::Result<i32> {
+    let engine = Engine::of(session).await?;
+    let mut attempt = 1;
+    loop {
+        match try_to_migrate(session, engine, schema).await {
+            Ok(version) => {
+                check_not_newer(version)?;
+                if version != VERSION {
+                    log::info!(
+                        "the tables in schema {schema} have version {VERSION} now, before {version}"
+                    );
+                }
+                return Ok(version);
+            }
+            // Who makes the same thing at the same time is told of a conflict, in more than one way.
+            Err(error) if is_conflict(&error) && attempt < ATTEMPTS => {
+                attempt += 1;
+                session.roll_back().await;
+                let pause = Duration::from_millis(fastrand::u64(PAUSE_MS));
+                tokio::time::sleep(pause).await;
+            }
+            Err(error) => {
+                let is_forbidden = error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE);
+                let advice = if is_forbidden {
+                    "; run `plantd migrate` as a user of the database who may"
+                } else {
+                    ""
+                };
+                return Err(Trouble::from(error))
+                    .with_context(|| format!("cannot make the tables in schema {schema}{advice}"));
+            }
+        }
+    }
+}
+
+fn is_conflict(error: &tokio_postgres::Error) -> bool {
+    let conflicts = [
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::DUPLICATE_SCHEMA,
+        SqlState::DUPLICATE_TABLE,
+        SqlState::DUPLICATE_OBJECT,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        // "tuple concurrently updated"
+        SqlState::INTERNAL_ERROR,
+    ];
+    error.code().is_some_and(|code| conflicts.contains(code))
+}
+
+/// One try. Returns the version that was there.
+async fn try_to_migrate(
+    session: &Session,
+    engine: Engine,
+    schema: &SchemaName,
+) -> Result<i32, tokio_postgres::Error> {
+    let Ok(client) = session.client() else { return Ok(0) };
+    let name = schema.quoted();
+    // An index of many plants takes longer to make than anything else may take.
+    client.batch_execute("SET statement_timeout = 0").await?;
+    client.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {name}")).await?;
+    client
+        .batch_execute(&format!(
+            "CREATE TABLE IF NOT EXISTS {name}.layout (id integer NOT NULL PRIMARY KEY, version integer NOT NULL)"
+        ))
+        .await?;
+    client
+        .batch_execute(&format!(
+            "INSERT INTO {name}.layout (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING"
+        ))
+        .await?;
+    // Whoever comes second waits for this row, and then finds everything done.
+    client.batch_execute("BEGIN").await?;
+    let lock = format!("SELECT version FROM {name}.layout WHERE id = 1 FOR UPDATE");
+    let version: i32 = client.query_one(&lock, &[]).await?.try_get(0)?;
+    if version < 1 {
+        for statement in engine.version_1(schema) {
+            client.batch_execute(&statement).await?;
+        }
+    }
+    if version < VERSION {
+        let note = format!("UPDATE {name}.layout SET version = {VERSION} WHERE id = 1");
+        client.batch_execute(&note).await?;
+    }
+    client.batch_execute("COMMIT").await?;
+    Ok(version)
+}

@@ -1,0 +1,226 @@
+//! Connections to PostgreSQL: some for writing and some for reading, so that neither waits for the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{NoTls, Row};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::PostgresConfig;
+use super::address::sources;
+
+/// What is done at once may take so long. Then the connection is given up.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long it may take to come to a host that takes writes and to make a session there.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// What every session begins with. A statement ends in the server before anybody here gives up. A transaction of one who is gone holds nobody up for long, and what is
+/// acknowledged is on the disk: of all the ways to commit, the one that does not wait for any disk is overruled.
+const SESSION_SETTINGS: &str = "SET statement_timeout = '4s'; \
+     SET idle_in_transaction_session_timeout = '5s'; \
+     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// There is no connection, or there is none any more.
+    #[error("PostgreSQL does not answer: {0}")]
+    NoAnswer(String),
+    /// It was taken back, and may well be done when it is tried again.
+    #[error("PostgreSQL took it back: {0}")]
+    Conflict(String),
+    /// It is wrong, and will be so when it is tried again.
+    #[error("PostgreSQL refused it: {0}")]
+    Refused(String),
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(cause) = error.as_db_error() else {
+            return Self::NoAnswer(format!("{error}: {}", sources(&error)));
+        };
+        let code = cause.code();
+        let said = format!("{} ({})", cause.message(), code.code());
+        // PostgreSQL ends the session with it, or this is the wrong server by now.
+        let is_over = matches!(cause.severity(), "FATAL" | "PANIC")
+            || *code == SqlState::READ_ONLY_SQL_TRANSACTION
+            || ["08", "53", "57", "58"].iter().any(|class| code.code().starts_with(class));
+        let is_conflict = [
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::UNIQUE_VIOLATION,
+            SqlState::LOCK_NOT_AVAILABLE,
+        ]
+        .contains(code);
+        // A statement that took too long had to wait for another one.
+        if is_conflict || *code == SqlState::QUERY_CANCELED {
+            Self::Conflict(said)
+        } else if is_over {
+            Self::NoAnswer(said)
+        } else {
+            Self::Refused(said)
+        }
+    }
+}
+
+impl From<PoolError> for Trouble {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                match Self::from(error) {
+                    // Who may not come in now may do so later, where that is mended.
+                    Self::Conflict(said) | Self::Refused(said) => Self::NoAnswer(said),
+                    no_answer @ Self::NoAnswer(_) => no_answer,
+                }
+            }
+            error => Self::NoAnswer(error.to_string()),
+        }
+    }
+}
+
+/// Sessions of one kind.
+#[derive(Clone, Debug)]
+pub(super) struct Sessions {
+    pool: Pool,
+    reachable: Arc<Reachable>,
+}
+
+/// Whether the last try to come to PostgreSQL worked, so that the log tells of each change once.
+#[derive(Debug)]
+pub(super) struct Reachable(AtomicBool);
+
+impl Default for Reachable {
+    fn default() -> Self {
+        Self(AtomicBool::new(true))
+    }
+}
+
+impl Reachable {
+    fn note(&self, trouble: Option<&Trouble>) {
+        let before = self.0.swap(trouble.is_none(), Ordering::Relaxed);
+        match trouble {
+            Some(trouble) if before => log::warn!("{trouble}; it is tried again"),
+            None if !before => log::info!("PostgreSQL answers again"),
+            _ => {}
+        }
+    }
+}
+
+impl Sessions {
+    /// At most `most` sessions, which are begun when they are needed.
+    pub(super) fn new(
+        config: &PostgresConfig,
+        most: usize,
+        reachable: Arc<Reachable>,
+    ) -> anyhow::Result<Self> {
+        let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let postgres = config.url.config.clone();
+        let manager = match &config.tls {
+            Some(tls) => {
+                Manager::from_config(postgres, MakeRustlsConnect::new(tls.clone()), manager)
+            }
+            None => Manager::from_config(postgres, NoTls, manager),
+        };
+        let pool = Pool::builder(manager)
+            .max_size(most)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(ANSWER_TIMEOUT))
+            .create_timeout(Some(SESSION_TIMEOUT))
+            .post_create(Hook::async_fn(|client, _| {
+                let prepare = timeout(SESSION_TIMEOUT, client.batch_execute(SESSION_SETTINGS));
+                Box::pin(async {
+                    let prepared =
+                        prepare.await.map_err(|_| HookError::message("it takes too long"))?;
+                    prepared.map_err(HookError::Backend)
+                })
+            }))
+            .build()
+            .context("no sessions with PostgreSQL")?;
+        Ok(Self { pool, reachable })
+    }
+
+    /// A session that nobody else has now.
+    pub(super) async fn get(&self) -> Result<Session, Trouble> {
+        let session = self.pool.get().await.map_err(Trouble::from);
+        self.reachable.note(session.as_ref().err());
+        let object = Some(session?);
+        let reachable = Arc::clone(&self.reachable);
+        Ok(Session { object, is_usable: AtomicBool::new(true), reachable })
+    }
+}
+
+/// A session, until it is dropped. One that did not answer, or that nobody waited for to answer, is not used again: what
+/// was asked there may still go on.
+#[derive(Debug)]
+pub(super) struct Session {
+    object: Option<Object>,
+    is_usable: AtomicBool,
+    reachable: Arc<Reachable>,
+}
+
+impl Session {
+    /// What statements are prepared by, and pipelined: those of several futures that are polled together go to the
+    /// server together, in that order.
+    pub(super) fn client(&self) -> Result<&Object, Trouble> {
+        let object = self.object.as_ref().filter(|_| self.is_usable.load(Ordering::Relaxed));
+        object.ok_or_else(|| Trouble::NoAnswer("the session has ended".to_owned()))
+    }
+
+    /// Waits for an answer, but not for ever.
+    pub(super) async fn answer<T>(
+        &self,
+        work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Trouble> {
+        self.is_usable.store(false, Ordering::Relaxed);
+        let answer = match timeout(ANSWER_TIMEOUT, work).await {
+            Ok(answer) => answer.map_err(Trouble::from),
+            Err(_) => Err(Trouble::NoAnswer(format!("not within {} s", ANSWER_TIMEOUT.as_secs()))),
+        };
+        match &answer {
+            Err(trouble @ Trouble::NoAnswer(_)) => self.reachable.note(Some(trouble)),
+            _ => self.is_usable.store(true, Ordering::Relaxed),
+        }
+        answer
+    }
+
+    /// The rows that a prepared statement gives.
+    pub(super) async fn rows(
+        &self,
+        statement: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Trouble> {
+        let client = self.client()?;
+        self.answer(async {
+            let statement = client.prepare_cached(statement).await?;
+            client.query(&statement, parameters).await
+        })
+        .await
+    }
+
+    /// Takes back what was begun. Where that cannot be said, the end of the session does it.
+    pub(super) async fn roll_back(&self) {
+        if let Ok(client) = self.client() {
+            // Where it fails, the session is not used again, or no transaction was begun.
+            let _ = self.answer(client.batch_execute("ROLLBACK")).await;
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !*self.is_usable.get_mut()
+            && let Some(object) = self.object.take()
+        {
+            drop(Object::take(object));
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What is said to PostgreSQL, in words that the systems that speak its protocol take too.
+//!
+//! | table | a row is |
+//! |---|---|
+//! | `layout` | the version of all this; there is one row |
+//! | `plants` | a plant; without a name, one that was removed and whose revision still counts |
+//! | `events` | a block of [`EVENTS_IN_A_BLOCK`] revisions: the events of one group, or none |
+//! | `counters` | a part of the counts of plants and of events ever; the sum of all rows counts |
+//! | `log` | which of the oldest events are forgotten; there is one row |
+//!
+//! The sequence `event_blocks` numbers the blocks. Nothing here relies on how many rows a command says that it has
+//! changed, on locks of sessions, on notifications, or on system columns.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How many revisions a block has. A group has no more events.
+pub(super) const EVENTS_IN_A_BLOCK: i64 = 1024;
+
+/// The schema that is used unless something else is said.
+pub const DEFAULT_POSTGRES_SCHEMA: &str = "plantd";
+
+/// The most bytes of a name in PostgreSQL.
+const NAME_MAX_BYTES: usize = 63;
+
+/// The name of a schema of PostgreSQL: 1 to 63 lower-case letters, digits and underscores, and no digit first.
+///
+/// ```
+/// use plant_store::SchemaName;
+///
+/// assert_eq!("garden_2".parse::<SchemaName>()?.to_string(), "garden_2");
+/// assert!("garden\"; --".parse::<SchemaName>().is_err());
+/// # Ok::<(), plant_store::NotASchemaName>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaName(String);
+
+/// It cannot be the name of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a schema's name is 1 to {NAME_MAX_BYTES} lower-case letters, digits and underscores, without a digit first and \
+     without pg_"
+)]
+pub struct NotASchemaName;
+
+impl Default for SchemaName {
+    fn default() -> Self {
+        Self(DEFAULT_POSTGRES_SCHEMA.to_owned())
+    }
+}
+
+impl FromStr for SchemaName {
+    type Err = NotASchemaName;
+
+    fn from_str(name: &str) -> Result<Self, NotASchemaName> {
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+        let is_name = name.len() <= NAME_MAX_BYTES
+            && name.bytes().next().is_some_and(is_letter)
+            && name.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit())
+            // PostgreSQL keeps those for itself.
+            && !name.starts_with("pg_");
+        if is_name { Ok(Self(name.to_owned())) } else { Err(NotASchemaName) }
+    }
+}
+
+impl SchemaName {
+    /// As it stands in a statement: a name may be a word of SQL too.
+    pub(super) fn quoted(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+impl fmt::Display for SchemaName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// The statements that are prepared, about the tables of one schema.
+#[derive(Debug)]
+pub(super) struct Statements {
+    /// The number of a block that no one else gets.
+    pub(super) next_block: String,
+    /// Takes rows whose ids are free, and returns those.
+    pub(super) insert_plants: String,
+    /// Changes rows that have the revision that is expected, and returns those.
+    pub(super) update_plants: String,
+    pub(super) insert_events: String,
+    pub(super) add_to_counter: String,
+    /// Takes the place of events that are not there, so that they never will be.
+    pub(super) seal_block: String,
+    pub(super) seal_blocks: String,
+    /// Whether a block has events, if it is there.
+    pub(super) has_events: String,
+    /// Is as a change for the disk, and changes nothing.
+    pub(super) touch_counter: String,
+    pub(super) plants_with_ids: String,
+    pub(super) plant: String,
+    pub(super) plants_from: String,
+    pub(super) plants_from_with_tag: String,
+    pub(super) plants_from_with_name: String,
+    pub(super) plants_from_with_tag_and_name: String,
+    pub(super) count: String,
+    pub(super) events_from: String,
+    pub(super) forgotten: String,
+    pub(super) kept_events: String,
+    pub(super) forget_events: String,
+    pub(super) forget_removed_plants: String,
+    pub(super) note_forgotten: String,
+}
+
+impl Statements {
+    pub(super) fn new(schema: &SchemaName) -> Self {
+        let schema = schema.quoted();
+        let with_name_part = |tag: &str| {
+            format!(
+                "WITH looked_at AS (\
+                   SELECT id, revision, name, folded_name, tag FROM {schema}.plants \
+                   WHERE id >= $1 {tag} ORDER BY id LIMIT $3) \
+                 SELECT id, revision, name, tag, \
+                   (SELECT count(*) FROM looked_at) AS looked_at, \
+                   (SELECT max(id) FROM looked_at) AS last_looked_at, \
+                   strpos(coalesce(folded_name, ''), $4) > 0 AS is_match \
+                 FROM looked_at \
+                 WHERE strpos(coalesce(folded_name, ''), $4) > 0 \
+                   OR id = (SELECT max(id) FROM looked_at) \
+                 ORDER BY id LIMIT $2"
+            )
+        };
+        Self {
+            next_block: format!("SELECT nextval('{schema}.event_blocks')"),
+            insert_plants: format!(
+                "INSERT INTO {schema}.plants (id, revision, name, folded_name, tag, idempotency) \
+                 SELECT id, revision, name, folded_name, tag, idempotency \
+                 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[]) \
+                   AS new (id, revision, name, folded_name, tag, idempotency) \
+                 ON CONFLICT (id) DO NOTHING RETURNING id"
+            ),
+            update_plants: format!(
+                "UPDATE {schema}.plants SET revision = new.revision, name = new.name, \
+                   folded_name = new.folded_name, tag = new.tag, idempotency = new.idempotency \
+                 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[], \
+                   $7::bigint[]) \
+                   AS new (id, revision, name, folded_name, tag, idempotency, expected) \
+                 WHERE plants.id = new.id AND plants.revision = new.expected RETURNING plants.id"
+            ),
+            insert_events: format!(
+                "INSERT INTO {schema}.events (block, revisions, kinds, ids) \
+                 VALUES ($1, $2::bigint[], $3::smallint[], $4::bigint[])"
+            ),
+            add_to_counter: format!(
+                "UPDATE {schema}.counters SET plants = plants + $2, events = events + $3 WHERE slot = $1"
+            ),
+            seal_block: format!(
+                "INSERT INTO {schema}.events (block, revisions, kinds, ids) \
+                 VALUES ($1, '{{}}', '{{}}', '{{}}') ON CONFLICT (block) DO NOTHING"
+            ),
+            seal_blocks: format!(
+                "INSERT INTO {schema}.events (block, revisions, kinds, ids) \
+                 SELECT block, '{{}}', '{{}}', '{{}}' FROM generate_series($1::bigint, $2::bigint) AS gap (block) \
+                 ON CONFLICT (block) DO NOTHING"
+            ),
+            has_events: format!(
+                "SELECT coalesce(array_length(ids, 1), 0) > 0 FROM {schema}.events WHERE block = $1"
+            ),
+            touch_counter: format!(
+                "UPDATE {schema}.counters SET plants = plants + 0 WHERE slot = $1"
+            ),
+            plants_with_ids: format!(
+                "SELECT id, revision, name, tag, idempotency FROM {schema}.plants WHERE id = ANY($1::bigint[])"
+            ),
+            plant: format!("SELECT id, revision, name, tag FROM {schema}.plants WHERE id = $1"),
+            plants_from: format!(
+                "SELECT id, revision, name, tag FROM {schema}.plants WHERE id >= $1 ORDER BY id LIMIT $2"
+            ),
+            plants_from_with_tag: format!(
+                "SELECT id, revision, name, tag FROM {schema}.plants \
+                 WHERE tag = $3 AND id >= $1 ORDER BY id LIMIT $2"
+            ),
+            plants_from_with_name: with_name_part(""),
+            plants_from_with_tag_and_name: with_name_part("AND tag = $5"),
+            count: format!("SELECT coalesce(sum(plants), 0)::bigint FROM {schema}.counters"),
+            events_from: format!(
+                "SELECT block, revisions, kinds, ids FROM {schema}.events \
+                 WHERE block >= $1 ORDER BY block LIMIT $2"
+            ),
+            forgotten: format!(
+                "SELECT forgotten_to, forgotten_revision FROM {schema}.log WHERE id = 1"
+            ),
+            kept_events: format!(
+                "SELECT coalesce(sum(events), 0)::bigint \
+                   - (SELECT forgotten_events FROM {schema}.log WHERE id = 1) \
+                 FROM {schema}.counters"
+            ),
+            forget_events: format!(
+                "DELETE FROM {schema}.events \
+                 WHERE block > $1 AND block <= $2 AND coalesce(array_length(ids, 1), 0) > 0"
+            ),
+            forget_removed_plants: format!(
+                "DELETE FROM {schema}.plants WHERE name IS NULL AND revision < $1"
+            ),
+            note_forgotten: format!(
+                "UPDATE {schema}.log SET forgotten_to = $2, forgotten_revision = $3, \
+                   forgotten_events = forgotten_events + $4 \
+                 WHERE id = 1 AND forgotten_to = $1 RETURNING forgotten_to"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_could_end_a_statement_is_no_name_of_a_schema() {
+        for name in ["plantd", "_", "a1", &"a".repeat(63)] {
+            assert!(name.parse::<SchemaName>().is_ok(), "{name}");
+        }
+        for name in ["", "1a", "A", "a b", "a\"", "a'", "a.b", "a;", "ä", "pg_a", &"a".repeat(64)]
+        {
+            assert_eq!(name.parse::<SchemaName>(), Err(NotASchemaName), "{name}");
+        }
+    }
+}

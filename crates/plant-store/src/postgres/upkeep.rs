@@ -1,0 +1,116 @@
+//! Forgetting old events, and plants that were removed so long ago that no event tells of it.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use futures_util::future::join3;
+use tokio_postgres::types::ToSql;
+
+use super::reader::{Block, Blocks, Reader};
+use super::sessions::{Sessions, Trouble};
+use super::statements::EVENTS_IN_A_BLOCK;
+use crate::StoreFailure;
+
+/// How often it is looked for what may be forgotten.
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+
+/// One part in so many of the events that are kept may be kept beyond them, so that they go many at a time.
+const SLACK: i64 = 100;
+
+/// Sees to it that no more events are kept than are wanted, but for a few.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    pub(super) reader: Reader,
+    pub(super) sessions: Sessions,
+    pub(super) keep_events: u64,
+}
+
+impl Upkeep {
+    /// Forgets what there is too much. What others forget at the same time is left to them.
+    pub(super) async fn forget(&self) -> Result<(), StoreFailure> {
+        let keep = i64::try_from(self.keep_events).unwrap_or(i64::MAX);
+        loop {
+            let excess = self.reader.kept_events().await?.saturating_sub(keep);
+            if excess <= keep / SLACK || !self.forget_some(excess).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Forgets the oldest blocks, with so many events at most. Says whether there was anything to forget.
+    async fn forget_some(&self, most: i64) -> Result<bool, StoreFailure> {
+        let first = self.reader.blocks_from(i64::MAX).await?.forgotten.block + 1;
+        let Blocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
+        let (mut last, mut events) = (forgotten.block, 0);
+        let mut last_revision = forgotten.revision;
+        for Block { number, events: of_block } in &blocks {
+            let count = i64::try_from(of_block.len()).unwrap_or(i64::MAX);
+            if events + count > most {
+                break;
+            }
+            if *number != last + 1 {
+                if events == 0 {
+                    // Nobody may come back to a block that is forgotten.
+                    self.reader.seal(last + 1, number - 1).await?;
+                    return Ok(true);
+                }
+                break;
+            }
+            (last, events) = (*number, events + count);
+            if let Some(event) = of_block.last() {
+                last_revision = event.revision.get().cast_signed();
+            }
+        }
+        if last == forgotten.block {
+            return Ok(false);
+        }
+        let statements = &self.reader.statements;
+        let first_kept = (last + 1) * EVENTS_IN_A_BLOCK;
+        let session = self.sessions.get().await.map_err(failure)?;
+        let client = session.client().map_err(failure)?;
+        let noted = session
+            .answer(async {
+                let note = client.prepare_cached(&statements.note_forgotten).await?;
+                client.batch_execute("BEGIN").await?;
+                client.query(&note, &[&forgotten.block, &last, &last_revision, &events]).await
+            })
+            .await;
+        match noted {
+            Ok(rows) if !rows.is_empty() => {}
+            Ok(_) => {
+                session.roll_back().await;
+                return Ok(false);
+            }
+            Err(trouble) => {
+                session.roll_back().await;
+                return Err(failure(trouble));
+            }
+        }
+        let done = session
+            .answer(async {
+                let events = client.prepare_cached(&statements.forget_events).await?;
+                let plants = client.prepare_cached(&statements.forget_removed_plants).await?;
+                let of_events: [&(dyn ToSql + Sync); 2] = [&forgotten.block, &last];
+                let of_plants: [&(dyn ToSql + Sync); 1] = [&first_kept];
+                let (events, plants, done) = join3(
+                    client.query(&events, &of_events),
+                    client.query(&plants, &of_plants),
+                    client.batch_execute("COMMIT"),
+                )
+                .await;
+                events?;
+                plants?;
+                done
+            })
+            .await;
+        if done.is_err() {
+            session.roll_back().await;
+        }
+        done.map_err(failure)?;
+        Ok(true)
+    }
+}
+
+fn failure(trouble: Trouble) -> StoreFailure {
+    StoreFailure::from(anyhow!(trouble).context("cannot forget old events"))
+}
