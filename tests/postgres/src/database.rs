@@ -1,0 +1,74 @@
+//! Where a database is reached, whoever runs its server.
+
+use std::env;
+use std::process;
+use std::sync::OnceLock;
+
+use crate::cluster::Cluster;
+use crate::programs;
+
+/// The variable in the environment that names the database that all tests share.
+pub const SHARED_URL: &str = "TEST_POSTGRES_URL";
+
+/// A database, and how to ask it by hand.
+#[derive(Clone, Debug)]
+pub struct Database {
+    url: String,
+}
+
+impl Database {
+    /// The database that is reached like this.
+    #[must_use]
+    pub fn at(url: &str) -> Self {
+        Self { url: url.to_owned() }
+    }
+
+    /// The URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Runs statements, as one transaction if there are several, and returns the rows: a line each, with
+    /// `|` between the columns.
+    ///
+    /// # Panics
+    ///
+    /// When one of them fails.
+    #[track_caller]
+    pub fn query(&self, sql: &str) -> String {
+        self.try_query(sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
+    }
+
+    /// As [`Self::query`].
+    ///
+    /// # Errors
+    ///
+    /// When the server is not there or refuses a statement; this is what psql says then.
+    pub fn try_query(&self, sql: &str) -> Result<String, String> {
+        let mut psql = programs::command("psql");
+        psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);
+        programs::run_or_say_why(psql.args(["-d", &self.url, "-c", sql]))
+    }
+}
+
+/// The database that all tests share who bring a schema of their own: the one that [`SHARED_URL`] names,
+/// or else one for this process.
+///
+/// # Panics
+///
+/// When there is no PostgreSQL on this machine.
+pub fn shared() -> &'static Database {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    static SHARED: OnceLock<Database> = OnceLock::new();
+    SHARED.get_or_init(|| match env::var(SHARED_URL) {
+        Ok(url) => Database::at(&url),
+        Err(_) => CLUSTER.get_or_init(Cluster::start).database().clone(),
+    })
+}
+
+/// A name for a schema that nobody has used, also in no other process.
+#[must_use]
+pub fn fresh_schema_name() -> String {
+    format!("test_{:x}_{:016x}", process::id(), fastrand::u64(..))
+}

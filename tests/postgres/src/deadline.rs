@@ -1,0 +1,37 @@
+//! Waiting for a condition. How long something takes is never a claim; the deadline is generous and
+//! only ends a test that would hang.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything that is waited for may take. A start after a crash has much to do on a busy disk.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Waits until `look` finds something.
+///
+/// # Panics
+///
+/// When it has found nothing by the deadline; `what` says then what was waited for.
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < DEADLINE, "waited in vain for {what}");
+        thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// Waits until `holds` says so.
+///
+/// # Panics
+///
+/// When it has not by the deadline; `what` says then what was waited for.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    wait_for(what, || holds().then_some(()));
+}
