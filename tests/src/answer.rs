@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::plant::NewPlant;
+use crate::store;
 
 /// What the report of an import counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -217,6 +218,21 @@ impl Answer {
             .and_then(|rest| rest.strip_suffix('"'))
             .and_then(|revision| revision.parse().ok())
             .unwrap_or_else(|| panic!("{entity_tag} is no strong tag with a revision: {self:?}"))
+    }
+
+    /// Claims that it carries the next revision that was given after that of `before`, which is to say
+    /// that nothing was written in between. Where the plants are in PostgreSQL, revisions grow with gaps,
+    /// and it is the next one of those that are known.
+    ///
+    /// # Panics
+    ///
+    /// When it carries another one.
+    #[track_caller]
+    pub fn assert_next_revision_after(&self, before: &Self) {
+        let (revision, before_it) = (self.revision(), before.revision());
+        let is_next =
+            if store::is_postgres() { revision > before_it } else { revision == before_it + 1 };
+        assert!(is_next, "{before:?} {self:?}");
     }
 }
 

@@ -18,6 +18,9 @@ pub const TOKEN: &str = "the-token-of-the-tests";
 /// The user and the group of a program that must not be root; on most systems, nobody's.
 pub const UNPRIVILEGED: u32 = 65_534;
 
+/// The variable that says in which PostgreSQL the plants are.
+const POSTGRES: &str = "PLANTD_POSTGRES";
+
 /// What is said to a `plantd` when it starts. Without more it listens on a free port, takes
 /// [`TOKEN`], and drains without a delay.
 ///
@@ -92,6 +95,17 @@ impl Launch {
     #[must_use]
     pub fn data(self, folder: &Path) -> Self {
         self.environment("PLANTD_DATA", folder)
+    }
+
+    /// With the plants in this schema of this PostgreSQL.
+    #[must_use]
+    pub fn postgres(self, url: &str, schema: &str) -> Self {
+        self.environment(POSTGRES, url).environment("PLANTD_POSTGRES_SCHEMA", schema)
+    }
+
+    /// Whether it has its plants in PostgreSQL.
+    pub(crate) fn is_on_postgres(&self) -> bool {
+        self.environment.contains_key(&OsString::from(POSTGRES))
     }
 
     /// With the program that has fault points, and what happens there: `POINT=ACTION`, several with

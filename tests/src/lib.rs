@@ -18,6 +18,7 @@
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`Document`] is one of this repository; [`Shell`] runs the commands in it, and [`Transcript`] claims that
 //!   they answer what it shows.
+//! - [`store_is_sled`] tells a test where the plants are of the servers that it starts.
 //! - [`SmallDisk`] is a disk that becomes full.
 //! - [`Toolbox`] are the tools that `cargo xtask test` brings.
 //! - [`token_command`] is `plantd token`.
@@ -50,6 +51,7 @@ mod process;
 mod server;
 mod shell;
 mod small_disk;
+mod store;
 mod stream;
 mod system_calls;
 mod token_command;
@@ -82,6 +84,7 @@ pub use process::Process;
 pub use server::TestServer;
 pub use shell::Shell;
 pub use small_disk::SmallDisk;
+pub use store::store_is_sled;
 pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use token_command::{create_token, revoke_token, token_command};
 pub use tokens_file::write_tokens_file;

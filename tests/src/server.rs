@@ -15,8 +15,12 @@ use crate::connection::Connection;
 use crate::launch::{Launch, TOKEN};
 use crate::place::Place;
 use crate::process::Process;
+use crate::store;
 
 /// A `plantd` that is ready. It and its folder are gone when this is dropped.
+///
+/// Where the tests are to run on PostgreSQL, it has a schema of its own there, which belongs to its
+/// folder, unless the test chooses one by [`Launch::postgres`].
 #[derive(Debug)]
 pub struct TestServer {
     process: Process,
@@ -168,13 +172,16 @@ impl TestServer {
     }
 
     /// Has `plantd verify` look at the folder, and claims that it finds nothing. The process must have
-    /// ended.
+    /// ended. Where the plants are in PostgreSQL there is nothing in the folder to look at.
     ///
     /// # Panics
     ///
     /// When it finds something.
     #[track_caller]
     pub fn verify(&self) {
+        if self.launch.is_on_postgres() || store::is_postgres() {
+            return;
+        }
         let mut verify = Launch::new().data(&self.data).arguments(["verify"]).spawn();
         let status = verify.wait_for_exit();
         let said = verify.stdout() + &verify.stderr();
@@ -197,8 +204,18 @@ impl TestServer {
 #[track_caller]
 fn start(launch: &Launch, data: &Path) -> (Process, Place, Duration) {
     launch.build();
+    let launch = on_its_store(launch, data);
     let begun = Instant::now();
-    let mut process = launch.clone().data(data).spawn();
+    let mut process = launch.data(data).spawn();
     let place = process.place();
     (process, place, begun.elapsed())
+}
+
+/// The launch with the schema of its folder, where the tests are to run on PostgreSQL.
+fn on_its_store(launch: &Launch, data: &Path) -> Launch {
+    let launch = launch.clone();
+    if launch.is_on_postgres() || !store::is_postgres() {
+        return launch;
+    }
+    launch.postgres(test_postgres::shared().url(), &store::schema_of(data))
 }

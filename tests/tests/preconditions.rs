@@ -443,7 +443,8 @@ fn no_increment_of_many_clients_is_lost() {
     });
     let last = server.client().read(ID);
     last.assert_new_plant(ID, &(CLIENTS * TIMES).to_string(), None);
-    assert_eq!(last.revision(), first.revision() + u64::from(CLIENTS * TIMES));
+    // Each took a revision of its own; some stores leave gaps.
+    assert!(last.revision() >= first.revision() + u64::from(CLIENTS * TIMES), "{last:?}");
     // All but one had read what the first then changed.
     assert!(defeats >= CLIENTS - 1, "there was no race: {defeats} defeats");
 }
@@ -501,7 +502,8 @@ fn of_many_clients_that_change_one_revision_at_once_exactly_one_does() {
         let winner = the_winner(&answers, 200, 412, 3003);
         let read = server.client().read(ID);
         read.assert_new_plant(ID, &format!("{revision}-{winner}"), None);
-        assert_eq!(read.revision(), revision + 1);
+        assert_eq!(read.header("etag"), answers[winner].header("etag"));
+        assert!(read.revision() > revision, "{read:?} where it was {revision}");
     }
 }
 
