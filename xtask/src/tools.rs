@@ -59,6 +59,9 @@ pub(crate) const MOUNT: Tool = Tool::any("mount", "mount", "the black-box tests"
 /// Gives those disks a place where nobody else sees them, without root.
 pub(crate) const UNSHARE: Tool = Tool::any("unshare", "util-linux", "the black-box tests");
 
+/// Makes the clusters of PostgreSQL that tests run on; what belongs to it lies beside it.
+pub(crate) const POSTGRESQL: Tool = Tool::any("initdb", "postgresql", "the black-box tests");
+
 /// Stands before a server as the proxy that its clients share.
 pub(crate) const NGINX: Tool = Tool::any("nginx", "nginx-light", "the black-box tests");
 
@@ -119,9 +122,10 @@ pub(crate) fn ensure(tools: &[Tool]) -> anyhow::Result<()> {
     let still_missing = self::missing(tools);
     if !still_missing.is_empty() {
         bail!(
-            "{}: apt-get reported success, but none that will do is in the PATH or in {}",
+            "{}: apt-get reported success, but none that will do is in the PATH, in {} or where \
+             PostgreSQL keeps its programs",
             advice(&still_missing),
-            ADMINISTRATORS_FOLDERS.join(" or in ")
+            ADMINISTRATORS_FOLDERS.join(", in ")
         );
     }
     Ok(())
@@ -140,7 +144,10 @@ fn missing(tools: &[Tool]) -> Vec<&Tool> {
 /// Where the tests look for programs.
 fn folders() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).chain(ADMINISTRATORS_FOLDERS.map(PathBuf::from)).collect()
+    env::split_paths(&path)
+        .chain(ADMINISTRATORS_FOLDERS.map(PathBuf::from))
+        .chain(test_postgres::program_folders())
+        .collect()
 }
 
 fn find_in(folders: &[PathBuf], tool: &Tool) -> Option<PathBuf> {
