@@ -159,6 +159,21 @@ impl Cluster {
         &self.database
     }
 
+    /// Makes another database, with what `CREATE DATABASE` takes behind its name: other rules for letters,
+    /// for example.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be made.
+    #[must_use]
+    #[track_caller]
+    pub fn create_database(&self, name: &str, options: &str) -> Database {
+        self.query(&format!("CREATE DATABASE {name} {options}"));
+        let url = self.url();
+        let server = url.strip_suffix(NAME).expect("a URL ends with the name of a database");
+        Database::at(&format!("{server}{name}"))
+    }
+
     /// As [`Database::query`].
     ///
     /// # Panics
@@ -177,9 +192,20 @@ impl Cluster {
     /// When the server does not take it.
     #[track_caller]
     pub fn set(&self, name: &str, value: &str) {
+        self.query(&format!("ALTER SYSTEM SET {name} = {}", quote(value)));
+        self.reload();
+    }
+
+    /// Has it read its settings, `pg_hba.conf` and its certificate again, and returns when all connections
+    /// that come from now on see them.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    #[track_caller]
+    pub fn reload(&self) {
         let loaded = || self.query("SELECT pg_conf_load_time()");
         let before = loaded();
-        self.query(&format!("ALTER SYSTEM SET {name} = {}", quote(value)));
         self.query("SELECT pg_reload_conf()");
         wait_until("the settings to be read again", || loaded() != before);
     }
@@ -232,8 +258,9 @@ impl Cluster {
     /// # Panics
     ///
     /// When it does not run.
+    #[track_caller]
     pub fn freeze(&self) {
-        self.postmaster.as_ref().expect("it runs").send_to_all(Signal::STOP);
+        let _ = self.postmaster.as_ref().expect("it runs").freeze();
     }
 
     /// Lets it go on.
@@ -242,7 +269,7 @@ impl Cluster {
     ///
     /// When it does not run.
     pub fn unfreeze(&self) {
-        self.postmaster.as_ref().expect("it runs").send_to_all(Signal::CONT);
+        self.postmaster.as_ref().expect("it runs").unfreeze();
     }
 
     /// Starts it again on its folder and at its port.

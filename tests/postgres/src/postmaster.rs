@@ -78,12 +78,25 @@ impl Postmaster {
         send(self.child.id(), signal);
     }
 
-    /// Sends a signal to all processes of the server.
-    pub(crate) fn send_to_all(&self, signal: Signal) {
-        self.send(signal);
-        for id in self.children() {
-            send(id, signal);
+    /// Stops all processes of the server as they stand, and returns the others than this one.
+    #[track_caller]
+    pub(crate) fn freeze(&self) -> Vec<u32> {
+        self.send(Signal::STOP);
+        // From when it is stopped it starts no others.
+        wait_until("postgres to be stopped", || state(self.child.id()) == Some('T'));
+        let children = self.children();
+        for id in &children {
+            send(*id, Signal::STOP);
         }
+        children
+    }
+
+    /// Lets them go on.
+    pub(crate) fn unfreeze(&self) {
+        for id in self.children() {
+            send(id, Signal::CONT);
+        }
+        self.send(Signal::CONT);
     }
 
     #[track_caller]
@@ -94,13 +107,15 @@ impl Postmaster {
     /// Sends SIGKILL to all processes of the server, and waits until none is left.
     #[track_caller]
     pub(crate) fn kill(&mut self) {
-        // While it is stopped it starts no others.
-        self.send(Signal::STOP);
-        let children = self.children();
-        self.send_to_all(Signal::KILL);
+        let children = self.freeze();
+        self.send(Signal::KILL);
+        for id in &children {
+            send(*id, Signal::KILL);
+        }
         self.wait_for_exit();
+        // What adopts them may be slow to ask how they ended.
         wait_until("the processes of postgres to end", || {
-            children.iter().all(|id| !Path::new(&format!("/proc/{id}")).exists() || is_zombie(*id))
+            children.iter().all(|id| matches!(state(*id), None | Some('Z' | 'X')))
         });
     }
 
@@ -115,7 +130,7 @@ impl Postmaster {
 impl Drop for Postmaster {
     fn drop(&mut self) {
         if self.is_running() {
-            self.send_to_all(Signal::CONT);
+            self.unfreeze();
             self.send(Signal::QUIT);
             // A panic in a drop would hide what went wrong before; the guardian is still there.
             let _ = self.child.wait();
@@ -129,8 +144,8 @@ fn send(id: u32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(id).expect("a process id is not 0"), signal);
 }
 
-/// Whether it has ended and only nobody has asked yet how. What adopts such processes may be slow.
-fn is_zombie(id: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    status.lines().any(|line| line.starts_with("State:\tZ"))
+/// The letter for what a process does at the moment; none if there is no such process.
+fn state(id: u32) -> Option<char> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("State:\t"))?.chars().next()
 }

@@ -29,6 +29,9 @@ fn what_was_committed_is_there_after_a_crash() {
     cluster.freeze();
     cluster.unfreeze();
     assert_eq!(over_tcp.query("SELECT count(*) FROM kept"), "4");
+    let turkish = cluster
+        .create_database("turkish", "TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR'");
+    assert_eq!(turkish.query("SELECT lower('I')"), "ı");
     cluster.set("work_mem", "6MB");
     assert_eq!(cluster.query("SHOW work_mem"), "6MB");
 }
