@@ -100,10 +100,25 @@ impl From<Trouble> for Failed {
 }
 
 impl Writer {
-    /// Carries out writes, and says of each what became of it, in their order. However things stand, it comes to an
-    /// end.
+    /// Carries out writes that nobody has put in an order, and says of each what became of it. However things stand, it
+    /// comes to an end.
     pub(super) async fn carry_out(&self, writes: Vec<Write>) -> Vec<Outcome> {
-        let mut group = Group::new(&writes);
+        let needs_a_look = |write: &&Write| !matches!(write, Write::Create { .. });
+        let to_read = writes.iter().filter(needs_a_look).map(Write::id).collect();
+        self.carry_out_after_reading(to_read, writes).await
+    }
+
+    /// As [`Self::carry_out`], each after those before it, unless somebody else changes the same plants meanwhile.
+    pub(super) async fn carry_out_in_turn(&self, writes: Vec<Write>) -> Vec<Outcome> {
+        self.carry_out_after_reading(writes.iter().map(Write::id).collect(), writes).await
+    }
+
+    async fn carry_out_after_reading(
+        &self,
+        to_read: BTreeSet<PlantId>,
+        writes: Vec<Write>,
+    ) -> Vec<Outcome> {
+        let mut group = Group::new(&writes, to_read);
         let begun = Instant::now();
         let mut given_up = None;
         while given_up.is_none() && !group.is_done() {
@@ -339,12 +354,11 @@ pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
 }
 
 impl<'w> Group<'w> {
-    fn new(writes: &'w [Write]) -> Self {
-        let to_read = writes.iter().filter(|write| !matches!(write, Write::Create { .. }));
+    fn new(writes: &'w [Write], to_read: BTreeSet<PlantId>) -> Self {
         Self {
             writes,
             decided: writes.iter().map(|_| None).collect(),
-            to_read: to_read.map(Write::id).collect(),
+            to_read,
             present: HashMap::new(),
         }
     }

@@ -368,7 +368,7 @@ impl PlantRepository for PostgresRepository {
             let mut all = Vec::with_capacity(writes.len());
             while !writes.is_empty() {
                 let rest = writes.split_off(writes.len().min(MAX_GROUP));
-                for outcome in writer.carry_out(writes).await {
+                for outcome in writer.carry_out_in_turn(writes).await {
                     all.push(imported(outcome, on_conflict)?);
                 }
                 has_written.store(true, Ordering::Relaxed);

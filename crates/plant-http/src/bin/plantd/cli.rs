@@ -14,6 +14,7 @@ use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
 use crate::exit_code;
 use crate::listen::ListenOptions;
+use crate::postgres::PostgresOptions;
 use crate::remote::ServerUrl;
 
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     /// Make, list and revoke tokens; a running server notices within 2 s
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Make the tables in PostgreSQL, or bring them to the version of this program; servers may use them meanwhile
+    Migrate(MigrateOptions),
     /// Print the OpenAPI document of what is served
     Openapi,
 }
@@ -52,6 +55,9 @@ pub(crate) struct ServeOptions {
 
     #[command(flatten)]
     pub(crate) folder: FolderOptions,
+
+    #[command(flatten)]
+    pub(crate) postgres: PostgresOptions,
 
     /// sled's cache, in MiB; the process takes several times as much memory
     #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
@@ -198,6 +204,17 @@ pub(crate) struct VerifyOptions {
     pub(crate) data: PathBuf,
 }
 
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "A server does the same when it starts, where its user of the database may. This is for one who \
+    may:\nmake the tables as that one, and grant the server's user USAGE on the schema and its sequence, and \
+    SELECT, INSERT,\nUPDATE and DELETE on its tables."
+)]
+pub(crate) struct MigrateOptions {
+    #[command(flatten)]
+    pub(crate) postgres: PostgresOptions,
+}
+
 /// Where a running server is, and who asks it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RemoteOptions {
@@ -249,9 +266,13 @@ impl Cli {
         }
         let matches = command.try_get_matches_from_mut(arguments)?;
         let cli = Self::from_arg_matches(&matches)?;
-        if let (Command::Serve(options), Some((_, matches))) = (&cli.command, matches.subcommand())
-        {
-            options.listen.check(matches, &mut command)?;
+        match (&cli.command, matches.subcommand()) {
+            (Command::Serve(options), Some((_, matches))) => {
+                options.listen.check(matches, &mut command)?;
+                options.postgres.check(&mut command)?;
+            }
+            (Command::Migrate(options), _) => options.postgres.check(&mut command)?,
+            _ => {}
         }
         Ok(cli)
     }

@@ -12,6 +12,7 @@ mod listen;
 mod logger;
 mod openapi;
 mod output;
+mod postgres;
 mod progress;
 mod remote;
 mod salvage;
@@ -20,9 +21,13 @@ mod stop_signal;
 mod token;
 mod verify;
 
+use std::fs::DirBuilder;
 use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use anyhow::Context as _;
 
 use crate::cli::{Cli, Command};
 
@@ -32,6 +37,15 @@ const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
 /// Where the plants are, in the folder of the data.
 fn plants_folder(data: &Path) -> PathBuf {
     data.join("plants")
+}
+
+/// Makes the folder of the data, for its owner alone, and those that it is in, where they are missing.
+fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
 /// What a process ends with, next to 0 (the numbers of BSD's `sysexits.h`).
@@ -87,6 +101,7 @@ fn main() -> ExitCode {
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Verify(options) => verify::run(&options),
+        Command::Migrate(options) => postgres::migrate(&options),
         Command::Token(command) => token::run(command),
         Command::Openapi => openapi::run(),
     };

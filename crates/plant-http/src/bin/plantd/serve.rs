@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
 use plant_http::{Drain, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, TokensFile};
-use plant_store::{Damaged, SledConfig, SledRepository};
+use plant_store::{
+    Damaged, PlantRepository, PostgresConfig, PostgresRepository, SledConfig, SledRepository,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::certificate::Certificate;
 use crate::cli::ServeOptions;
 use crate::follow::follow;
 use crate::stop_signal::StopSignal;
-use crate::{Stop, TOKEN_VARIABLE, first_run, plants_folder};
+use crate::{Stop, TOKEN_VARIABLE, first_run, make_folder, plants_folder, postgres};
 
 /// How many descriptors are left for what is no connection: files, threads, standard streams.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -32,13 +34,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     TokensFile::read(&tokens_path).map_err(Stop::of_file)?;
     let certificate = options.listen.certificate()?;
 
-    let config = SledConfig {
-        cache_mib: options.cache_mb,
-        keep_events: options.keep_events,
-        ..SledConfig::new(plants_folder(data))
-    };
-    let repository = SledRepository::open(&config)
-        .map_err(|error| Stop::Io(advise_verification(error, data)))?;
+    let (repository, plants) = open(options)?;
     let (socket, place) = options.listen.listen(certificate.as_ref()).map_err(Stop::Io)?;
     certificate.map_or(Ok(()), Certificate::follow).map_err(Stop::Io)?;
 
@@ -53,7 +49,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let tokens = tokens_in_force(tokens_path, environment_token, options.rate_limit)?;
 
     let service = PlantService {
-        repository: Arc::new(repository),
+        repository,
         tokens,
         cors_origins: options.cors_origin.clone(),
         max_connections,
@@ -68,9 +64,26 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         place.say_ready()?;
         plant_http::serve(socket, service, drain, stop).await
     });
-    served
-        .with_context(|| format!("stopped serving the plants in {}", data.display()))
-        .map_err(Stop::Io)
+    served.with_context(|| format!("stopped serving the plants in {plants}")).map_err(Stop::Io)
+}
+
+/// The plants, and where they are, for people.
+fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), Stop> {
+    let data = &options.folder.data;
+    let keep_events = options.keep_events;
+    if let Some(config) = options.postgres.config()? {
+        let config = PostgresConfig { keep_events, ..config };
+        let opening = PostgresRepository::open(&config);
+        let repository = postgres::block_on(opening).map_err(Stop::Io)?;
+        // Tokens may be kept there all the same.
+        make_folder(data).map_err(Stop::Io)?;
+        return Ok((Arc::new(repository), config.url.to_string()));
+    }
+    let cache_mib = options.cache_mb;
+    let config = SledConfig { cache_mib, keep_events, ..SledConfig::new(plants_folder(data)) };
+    let repository = SledRepository::open(&config);
+    let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
+    Ok((Arc::new(repository), data.display().to_string()))
 }
 
 fn advise_verification(error: anyhow::Error, data: &Path) -> anyhow::Error {

@@ -1,8 +1,6 @@
 //! `plantd token create`, `list` and `revoke`.
 
-use std::fs::DirBuilder;
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
@@ -31,7 +29,7 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     }
     let path = options.folder.tokens_path();
     if options.folder.tokens.is_none() {
-        make_folder(&options.folder.data).map_err(Stop::Io)?;
+        crate::make_folder(&options.folder.data).map_err(Stop::Io)?;
     }
     TokensFile::add(&path, record.clone()).map_err(Stop::of_file)?;
     let mut out = io::stdout().lock();
@@ -47,15 +45,6 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
             Err(_) => "a token was made that nobody has; revoke it",
         }))
     })
-}
-
-/// As the server makes it, where it has not been started yet.
-fn make_folder(folder: &Path) -> anyhow::Result<()> {
-    DirBuilder::new()
-        .mode(0o700)
-        .recursive(true)
-        .create(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
 fn list(options: &FolderOptions) -> Result<(), Stop> {
