@@ -77,6 +77,16 @@ impl Decided {
     pub(crate) const fn kind(&self) -> Option<EventKind> {
         self.kind
     }
+
+    /// The same with another revision.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn map_revision(mut self, to_other: impl Fn(u64) -> u64) -> Self {
+        match &mut self.told {
+            Told::Sent(revision) => *revision = to_other(*revision),
+            Told::Kept(stored) => stored.revision = Revision::from(to_other(stored.revision.get())),
+        }
+        self
+    }
 }
 
 impl Write {

@@ -2,12 +2,14 @@
 //!
 //! 1. The plants that are to be changed are read, and the writes are decided in turn. A create counts on its id being
 //!    free, and reads nothing.
-//! 2. The group gets a block of revisions, which is greater than all that were used for what it has read.
-//! 3. In one transaction the rows are written, each if it is as it was read; then the events, in the row of the block,
-//!    and the counts. Writes whose row has become another one are tried again, the others are committed.
+//! 2. One transaction, which goes to PostgreSQL as a whole, gets a block of revisions, greater than all that were used
+//!    for what was read; writes the rows, each if it is as it was read; then the events of those that it has written,
+//!    in the row of the block; and counts them.
+//! 3. Writes whose row has become another one are tried again.
 //!
-//! The row of the block is what decides. Where nobody knows what became of a commit, that row is written by one who
-//! wants to know: either it is there already, and so is all of the group, or the group can never be committed any more.
+//! Every group has a random id, which stands in the row of its block. Where nobody knows what became of a commit, who
+//! wants to know writes such a row: either it is there already, and so is all of the group, or the group can never be
+//! committed any more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -15,13 +17,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
-use futures_util::future::join3;
+use futures_util::future::{join, join3};
 use plant_domain::{PlantId, fold_name};
-use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, ToSql};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, SimpleQueryMessage};
 
 use super::sessions::{Session, Sessions, Trouble};
-use super::statements::{EVENTS_IN_A_BLOCK, Statements};
+use super::statements::{CREATED, DELETED, EVENTS_IN_A_BLOCK, Statements, UPDATED};
 use crate::plant_record::{PlantRecord, Record};
 use crate::write::{Decided, Decision, Outcome, Write};
 use crate::{EventKind, IdempotencyDigest, StoreError, StoreFailure};
@@ -33,7 +35,13 @@ pub(super) const MAX_GROUP: usize = 512;
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// For how long it is tried to find out what became of a group. It is counted from when that was lost.
-const RESOLVE_PATIENCE: Duration = Duration::from_secs(20);
+const FINDING_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the revisions begin that a group plans with before it has any. No real one is so great.
+const PLANNED_REVISIONS: u64 = 1 << 62;
+
+/// How many bytes the random id of a group has.
+const GROUP_ID_BYTES: usize = 16;
 
 /// How long one waits before the next try, in milliseconds. It is another time for each, lest they meet again.
 const PAUSE_MS: Range<u64> = 2..40;
@@ -76,13 +84,21 @@ struct Plan {
 struct PlannedRow {
     before: Present,
     after: Option<Record>,
-    revision: i64,
+    /// Its place among the revisions of the block.
+    number: i64,
 }
 
 struct PlannedEvent {
-    revision: i64,
+    number: i64,
     kind: EventKind,
     id: PlantId,
+}
+
+/// What is committed of a group.
+struct Committed {
+    block: i64,
+    /// The plants whose rows were written.
+    written: BTreeSet<PlantId>,
 }
 
 /// Why a try did not lead to the end.
@@ -158,145 +174,118 @@ impl Writer {
     async fn try_once(&self, group: &mut Group<'_>) -> Result<(), Failed> {
         let session = self.sessions.get().await?;
         group.read(&session, &self.statements).await?;
-        // What changes nothing needs no revision.
-        let plan = group.plan(0)?;
+        let plan = group.plan()?;
         if plan.rows.is_empty() {
-            group.accept(plan, &BTreeSet::new());
+            group.accept(plan, &Committed { block: 0, written: BTreeSet::new() });
             return Ok(());
         }
-        let block = session.rows(&self.statements.next_block, &[]).await?;
-        let block: i64 = first_column(&block)?;
-        let plan = group.plan(block * EVENTS_IN_A_BLOCK)?;
-        let written = match self.write_rows(&session, &plan).await {
-            Ok(written) => written,
+        let mut group_id = [0; GROUP_ID_BYTES];
+        getrandom::fill(&mut group_id).map_err(|cause| Trouble::Refused(cause.to_string()))?;
+        let committed = match self.commit(&session, &group_id, &plan).await {
+            Ok(committed) => committed,
+            Err(trouble @ Trouble::NoAnswer(_)) => {
+                drop(session);
+                let found = self.find_committed(&group_id).await.map_err(Failed::Unknown)?;
+                found.ok_or(trouble)?
+            }
             Err(trouble) => {
                 session.roll_back().await;
                 return Err(trouble.into());
             }
         };
-        match self.commit(&session, block, &plan, &written).await {
-            Ok(()) => {}
-            Err(trouble @ Trouble::NoAnswer(_)) => {
-                drop(session);
-                if !self.is_committed(block).await.map_err(Failed::Unknown)? {
-                    return Err(trouble.into());
-                }
-            }
-            Err(trouble) => {
-                session.roll_back().await;
-                return Err(trouble.into());
-            }
-        }
-        group.accept(plan, &written);
+        group.accept(plan, &committed);
         Ok(())
     }
 
-    /// Begins a transaction with the rows that are still as they were read, and returns the ids of these.
-    async fn write_rows(
+    /// Writes the rows that are still as they were read, and what tells of them. Where there is no answer, nobody knows
+    /// whether it is committed.
+    async fn commit(
         &self,
         session: &Session,
+        group_id: &[u8],
         plan: &Plan,
-    ) -> Result<BTreeSet<PlantId>, Trouble> {
+    ) -> Result<Committed, Trouble> {
         let [mut new, mut changed] = [Columns::default(), Columns::default()];
         for (id, row) in &plan.rows {
             let columns = if row.before.revision.is_some() { &mut changed } else { &mut new };
             columns.push(*id, row).map_err(refused)?;
         }
-        let (new, changed, client) = (&new, &changed, session.client()?);
-        let (inserted, updated) = session
-            .answer(async {
-                let insert = client.prepare_cached(&self.statements.insert_plants).await?;
-                let update = client.prepare_cached(&self.statements.update_plants).await?;
-                let insert = async {
-                    if new.ids.is_empty() {
-                        return Ok(Vec::new());
-                    }
-                    let Columns { ids, revisions, names, folded_names, tags, idempotency, .. } =
-                        new;
-                    client
-                        .query(&insert, &[ids, revisions, names, folded_names, tags, idempotency])
-                        .await
-                };
-                let update = async {
-                    if changed.ids.is_empty() {
-                        return Ok(Vec::new());
-                    }
-                    let Columns {
-                        ids,
-                        revisions,
-                        names,
-                        folded_names,
-                        tags,
-                        idempotency,
-                        expected,
-                    } = changed;
-                    client
-                        .query(
-                            &update,
-                            &[ids, revisions, names, folded_names, tags, idempotency, expected],
-                        )
-                        .await
-                };
-                let (begun, inserted, updated) =
-                    join3(client.batch_execute("BEGIN"), insert, update).await;
-                begun?;
-                Ok((inserted?, updated?))
-            })
-            .await?;
-        let ids =
-            inserted.iter().chain(&updated).map(|row| Ok(PlantId::from(row.try_get::<_, i64>(0)?)));
-        ids.collect::<Result<_, tokio_postgres::Error>>().map_err(Trouble::from)
-    }
-
-    /// Writes what tells of the rows that were written, and commits.
-    async fn commit(
-        &self,
-        session: &Session,
-        block: i64,
-        plan: &Plan,
-        written: &BTreeSet<PlantId>,
-    ) -> Result<(), Trouble> {
-        let events = || plan.events.iter().filter(|event| written.contains(&event.id));
-        let revisions: Vec<i64> = events().map(|event| event.revision).collect();
-        let kinds: Vec<i16> = events().map(|event| kind_number(event.kind)).collect();
-        let ids: Vec<i64> = events().map(|event| event.id.get()).collect();
-        let rows = plan.rows.iter().filter(|(id, _)| written.contains(id));
-        let more: i64 = rows
-            .map(|(_, row)| i64::from(row.after.is_some()) - i64::from(row.before.record.is_some()))
-            .sum();
-        let client = session.client()?;
-        let count = i64::try_from(ids.len()).unwrap_or(EVENTS_IN_A_BLOCK);
+        let numbers: Vec<i64> = plan.events.iter().map(|event| event.number).collect();
+        let kinds: Vec<i16> = plan.events.iter().map(|event| kind_number(event.kind)).collect();
+        let ids: Vec<i64> = plan.events.iter().map(|event| event.id.get()).collect();
+        let of_events: [&(dyn ToSql + Sync); 4] = [&group_id, &numbers, &kinds, &ids];
+        let of_counter: [&(dyn ToSql + Sync); 2] = [&self.slot, &group_id];
+        let (statements, client) = (&self.statements, session.client()?);
         session
             .answer(async {
-                let insert = client.prepare_cached(&self.statements.insert_events).await?;
-                let add = client.prepare_cached(&self.statements.add_to_counter).await?;
-                let insert_parameters: [&(dyn ToSql + Sync); 4] =
-                    [&block, &revisions, &kinds, &ids];
-                let add_parameters: [&(dyn ToSql + Sync); 3] = [&self.slot, &more, &count];
-                let (inserted, added, committed) = join3(
-                    client.query(&insert, &insert_parameters),
-                    client.query(&add, &add_parameters),
-                    client.batch_execute("COMMIT"),
-                )
-                .await;
+                let insert = client.prepare_cached(&statements.insert_plants).await?;
+                let update = client.prepare_cached(&statements.update_plants).await?;
+                let tell = client.prepare_cached(&statements.insert_events).await?;
+                let count = client.prepare_cached(&statements.add_to_counter).await?;
+                let insert = async {
+                    if new.is_empty() {
+                        return Ok(Vec::new());
+                    }
+                    client.query(&insert, &new.parameters()).await
+                };
+                let update = async {
+                    if changed.is_empty() {
+                        return Ok(Vec::new());
+                    }
+                    let parameters = [&changed.parameters()[..], &[&changed.expected]].concat();
+                    client.query(&update, &parameters).await
+                };
                 // After an error, what is called a commit takes everything back.
-                inserted?;
-                added?;
-                committed
+                let commit = client.batch_execute("COMMIT");
+                let told = async {
+                    let told =
+                        join(client.query(&tell, &of_events), client.query(&count, &of_counter));
+                    let (told, committed) = join(told, commit).await;
+                    told.0?;
+                    told.1?;
+                    committed
+                };
+                let rows = join(insert, update);
+                let (begun, rows, told) =
+                    join3(client.simple_query(&statements.begin), rows, told).await;
+                let block = block_of(&begun?);
+                let (inserted, updated) = (rows.0?, rows.1?);
+                told?;
+                let ids = inserted.iter().chain(&updated);
+                let written = ids.map(|row| Ok(PlantId::from(row.try_get::<_, i64>(0)?)));
+                let written = written.collect::<Result<_, tokio_postgres::Error>>()?;
+                Ok(block.map(|block| Committed { block, written }))
             })
-            .await
+            .await?
+            .ok_or_else(|| Trouble::NoAnswer("a number is missing".to_owned()))
     }
 
-    /// Finds out whether a group is committed, and sees to it that the answer stays true.
-    async fn is_committed(&self, block: i64) -> Result<bool, Trouble> {
+    /// Finds out what is committed of a group, and sees to it that the answer stays true.
+    async fn find_committed(&self, group_id: &[u8]) -> Result<Option<Committed>, Trouble> {
         let begun = Instant::now();
         loop {
-            match self.seal(block).await {
-                Err(trouble) if begun.elapsed() > RESOLVE_PATIENCE => return Err(trouble),
+            match self.seal(group_id).await {
+                Err(trouble) if begun.elapsed() > FINDING_PATIENCE => return Err(trouble),
                 Err(_) => pause().await,
                 answer => return answer,
             }
         }
+    }
+
+    /// Takes the place of the group, unless it is committed. Whoever still has it in a transaction is waited for.
+    async fn seal(&self, group_id: &[u8]) -> Result<Option<Committed>, Trouble> {
+        let session = self.sessions.get().await?;
+        session.rows(&self.statements.seal_group, &[&group_id]).await?;
+        let found = session.rows(&self.statements.events_of_group, &[&group_id]).await?;
+        let row = found.first().ok_or_else(|| Trouble::Refused("a row is missing".to_owned()))?;
+        let (block, ids): (i64, Vec<i64>) = (row.try_get(0)?, row.try_get(1)?);
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        // It is visible, but where a standby has to have it too, nobody may have waited for that. Whoever commits later
+        // waits for all that is before.
+        session.rows(&self.statements.touch_counter, &[&self.slot]).await?;
+        Ok(Some(Committed { block, written: ids.into_iter().map(PlantId::from).collect() }))
     }
 
     /// Commits a change that changes nothing: where that is done, other writes would be taken too.
@@ -305,27 +294,14 @@ impl Writer {
         session.rows(&self.statements.touch_counter, &[&self.slot]).await?;
         Ok(())
     }
-
-    /// Takes the place of the group's events, unless they are there. Whoever still has the group in a transaction is
-    /// waited for.
-    async fn seal(&self, block: i64) -> Result<bool, Trouble> {
-        let session = self.sessions.get().await?;
-        session.rows(&self.statements.seal_block, &[&block]).await?;
-        let has_events =
-            first_column(&session.rows(&self.statements.has_events, &[&block]).await?)?;
-        if has_events {
-            // It is visible, but where a standby has to have it too, nobody may have waited for that. Whoever commits
-            // later waits for all that is before.
-            session.rows(&self.statements.touch_counter, &[&self.slot]).await?;
-        }
-        Ok(has_events)
-    }
 }
 
-/// The first column of the first row, which has to be there.
-fn first_column<'a, T: FromSql<'a>>(rows: &'a [Row]) -> Result<T, Trouble> {
-    let row = rows.first().ok_or_else(|| Trouble::Refused("a row is missing".to_owned()))?;
-    Ok(row.try_get(0)?)
+/// The number in the answer to the beginning of a transaction.
+fn block_of(answer: &[SimpleQueryMessage]) -> Option<i64> {
+    answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+        _ => None,
+    })
 }
 
 fn refused(cause: anyhow::Error) -> Trouble {
@@ -339,9 +315,9 @@ pub(super) async fn pause() {
 /// How the kind of an event is kept.
 const fn kind_number(kind: EventKind) -> i16 {
     match kind {
-        EventKind::Created => 1,
-        EventKind::Updated => 2,
-        EventKind::Deleted => 3,
+        EventKind::Created => CREATED,
+        EventKind::Updated => UPDATED,
+        EventKind::Deleted => DELETED,
     }
 }
 
@@ -393,18 +369,17 @@ impl<'w> Group<'w> {
     }
 
     /// Decides the writes in turn, each as it finds the plants after those before it.
-    fn plan(&self, first_revision: i64) -> Result<Plan, Trouble> {
+    fn plan(&self) -> Result<Plan, Trouble> {
         let mut plan = Plan { decided: Vec::new(), rows: BTreeMap::new(), events: Vec::new() };
-        let mut revision = first_revision;
+        let mut number = 0_i64;
         for (place, write) in self.pending() {
             let id = write.id();
-            let row = plan.rows.get(&id);
             let present = self.present.get(&id);
-            let current = match row {
+            let current = match plan.rows.get(&id) {
                 Some(row) => row.after.as_ref(),
                 None => present.and_then(|present| present.record.as_ref()),
             };
-            let decision = write.decide(current, revision.cast_unsigned());
+            let decision = write.decide(current, PLANNED_REVISIONS + number.cast_unsigned());
             let decision =
                 decision.with_context(|| format!("plant {id} is damaged")).map_err(refused)?;
             let Decision { decided, change_to } = match decision {
@@ -415,36 +390,34 @@ impl<'w> Group<'w> {
                 }
             };
             if let (Some(after), Some(kind)) = (change_to, decided.kind()) {
-                plan.events.push(PlannedEvent { revision, kind, id });
+                plan.events.push(PlannedEvent { number, kind, id });
                 let row = plan.rows.entry(id).or_insert_with(|| PlannedRow {
                     before: present.cloned().unwrap_or_default(),
                     after: None,
-                    revision,
+                    number,
                 });
-                (row.after, row.revision) = (after, revision);
-                revision += 1;
+                (row.after, row.number) = (after, number);
+                number += 1;
             }
             plan.decided.push((place, Ok(decided)));
-        }
-        let is_ahead =
-            |row: &&PlannedRow| row.before.revision.is_none_or(|before| before < first_revision);
-        if first_revision > 0 && !plan.rows.values().all(|row| is_ahead(&row)) {
-            return Err(Trouble::Conflict(
-                "the sequence gives numbers in another order".to_owned(),
-            ));
         }
         Ok(plan)
     }
 
-    /// What was planned is done, but for plants whose rows are not among those that were written.
-    fn accept(&mut self, plan: Plan, written: &BTreeSet<PlantId>) {
+    /// What was planned is done, but for plants whose rows were not written.
+    fn accept(&mut self, plan: Plan, committed: &Committed) {
         let Plan { decided, rows, .. } = plan;
+        let first_revision = (committed.block * EVENTS_IN_A_BLOCK).cast_unsigned();
         for (place, decided) in decided {
             let id = self.writes[place].id();
-            if rows.contains_key(&id) && !written.contains(&id) {
+            if rows.contains_key(&id) && !committed.written.contains(&id) {
                 self.to_read.insert(id);
             } else {
-                self.decided[place] = Some(decided);
+                let real = |revision| match u64::checked_sub(revision, PLANNED_REVISIONS) {
+                    Some(number) => first_revision + number,
+                    None => revision,
+                };
+                self.decided[place] = Some(decided.map(|decided| decided.map_revision(real)));
             }
         }
     }
@@ -470,7 +443,7 @@ impl Present {
 #[derive(Default)]
 struct Columns<'a> {
     ids: Vec<i64>,
-    revisions: Vec<i64>,
+    numbers: Vec<i64>,
     names: Vec<Option<&'a str>>,
     folded_names: Vec<Option<String>>,
     tags: Vec<Option<&'a str>>,
@@ -480,10 +453,20 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
+    fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// As a statement takes them, but for what is expected.
+    fn parameters(&self) -> [&(dyn ToSql + Sync); 6] {
+        let Self { ids, numbers, names, folded_names, tags, idempotency, .. } = self;
+        [ids, numbers, names, folded_names, tags, idempotency]
+    }
+
     fn push(&mut self, id: PlantId, row: &'a PlannedRow) -> anyhow::Result<()> {
         let after = row.after.as_ref().map(Record::decode).transpose()?;
         self.ids.push(id.get());
-        self.revisions.push(row.revision);
+        self.numbers.push(row.number);
         self.names.push(after.map(|after| after.name));
         self.folded_names.push(after.map(|after| fold_name(after.name)));
         self.tags.push(after.and_then(|after| after.tag));

@@ -92,8 +92,8 @@ impl Engine {
             ),
             format!(
                 "CREATE TABLE IF NOT EXISTS {schema}.events (\
-                   block bigint NOT NULL, revisions bigint[] NOT NULL, kinds smallint[] NOT NULL, \
-                   ids bigint[] NOT NULL, PRIMARY KEY (block{ascending}))"
+                   block bigint NOT NULL, group_id bytea UNIQUE, revisions bigint[] NOT NULL, \
+                   kinds smallint[] NOT NULL, ids bigint[] NOT NULL, PRIMARY KEY (block{ascending}))"
             ),
             format!(
                 "CREATE TABLE IF NOT EXISTS {schema}.counters (\

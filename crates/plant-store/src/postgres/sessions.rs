@@ -25,9 +25,12 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// What every session begins with. A statement ends in the server before anybody here gives up. A transaction of one who is gone holds nobody up for long, and what is
 /// acknowledged is on the disk: of all the ways to commit, the one that does not wait for any disk is overruled.
+/// Every statement here goes by an index, also where nothing is known of a table yet that will be large soon.
 const SESSION_SETTINGS: &str = "SET statement_timeout = '4s'; \
      SET idle_in_transaction_session_timeout = '5s'; \
-     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; \
+     SELECT set_config(name, 'off', false) FROM pg_settings \
+       WHERE name IN ('enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')";
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]

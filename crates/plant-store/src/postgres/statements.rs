@@ -17,6 +17,11 @@ use std::str::FromStr;
 /// How many revisions a block has. A group has no more events.
 pub(super) const EVENTS_IN_A_BLOCK: i64 = 1024;
 
+/// How the kinds of events are kept.
+pub(super) const CREATED: i16 = 1;
+pub(super) const UPDATED: i16 = 2;
+pub(super) const DELETED: i16 = 3;
+
 /// The schema that is used unless something else is said.
 pub const DEFAULT_POSTGRES_SCHEMA: &str = "plantd";
 
@@ -79,19 +84,22 @@ impl fmt::Display for SchemaName {
 /// The statements that are prepared, about the tables of one schema.
 #[derive(Debug)]
 pub(super) struct Statements {
-    /// The number of a block that no one else gets.
-    pub(super) next_block: String,
+    /// Begins a transaction with the number of a block that nobody else gets. It is not prepared.
+    pub(super) begin: String,
     /// Takes rows whose ids are free, and returns those.
     pub(super) insert_plants: String,
     /// Changes rows that have the revision that is expected, and returns those.
     pub(super) update_plants: String,
+    /// Tells of the rows that this transaction has written.
     pub(super) insert_events: String,
+    /// Counts what was told.
     pub(super) add_to_counter: String,
-    /// Takes the place of events that are not there, so that they never will be.
-    pub(super) seal_block: String,
+    /// Takes the place of a group that is not committed, so that it never will be.
+    pub(super) seal_group: String,
+    /// The events of a group.
+    pub(super) events_of_group: String,
+    /// Takes the places of events that are not there, so that they never will be.
     pub(super) seal_blocks: String,
-    /// Whether a block has events, if it is there.
-    pub(super) has_events: String,
     /// Is as a change for the disk, and changes nothing.
     pub(super) touch_counter: String,
     pub(super) plants_with_ids: String,
@@ -127,41 +135,56 @@ impl Statements {
                  ORDER BY id LIMIT $2"
             )
         };
+        // Of the transaction that asks.
+        let block = format!("currval('{schema}.event_blocks')");
+        let first_revision = format!("{block} * {EVENTS_IN_A_BLOCK}");
         Self {
-            next_block: format!("SELECT nextval('{schema}.event_blocks')"),
+            begin: format!("BEGIN; SELECT nextval('{schema}.event_blocks')"),
             insert_plants: format!(
                 "INSERT INTO {schema}.plants (id, revision, name, folded_name, tag, idempotency) \
-                 SELECT id, revision, name, folded_name, tag, idempotency \
+                 SELECT id, {first_revision} + number, name, folded_name, tag, idempotency \
                  FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[]) \
-                   AS new (id, revision, name, folded_name, tag, idempotency) \
+                   AS new (id, number, name, folded_name, tag, idempotency) \
                  ON CONFLICT (id) DO NOTHING RETURNING id"
             ),
             update_plants: format!(
-                "UPDATE {schema}.plants SET revision = new.revision, name = new.name, \
+                "UPDATE {schema}.plants SET revision = {first_revision} + new.number, name = new.name, \
                    folded_name = new.folded_name, tag = new.tag, idempotency = new.idempotency \
                  FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[], \
                    $7::bigint[]) \
-                   AS new (id, revision, name, folded_name, tag, idempotency, expected) \
-                 WHERE plants.id = new.id AND plants.revision = new.expected RETURNING plants.id"
+                   AS new (id, number, name, folded_name, tag, idempotency, expected) \
+                 WHERE plants.id = new.id AND plants.revision = new.expected \
+                   AND plants.revision < {first_revision} RETURNING plants.id"
             ),
             insert_events: format!(
-                "INSERT INTO {schema}.events (block, revisions, kinds, ids) \
-                 VALUES ($1, $2::bigint[], $3::smallint[], $4::bigint[])"
+                "INSERT INTO {schema}.events (block, group_id, revisions, kinds, ids) \
+                 SELECT {block}, $1::bytea, \
+                   coalesce(array_agg({first_revision} + event.number ORDER BY event.number), '{{}}'), \
+                   coalesce(array_agg(event.kind ORDER BY event.number), '{{}}'), \
+                   coalesce(array_agg(event.id ORDER BY event.number), '{{}}') \
+                 FROM unnest($2::bigint[], $3::smallint[], $4::bigint[]) AS event (number, kind, id) \
+                 JOIN {schema}.plants ON plants.id = event.id \
+                   AND plants.revision >= {first_revision} \
+                   AND plants.revision < {first_revision} + {EVENTS_IN_A_BLOCK}"
             ),
             add_to_counter: format!(
-                "UPDATE {schema}.counters SET plants = plants + $2, events = events + $3 WHERE slot = $1"
+                "UPDATE {schema}.counters SET plants = counters.plants + more.plants, events = counters.events + more.events \
+                 FROM (SELECT count(*) AS events, \
+                     coalesce(sum(CASE kind WHEN {CREATED} THEN 1 WHEN {DELETED} THEN -1 ELSE 0 END), 0) \
+                       AS plants \
+                   FROM (SELECT unnest(kinds) AS kind FROM {schema}.events WHERE group_id = $2) AS told \
+                 ) AS more WHERE slot = $1"
             ),
-            seal_block: format!(
-                "INSERT INTO {schema}.events (block, revisions, kinds, ids) \
-                 VALUES ($1, '{{}}', '{{}}', '{{}}') ON CONFLICT (block) DO NOTHING"
+            seal_group: format!(
+                "INSERT INTO {schema}.events (block, group_id, revisions, kinds, ids) \
+                 SELECT nextval('{schema}.event_blocks'), $1::bytea, '{{}}', '{{}}', '{{}}' \
+                 ON CONFLICT (group_id) DO NOTHING"
             ),
+            events_of_group: format!("SELECT block, ids FROM {schema}.events WHERE group_id = $1"),
             seal_blocks: format!(
                 "INSERT INTO {schema}.events (block, revisions, kinds, ids) \
                  SELECT block, '{{}}', '{{}}', '{{}}' FROM generate_series($1::bigint, $2::bigint) AS gap (block) \
                  ON CONFLICT (block) DO NOTHING"
-            ),
-            has_events: format!(
-                "SELECT coalesce(array_length(ids, 1), 0) > 0 FROM {schema}.events WHERE block = $1"
             ),
             touch_counter: format!(
                 "UPDATE {schema}.counters SET plants = plants + 0 WHERE slot = $1"
