@@ -120,7 +120,7 @@ impl PostgresConfig {
 #[derive(Debug)]
 pub struct PostgresRepository {
     runtime: Handle,
-    queue: mpsc::Sender<(Write, oneshot::Sender<Outcome>)>,
+    queue: mpsc::Sender<Waiting>,
     closing: CancellationToken,
     /// What has to be carried out before the end.
     under_way: TaskTracker,
@@ -254,9 +254,12 @@ impl PostgresRepository {
     }
 }
 
+/// A write that waits for its turn, and where its outcome goes.
+type Waiting = (Write, oneshot::Sender<Outcome>);
+
 /// Takes groups of writes out of the queue and carries them out, one after the other.
 struct Lane {
-    waiting: Arc<Mutex<mpsc::Receiver<(Write, oneshot::Sender<Outcome>)>>>,
+    waiting: Arc<Mutex<mpsc::Receiver<Waiting>>>,
     writer: Writer,
     closing: CancellationToken,
     has_written: Arc<AtomicBool>,
@@ -287,7 +290,7 @@ impl Lane {
     }
 
     /// What waits, at least one write, unless there will be none any more.
-    async fn take(&self) -> Vec<(Write, oneshot::Sender<Outcome>)> {
+    async fn take(&self) -> Vec<Waiting> {
         let mut taken = Vec::new();
         let mut waiting = self.waiting.lock().await;
         tokio::select! {
