@@ -19,7 +19,7 @@ pub enum StoreError {
     /// The plant is not in the state that the change asks for; nothing was written.
     #[error("the precondition {0} failed")]
     PreconditionFailed(Precondition),
-    /// Too much waits to be written, or the disk does not answer; nothing was written.
+    /// Too much waits to be written, or the disk or the database does not answer; nothing was written.
     #[error("the store is too busy")]
     Busy,
     /// The store is closed; nothing was written.

@@ -2,6 +2,7 @@
 //!
 //! - [`PlantRepository`] is the contract; its documentation says what every repository promises.
 //! - [`SledRepository`] keeps it on one disk, with group commit.
+//! - With the feature `postgres`, `PostgresRepository` keeps it in PostgreSQL, where many may work on the same plants.
 //! - [`SledInspection`] looks at such a database, also where it is damaged.
 //!
 //! This crate knows no HTTP.
@@ -28,7 +29,7 @@
 //!
 //! # Features
 //!
-//! None is on by default, and none belongs in a release.
+//! None is on by default, and none but `postgres` belongs in a release.
 //!
 //! - `benches`: the module of that name, what the benchmarks of this project measure.
 //! - `conformance`: the module of that name, which holds any repository against the contract. Its test of
@@ -36,6 +37,7 @@
 //! - `fault-points`: the module `fault`, which lets the tests of this project stop the process, or make it
 //!   panic, at named places.
 //! - `fuzzing`: the module of that name, what reads stored bytes, for the fuzzer of this project.
+//! - `postgres`: plants in PostgreSQL, by tokio-postgres 0.7. TLS is that of rustls 0.23.
 //!
 //! # Of other crates
 //!

@@ -22,8 +22,8 @@ pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
 /// - **A caller that goes away cancels nothing.** A change that was taken is carried out even when
 ///   the future that asked for it is dropped.
 /// - **Bounded.** No method reads or returns more than a caller asks for plus a constant.
-/// - **After a failure nothing pretends.** Once a write has failed so that its outcome is unknown,
-///   every later write fails too, until the repository is opened anew.
+/// - **After a failure nothing pretends.** Where the outcome of a write is unknown, it is told so. Once a
+///   repository cannot know any more what it holds, every later write fails too, until it is opened anew.
 #[async_trait]
 pub trait PlantRepository: Send + Sync {
     /// Adds a plant whose id is free.
@@ -82,7 +82,8 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Closed`], or [`StoreError::Failed`] when the store failed: the plants up to some
-    /// one were taken, and those after it not.
+    /// one were taken, and those after it not. [`StoreError::Busy`] says the same where a store that others run did
+    /// not answer for a while.
     ///
     /// ```
     /// # use plant_domain::NewPlant;
