@@ -50,6 +50,12 @@ const QUEUE_CAPACITY: usize = 1024;
 /// smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
 
+/// How many reads of single plants are on their way at once. Each asks for all plants that somebody waits for.
+const READS_IN_FLIGHT: usize = 3;
+
+/// How many plants are asked for at once at most.
+const MAX_READS: usize = 256;
+
 /// How many imports are carried out at once, each in a session of its own.
 const IMPORTS_AT_ONCE: usize = 2;
 
@@ -121,6 +127,7 @@ impl PostgresConfig {
 pub struct PostgresRepository {
     runtime: Handle,
     queue: mpsc::Sender<Waiting>,
+    reads: mpsc::Sender<WaitingRead>,
     closing: CancellationToken,
     /// What has to be carried out before the end.
     under_way: TaskTracker,
@@ -203,6 +210,11 @@ impl PostgresRepository {
             };
             under_way.spawn_on(lane.run(), &runtime);
         }
+        let (reads, waiting) = mpsc::channel(QUEUE_CAPACITY);
+        let waiting = Arc::new(Mutex::new(waiting));
+        for _ in 0..READS_IN_FLIGHT {
+            runtime.spawn(read_together(reader.clone(), Arc::clone(&waiting)));
+        }
         let upkeep = Upkeep {
             reader: reader.clone(),
             sessions: writing.clone(),
@@ -214,6 +226,7 @@ impl PostgresRepository {
         Ok(Self {
             runtime,
             queue,
+            reads,
             closing,
             under_way,
             imports: Arc::new(Semaphore::new(IMPORTS_AT_ONCE)),
@@ -251,6 +264,34 @@ impl PostgresRepository {
     {
         let read = self.runtime.spawn(read(self.reader.clone())).await;
         Ok(read.context("a read panicked").map_err(StoreFailure::from)??)
+    }
+}
+
+/// A read of one plant that waits for its turn, and where what is found goes.
+type WaitingRead = (PlantId, oneshot::Sender<Result<Option<StoredPlant>, StoreFailure>>);
+
+/// Reads plants, all that wait at once, for as long as anyone may ask.
+async fn read_together(reader: Reader, waiting: Arc<Mutex<mpsc::Receiver<WaitingRead>>>) {
+    loop {
+        let mut taken = Vec::new();
+        waiting.lock().await.recv_many(&mut taken, MAX_READS).await;
+        if taken.is_empty() {
+            return;
+        }
+        let ids: Vec<PlantId> = taken.iter().map(|(id, _)| *id).collect();
+        match reader.plants(&ids).await {
+            Ok(found) => {
+                for (id, answer) in taken {
+                    // A client that has gone away does not listen: that is no error.
+                    let _ = answer.send(found.get(id));
+                }
+            }
+            Err(failure) => {
+                for (_, answer) in taken {
+                    let _ = answer.send(Err(failure.clone()));
+                }
+            }
+        }
     }
 }
 
@@ -384,7 +425,12 @@ impl PlantRepository for PostgresRepository {
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
-        self.read(move |reader| async move { reader.plant(id).await }).await
+        let (answer, found) = oneshot::channel();
+        let asked = self.reads.send((id, answer)).await.is_ok();
+        match found.await {
+            Ok(found) if asked => Ok(found?),
+            _ => Err(StoreFailure::from(anyhow!("reading plants panicked")).into()),
+        }
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {

@@ -1,5 +1,6 @@
 //! Reading. What a committed read shows is on the disk: PostgreSQL shows a transaction when its commit is there.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -57,10 +58,16 @@ impl Reader {
         }
     }
 
-    pub(super) async fn plant(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreFailure> {
-        let rows = self.rows("a plant", &self.statements.plant, &[&id.get()]).await?;
-        let found = rows.first().map(Looked::of_row).transpose()?;
-        Ok(found.map(Looked::stored_plant).transpose()?.flatten())
+    /// Those of some plants that are there.
+    pub(super) async fn plants(&self, ids: &[PlantId]) -> Result<Found, StoreFailure> {
+        let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
+        let rows = self.rows("plants", &self.statements.plants_with_ids, &[&ids]).await?;
+        let mut found = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let looked = Looked::of_row(row)?;
+            found.insert(looked.id, looked);
+        }
+        Ok(Found(found))
     }
 
     pub(super) async fn count(&self) -> Result<u64, StoreFailure> {
@@ -127,7 +134,12 @@ impl Reader {
             ),
         };
         let rows = self.rows("plants", statement, &parameters).await?;
-        let mut looked = rows.iter().map(Looked::of_row).collect::<Result<Vec<_>, _>>()?;
+        let to_looked = |row: &Row| {
+            // Only among rows with a certain name there is one that may be there for another reason.
+            let is_match = name_part.is_none() || row.try_get("is_match")?;
+            Ok(Looked { is_match, ..Looked::of_row(row)? })
+        };
+        let mut looked = rows.iter().map(to_looked).collect::<anyhow::Result<Vec<_>>>()?;
         let is_cut = looked.len() > wanted;
         looked.truncate(wanted);
         let last = looked.last().map(|looked| looked.id);
@@ -225,6 +237,17 @@ impl Reader {
     }
 }
 
+/// Plants that were asked for.
+pub(super) struct Found(HashMap<PlantId, Looked>);
+
+impl Found {
+    /// The plant with this id, if it was found. Somebody else may ask for it too.
+    pub(super) fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreFailure> {
+        let looked = self.0.get(&id).cloned();
+        Ok(looked.map(Looked::stored_plant).transpose()?.flatten())
+    }
+}
+
 /// A part of a page.
 struct Part {
     plants: Vec<StoredPlant>,
@@ -234,6 +257,7 @@ struct Part {
 }
 
 /// A plant that was looked at.
+#[derive(Clone)]
 struct Looked {
     id: PlantId,
     revision: Revision,
@@ -246,11 +270,11 @@ struct Looked {
 impl Looked {
     fn of_row(row: &Row) -> anyhow::Result<Self> {
         Ok(Self {
-            id: PlantId::from(row.try_get::<_, i64>("id")?),
-            revision: Revision::from(row.try_get::<_, i64>("revision")?.cast_unsigned()),
-            name: row.try_get("name")?,
-            tag: row.try_get("tag")?,
-            is_match: row.columns().len() <= 4 || row.try_get("is_match")?,
+            id: PlantId::from(row.try_get::<_, i64>(0)?),
+            revision: Revision::from(row.try_get::<_, i64>(1)?.cast_unsigned()),
+            name: row.try_get(2)?,
+            tag: row.try_get(3)?,
+            is_match: true,
         })
     }
 

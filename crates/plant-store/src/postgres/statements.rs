@@ -103,7 +103,6 @@ pub(super) struct Statements {
     /// Is as a change for the disk, and changes nothing.
     pub(super) touch_counter: String,
     pub(super) plants_with_ids: String,
-    pub(super) plant: String,
     pub(super) plants_from: String,
     pub(super) plants_from_with_tag: String,
     pub(super) plants_from_with_name: String,
@@ -192,7 +191,6 @@ impl Statements {
             plants_with_ids: format!(
                 "SELECT id, revision, name, tag, idempotency FROM {schema}.plants WHERE id = ANY($1::bigint[])"
             ),
-            plant: format!("SELECT id, revision, name, tag FROM {schema}.plants WHERE id = $1"),
             plants_from: format!(
                 "SELECT id, revision, name, tag FROM {schema}.plants WHERE id >= $1 ORDER BY id LIMIT $2"
             ),
