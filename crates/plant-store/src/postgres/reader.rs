@@ -21,6 +21,9 @@ const MAX_LOOKED_AT: usize = 10_000;
 /// How many blocks of events are read at a time.
 const BLOCKS_AT_ONCE: i64 = 32;
 
+/// How many blocks are sealed at a time.
+const MOST_SEALED: i64 = 1024;
+
 /// For how long events wait at most for those before them to be committed, before somebody sees to it that these never
 /// will be. It is tried again so often.
 const LATE_COMMIT_TRIES: u32 = 10;
@@ -216,7 +219,7 @@ impl Reader {
     /// Sees to it that what is not committed by now of these blocks never will be. Whoever is just committing is waited
     /// for, and whoever has not begun to begins anew, in a later block.
     pub(super) async fn seal(&self, first: i64, last: i64) -> Result<(), StoreFailure> {
-        let last = last.min(first + BLOCKS_AT_ONCE);
+        let last = last.min(first + MOST_SEALED);
         self.rows("events", &self.statements.seal_blocks, &[&first, &last]).await?;
         Ok(())
     }
