@@ -176,6 +176,9 @@ impl Writer {
         group.read(&session, &self.statements).await?;
         let plan = group.plan()?;
         if plan.rows.is_empty() {
+            if plan.decided.iter().any(|(_, decided)| decided.is_ok()) {
+                self.wait_for_those_before(&session).await?;
+            }
             group.accept(plan, &Committed { block: 0, written: BTreeSet::new() });
             return Ok(());
         }
@@ -282,15 +285,20 @@ impl Writer {
         if ids.is_empty() {
             return Ok(None);
         }
-        // It is visible, but where a standby has to have it too, nobody may have waited for that. Whoever commits later
-        // waits for all that is before.
-        session.rows(&self.statements.touch_counter, &[&self.slot]).await?;
+        self.wait_for_those_before(&session).await?;
         Ok(Some(Committed { block, written: ids.into_iter().map(PlantId::from).collect() }))
     }
 
     /// Commits a change that changes nothing: where that is done, other writes would be taken too.
     pub(super) async fn write_nothing(&self) -> Result<(), Trouble> {
         let session = self.sessions.get().await?;
+        self.wait_for_those_before(&session).await
+    }
+
+    /// Waits until all that is visible is as safe as what is acknowledged. Where a standby has to have it too, a commit is
+    /// shown also when nobody has waited for that to the end, for its session was ended. Whoever commits later waits for
+    /// all that is before.
+    async fn wait_for_those_before(&self, session: &Session) -> Result<(), Trouble> {
         session.rows(&self.statements.touch_counter, &[&self.slot]).await?;
         Ok(())
     }
