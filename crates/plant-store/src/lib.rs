@@ -1,9 +1,9 @@
-//! Where plants are kept: the contract, and a durable repository that keeps it.
+//! Where plants are kept: the contract, and durable repositories that keep it.
 //!
 //! - [`PlantRepository`] is the contract; its documentation says what every repository promises.
 //! - [`SledRepository`] keeps it on one disk, with group commit.
-//! - With the feature `postgres`, `PostgresRepository` keeps it in PostgreSQL, where many may work on the same plants.
 //! - [`SledInspection`] looks at such a database, also where it is damaged.
+//! - With the feature `postgres`, `PostgresRepository` keeps it in PostgreSQL, where many may work on the same plants.
 //!
 //! This crate knows no HTTP.
 //!

@@ -11,6 +11,10 @@ use crate::{
 /// How many of the newest events are kept unless something else is said.
 pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
 
+/// How many plants are looked at for one page. It bounds the time that a page takes when the filter
+/// matches rarely.
+pub(crate) const MAX_LOOKED_AT: usize = 10_000;
+
 /// Keeps plants. This documentation is the contract; the conformance suite holds an implementation
 /// against it.
 ///
@@ -82,8 +86,7 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Closed`], or [`StoreError::Failed`] when the store failed: the plants up to some
-    /// one were taken, and those after it not. [`StoreError::Busy`] says the same where a store that others run did
-    /// not answer for a while.
+    /// one were taken, and those after it not, unless somebody else changed some of them meanwhile.
     ///
     /// ```
     /// # use plant_domain::NewPlant;
@@ -246,6 +249,13 @@ pub struct PageRequest {
     pub after: Option<PlantId>,
     /// How many at most; one at least.
     pub limit: usize,
+}
+
+impl PageRequest {
+    /// The least id that may be on the page, unless none may.
+    pub(crate) fn first_id(&self) -> Option<PlantId> {
+        self.after.map_or(Some(PlantId::MIN), PlantId::next)
+    }
 }
 
 /// Some plants, and where to go on.

@@ -18,10 +18,11 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A URL of PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTION=VALUE&…`.
 ///
-/// Of several hosts, the first one that takes writes is used. A host that begins with a percent-encoded `/` is the
+/// Of several hosts, the first one that takes writes is used, whatever `target_session_attrs` says. A host that begins with a percent-encoded `/` is the
 /// folder of a Unix socket. The options are those of libpq that tokio-postgres knows, `sslmode` in all its values but
 /// `allow`, and `sslrootcert`. Where TLS is used, the certificate and the name of the host are always verified: for
-/// libpq, that is `verify-full`. It is shown without its password.
+/// libpq, that is `verify-full`. It is shown without its password
+/// and without its options.
 ///
 /// ```
 /// use plant_store::PostgresUrl;
@@ -89,7 +90,7 @@ impl FromStr for PostgresUrl {
         let mut config: Config = match url.parse() {
             Ok(config) => config,
             // What it quotes are names of options.
-            Err(error) => return refuse(&format!("{error:#}: {}", sources(&error))),
+            Err(error) => return refuse(&format!("{:#}", anyhow::Error::from(error))),
         };
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return refuse("it names no host");
@@ -107,12 +108,6 @@ impl FromStr for PostgresUrl {
         }
         Ok(Self { config, root_certificates })
     }
-}
-
-/// What an error comes from, and that, in one line.
-pub(super) fn sources(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(error.source(), |error| error.source());
-    sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 impl fmt::Display for PostgresUrl {

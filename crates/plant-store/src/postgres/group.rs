@@ -12,7 +12,6 @@
 //! committed any more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,17 +21,15 @@ use plant_domain::{PlantId, fold_name};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, SimpleQueryMessage};
 
-use super::sessions::{Session, Sessions, Trouble};
-use super::statements::{CREATED, DELETED, EVENTS_IN_A_BLOCK, Statements, UPDATED};
+use super::sessions::{PATIENCE, Session, Sessions, Trouble, pause};
+use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_number};
 use crate::plant_record::{PlantRecord, Record};
 use crate::write::{Decided, Decision, Outcome, Write};
 use crate::{EventKind, IdempotencyDigest, StoreError, StoreFailure};
 
 /// How many writes a group has at most.
 pub(super) const MAX_GROUP: usize = 512;
-
-/// For how long a group is tried again, counted from its first try.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+const _: () = assert!(MAX_GROUP as u64 <= EVENTS_IN_A_BLOCK.unsigned_abs());
 
 /// For how long it is tried to find out what became of a group. It is counted from when that was lost.
 const FINDING_PATIENCE: Duration = Duration::from_secs(20);
@@ -42,9 +39,6 @@ const PLANNED_REVISIONS: u64 = 1 << 62;
 
 /// How many bytes the random id of a group has.
 const GROUP_ID_BYTES: usize = 16;
-
-/// How long one waits before the next try, in milliseconds. It is another time for each, lest they meet again.
-const PAUSE_MS: Range<u64> = 2..40;
 
 /// Brings groups of writes to the disk.
 #[derive(Clone, Debug)]
@@ -103,9 +97,9 @@ struct Committed {
 
 /// Why a try did not lead to the end.
 enum Failed {
-    /// Nothing was written.
+    /// It wrote nothing.
     WithoutTrace(Trouble),
-    /// Nobody knows what was written.
+    /// Nobody knows what it wrote.
     Unknown(Trouble),
 }
 
@@ -117,7 +111,7 @@ impl From<Trouble> for Failed {
 
 impl Writer {
     /// Carries out writes that nobody has put in an order, and says of each what became of it. However things stand, it
-    /// comes to an end.
+    /// comes to an end: after a while it gives up what cannot be done.
     pub(super) async fn carry_out(&self, writes: Vec<Write>) -> Vec<Outcome> {
         let needs_a_look = |write: &&Write| !matches!(write, Write::Create { .. });
         let to_read = writes.iter().filter(needs_a_look).map(Write::id).collect();
@@ -138,15 +132,21 @@ impl Writer {
         let begun = Instant::now();
         let mut given_up = None;
         while given_up.is_none() && !group.is_done() {
-            let Err(failed) = self.try_once(&mut group).await else { continue };
+            let failed = match self.try_once(&mut group).await {
+                Ok(()) if group.is_done() => break,
+                Ok(()) => Failed::WithoutTrace(Trouble::Conflict(
+                    "others change the same plants".to_owned(),
+                )),
+                Err(failed) => failed,
+            };
             given_up = match failed {
                 Failed::WithoutTrace(Trouble::Refused(cause)) => {
                     let failure = StoreFailure::from(anyhow!(cause));
-                    log::error!("writes failed, and none of them was carried out: {failure}");
+                    log::error!("writes failed, and were not carried out: {failure}");
                     Some(StoreError::from(failure))
                 }
                 Failed::WithoutTrace(trouble) if begun.elapsed() > PATIENCE => {
-                    log::warn!("writes are given up, and none of them was carried out: {trouble}");
+                    log::warn!("writes are given up, and were not carried out: {trouble}");
                     Some(StoreError::Busy)
                 }
                 Failed::WithoutTrace(_) => {
@@ -248,6 +248,8 @@ impl Writer {
                     told.1?;
                     committed
                 };
+                // They are sent in the order in which they are polled first, which is that of the arguments: first BEGIN,
+                // then the rows, then what tells of them, and COMMIT last. Another order writes without a transaction.
                 let rows = join(insert, update);
                 let (begun, rows, told) =
                     join3(client.simple_query(&statements.begin), rows, told).await;
@@ -314,27 +316,6 @@ fn block_of(answer: &[SimpleQueryMessage]) -> Option<i64> {
 
 fn refused(cause: anyhow::Error) -> Trouble {
     Trouble::Refused(format!("{cause:#}"))
-}
-
-pub(super) async fn pause() {
-    tokio::time::sleep(Duration::from_millis(fastrand::u64(PAUSE_MS))).await;
-}
-
-/// How the kind of an event is kept.
-const fn kind_number(kind: EventKind) -> i16 {
-    match kind {
-        EventKind::Created => CREATED,
-        EventKind::Updated => UPDATED,
-        EventKind::Deleted => DELETED,
-    }
-}
-
-/// The kind of an event that is kept so.
-pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
-    [EventKind::Created, EventKind::Updated, EventKind::Deleted]
-        .into_iter()
-        .find(|kind| kind_number(*kind) == number)
-        .with_context(|| format!("there is no kind of event {number}"))
 }
 
 impl<'w> Group<'w> {

@@ -1,4 +1,5 @@
-//! Reading. What a committed read shows is on the disk: PostgreSQL shows a transaction when its commit is there.
+//! Reading. PostgreSQL shows a transaction when its commit is on the disk; and, where a standby has to have it too, mostly
+//! there as well: only where the session of the writer was ended meanwhile, that may come a moment later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +10,10 @@ use plant_domain::{Plant, PlantFilter, PlantId, UncheckedPlant};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::group::{PATIENCE, kind_of, pause};
-use super::sessions::{Sessions, Trouble};
-use super::statements::{EVENTS_IN_A_BLOCK, Statements};
+use super::sessions::{PATIENCE, Sessions, Trouble, pause};
+use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_of};
+use crate::repository::MAX_LOOKED_AT;
 use crate::{Event, EventPage, Page, PageRequest, Revision, StoreFailure, StoredPlant};
-
-/// How many plants are looked at for one page. It bounds the time that a page takes when the filter
-/// matches rarely.
-const MAX_LOOKED_AT: usize = 10_000;
 
 /// How many blocks of events are read at a time.
 const BLOCKS_AT_ONCE: i64 = 32;
@@ -24,8 +21,7 @@ const BLOCKS_AT_ONCE: i64 = 32;
 /// How many blocks are sealed at a time.
 const MOST_SEALED: i64 = 1024;
 
-/// For how long events wait at most for those before them to be committed, before somebody sees to it that these never
-/// will be. It is tried again so often.
+/// How often a reader looks again for a block that is missing, before it seals it.
 const LATE_COMMIT_TRIES: u32 = 10;
 
 /// Reads what there is.
@@ -62,7 +58,7 @@ impl Reader {
     }
 
     /// Those of some plants that are there.
-    pub(super) async fn plants(&self, ids: &[PlantId]) -> Result<Found, StoreFailure> {
+    pub(super) async fn plants(&self, ids: &[PlantId]) -> Result<FoundPlants, StoreFailure> {
         let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
         let rows = self.rows("plants", &self.statements.plants_with_ids, &[&ids]).await?;
         let mut found = HashMap::with_capacity(rows.len());
@@ -70,7 +66,7 @@ impl Reader {
             let looked = Looked::of_row(row)?;
             found.insert(looked.id, looked);
         }
-        Ok(Found(found))
+        Ok(FoundPlants(found))
     }
 
     pub(super) async fn count(&self) -> Result<u64, StoreFailure> {
@@ -92,10 +88,7 @@ impl Reader {
     pub(super) async fn page(&self, request: &PageRequest) -> Result<Page, StoreFailure> {
         let mut page = Page { plants: Vec::new(), next: None };
         let limit = request.limit.max(1);
-        let mut from = match request.after {
-            Some(after) => after.next(),
-            None => Some(PlantId::MIN),
-        };
+        let mut from = request.first_id();
         let mut looked_at = 0;
         // Plants that were removed leave room on a page.
         while let Some(id) = from
@@ -219,9 +212,18 @@ impl Reader {
     /// Sees to it that what is not committed by now of these blocks never will be. Whoever is just committing is waited
     /// for, and whoever has not begun to begins anew, in a later block.
     pub(super) async fn seal(&self, first: i64, last: i64) -> Result<(), StoreFailure> {
-        let last = last.min(first + MOST_SEALED);
+        let last = last.min(first + MOST_SEALED - 1);
         self.rows("events", &self.statements.seal_blocks, &[&first, &last]).await?;
         Ok(())
+    }
+
+    /// Which events are forgotten.
+    pub(super) async fn forgotten(&self) -> Result<Forgotten, StoreFailure> {
+        let rows = self.rows("events", &self.statements.forgotten, &[]).await?;
+        let row = rows.first().context("the row of the log is missing")?;
+        let block = row.try_get(0).context("the row of the log")?;
+        let revision = row.try_get(1).context("the row of the log")?;
+        Ok(Forgotten { block, revision })
     }
 
     /// Blocks of events, and then, which of them are forgotten.
@@ -229,21 +231,16 @@ impl Reader {
         let parameters: [&(dyn ToSql + Sync); 2] = [&from, &BLOCKS_AT_ONCE];
         let rows = self.rows("events", &self.statements.events_from, &parameters).await?;
         // Looked at later, this says all that may be missing there.
-        let forgotten = self.rows("events", &self.statements.forgotten, &[]).await?;
-        let forgotten = forgotten.first().context("the row of the log is missing")?;
-        let forgotten = Forgotten {
-            block: forgotten.try_get(0).context("the row of the log")?,
-            revision: forgotten.try_get(1).context("the row of the log")?,
-        };
+        let forgotten = self.forgotten().await?;
         let blocks = rows.iter().map(Block::of_row).collect::<anyhow::Result<_>>()?;
         Ok(Blocks { blocks, forgotten })
     }
 }
 
 /// Plants that were asked for.
-pub(super) struct Found(HashMap<PlantId, Looked>);
+pub(super) struct FoundPlants(HashMap<PlantId, Looked>);
 
-impl Found {
+impl FoundPlants {
     /// The plant with this id, if it was found. Somebody else may ask for it too.
     pub(super) fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreFailure> {
         let looked = self.0.get(&id).cloned();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::PostgresConfig;
@@ -117,18 +118,13 @@ impl Engine {
         ];
         if self == Self::Citus {
             // What a group of writes touches beside the plants stays where the groups are put together.
-            statements.push(format!("SELECT create_distributed_table('{schema}.plants', 'id')"));
+            statements.push(format!(
+                "SELECT create_distributed_table('{schema}.plants', 'id') WHERE NOT EXISTS \
+                   (SELECT FROM pg_dist_partition WHERE logicalrelid = '{schema}.plants'::regclass)"
+            ));
         }
         statements
     }
-}
-
-/// How the tables are found at a start.
-#[derive(Debug, PartialEq, Eq)]
-enum Found {
-    /// There are none, or none that may be seen.
-    Nothing,
-    Version(i32),
 }
 
 /// Makes sure that the tables are there, in the version of this program, as far as the user of the database may do
@@ -136,11 +132,11 @@ enum Found {
 pub(super) async fn prepare(config: &PostgresConfig) -> anyhow::Result<()> {
     let session = session(config).await?;
     check_server(&session).await?;
-    match found(&session, &config.schema).await? {
+    match version(&session, &config.schema).await? {
         // Who may use the tables need not be someone who may make them.
-        Found::Version(VERSION) => return Ok(()),
-        Found::Version(version) => check_not_newer(version)?,
-        Found::Nothing => {}
+        Some(VERSION) => return Ok(()),
+        Some(version) => check_not_newer(version)?,
+        None => {}
     }
     migrate_with(&session, &config.schema).await?;
     Ok(())
@@ -178,13 +174,14 @@ async fn check_server(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn found(session: &Session, schema: &SchemaName) -> anyhow::Result<Found> {
+/// The version of the tables, if there are any that may be seen.
+async fn version(session: &Session, schema: &SchemaName) -> anyhow::Result<Option<i32>> {
     let statement = format!("SELECT version FROM {}.layout WHERE id = 1", schema.quoted());
     match session.client()?.query_opt(&statement, &[]).await {
-        Ok(Some(row)) => Ok(Found::Version(row.try_get(0)?)),
-        Ok(None) => Ok(Found::Nothing),
+        Ok(Some(row)) => Ok(Some(row.try_get(0)?)),
+        Ok(None) => Ok(None),
         Err(error) => match error.code() {
-            Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME) => Ok(Found::Nothing),
+            Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME) => Ok(None),
             _ => Err(Trouble::from(error)).with_context(|| format!("cannot read schema {schema}")),
         },
     }
@@ -202,7 +199,7 @@ async fn migrate_with(session: &Session, schema: &SchemaName) -> anyhow::Result<
     let engine = Engine::of(session).await?;
     let mut attempt = 1;
     loop {
-        match try_to_migrate(session, engine, schema).await {
+        match try_to_migrate(session.client()?, engine, schema).await {
             Ok(version) => {
                 check_not_newer(version)?;
                 if version != VERSION {
@@ -249,11 +246,10 @@ fn is_conflict(error: &tokio_postgres::Error) -> bool {
 
 /// One try. Returns the version that was there.
 async fn try_to_migrate(
-    session: &Session,
+    client: &Client,
     engine: Engine,
     schema: &SchemaName,
 ) -> Result<i32, tokio_postgres::Error> {
-    let Ok(client) = session.client() else { return Ok(0) };
     let name = schema.quoted();
     // An index of many plants takes longer to make than anything else may take.
     client.batch_execute("SET statement_timeout = 0").await?;

@@ -1,5 +1,6 @@
 //! Connections to PostgreSQL: some for writing and some for reading, so that neither waits for the other.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,13 +10,12 @@ use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use tokio::time::timeout;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresConfig;
-use super::address::sources;
 
 /// What is done at once may take so long. Then the connection is given up.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,14 +23,41 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take to come to a host that takes writes and to make a session there.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What every session begins with. A statement ends in the server before anybody here gives up. A transaction of one who is gone holds nobody up for long, and what is
-/// acknowledged is on the disk: of all the ways to commit, the one that does not wait for any disk is overruled.
-/// Every statement here goes by an index, also where nothing is known of a table yet that will be large soon.
-const SESSION_SETTINGS: &str = "SET statement_timeout = '4s'; \
-     SET idle_in_transaction_session_timeout = '5s'; \
-     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; \
-     SELECT set_config(name, 'off', false) FROM pg_settings \
-       WHERE name IN ('enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')";
+/// How long a statement may take in the server, which ends it before anybody here gives up; but for `COMMIT`, which is
+/// waited for there for ever.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(4);
+const _: () = assert!(STATEMENT_TIMEOUT.as_secs() < ANSWER_TIMEOUT.as_secs());
+
+/// How long a transaction may stand still: that of one who is gone holds nobody up for longer.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What every session begins with.
+fn session_settings() -> String {
+    let statement_timeout = STATEMENT_TIMEOUT.as_secs();
+    let idle_timeout = IDLE_TIMEOUT.as_secs();
+    // What is acknowledged is on the disk: of all the ways to commit, the one that does not wait for any disk is
+    // overruled. Every statement can go by an index; where nothing is known of a table yet that will be large soon,
+    // PostgreSQL would take others for cheaper.
+    format!(
+        "SET statement_timeout = '{statement_timeout}s'; \
+         SET idle_in_transaction_session_timeout = '{idle_timeout}s'; \
+         SELECT set_config('synchronous_commit', 'on', false) \
+           WHERE current_setting('synchronous_commit') = 'off'; \
+         SELECT set_config(name, 'off', false) FROM pg_settings \
+           WHERE name IN ('enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')"
+    )
+}
+
+/// For how long something is tried again, counted from the first try. The last one may come to its end later.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long one waits before the next try, in milliseconds. It is another time for each, lest they meet again.
+const PAUSE_MS: Range<u64> = 2..40;
+
+/// Waits before the next try.
+pub(super) async fn pause() {
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(PAUSE_MS))).await;
+}
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -49,12 +76,12 @@ pub(super) enum Trouble {
 impl From<tokio_postgres::Error> for Trouble {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(cause) = error.as_db_error() else {
-            return Self::NoAnswer(format!("{error}: {}", sources(&error)));
+            return Self::NoAnswer(format!("{:#}", anyhow::Error::from(error)));
         };
         let code = cause.code();
         let said = format!("{} ({})", cause.message(), code.code());
         // PostgreSQL ends the session with it, or this is the wrong server by now.
-        let is_over = matches!(cause.severity(), "FATAL" | "PANIC")
+        let is_over = matches!(cause.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
             || *code == SqlState::READ_ONLY_SQL_TRANSACTION
             || ["08", "53", "57", "58"].iter().any(|class| code.code().starts_with(class));
         let is_conflict = [
@@ -139,11 +166,11 @@ impl Sessions {
             .wait_timeout(Some(ANSWER_TIMEOUT))
             .create_timeout(Some(SESSION_TIMEOUT))
             .post_create(Hook::async_fn(|client, _| {
-                let prepare = timeout(SESSION_TIMEOUT, client.batch_execute(SESSION_SETTINGS));
                 Box::pin(async {
-                    let prepared =
-                        prepare.await.map_err(|_| HookError::message("it takes too long"))?;
-                    prepared.map_err(HookError::Backend)
+                    let set =
+                        timeout(SESSION_TIMEOUT, client.batch_execute(&session_settings())).await;
+                    let set = set.map_err(|_| HookError::message("it takes too long"))?;
+                    set.map_err(HookError::Backend)
                 })
             }))
             .build()
@@ -154,7 +181,9 @@ impl Sessions {
     /// A session that nobody else has now.
     pub(super) async fn get(&self) -> Result<Session, Trouble> {
         let session = self.pool.get().await.map_err(Trouble::from);
-        self.reachable.note(session.as_ref().err());
+        if let Err(trouble) = &session {
+            self.reachable.note(Some(trouble));
+        }
         let object = Some(session?);
         let reachable = Arc::clone(&self.reachable);
         Ok(Session { object, is_usable: AtomicBool::new(true), reachable })
@@ -190,7 +219,10 @@ impl Session {
         };
         match &answer {
             Err(trouble @ Trouble::NoAnswer(_)) => self.reachable.note(Some(trouble)),
-            _ => self.is_usable.store(true, Ordering::Relaxed),
+            _ => {
+                self.reachable.note(None);
+                self.is_usable.store(true, Ordering::Relaxed);
+            }
         }
         answer
     }

@@ -14,13 +14,37 @@
 use std::fmt;
 use std::str::FromStr;
 
+use anyhow::Context as _;
+
+use crate::EventKind;
+
 /// How many revisions a block has. A group has no more events.
 pub(super) const EVENTS_IN_A_BLOCK: i64 = 1024;
 
+/// What is read of a plant, in this order.
+const PLANT: &str = "id, revision, name, tag";
+
 /// How the kinds of events are kept.
-pub(super) const CREATED: i16 = 1;
-pub(super) const UPDATED: i16 = 2;
-pub(super) const DELETED: i16 = 3;
+const CREATED: i16 = 1;
+const UPDATED: i16 = 2;
+const DELETED: i16 = 3;
+
+/// How the kind of an event is kept.
+pub(super) const fn kind_number(kind: EventKind) -> i16 {
+    match kind {
+        EventKind::Created => CREATED,
+        EventKind::Updated => UPDATED,
+        EventKind::Deleted => DELETED,
+    }
+}
+
+/// The kind of an event that is kept so.
+pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
+    [EventKind::Created, EventKind::Updated, EventKind::Deleted]
+        .into_iter()
+        .find(|kind| kind_number(*kind) == number)
+        .with_context(|| format!("there is no kind of event {number}"))
+}
 
 /// The schema that is used unless something else is said.
 pub const DEFAULT_POSTGRES_SCHEMA: &str = "plantd";
@@ -28,7 +52,8 @@ pub const DEFAULT_POSTGRES_SCHEMA: &str = "plantd";
 /// The most bytes of a name in PostgreSQL.
 const NAME_MAX_BYTES: usize = 63;
 
-/// The name of a schema of PostgreSQL: 1 to 63 lower-case letters, digits and underscores, and no digit first.
+/// The name of a schema of PostgreSQL: 1 to 63 lower-case letters, digits and underscores, without a digit or `pg_` at
+/// its beginning.
 ///
 /// ```
 /// use plant_store::SchemaName;
@@ -43,8 +68,8 @@ pub struct SchemaName(String);
 /// It cannot be the name of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a schema's name is 1 to {NAME_MAX_BYTES} lower-case letters, digits and underscores, without a digit first and \
-     without pg_"
+    "a schema's name is 1 to {NAME_MAX_BYTES} lower-case letters, digits and underscores, without a digit or pg_ at its \
+     beginning"
 )]
 pub struct NotASchemaName;
 
@@ -102,10 +127,16 @@ pub(super) struct Statements {
     pub(super) seal_blocks: String,
     /// Is as a change for the disk, and changes nothing.
     pub(super) touch_counter: String,
+    /// `$1` ids: [`PLANT`], and the idempotency digest.
     pub(super) plants_with_ids: String,
+    /// `$1` first id, `$2` how many: [`PLANT`].
     pub(super) plants_from: String,
+    /// As [`Self::plants_from`], with `$3` tag.
     pub(super) plants_from_with_tag: String,
+    /// `$1` first id, `$2` how many, `$3` how many are looked at, `$4` part of the folded name: [`PLANT`], how many were
+    /// looked at, and whether it is a match, which the last one that was looked at need not be.
     pub(super) plants_from_with_name: String,
+    /// As [`Self::plants_from_with_name`], with `$5` tag.
     pub(super) plants_from_with_tag_and_name: String,
     pub(super) count: String,
     pub(super) events_from: String,
@@ -124,9 +155,8 @@ impl Statements {
                 "WITH looked_at AS (\
                    SELECT id, revision, name, folded_name, tag FROM {schema}.plants \
                    WHERE id >= $1 {tag} ORDER BY id LIMIT $3) \
-                 SELECT id, revision, name, tag, \
+                 SELECT {PLANT}, \
                    (SELECT count(*) FROM looked_at) AS looked_at, \
-                   (SELECT max(id) FROM looked_at) AS last_looked_at, \
                    strpos(coalesce(folded_name, ''), $4) > 0 AS is_match \
                  FROM looked_at \
                  WHERE strpos(coalesce(folded_name, ''), $4) > 0 \
@@ -189,13 +219,13 @@ impl Statements {
                 "UPDATE {schema}.counters SET plants = plants + 0 WHERE slot = $1"
             ),
             plants_with_ids: format!(
-                "SELECT id, revision, name, tag, idempotency FROM {schema}.plants WHERE id = ANY($1::bigint[])"
+                "SELECT {PLANT}, idempotency FROM {schema}.plants WHERE id = ANY($1::bigint[])"
             ),
             plants_from: format!(
-                "SELECT id, revision, name, tag FROM {schema}.plants WHERE id >= $1 ORDER BY id LIMIT $2"
+                "SELECT {PLANT} FROM {schema}.plants WHERE id >= $1 ORDER BY id LIMIT $2"
             ),
             plants_from_with_tag: format!(
-                "SELECT id, revision, name, tag FROM {schema}.plants \
+                "SELECT {PLANT} FROM {schema}.plants \
                  WHERE tag = $3 AND id >= $1 ORDER BY id LIMIT $2"
             ),
             plants_from_with_name: with_name_part(""),

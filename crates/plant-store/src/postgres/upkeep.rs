@@ -1,10 +1,14 @@
 //! Forgetting old events, and plants that were removed so long ago that no event tells of it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::anyhow;
 use futures_util::future::join3;
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
+use tokio_util::sync::CancellationToken;
 
 use super::reader::{Block, Blocks, Reader};
 use super::sessions::{Sessions, Trouble};
@@ -12,7 +16,7 @@ use super::statements::EVENTS_IN_A_BLOCK;
 use crate::StoreFailure;
 
 /// How often it is looked for what may be forgotten.
-pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// One part in so many of the events that are kept may be kept beyond them, so that they go many at a time.
 const SLACK: i64 = 100;
@@ -39,7 +43,7 @@ impl Upkeep {
 
     /// Forgets the oldest blocks, with so many events at most. Says whether there was anything to forget.
     async fn forget_some(&self, most: i64) -> Result<bool, StoreFailure> {
-        let first = self.reader.blocks_from(i64::MAX).await?.forgotten.block + 1;
+        let first = self.reader.forgotten().await?.block + 1;
         let Blocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
         let (mut last, mut events) = (forgotten.block, 0);
         let mut last_revision = forgotten.revision;
@@ -108,6 +112,24 @@ impl Upkeep {
         }
         done.map_err(failure)?;
         Ok(true)
+    }
+}
+
+/// Forgets now and then what there is too much, until the end.
+pub(super) async fn keep_up(
+    upkeep: Upkeep,
+    has_written: Arc<AtomicBool>,
+    closing: CancellationToken,
+) {
+    let mut turns = interval(INTERVAL);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while closing.run_until_cancelled(turns.tick()).await.is_some() {
+        if has_written.swap(false, Ordering::Relaxed)
+            && let Err(failure) = upkeep.forget().await
+        {
+            log::debug!("{failure}; it is tried again");
+            has_written.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -16,11 +16,8 @@ use super::layout::{
 };
 use super::shared::Shared;
 use crate::plant_record::{PlantRecord, Record};
+use crate::repository::MAX_LOOKED_AT;
 use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
-
-/// How many plants are looked at for one page. It bounds the time that a page takes when the filter
-/// matches rarely.
-const MAX_LOOKED_AT: usize = 10_000;
 
 /// How many plants are taken from memory, or from the tag index, at a time at most.
 const RUN: usize = 256;
@@ -51,10 +48,7 @@ impl Reader {
     }
 
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
-        let mut next = match request.after {
-            Some(after) => after.next(),
-            None => Some(PlantId::MIN),
-        };
+        let mut next = request.first_id();
         let mut page = PageInProgress::new(request);
         while let Some(from) = next {
             if page.ends_before(from) {

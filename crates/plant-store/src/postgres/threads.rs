@@ -1,0 +1,55 @@
+//! The threads that talk to PostgreSQL, and their end.
+
+use std::num::NonZeroUsize;
+use std::thread;
+
+use anyhow::Context as _;
+use tokio::runtime::{self, Handle, Runtime};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How many threads talk to PostgreSQL at most.
+const MOST_THREADS: usize = 4;
+
+/// Threads for what is said to PostgreSQL. They end when this is dropped, after what has to be carried out.
+#[derive(Debug)]
+pub(super) struct Threads {
+    runtime: Option<Runtime>,
+    pub(super) handle: Handle,
+    /// No more is taken.
+    pub(super) closing: CancellationToken,
+    /// What has to be carried out before the end.
+    pub(super) under_way: TaskTracker,
+}
+
+impl Threads {
+    pub(super) fn start() -> anyhow::Result<Self> {
+        let half = thread::available_parallelism().map_or(1, NonZeroUsize::get) / 2;
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(half.clamp(1, MOST_THREADS))
+            .thread_name("plant-postgres")
+            .enable_all()
+            .build()
+            .context("cannot start the threads that talk to PostgreSQL")?;
+        let (closing, under_way) = (CancellationToken::new(), TaskTracker::new());
+        let handle = runtime.handle().clone();
+        Ok(Self { runtime: Some(runtime), handle, closing, under_way })
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.closing.cancel();
+        self.under_way.close();
+        let (runtime, under_way) = (self.runtime.take(), self.under_way.clone());
+        // A thread of another runtime may not wait for this one.
+        let ending = thread::spawn(move || {
+            if let Some(runtime) = runtime {
+                runtime.block_on(under_way.wait());
+            }
+        });
+        if ending.join().is_err() {
+            log::error!("the threads that talk to PostgreSQL panicked");
+        }
+    }
+}
