@@ -14,7 +14,7 @@ use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
 use crate::exit_code;
 use crate::listen::ListenOptions;
-use crate::postgres::PostgresOptions;
+use crate::postgres::{PostgresOptions, PostgresServeOptions};
 use crate::remote::ServerUrl;
 
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
@@ -32,7 +32,7 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve plants over HTTP
-    Serve(ServeOptions),
+    Serve(Box<ServeOptions>),
     /// Send the plants in a file to a running server
     Import(ImportOptions),
     /// Get all plants from a running server, or what can be read from a folder that no server has open
@@ -57,7 +57,7 @@ pub(crate) struct ServeOptions {
     pub(crate) folder: FolderOptions,
 
     #[command(flatten)]
-    pub(crate) postgres: PostgresOptions,
+    pub(crate) postgres: PostgresServeOptions,
 
     /// sled's cache, in MiB; the process takes several times as much memory
     #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
@@ -266,13 +266,9 @@ impl Cli {
         }
         let matches = command.try_get_matches_from_mut(arguments)?;
         let cli = Self::from_arg_matches(&matches)?;
-        match (&cli.command, matches.subcommand()) {
-            (Command::Serve(options), Some((_, matches))) => {
-                options.listen.check(matches, &mut command)?;
-                options.postgres.check(&mut command)?;
-            }
-            (Command::Migrate(options), _) => options.postgres.check(&mut command)?,
-            _ => {}
+        if let (Command::Serve(options), Some((_, matches))) = (&cli.command, matches.subcommand())
+        {
+            options.listen.check(matches, &mut command)?;
         }
         Ok(cli)
     }

@@ -1,11 +1,13 @@
 //! Plants in PostgreSQL: the options, and how TLS is spoken with it.
 
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
+use clap::builder::TypedValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, value_parser};
 use plant_store::{
@@ -34,15 +36,23 @@ const DEFAULT_CONNECTIONS: u64 =
 // Where the plants are, if not in the folder. (As a documentation comment it would be the first line of the help.)
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PostgresOptions {
-    /// Keep the plants in this PostgreSQL: postgres://USER:PASSWORD@HOST:PORT/DATABASE, with commas between several
-    /// hosts, of which the one that takes writes is used [default: in the folder]
+    /// The PostgreSQL that the plants are in: postgres://USER:PASSWORD@HOST:PORT/DATABASE, with commas between several
+    /// hosts, of which the one that takes writes is used
     #[arg(long, value_name = "URL", env = "PLANTD_POSTGRES", hide_env_values = true)]
-    postgres: Option<String>,
+    #[arg(value_parser = UrlParser)]
+    postgres: Option<PostgresUrl>,
 
     /// The schema of the tables in PostgreSQL
     #[arg(long, value_name = "NAME", env = "PLANTD_POSTGRES_SCHEMA")]
     #[arg(default_value = DEFAULT_POSTGRES_SCHEMA)]
     postgres_schema: SchemaName,
+}
+
+// What a server uses of it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PostgresServeOptions {
+    #[command(flatten)]
+    place: PostgresOptions,
 
     /// How many connections to PostgreSQL there are at most
     #[arg(long, value_name = "N", env = "PLANTD_POSTGRES_CONNECTIONS")]
@@ -51,29 +61,48 @@ pub(crate) struct PostgresOptions {
     postgres_connections: u64,
 }
 
-impl PostgresOptions {
-    /// Whether the URL is one. The error says nothing of it, for a password may be in it.
-    pub(crate) fn check(&self, command: &mut clap::Command) -> clap::error::Result<()> {
-        let Some(Err(error)) = self.postgres.as_ref().map(|url| url.parse::<PostgresUrl>()) else {
-            return Ok(());
-        };
-        let message = format!("--postgres (PLANTD_POSTGRES) cannot be used: {error}");
-        let mut error = command.error(ErrorKind::ValueValidation, message);
-        error.insert(ContextKind::InvalidArg, ContextValue::String("--postgres".to_owned()));
-        Err(error)
-    }
+/// Reads a URL, and shows nothing of it when it is none: a password may be in it.
+#[derive(Clone, Debug)]
+struct UrlParser;
 
+impl TypedValueParser for UrlParser {
+    type Value = PostgresUrl;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> clap::error::Result<PostgresUrl> {
+        let parsed = value.to_str().context("it is not UTF-8").and_then(|url| Ok(url.parse()?));
+        parsed.map_err(|error| {
+            let message = format!("--postgres (PLANTD_POSTGRES) cannot be used: {error}");
+            let mut error = command.clone().error(ErrorKind::ValueValidation, message);
+            let flag = ContextValue::String("--postgres".to_owned());
+            error.insert(ContextKind::InvalidArg, flag);
+            error
+        })
+    }
+}
+
+impl PostgresOptions {
     /// Where the plants are, if they are in PostgreSQL.
-    pub(crate) fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
-        let Some(url) = &self.postgres else { return Ok(None) };
-        let url: PostgresUrl = url.parse().context("--postgres").map_err(Stop::Usage)?;
+    fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
+        let Some(url) = self.postgres.clone() else { return Ok(None) };
         let tls = if url.may_use_tls() { Some(tls(&url)?) } else { None };
-        let connections = usize::try_from(self.postgres_connections).unwrap_or(usize::MAX);
-        let reading = connections.saturating_sub(POSTGRES_WRITING_SESSIONS);
-        let reading_sessions =
-            NonZeroUsize::new(reading).unwrap_or(DEFAULT_POSTGRES_READING_SESSIONS);
         let schema = self.postgres_schema.clone();
-        Ok(Some(PostgresConfig { schema, tls, reading_sessions, ..PostgresConfig::new(url) }))
+        Ok(Some(PostgresConfig { schema, tls, ..PostgresConfig::new(url) }))
+    }
+}
+
+impl PostgresServeOptions {
+    /// Where the plants are, if they are in PostgreSQL, and what may be used of it.
+    pub(crate) fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
+        let Some(config) = self.place.config()? else { return Ok(None) };
+        let reading = usize::try_from(self.postgres_connections - FEWEST_CONNECTIONS);
+        // One of the fewest is for reading too.
+        let reading_sessions = NonZeroUsize::MIN.saturating_add(reading.unwrap_or(usize::MAX));
+        Ok(Some(PostgresConfig { reading_sessions, ..config }))
     }
 }
 
