@@ -17,15 +17,15 @@ use super::{probe, store, wrk};
 pub(super) const TOKEN: &str = "token-of-the-bench";
 pub(super) const WARM_UP_S: u32 = 1;
 /// How many plants each request for a list asks for.
-const LIST_LIMIT: usize = 100;
+pub(super) const LIST_LIMIT: usize = 100;
 
 // Ids never come twice: the script maps counters to ids one to one, and zero to zero.
 /// What the probe creates.
 const PROBE_PLANT: &str = r#"{"id":0,"name":"Eastern white pine 0","tag":"Pinaceae"}"#;
 /// Above the numbers of the plants in a store, and below those of the measurement, so that ascending ids ascend
 /// all the way.
-const WARM_UP_FIRST_COUNTER: u64 = 100_000_000;
-const MEASURE_FIRST_COUNTER: u64 = 1_000_000_000;
+pub(super) const WARM_UP_FIRST_COUNTER: u64 = 100_000_000;
+pub(super) const MEASURE_FIRST_COUNTER: u64 = 1_000_000_000;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,20 +78,33 @@ pub(super) fn measure(
     if let Some(filled) = load.store.and_then(|store| store.folder) {
         store::copy(filled, folder)?;
     }
-    Program::start(contender, folder, TOKEN)?.run(|program| {
-        let script = warm_up(program.address(), folder, load)?;
-        run_wrk(program.address(), &script, MEASURE_FIRST_COUNTER, load.measure_s, load)
-    })
+    Program::start(contender, folder, TOKEN)?
+        .run(|program| measure_running(&[program.address()], folder, load))
 }
 
-/// Looks whether the program answers as it should, and puts it under load for a moment. Returns the script of the
-/// load, which it writes into `folder`.
+/// Puts programs that do the same and run under load, first for the warm-up. The script of the load is written into
+/// `folder`.
+pub(super) fn measure_running(
+    addresses: &[SocketAddr],
+    folder: &Path,
+    load: &Load<'_>,
+) -> anyhow::Result<wrk::Outcome> {
+    let script = warm_up(addresses, folder, load)?;
+    run_wrk(addresses, &script, MEASURE_FIRST_COUNTER, load.measure_s, load)
+}
+
+/// Looks whether one of the programs answers as it should, and puts all under load for a moment. Returns the script of
+/// the load, which it writes into `folder`.
 pub(super) fn warm_up(
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     folder: &Path,
     load: &Load<'_>,
 ) -> anyhow::Result<PathBuf> {
-    probe::create(address, TOKEN, PROBE_PLANT)?;
+    let address = *addresses.first().context("there is no program")?;
+    // A load that only reads leaves a store as it was, for the next one.
+    if matches!(load.script, Script::Create | Script::Mix) {
+        probe::create(address, TOKEN, PROBE_PLANT)?;
+    }
     if load.store.is_some() {
         probe::get(address, TOKEN, &format!("/plants/{}", scattered(1)))?;
         let list = probe::get(address, TOKEN, &format!("/plants?limit={LIST_LIMIT}&after=0"))?;
@@ -101,20 +114,20 @@ pub(super) fn warm_up(
     let script = folder.join("load.lua");
     fs::write(&script, load.script.text())
         .with_context(|| format!("cannot write {}", script.display()))?;
-    run_wrk(address, &script, WARM_UP_FIRST_COUNTER, WARM_UP_S, load)
+    run_wrk(addresses, &script, WARM_UP_FIRST_COUNTER, WARM_UP_S, load)
         .context("the warm-up failed")?;
     Ok(script)
 }
 
 fn run_wrk(
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     script: &Path,
     first_counter: u64,
     duration_s: u32,
     load: &Load<'_>,
 ) -> anyhow::Result<wrk::Outcome> {
     wrk::run(&wrk::Load {
-        address,
+        addresses,
         token: TOKEN,
         script,
         script_arguments: &script_arguments(first_counter, load),

@@ -230,7 +230,7 @@ impl Suite<'_> {
         };
         Program::start(contender, folder, TOKEN)?.run(|program| {
             let address = program.address();
-            load::warm_up(address, folder, &warm_up)?;
+            load::warm_up(&[address], folder, &warm_up)?;
             oha::run(&OpenLoop {
                 executable: oha,
                 address,

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// How many threads make the load; each has its share of the connections.
+/// How many threads make the load, unless there are more servers; each has its share of the connections.
 pub(super) const MAX_THREADS: u32 = 2;
 /// How late an answer may be, so that one slow sync of a disk is a latency and not an error.
 const ANSWER_TIMEOUT: &str = "10s";
@@ -19,7 +19,8 @@ const RESULT_PREFIX: &str = "wrk-result ";
 /// What wrk is to do.
 #[derive(Debug)]
 pub(super) struct Load<'a> {
-    pub(super) address: SocketAddr,
+    /// Of servers that do the same; the threads are spread over them.
+    pub(super) addresses: &'a [SocketAddr],
     pub(super) token: &'a str,
     pub(super) script: &'a Path,
     /// What the script gets, after the number of threads.
@@ -91,7 +92,7 @@ impl Drop for Running {
 
 /// Starts a load that nobody waits for.
 pub(super) fn start(load: &Load<'_>) -> anyhow::Result<Running> {
-    let child = command(load)
+    let child = command(load)?
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -99,9 +100,10 @@ pub(super) fn start(load: &Load<'_>) -> anyhow::Result<Running> {
     Ok(Running { child })
 }
 
-fn command(load: &Load<'_>) -> Command {
-    // wrk refuses a thread that has no connection.
-    let threads = MAX_THREADS.min(load.connections);
+fn command(load: &Load<'_>) -> anyhow::Result<Command> {
+    let addresses: Vec<String> = load.addresses.iter().map(SocketAddr::to_string).collect();
+    let first = addresses.first().context("wrk needs an address")?;
+    let threads = threads(addresses.len(), load.connections)?;
     let mut command = Command::new("wrk");
     command
         .arg(format!("--threads={threads}"))
@@ -110,18 +112,27 @@ fn command(load: &Load<'_>) -> Command {
         .arg(format!("--timeout={ANSWER_TIMEOUT}"))
         .arg("--script")
         .arg(load.script)
-        .arg(format!("http://{}", load.address))
+        .arg(format!("http://{first}"))
         .arg("--")
         .arg(threads.to_string())
         .args(load.script_arguments)
         .env("PLANTD_TOKEN", load.token)
+        .env("PLANTD_ADDRESSES", addresses.join(" "))
         .stdin(Stdio::null());
-    command
+    Ok(command)
+}
+
+/// How many threads put load on so many servers: at least one on each.
+fn threads(servers: usize, connections: u32) -> anyhow::Result<u32> {
+    let servers = u32::try_from(servers)?;
+    ensure!(servers <= connections, "{connections} connections are too few for {servers} servers");
+    // wrk refuses a thread that has no connection.
+    Ok(MAX_THREADS.max(servers).min(connections))
 }
 
 /// Runs wrk, and fails unless every answer was good.
 pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Outcome> {
-    let output = command(load).output().context("cannot start wrk")?;
+    let output = command(load)?.output().context("cannot start wrk")?;
     let stdout = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         bail!(
@@ -197,6 +208,14 @@ pub(super) mod tests {
     #[test]
     fn the_scripts_print_that_line() {
         assert!(COMMON_SCRIPT.contains(&format!("'{RESULT_PREFIX}{{")));
+    }
+
+    #[test]
+    fn every_server_has_a_thread_and_every_thread_a_connection() {
+        assert_eq!(threads(1, 64).unwrap(), MAX_THREADS);
+        assert_eq!(threads(1, 1).unwrap(), 1);
+        assert_eq!(threads(3, 64).unwrap(), 3);
+        assert!(threads(3, 2).is_err());
     }
 
     #[test]

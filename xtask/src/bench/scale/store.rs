@@ -183,7 +183,7 @@ impl Server<'_, '_> {
     /// Begins to create plants, for longer than anybody should wait.
     fn start_load(&mut self) -> anyhow::Result<Running> {
         let running = wrk::start(&Load {
-            address: self.program.address(),
+            addresses: &[self.program.address()],
             token: TOKEN,
             script: &self.store.place.create_script(),
             script_arguments: &self.create_arguments(),
@@ -220,7 +220,7 @@ impl Server<'_, '_> {
     ) -> anyhow::Result<Outcome> {
         interrupt::check()?;
         wrk::run(&Load {
-            address: self.program.address(),
+            addresses: &[self.program.address()],
             token: TOKEN,
             script,
             script_arguments,

@@ -1,7 +1,8 @@
 -- What all scripts for wrk have in common. The text of the others comes behind it, in the same script.
 --
 -- Arguments: the number of threads first, and then what each script says.
--- The environment holds the token in PLANTD_TOKEN.
+-- The environment holds the token in PLANTD_TOKEN, and in PLANTD_ADDRESSES the addresses of the servers, with spaces
+-- between them.
 
 -- Ids stay below it, because a Lua number holds every integer up to it exactly.
 local id_limit = 0x20000000000000ULL
@@ -14,6 +15,12 @@ thread_index = 0
 local threads = {}
 
 function setup(thread)
+  local addresses = {}
+  for host, port in os.getenv("PLANTD_ADDRESSES"):gmatch("(%S+):(%d+)") do
+    addresses[#addresses + 1] = { host, port }
+  end
+  local address = addresses[#threads % #addresses + 1]
+  thread.addr = wrk.lookup(address[1], address[2])[1]
   thread:set("thread_index", #threads)
   threads[#threads + 1] = thread
 end
