@@ -4,7 +4,7 @@
 //!   followed by a standby.
 //! - [`Database`] is where a database is reached, whoever runs its server; [`shared`] is one for all tests.
 //! - [`fresh_schema_name`] is a schema that nobody else has, so that many tests can share a database.
-//! - [`program_folders`] is where the programs of PostgreSQL lie.
+//! - [`command`] runs a program of PostgreSQL, and [`program_folders`] is where they lie.
 //!
 //! Everything is as a user has it: commits reach the disk. Neither server nor folder outlives the process
 //! that started them, however that ends.
@@ -20,4 +20,4 @@ mod programs;
 
 pub use cluster::Cluster;
 pub use database::{Database, SHARED_URL, fresh_schema_name, shared};
-pub use programs::program_folders;
+pub use programs::{command, program_folders};

@@ -31,7 +31,8 @@ pub fn program_folders() -> Vec<PathBuf> {
 /// # Panics
 ///
 /// When there is no PostgreSQL on this machine.
-pub(crate) fn command(program: &str) -> Command {
+#[must_use]
+pub fn command(program: &str) -> Command {
     let mut command = Command::new(find(program));
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("PG") || name.starts_with("LC_")) {
