@@ -15,6 +15,7 @@ mod peers;
 mod performance_document;
 mod plants;
 mod plot;
+mod postgres;
 mod probe;
 mod program;
 mod scale;
@@ -34,6 +35,8 @@ const USAGE: &str = "\
 usage: cargo xtask bench [options]
        cargo xtask bench create [options]
        cargo xtask bench scale [options]
+       cargo xtask bench postgres [options]
+       cargo xtask bench postgres-move [options]
 
 Without a name, it measures plantd, the ceiling that it is measured against, and what others would use
 in its place, writes docs/performance.md and draws its plots:
@@ -55,6 +58,16 @@ scale measures what a store of many plants costs next to one of 100,000, and wri
                      as they are
   --quick            a second for what takes several otherwise, to try the bench itself; the documents stay
                      as they are
+
+postgres measures plantd with its plants in PostgreSQL, next to pgbench, and writes that into the same document:
+  --rounds N         how often each program is measured (5)
+  --seconds S        how long each measurement takes (4)
+  --quick            one round of one second, with few plants, to try the bench itself; the documents stay
+                     as they are
+
+postgres-move brings plants from a data folder into PostgreSQL and back, by import and export, compares all
+exports, and writes into the same document how long that took:
+  --plants N         how many (1000000); with other than that, the documents stay as they are
 ";
 
 /// Runs the bench that the first argument names, or the suite.
@@ -63,6 +76,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         Some((bench, rest)) if !bench.starts_with('-') => match bench.as_str() {
             "create" => create::run(&options::parse(rest, USAGE)?),
             "scale" => scale::run(rest, USAGE),
+            "postgres" => postgres::run(rest, USAGE),
+            "postgres-move" => postgres::run_move(rest, USAGE),
             unknown => Err(UsageError::new(format!("there is no bench `{unknown}`"), USAGE).into()),
         },
         _ => suite::run(&suite_options::parse(arguments, USAGE)?),

@@ -59,8 +59,9 @@ pub(crate) const MOUNT: Tool = Tool::any("mount", "mount", "the black-box tests"
 /// Gives those disks a place where nobody else sees them, without root.
 pub(crate) const UNSHARE: Tool = Tool::any("unshare", "util-linux", "the black-box tests");
 
-/// Makes the clusters of PostgreSQL that tests run on; what belongs to it lies beside it.
-pub(crate) const POSTGRESQL: Tool = Tool::any("initdb", "postgresql", "the black-box tests");
+/// Makes the clusters of PostgreSQL that tests and benches run on; what belongs to it lies beside it.
+pub(crate) const POSTGRESQL: Tool =
+    Tool::any("initdb", "postgresql", "the black-box tests and the benches");
 
 /// Stands before a server as the proxy that its clients share.
 pub(crate) const NGINX: Tool = Tool::any("nginx", "nginx-light", "the black-box tests");

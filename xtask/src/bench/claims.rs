@@ -4,12 +4,17 @@ use serde::Serialize;
 
 use super::contender::{CEILING, PLANTD};
 use super::measurement::{CONNECTIONS, Round, Work};
+use super::options::IdOrder;
 use super::spread::Spread;
+use super::table::Table;
 
 /// The programs that are no servers.
 pub(super) const BARE_SLED: &str = "bare sled";
 pub(super) const FOLDING_SLED: &str = "bare sled, folding";
 pub(super) const BARE_WRITE: &str = "bare write";
+/// Does with PostgreSQL itself what plantd does over HTTP, by one statement for each plant that is created, each read
+/// and each list.
+pub(super) const PGBENCH: &str = "pgbench";
 const FASTIFY: &str = "Fastify + better-sqlite3";
 
 #[derive(Debug)]
@@ -36,7 +41,7 @@ impl Target {
     }
 }
 
-const CLAIMS: [Claim; 8] = [
+const CLAIMS: [Claim; 9] = [
     Claim {
         what: "creates at 64 connections, plantd/ceiling",
         target: Target::AtLeast(0.55),
@@ -80,6 +85,14 @@ const CLAIMS: [Claim; 8] = [
             Some(p99_us(PLANTD)? / p99_us(CEILING)?)
         },
     },
+    Claim {
+        what: "creates at 64 connections, plantd on PostgreSQL/pgbench with a row a statement",
+        target: Target::AtLeast(1.5),
+        value: |round| {
+            let work = Work::Create { connections: CONNECTIONS, ids: IdOrder::Random };
+            rates(round, work, PLANTD, PGBENCH)
+        },
+    },
 ];
 
 fn rates(round: &Round, work: Work, program: &str, other: &str) -> Option<f64> {
@@ -110,6 +123,22 @@ pub(super) fn judge(rounds: &[Round]) -> Vec<Judgement> {
         Some(Judgement { what, target, is_met: target.is_met(value.median), value })
     };
     CLAIMS.iter().filter_map(judgement).collect()
+}
+
+/// What came out, as it stands in documents.
+pub(super) fn table(judgements: &[Judgement]) -> Table {
+    let mut table = Table::new(&["claim", "", "target", "median", "min", "max"], 2);
+    for Judgement { what, target, value, is_met } in judgements {
+        let target = match target {
+            Target::AtLeast(target) => format!("≥ {target}"),
+            Target::AtMost(target) => format!("≤ {target}"),
+        };
+        let verdict = if *is_met { "met" } else { "missed" };
+        let [median, min, max] =
+            [value.median, value.min, value.max].map(|value| format!("{value:.2}"));
+        table.push([(*what).to_owned(), verdict.to_owned(), target, median, min, max]);
+    }
+    table
 }
 
 #[cfg(test)]

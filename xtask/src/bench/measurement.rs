@@ -5,9 +5,9 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Serialize, Serializer};
 
 use super::bare_write::BareWrites;
-use super::contender::CEILING;
 use super::oha::Latency;
 use super::options::IdOrder;
+use super::postgres::PgbenchOutcome;
 use super::spread::Spread;
 use super::transfer::Transfer;
 use super::wrk::Outcome;
@@ -73,6 +73,7 @@ pub(super) enum Reading {
     Transfer(Transfer),
     BareWrites(BareWrites),
     OpenLoop(Latency),
+    Pgbench(PgbenchOutcome),
 }
 
 /// What can be compared of it.
@@ -121,6 +122,9 @@ impl Reading {
                 p99_us: Some(latency.p99_us),
                 p999_us: Some(latency.p999_us),
             },
+            Self::Pgbench(outcome) => {
+                Figures { per_s: outcome.rows_per_s(), p50_us: None, p99_us: None, p999_us: None }
+            }
         }
     }
 }
@@ -149,27 +153,33 @@ pub(super) struct Summary {
     pub(super) p50_us: Option<Spread>,
     pub(super) p99_us: Option<Spread>,
     pub(super) p999_us: Option<Spread>,
-    /// The rate of each round divided by that of the ceiling.
-    pub(super) of_ceiling: Option<Spread>,
+    /// The rate of each round divided by that of the program that all are compared with.
+    pub(super) ratio: Option<Spread>,
 }
 
-/// The summaries of `works`, in that order; within each, `programs` stand in theirs.
+/// The summaries of `works`, in that order; within each, `programs` stand in theirs. All are compared with `reference`.
 pub(super) fn summaries(
     rounds: &[Round],
     works: &[Work],
     programs: &[&'static str],
+    reference: &str,
 ) -> Vec<Summary> {
     let pairs = works.iter().flat_map(|work| programs.iter().map(move |program| (*work, *program)));
-    pairs.filter_map(|(work, program)| summary(rounds, work, program)).collect()
+    pairs.filter_map(|(work, program)| summary(rounds, work, program, reference)).collect()
 }
 
-fn summary(rounds: &[Round], work: Work, program: &'static str) -> Option<Summary> {
+fn summary(
+    rounds: &[Round],
+    work: Work,
+    program: &'static str,
+    reference: &str,
+) -> Option<Summary> {
     let spread = |value: fn(Figures) -> Option<f64>| {
         Spread::of(rounds.iter().filter_map(|round| value(round.figures(work, program)?)))
     };
-    let of_ceiling = |round: &Round| {
-        let ceiling = round.figures(work, CEILING)?;
-        Some(round.figures(work, program)?.per_s / ceiling.per_s)
+    let ratio = |round: &Round| {
+        let reference = round.figures(work, reference)?;
+        Some(round.figures(work, program)?.per_s / reference.per_s)
     };
     Some(Summary {
         work,
@@ -178,12 +188,13 @@ fn summary(rounds: &[Round], work: Work, program: &'static str) -> Option<Summar
         p50_us: spread(|figures| figures.p50_us),
         p99_us: spread(|figures| figures.p99_us),
         p999_us: spread(|figures| figures.p999_us),
-        of_ceiling: Spread::of(rounds.iter().filter_map(of_ceiling)),
+        ratio: Spread::of(rounds.iter().filter_map(ratio)),
     })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::contender::CEILING;
     use super::super::wrk::tests::outcome;
     use super::*;
 
@@ -207,11 +218,11 @@ pub(super) mod tests {
                 measurement(Work::Read, "plantd", plantd, 20),
             ],
         });
-        let summaries = summaries(&rounds, &[Work::List, Work::Read], &["plantd", "rose"]);
+        let summaries = summaries(&rounds, &[Work::List, Work::Read], &["plantd", "rose"], CEILING);
         assert_eq!(summaries.len(), 1);
         assert_eq!(summaries[0].per_s, Spread { median: 100.0, min: 90.0, max: 160.0 });
-        let of_ceiling = Spread { median: 0.5, min: 0.4, max: 0.9 };
-        assert_eq!(summaries[0].of_ceiling, Some(of_ceiling));
+        let ratio = Spread { median: 0.5, min: 0.4, max: 0.9 };
+        assert_eq!(summaries[0].ratio, Some(ratio));
         assert_eq!(summaries[0].p999_us, None);
     }
 

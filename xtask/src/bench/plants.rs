@@ -8,8 +8,8 @@ use anyhow::{Context as _, ensure};
 
 /// Has the names and the tags, and makes plants in the same way.
 const LOAD_SCRIPT: &str = include_str!("scripts/load.lua");
-const ID_MASK: u64 = (1 << 53) - 1;
-const ID_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(super) const ID_MASK: u64 = (1 << 53) - 1;
+pub(super) const ID_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The names and the tags that plants are made up from.
 #[derive(Debug)]
@@ -34,11 +34,20 @@ impl Plants {
         Ok(format!(r#"{{"id":{id},"name":"{name} {id}","tag":"{tag}"}}"#))
     }
 
-    /// Writes plants with the ids from 1 to `count` as NDJSON.
-    pub(super) fn write(&self, path: &Path, count: u64) -> anyhow::Result<()> {
+    /// Names with their tags; the remainder of an id says which it gets.
+    pub(super) fn names_and_tags(&self) -> &[(&'static str, &'static str)] {
+        &self.names_and_tags
+    }
+
+    /// Writes plants with these ids as NDJSON.
+    pub(super) fn write(
+        &self,
+        path: &Path,
+        ids: impl IntoIterator<Item = u64>,
+    ) -> anyhow::Result<()> {
         let context = || format!("cannot write {}", path.display());
         let mut file = BufWriter::new(File::create(path).with_context(context)?);
-        for id in 1..=count {
+        for id in ids {
             writeln!(file, "{}", self.json(id)?).with_context(context)?;
         }
         // Synced, so that the disk is at rest when it is read.
@@ -85,7 +94,7 @@ mod tests {
     fn a_file_has_a_line_for_each_plant() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plants.ndjson");
-        Plants::of_the_scripts().unwrap().write(&path, 3).unwrap();
+        Plants::of_the_scripts().unwrap().write(&path, 1..=3).unwrap();
         let text = fs::read_to_string(path).unwrap();
         assert_eq!(text.lines().count(), 3);
         assert!(text.starts_with(r#"{"id":1,"#));

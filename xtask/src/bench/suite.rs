@@ -115,7 +115,7 @@ impl Material {
         let mut material = Self { folder: bench_folder.temporary()?, stores: BTreeMap::new() };
         let plants = Plants::of_the_scripts()?;
         if options.has(Part::Import) {
-            plants.write(&material.plants_path(), options.imported_plants)?;
+            plants.write(&material.plants_path(), 1..=options.imported_plants)?;
         }
         let parts_with_stores = [Part::Read, Part::List, Part::Mix];
         if parts_with_stores.iter().any(|part| options.has(*part)) {

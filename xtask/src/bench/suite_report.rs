@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use super::claims::{self, BARE_WRITE, Judgement, Target};
+use super::claims::{self, BARE_WRITE, Judgement};
 use super::contender::{CEILING, PLANTD};
 use super::load::WARM_UP_S;
 use super::machine::Machine;
@@ -60,7 +60,7 @@ impl SuiteReport {
             warm_up_s: WARM_UP_S,
             wrk_max_threads: wrk::MAX_THREADS,
             claims: claims::judge(&rounds),
-            summaries: summaries(&rounds, &WORKS, programs),
+            summaries: summaries(&rounds, &WORKS, programs, CEILING),
             rounds,
         }
     }
@@ -119,31 +119,15 @@ impl SuiteReport {
         }
     }
 
-    fn claim_table(&self) -> Table {
-        let mut table = Table::new(&["claim", "", "target", "median", "min", "max"], 2);
-        for Judgement { what, target, value, is_met } in &self.claims {
-            let target = match target {
-                Target::AtLeast(target) => format!("≥ {target}"),
-                Target::AtMost(target) => format!("≤ {target}"),
-            };
-            let verdict = if *is_met { "met" } else { "missed" };
-            let [median, min, max] =
-                [value.median, value.min, value.max].map(|value| format!("{value:.2}"));
-            table.push([(*what).to_owned(), verdict.to_owned(), target, median, min, max]);
-        }
-        table
-    }
-
     fn rate_table(&self) -> Table {
         let head = ["work", "program", "per second", "p50, ms", "p99, ms", "of the ceiling"];
         let mut table = Table::new(&head, 2);
         let summaries = self.summaries.iter();
         for summary in summaries.filter(|summary| summary.work != Work::CreateAtHalfLoad) {
-            let Summary { work, program, per_s, p50_us, p99_us, p999_us: _, of_ceiling } = summary;
+            let Summary { work, program, per_s, p50_us, p99_us, p999_us: _, ratio } = summary;
             let median =
                 |spread: &Option<Spread>| spread.as_ref().map(|spread| milliseconds(spread.median));
-            let of_ceiling =
-                of_ceiling.as_ref().filter(|_| ![CEILING, BARE_WRITE].contains(program));
+            let of_ceiling = ratio.as_ref().filter(|_| ![CEILING, BARE_WRITE].contains(program));
             table.push([
                 work.to_string(),
                 (*program).to_owned(),
@@ -189,7 +173,7 @@ impl Display for SuiteReport {
             whole(*stored_plants as f64),
         )?;
         for (heading, table) in [
-            ("Claims; each value is one of a round.", self.claim_table()),
+            ("Claims; each value is one of a round.", claims::table(&self.claims)),
             ("Rates, as fast as it goes.", self.rate_table()),
             (
                 "Latencies of creates at half of the best rate of plantd, of 64 connections.",

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -13,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::contender::Contender;
 use super::program::Program;
 use crate::cargo;
+
+/// What was exported, in the folder of the server.
+pub(super) const EXPORTED: &str = "exported.ndjson";
 
 /// How long many plants took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,23 +46,33 @@ pub(super) fn there_and_back(
     folder: &Path,
     token: &str,
 ) -> anyhow::Result<ThereAndBack> {
-    let exported_path = folder.join("exported.ndjson");
+    let exported_path = folder.join(EXPORTED);
     Program::start(plantd, folder, token)?.run(|program| {
-        let timed = |command: &str, file: &Path| -> anyhow::Result<Transfer> {
-            let mut client = Command::new(&plantd.executable);
-            client.args([command, "--url", &format!("http://{}", program.address())]).arg(file);
-            client.env_clear().env("PLANTD_TOKEN", token);
-            let start = Instant::now();
-            run_for_output(&mut client)?;
-            let duration_us = u64::try_from(start.elapsed().as_micros())?;
-            Ok(Transfer { plants, duration_us })
-        };
-        let import = timed("import", plants_path)?;
-        let export = timed("export", &exported_path)?;
+        let address = program.address();
+        let import = timed(plantd, "import", address, plants_path, plants, token)?;
+        let export = timed(plantd, "export", address, &exported_path, plants, token)?;
         let exported = count_lines(&exported_path)?;
         ensure!(exported == plants, "{plants} plants were imported, and {exported} exported");
         Ok(ThereAndBack { import, export })
     })
+}
+
+/// Runs `plantd import` or `plantd export` of so many plants against a running server.
+pub(super) fn timed(
+    plantd: &Contender,
+    command: &str,
+    address: SocketAddr,
+    file: &Path,
+    plants: u64,
+    token: &str,
+) -> anyhow::Result<Transfer> {
+    let mut client = Command::new(&plantd.executable);
+    client.args([command, "--url", &format!("http://{address}")]).arg(file);
+    client.env_clear().env("PLANTD_TOKEN", token);
+    let start = Instant::now();
+    run_for_output(&mut client)?;
+    let duration_us = u64::try_from(start.elapsed().as_micros())?;
+    Ok(Transfer { plants, duration_us })
 }
 
 /// Builds the program that puts plants into sled, in plantd's layout, by a bare loop.
@@ -97,7 +111,8 @@ pub(super) fn run_bare_sled(
     Ok(transfer)
 }
 
-fn run_for_output(command: &mut Command) -> anyhow::Result<String> {
+/// Runs a program to its end, and returns what it printed.
+pub(super) fn run_for_output(command: &mut Command) -> anyhow::Result<String> {
     let name = Path::new(command.get_program()).display().to_string();
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot start {name}"))?;
