@@ -43,7 +43,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Token(TokenCommand),
     /// Make the tables in PostgreSQL, or bring them to the version of this program; servers may use them meanwhile
-    Migrate(MigrateOptions),
+    Migrate(Box<MigrateOptions>),
     /// Print the OpenAPI document of what is served
     Openapi,
 }
