@@ -172,11 +172,10 @@ impl Reader {
                 return Ok(EventPage::Forgotten);
             }
             from = from.max(forgotten.block + 1);
-            let blocks: Vec<Block> =
-                blocks.into_iter().filter(|block| block.number >= from).collect();
             let Some(last) = blocks.last().map(|block| block.number) else { break };
             let first = from;
-            for block in blocks {
+            // Of what is forgotten, blocks without events are still there.
+            for block in blocks.into_iter().filter(|block| block.number >= first) {
                 if block.number != from {
                     break;
                 }
