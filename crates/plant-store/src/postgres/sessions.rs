@@ -36,15 +36,16 @@ fn session_settings() -> String {
     let statement_timeout = STATEMENT_TIMEOUT.as_secs();
     let idle_timeout = IDLE_TIMEOUT.as_secs();
     // What is acknowledged is on the disk: of all the ways to commit, the one that does not wait for any disk is
-    // overruled. Every statement can go by an index; where nothing is known of a table yet that will be large soon,
-    // PostgreSQL would take others for cheaper.
+    // overruled. Every statement goes along an index and stops where it has enough, whatever is known of a table: a
+    // bitmap would collect all that there is.
     format!(
         "SET statement_timeout = '{statement_timeout}s'; \
          SET idle_in_transaction_session_timeout = '{idle_timeout}s'; \
          SELECT set_config('synchronous_commit', 'on', false) \
            WHERE current_setting('synchronous_commit') = 'off'; \
          SELECT set_config(name, 'off', false) FROM pg_settings \
-           WHERE name IN ('enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')"
+           WHERE name IN \
+             ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')"
     )
 }
 
