@@ -150,11 +150,15 @@ pub(super) struct Statements {
 impl Statements {
     pub(super) fn new(schema: &SchemaName) -> Self {
         let schema = schema.quoted();
-        let with_name_part = |tag: &str| {
+        // Their order is that of the index by tags, and of no other: along the ids, there may be nothing but other tags
+        // for long.
+        let with_tag =
+            |tag: &str| format!("(tag, id) >= ({tag}, $1) AND tag <= {tag} ORDER BY tag, id");
+        let with_name_part = |chosen: &str| {
             format!(
                 "WITH looked_at AS (\
                    SELECT id, revision, name, folded_name, tag FROM {schema}.plants \
-                   WHERE id >= $1 {tag} ORDER BY id LIMIT $3) \
+                   WHERE {chosen} LIMIT $3) \
                  SELECT {PLANT}, \
                    (SELECT count(*) FROM looked_at) AS looked_at, \
                    strpos(coalesce(folded_name, ''), $4) > 0 AS is_match \
@@ -225,11 +229,11 @@ impl Statements {
                 "SELECT {PLANT} FROM {schema}.plants WHERE id >= $1 ORDER BY id LIMIT $2"
             ),
             plants_from_with_tag: format!(
-                "SELECT {PLANT} FROM {schema}.plants \
-                 WHERE tag = $3 AND id >= $1 ORDER BY id LIMIT $2"
+                "SELECT {PLANT} FROM {schema}.plants WHERE {} LIMIT $2",
+                with_tag("$3")
             ),
-            plants_from_with_name: with_name_part(""),
-            plants_from_with_tag_and_name: with_name_part("AND tag = $5"),
+            plants_from_with_name: with_name_part("id >= $1 ORDER BY id"),
+            plants_from_with_tag_and_name: with_name_part(&with_tag("$5")),
             count: format!("SELECT coalesce(sum(plants), 0)::bigint FROM {schema}.counters"),
             events_from: format!(
                 "SELECT block, revisions, kinds, ids FROM {schema}.events \
