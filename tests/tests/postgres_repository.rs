@@ -1,31 +1,255 @@
 //! The repository in PostgreSQL: the contract, and what is its own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use plant_domain::{NewPlant, PlantFilter, PlantId, UncheckedNewPlant, UncheckedPlantFilter};
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, Place, model};
-use plant_store::{PlantRepository, PostgresConfig, PostgresRepository};
+use plant_store::{
+    Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
+    PlantRepository, PostgresConfig, PostgresRepository, Preconditions, Revision, StoreError,
+    StoredPlant,
+};
+use plantd_tests::{wait_for, wait_until};
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
+use test_postgres::{Cluster, Database};
 
 const FEW_EVENTS: usize = 16;
 
-struct Schema(PostgresConfig);
+/// What `plantd migrate --help` tells to grant the user of the server, where SCHEMA and USER stand for names.
+const GRANTS: &str = "GRANT USAGE ON SCHEMA SCHEMA TO USER; \
+     GRANT USAGE ON ALL SEQUENCES IN SCHEMA SCHEMA TO USER; \
+     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA SCHEMA TO USER";
+
+/// How many plants are looked at for one page at most.
+const MAX_LOOKED_AT: i64 = 10_000;
+
+/// What a wait of a moment may take on a machine that has other things to do.
+const MOMENT: Duration = Duration::from_secs(3);
+
+/// A fresh schema, of which several repositories may be opened.
+struct Schema {
+    database: Database,
+    config: PostgresConfig,
+}
 
 impl Schema {
     fn new() -> Self {
-        let mut config = PostgresConfig::new(test_postgres::shared().url().parse().expect("a URL"));
+        Self::of(test_postgres::shared())
+    }
+
+    fn of(database: &Database) -> Self {
+        let mut config = PostgresConfig::new(database.url().parse().expect("a URL"));
         config.schema = test_postgres::fresh_schema_name().parse().expect("a name");
-        Self(config)
+        Self { database: database.clone(), config }
+    }
+
+    fn keeping(keep_events: u64) -> Self {
+        let mut schema = Self::new();
+        schema.config.keep_events = keep_events;
+        schema
+    }
+
+    async fn open(&self) -> PostgresRepository {
+        PostgresRepository::open(&self.config).await.expect("opens")
+    }
+
+    /// What an open says that is refused.
+    async fn refusal(&self) -> String {
+        let refusal = PostgresRepository::open(&self.config).await.expect_err("it must not open");
+        format!("{refusal:#}")
+    }
+
+    /// What somebody else asks, in whose words SCHEMA is this one.
+    #[track_caller]
+    fn query(&self, sql: &str) -> String {
+        self.database.query(&self.named(sql))
+    }
+
+    fn named(&self, sql: &str) -> String {
+        sql.replace("SCHEMA.", &format!("{}.", self.config.schema))
+    }
+
+    /// The same schema for a user of the database who may do nothing yet.
+    fn for_new_user(&self) -> (Self, User) {
+        let name = test_postgres::fresh_schema_name();
+        self.database.query(&format!("CREATE ROLE {name}"));
+        let url = self.database.url();
+        let sign = if url.contains('?') { '&' } else { '?' };
+        // However the server lets somebody in: from there on, the session is this user's.
+        let url = format!("{url}{sign}options=-c%20role%3D{name}");
+        let config = PostgresConfig { url: url.parse().expect("a URL"), ..self.config.clone() };
+        let user = User { name, database: self.database.clone() };
+        (Self { database: self.database.clone(), config }, user)
     }
 }
 
 #[async_trait]
 impl Place for Schema {
     async fn open(&self) -> Arc<dyn PlantRepository> {
-        Arc::new(PostgresRepository::open(&self.0).await.expect("opens"))
+        Arc::new(Self::open(self).await)
     }
+}
+
+/// A user of the database, until this is dropped.
+struct User {
+    name: String,
+    database: Database,
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let name = &self.name;
+        // Where the server has gone, so has the user.
+        let _ = self.database.try_query(&format!("DROP OWNED BY {name}; DROP ROLE {name}"));
+    }
+}
+
+/// A transaction of somebody else, which rests until it is let go.
+struct Resting {
+    name: String,
+    database: Database,
+    end: JoinHandle<Result<String, String>>,
+}
+
+impl Resting {
+    /// Begins one, and returns when `before` is done. It rests then, and goes on with `after`.
+    #[track_caller]
+    fn between(schema: &Schema, before: &str, after: &str) -> Self {
+        let name = test_postgres::fresh_schema_name();
+        let sql = schema.named(&format!(
+            "SET application_name = {name}; BEGIN; {before}; \
+             DO $$ BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END $$; \
+             {after}; COMMIT"
+        ));
+        let database = schema.database.clone();
+        let end = {
+            let database = database.clone();
+            thread::spawn(move || database.try_query(&sql))
+        };
+        let resting = Self { name, database, end };
+        wait_until("the transaction to rest", || resting.of_session("wait_event") == "PgSleep");
+        resting
+    }
+
+    fn of_session(&self, what: &str) -> String {
+        let name = &self.name;
+        self.database.query(&format!(
+            "SELECT {what} FROM pg_stat_activity WHERE application_name = '{name}'"
+        ))
+    }
+
+    /// Lets it go on to its end.
+    #[track_caller]
+    fn commit(self) {
+        self.of_session("pg_cancel_backend(pid)");
+        self.end.join().expect("it ends").expect("it is committed");
+    }
+
+    /// Takes it back.
+    #[track_caller]
+    fn give_up(self) {
+        self.of_session("pg_terminate_backend(pid)");
+        self.end.join().expect("it ends").expect_err("it is taken back");
+    }
+}
+
+/// Creates a plant as the program does, with a block of its own, but for the counting.
+fn create_by_hand(id: i64) -> String {
+    format!(
+        "INSERT INTO SCHEMA.plants (id, revision, name, folded_name) \
+           VALUES ({id}, nextval('SCHEMA.event_blocks') * 1024, 'by hand', 'by hand'); \
+         INSERT INTO SCHEMA.events (block, revisions, kinds, ids) \
+           SELECT revision / 1024, ARRAY[revision], ARRAY[1::smallint], ARRAY[id] \
+           FROM SCHEMA.plants WHERE id = {id}"
+    )
+}
+
+const COUNT_BY_HAND: &str =
+    "UPDATE SCHEMA.counters SET plants = plants + 1, events = events + 1 WHERE slot = 0";
+
+/// Waits until a session of the repository waits for somebody else, in a statement with these words.
+#[track_caller]
+fn wait_until_blocked(schema: &Schema, words: &str) {
+    let sessions = format!(
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+           AND strpos(query, '{}') > 0 AND strpos(query, '{words}') > 0",
+        schema.config.schema
+    );
+    wait_until("a session to wait for another one", || schema.query(&sessions) == "t");
+}
+
+fn plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
+    let (name, tag) = (name.to_owned(), tag.map(str::to_owned));
+    NewPlant::try_from(UncheckedNewPlant { id, name, tag }).expect("valid")
+}
+
+fn numbered(id: i64) -> NewPlant {
+    plant(id, &format!("plant {id}"), None)
+}
+
+async fn create(repository: &PostgresRepository, id: i64) -> Revision {
+    repository.create(numbered(id), None).await.expect("the id is free").stored.revision
+}
+
+async fn delete(repository: &PostgresRepository, id: i64) {
+    repository.delete(PlantId::from(id), Preconditions::default()).await.expect("it is there");
+}
+
+async fn get(repository: &PostgresRepository, id: i64) -> Option<StoredPlant> {
+    repository.get(PlantId::from(id)).await.expect("reads")
+}
+
+async fn count(repository: &PostgresRepository) -> i64 {
+    repository.count().await.expect("reads").cast_signed()
+}
+
+/// The events after one, as far as one page shows them.
+async fn page_of_events(repository: &PostgresRepository, after: Revision) -> Vec<Event> {
+    match repository.events(after, 1000).await.expect("reads") {
+        EventPage::Kept(events) => events,
+        EventPage::Forgotten => panic!("the events after {after:?} are forgotten"),
+    }
+}
+
+async fn ids_of_events(repository: &PostgresRepository, after: Revision) -> Vec<i64> {
+    page_of_events(repository, after).await.iter().map(|event| event.id.get()).collect()
+}
+
+fn filter(name_part: Option<&str>, tag: Option<&str>) -> PlantFilter {
+    let (name_part, tag) = (name_part.map(str::to_owned), tag.map(str::to_owned));
+    PlantFilter::try_from(UncheckedPlantFilter { name_part, tag }).expect("valid")
+}
+
+/// All plants that a filter lets through, and how many pages of `limit` plants it took.
+async fn list(
+    repository: &PostgresRepository,
+    filter: &PlantFilter,
+    limit: usize,
+) -> (Vec<StoredPlant>, usize) {
+    let (mut all, mut after) = (Vec::new(), None);
+    for pages in 1.. {
+        let request = PageRequest { filter: filter.clone(), after, limit };
+        let Page { plants, next } = repository.list(request).await.expect("reads");
+        assert!(plants.len() <= limit, "{} plants on a page of {limit}", plants.len());
+        all.extend(plants);
+        if next.is_none() {
+            return (all, pages);
+        }
+        assert!(next > after, "it goes back from {after:?} to {next:?}");
+        after = next;
+    }
+    unreachable!("pages have no end")
+}
+
+async fn listed_ids(repository: &PostgresRepository) -> Vec<i64> {
+    let (plants, _) = list(repository, &PlantFilter::default(), 7).await;
+    plants.iter().map(|stored| stored.id.get()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,14 +257,549 @@ async fn the_repository_keeps_the_contract() {
     conformance::check(async || Schema::new()).await;
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
-
-    #[test]
-    fn random_operations_do_as_the_model_does(operations in model::operations(40)) {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let mut schema = Schema::new();
-        schema.0.keep_events = FEW_EVENTS as u64;
+#[test]
+fn random_operations_do_as_the_model_does() {
+    const OPERATIONS: usize = 40;
+    const CASES: u32 = 8;
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let config =
+        ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(operations in model::operations(OPERATIONS))| {
+        let schema = Schema::keeping(FEW_EVENTS as u64);
         runtime.block_on(model::check(&schema, &operations, KeptEvents::AtLeast(FEW_EVENTS)));
+    });
+}
+
+// The tables, and the server.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_starts_at_once_make_the_tables_once() {
+    const STARTS: i64 = 8;
+    let schema = Arc::new(Schema::new());
+    let starts = (0..STARTS).map(|id| {
+        let schema = Arc::clone(&schema);
+        tokio::spawn(async move {
+            let repository = Schema::open(&schema).await;
+            create(&repository, id).await;
+            repository
+        })
+    });
+    let mut repositories = Vec::new();
+    for start in starts.collect::<Vec<_>>() {
+        repositories.push(start.await.expect("a start"));
     }
+    for repository in &repositories {
+        assert_eq!(listed_ids(repository).await, (0..STARTS).collect::<Vec<_>>());
+        assert_eq!(count(&repository).await, STARTS);
+    }
+    assert_eq!(schema.query("SELECT count(*), sum(plants) FROM SCHEMA.counters"), "128|8");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_a_newer_program_are_left_alone() {
+    let schema = Schema::new();
+    create(&Schema::open(&schema).await, 1).await;
+    let tables = "SELECT table_name, column_name, data_type FROM information_schema.columns \
+                  WHERE table_schema || '.' = 'SCHEMA.' ORDER BY 1, 2";
+    let before = schema.query(tables);
+    assert!(before.contains("plants|"), "{before}");
+    schema.query("UPDATE SCHEMA.layout SET version = 99");
+
+    let migrated = PostgresRepository::migrate(&schema.config).await.expect_err("they are newer");
+    for refusal in [schema.refusal().await, format!("{migrated:#}")] {
+        assert!(refusal.contains("version 99") && refusal.contains("newer"), "{refusal}");
+    }
+    assert_eq!(schema.query("SELECT version FROM SCHEMA.layout"), "99");
+    assert_eq!(schema.query(tables), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_make_tables_uses_those_that_are_there() {
+    let schema = Schema::new();
+    let (of_user, user) = schema.for_new_user();
+    let is_told = |refusal: &str| refusal.contains("run `plantd migrate`");
+    let refusal = of_user.refusal().await;
+    assert!(is_told(&refusal), "{refusal}");
+    let refusal = PostgresRepository::migrate(&of_user.config).await.expect_err("nobody may");
+    assert!(is_told(&format!("{refusal:#}")), "{refusal:#}");
+
+    assert_eq!(PostgresRepository::migrate(&schema.config).await.expect("migrates"), (0, 1));
+    let refusal = of_user.refusal().await;
+    assert!(refusal.contains("permission denied"), "{refusal}");
+
+    let name = schema.config.schema.to_string();
+    let grants = GRANTS.replace("SCHEMA SCHEMA", &format!("SCHEMA {name}"));
+    schema.database.query(&grants.replace("USER", &user.name));
+    let repository = Schema::open(&of_user).await;
+    let (first, second) = (create(&repository, 1).await, create(&repository, 2).await);
+    delete(&repository, 1).await;
+    assert!(first < second);
+    assert_eq!(listed_ids(&repository).await, [2]);
+    assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1, 2, 1]);
+    repository.check_ready().await.expect("writes are taken");
+    drop(repository);
+
+    // And what is done now and then: a number that nobody uses is given up, and old events are forgotten.
+    schema.query("SELECT nextval('SCHEMA.event_blocks')");
+    let few = PostgresConfig { keep_events: 1, ..of_user.config.clone() };
+    let repository = PostgresRepository::open(&few).await.expect("opens");
+    create(&repository, 3).await;
+    wait_until("the row of the plant that was removed to go", || {
+        schema.query("SELECT count(*) FROM SCHEMA.plants") == "2"
+    });
+    assert_eq!(listed_ids(&repository).await, [2, 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_would_lose_plants_or_change_letters_is_refused() {
+    let cluster = Cluster::start_with(&[("fsync", "off")]);
+    let latin = cluster.create_database(
+        "latin",
+        "ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0",
+    );
+    let refusal = Schema::of(&latin).refusal().await;
+    assert!(refusal.contains("LATIN1") && refusal.contains("ENCODING 'UTF8'"), "{refusal}");
+
+    let schema = Schema::of(cluster.database());
+    let refusal = schema.refusal().await;
+    assert!(refusal.contains("fsync = off") && refusal.contains("turn it on"), "{refusal}");
+    let refusal = PostgresRepository::migrate(&schema.config).await.expect_err("not here either");
+    assert!(format!("{refusal:#}").contains("fsync = off"), "{refusal:#}");
+    cluster.set("full_page_writes", "off");
+    cluster.set("fsync", "on");
+    let refusal = schema.refusal().await;
+    assert!(refusal.contains("full_page_writes = off"), "{refusal}");
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'test%'";
+    assert_eq!(cluster.query(schemas), "0", "it made tables before it refused");
+
+    cluster.set("full_page_writes", "on");
+    create(&Schema::open(&schema).await, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_acknowledges_before_the_disk_has_it_is_overruled() {
+    // Nobody else writes its log to the disk in time.
+    let mut cluster =
+        Cluster::start_with(&[("synchronous_commit", "off"), ("wal_writer_delay", "10s")]);
+    let schema = Schema::of(cluster.database());
+    let repository = Schema::open(&schema).await;
+    for id in 1..=20 {
+        create(&repository, id).await;
+        if id % 10 == 0 {
+            cluster.stop_immediate();
+            cluster.start_again();
+        }
+    }
+    drop(repository);
+    let repository = Schema::open(&schema).await;
+    assert_eq!(listed_ids(&repository).await, (1..=20).collect::<Vec<_>>());
+    assert_eq!(count(&repository).await, 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_matched_alike_whatever_the_rules_of_the_database_are() {
+    const NAMES: [&str; 13] = [
+        "İris",
+        "iris",
+        "IRIS",
+        "ıris",
+        "ISPARTA gülü",
+        "ısparta GÜLÜ",
+        "Straße",
+        "STRASSE",
+        "ΣΊΣΥΦΟΣ",
+        "σίσυφος",
+        "e\u{301}pine",
+        "épine",
+        "Épine % _ \\",
+    ];
+    const TAGS: [&str; 4] = ["I", "i", "ı", "Z"];
+    let cluster = Cluster::start();
+    let rules = "LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR' LOCALE 'C.UTF-8' TEMPLATE template0";
+    let database = cluster.create_database("turkish", rules);
+    // This is what would be wrong.
+    assert_eq!(database.query("SELECT lower('ISPARTA')"), "ısparta");
+    let repository = Schema::open(&Schema::of(&database)).await;
+    for (place, name) in (0_i64..).zip(NAMES) {
+        // Ids below 0 too, and not in the order of the names.
+        let tag = TAGS[usize::try_from(place).expect("small") % TAGS.len()];
+        let new_plant = plant((place * 5) % 13 - 6, name, Some(tag));
+        repository.create(new_plant, None).await.expect("the id is free");
+    }
+    let (all, _) = list(&repository, &PlantFilter::default(), 100).await;
+    assert_eq!(all.len(), NAMES.len());
+    assert!(all.is_sorted_by_key(|stored| stored.id));
+
+    let parts =
+        ["i", "I", "İ", "ı", "is", "IS", "ss", "ß", "ẞ", "ς", "Σ", "e", "é", "%", "_", "\\"];
+    let parts = NAMES.iter().chain(&parts).map(|part| Some(*part)).chain([None]);
+    for part in parts {
+        for tag in TAGS.iter().map(|tag| Some(*tag)).chain([None]) {
+            let filter = filter(part, tag);
+            let matching = all.iter().filter(|stored| {
+                let StoredPlant { plant, .. } = stored;
+                filter.matches(plant.name(), plant.tag())
+            });
+            let matching: Vec<_> = matching.cloned().collect();
+            for limit in [2, 100] {
+                assert_eq!(list(&repository, &filter, limit).await.0, matching, "{filter:?}");
+            }
+        }
+    }
+}
+
+// Events.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_are_committed_late_are_not_skipped() {
+    let schema = Schema::new();
+    let repository = Arc::new(Schema::open(&schema).await);
+    let first = create(&repository, 1).await;
+    let late = Resting::between(&schema, &create_by_hand(2), COUNT_BY_HAND);
+    let third = create(&repository, 3).await;
+    assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1]);
+
+    let reading = {
+        let repository = Arc::clone(&repository);
+        tokio::spawn(async move { ids_of_events(&repository, first).await })
+    };
+    wait_until_blocked(&schema, "generate_series");
+    assert!(!reading.is_finished());
+    assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1]);
+    late.commit();
+    assert_eq!(reading.await.expect("reads"), [2, 3]);
+    let events = page_of_events(&repository, Revision::BEFORE_ALL).await;
+    assert_eq!(events.iter().map(|event| event.id.get()).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(events.is_sorted_by_key(|event| event.revision));
+    assert_eq!((events[0].revision, events[2].revision), (first, third));
+    assert_eq!(count(&repository).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_nobody_uses_holds_the_events_up_for_a_moment_only() {
+    // As many as a crash of PostgreSQL may skip.
+    for unused in [1, 32] {
+        let schema = Schema::new();
+        let repository = Schema::open(&schema).await;
+        let first = create(&repository, 1).await;
+        let skip =
+            format!("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, {unused})");
+        schema.query(&skip);
+        create(&repository, 2).await;
+        let begun = Instant::now();
+        assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1]);
+        assert_eq!(ids_of_events(&repository, first).await, [2]);
+        assert!(begun.elapsed() < MOMENT, "{unused}: {:?}", begun.elapsed());
+        assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1, 2]);
+    }
+}
+
+/// A create waits for somebody else, who has its id and lets it go, and the events are read meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_whose_number_was_given_up_begins_anew() {
+    let schema = Schema::new();
+    let repository = Arc::new(Schema::open(&schema).await);
+    let row = "INSERT INTO SCHEMA.plants (id, revision, name, folded_name) VALUES (7, 0, 'a', 'a')";
+    let other = Resting::between(&schema, row, "SELECT 1");
+    let late = {
+        let repository = Arc::clone(&repository);
+        tokio::spawn(async move { create(&repository, 7).await })
+    };
+    wait_until_blocked(&schema, "ON CONFLICT (id)");
+    let early = create(&repository, 8).await;
+    // The number of the create that waits is given up.
+    assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [8]);
+    assert!(!late.is_finished());
+    other.give_up();
+    let late = late.await.expect("it is created");
+    assert!(late > early, "{late:?} is not later than {early:?}");
+    let events = page_of_events(&repository, Revision::BEFORE_ALL).await;
+    let event =
+        |id: i64, revision| Event { revision, kind: EventKind::Created, id: PlantId::from(id) };
+    assert_eq!(events, [event(8, early), event(7, late)]);
+    assert_eq!(count(&repository).await, 2);
+    let stored = get(&repository, 7).await.expect("it is there");
+    assert_eq!(stored.revision, late);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_follows_many_writers_sees_every_event_once_and_in_order() {
+    const WRITERS: i64 = 16;
+    const EACH: i64 = 25;
+    let schema = Arc::new(Schema::new());
+    let repositories = [Schema::open(&schema).await, Schema::open(&schema).await].map(Arc::new);
+    // Somebody whose transactions take numbers and come to nothing.
+    let spoiler = {
+        let schema = Arc::clone(&schema);
+        thread::spawn(move || {
+            let twice = format!("{}; {}", create_by_hand(-1), create_by_hand(-1));
+            for _ in 0..10 {
+                schema.database.try_query(&schema.named(&twice)).expect_err("an id is there once");
+            }
+        })
+    };
+    let writers = (0..WRITERS).map(|writer| {
+        let repository = Arc::clone(&repositories[usize::try_from(writer).expect("small") % 2]);
+        tokio::spawn(async move {
+            let mut created = BTreeMap::new();
+            for id in writer * EACH..(writer + 1) * EACH {
+                created.insert(create(&repository, id).await, id);
+            }
+            created
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let all = usize::try_from(WRITERS * EACH).expect("small");
+    let (mut seen, mut after) = (Vec::new(), Revision::BEFORE_ALL);
+    let begun = Instant::now();
+    while seen.len() < all {
+        assert!(begun.elapsed() < plantd_tests::DEADLINE, "{} of {all} events", seen.len());
+        let events = page_of_events(&repositories[0], after).await;
+        after = events.last().map_or(after, |event| event.revision);
+        seen.extend(events.into_iter().map(|event| (event.revision, event.id.get())));
+    }
+    let mut created = BTreeMap::new();
+    for writer in writers {
+        created.extend(writer.await.expect("a writer"));
+    }
+    spoiler.join().expect("it ends");
+    assert_eq!(seen, created.into_iter().collect::<Vec<_>>());
+    assert_eq!(count(&repositories[1]).await, WRITERS * EACH);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_before_are_forgotten() {
+    const IMPORTED: i64 = 10;
+    let mut schema = Schema::new();
+    let repository = Schema::open(&schema).await;
+    let first = create(&repository, 0).await;
+    // More than are read at a time.
+    schema.query("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, 40)");
+    let import = repository.import((1..=IMPORTED).map(numbered).collect(), OnConflict::Error);
+    assert_eq!(import.await.expect("imports").len(), 10);
+    let imported: Vec<i64> = (1..=IMPORTED).collect();
+    assert_eq!(ids_of_events(&repository, first).await, imported);
+    drop(repository);
+
+    // Those of the import are forgotten together, or not at all.
+    schema.config.keep_events = 8;
+    let repository = Schema::open(&schema).await;
+    wait_until("all before the import to be forgotten", || {
+        let is_next =
+            "SELECT forgotten_to + 1 = (SELECT max(block) FROM SCHEMA.events) FROM SCHEMA.log";
+        schema.query(is_next) == "t"
+    });
+    assert_eq!(ids_of_events(&repository, first).await, imported);
+    let before = repository.events(Revision::BEFORE_ALL, 1).await.expect("reads");
+    assert_eq!(before, EventPage::Forgotten);
+}
+
+// Plants that were removed.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plants_that_were_removed_leave_no_rows_for_ever() {
+    const KEPT: u64 = 4;
+    let schema = Schema::keeping(KEPT);
+    let repository = Schema::open(&schema).await;
+    for id in 1..=20 {
+        create(&repository, id).await;
+    }
+    for id in 1..=10 {
+        delete(&repository, id).await;
+    }
+    let removed = || schema.query("SELECT count(*) FROM SCHEMA.plants WHERE name IS NULL");
+    let expected: Vec<i64> = (11..=20).collect();
+    assert_eq!(listed_ids(&repository).await, expected);
+    assert_eq!(count(&repository).await, 10);
+    // Whose rows are there: the newest ones for sure.
+    assert_ne!(removed(), "0");
+    let mut last = create(&repository, 20 + 1).await;
+    for id in [9, 10] {
+        let revision = create(&repository, id).await;
+        assert!(revision > last);
+        last = revision;
+        delete(&repository, id).await;
+        assert_eq!(get(&repository, id).await, None);
+    }
+    for id in 22..=40 {
+        last = create(&repository, id).await;
+    }
+    wait_until("the rows of plants that were removed to go", || removed() == "0");
+    assert_eq!(listed_ids(&repository).await, (11..=40).collect::<Vec<_>>());
+    assert_eq!(count(&repository).await, 30);
+    for id in 1..=10 {
+        let revision = create(&repository, id).await;
+        assert!(revision > last);
+        last = revision;
+    }
+    assert_eq!(listed_ids(&repository).await, (1..=40).collect::<Vec<_>>());
+    assert_eq!(count(&repository).await, 40);
+    wait_until("old events to be forgotten", || {
+        let kept = schema.query("SELECT sum(array_length(ids, 1)) FROM SCHEMA.events");
+        kept.parse::<u64>().is_ok_and(|kept| kept <= KEPT)
+    });
+}
+
+// Several repositories.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_repository_has_answered_the_other_one_shows_at_once() {
+    let schema = Schema::new();
+    let [one, other] = [Schema::open(&schema).await, Schema::open(&schema).await];
+    for id in 1..=10 {
+        let (writing, reading) = if id % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        let revision = create(writing, id).await;
+        let found = get(reading, id).await.expect("it is there");
+        assert_eq!(found.revision, revision);
+        assert_eq!(listed_ids(reading).await, (1..=id).collect::<Vec<_>>());
+        assert_eq!(count(reading).await, id);
+        assert_eq!(
+            ids_of_events(reading, Revision::BEFORE_ALL).await,
+            (1..=id).collect::<Vec<_>>()
+        );
+    }
+    delete(&one, 5).await;
+    assert_eq!(get(&other, 5).await, None);
+    assert_eq!((count(&one).await, count(&other).await), (9, 9));
+    one.close().await.expect("closes");
+    create(&other, 11).await;
+    assert_eq!((count(&one).await, count(&other).await), (10, 10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_creates_by_several_repositories_exactly_one_wins() {
+    const PLANTS: i64 = 200;
+    let schema = Schema::new();
+    let repositories = [Schema::open(&schema).await, Schema::open(&schema).await].map(Arc::new);
+    let creates: Vec<_> = (0..PLANTS)
+        .flat_map(|id| repositories.each_ref().map(|repository| (id, Arc::clone(repository))))
+        .map(|(id, repository)| {
+            tokio::spawn(async move { (id, repository.create(numbered(id), None).await) })
+        })
+        .collect();
+    let mut won = BTreeMap::new();
+    for create in creates {
+        match create.await.expect("a create") {
+            (id, Ok(created)) => {
+                assert!(won.insert(id, created.stored.revision).is_none(), "{id} is there twice");
+            }
+            (id, Err(StoreError::IdTaken(taken))) => assert_eq!(taken.get(), id),
+            (id, Err(failure)) => panic!("{id}: {failure}"),
+        }
+    }
+    assert_eq!(won.len(), usize::try_from(PLANTS).expect("small"));
+    let (plants, _) = list(&repositories[0], &PlantFilter::default(), 1000).await;
+    let kept: BTreeMap<_, _> =
+        plants.into_iter().map(|stored| (stored.id.get(), stored.revision)).collect();
+    assert_eq!(kept, won);
+    let mut told: Vec<_> = won.into_iter().map(|(id, revision)| (revision, id)).collect();
+    told.sort_unstable();
+    let events = page_of_events(&repositories[1], Revision::BEFORE_ALL).await;
+    let events: Vec<_> = events.iter().map(|event| (event.revision, event.id.get())).collect();
+    assert_eq!(events, told);
+    assert_eq!(count(&repositories[0]).await, PLANTS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_request_that_reaches_several_repositories_at_once_is_carried_out_once() {
+    const REQUESTS: i64 = 50;
+    let schema = Schema::new();
+    let repositories = [Schema::open(&schema).await, Schema::open(&schema).await].map(Arc::new);
+    let requests: Vec<_> = (0..REQUESTS)
+        .map(|id| {
+            repositories.each_ref().map(|repository| {
+                let repository = Arc::clone(repository);
+                tokio::spawn(async move {
+                    let new_plant = numbered(id);
+                    let digest = IdempotencyDigest::new("key", &new_plant);
+                    repository.create(new_plant, Some(digest)).await.expect("it is its own")
+                })
+            })
+        })
+        .collect();
+    for [one, other] in requests {
+        assert_eq!(one.await.expect("a create"), other.await.expect("a create"));
+    }
+    assert_eq!(count(&repositories[0]).await, REQUESTS);
+    let events = page_of_events(&repositories[0], Revision::BEFORE_ALL).await;
+    assert_eq!(events.len(), usize::try_from(REQUESTS).expect("small"));
+}
+
+// Bounds.
+
+/// Of many plants one is rare, most of the last half are late, and all others have one of some common tags.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_reads_little_whatever_is_known_of_the_tables() {
+    const PLANTS: i64 = 2 * MAX_LOOKED_AT + 5_000;
+    let schema = Schema::new();
+    let repository = Schema::open(&schema).await;
+    // What is known of the tables stays what was known of empty ones.
+    schema.query("ALTER TABLE SCHEMA.plants SET (autovacuum_enabled = false)");
+    let plants = (1..=PLANTS).map(|id| match id {
+        PLANTS => plant(id, "Rosa rara", Some("rare")),
+        _ if id > PLANTS / 2 && id % 8 != 0 => plant(id, "Salix", Some("late")),
+        _ => plant(id, "Salix", Some(&format!("common {}", id % 20))),
+    });
+    let imported = repository.import(plants.collect(), OnConflict::Error).await.expect("imports");
+    assert!(imported.iter().all(|imported| *imported == Imported::Created));
+    drop(repository);
+
+    for is_known in [false, true] {
+        if is_known {
+            schema.query("ANALYZE SCHEMA.plants");
+        }
+        for (name_part, tag, most) in [
+            (None, None, 100),
+            (None, Some("rare"), 100),
+            (None, Some("late"), 100),
+            (None, Some("common 7"), 100),
+            (Some("RARA"), None, MAX_LOOKED_AT + 1),
+            (Some("RARA"), Some("common 7"), MAX_LOOKED_AT + 1),
+            (Some("RARA"), Some("late"), MAX_LOOKED_AT + 1),
+            (Some("RARA"), Some("rare"), 100),
+        ] {
+            let before = rows_read(&schema);
+            let repository = Schema::open(&schema).await;
+            let filter = filter(name_part, tag);
+            let request = PageRequest { filter, after: None, limit: 10 };
+            repository.list(request.clone()).await.expect("reads");
+            drop(repository);
+            let read = rows_read(&schema) - before;
+            assert!(read <= most, "{read} rows were read, known: {is_known}, for {request:?}");
+        }
+        let repository = Schema::open(&schema).await;
+        // Often enough that PostgreSQL plans no more for what is asked, but once for all.
+        for _ in 0..8 {
+            let (rare, pages) = list(&repository, &filter(None, Some("rare")), 10).await;
+            assert_eq!((rare.len(), pages), (1, 1));
+            let (rare, pages) = list(&repository, &filter(Some("rara"), Some("rare")), 10).await;
+            assert_eq!((rare.len(), pages), (1, 1));
+        }
+        let (rare, pages) = list(&repository, &filter(Some("RARA"), None), 10).await;
+        assert_eq!((rare.len(), pages), (1, 3));
+        drop(repository);
+    }
+    let read_from_end_to_end = schema.query(
+        "SELECT seq_tup_read FROM pg_stat_user_tables \
+         WHERE schemaname || '.' = 'SCHEMA.' AND relname = 'plants'",
+    );
+    assert_eq!(read_from_end_to_end, "0");
+}
+
+/// How many rows of plants were read by an index. It is told when all sessions have ended.
+#[track_caller]
+fn rows_read(schema: &Schema) -> i64 {
+    let name = &schema.config.schema;
+    let sessions = format!(
+        "SELECT count(*) FROM pg_stat_activity \
+         WHERE strpos(query, '{name}') > 0 AND pid <> pg_backend_pid()"
+    );
+    wait_until("the sessions to end", || schema.query(&sessions) == "0");
+    wait_for("the rows that were read", || {
+        let read = schema.query(
+            "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes \
+             WHERE schemaname || '.' = 'SCHEMA.' AND relname = 'plants'",
+        );
+        read.parse().ok()
+    })
 }
