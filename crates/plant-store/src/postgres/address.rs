@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// How long a connection may take to be made to one host, unless the URL says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -95,6 +95,11 @@ impl FromStr for PostgresUrl {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return refuse("it names no host");
         }
+        let has_at = |host: &Host| matches!(host, Host::Tcp(host) if host.contains('@'));
+        if config.get_hosts().iter().any(has_at) {
+            // What is before it is the end of a password, and a host is shown.
+            return refuse("an @ in the user or the password is written %40");
+        }
         // A store that takes no writes is of no use.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_application_name().is_none() {
@@ -112,8 +117,6 @@ impl FromStr for PostgresUrl {
 
 impl fmt::Display for PostgresUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use tokio_postgres::config::Host;
-
         formatter.write_str("postgres://")?;
         if let Some(user) = self.config.get_user() {
             write!(formatter, "{user}@")?;
@@ -156,6 +159,7 @@ mod tests {
             "postgres://plantd:secret@one/plants?password",
             "mysql://plantd:secret@one/plants",
             "postgres://plantd:secret@/plants",
+            "postgres://plantd:a@secret@one/plants",
             "plantd:secret",
         ] {
             let refusal = parse(wrong).expect_err(wrong);

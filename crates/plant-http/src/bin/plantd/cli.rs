@@ -234,13 +234,18 @@ impl Cli {
     pub(crate) fn from_process() -> Result<Self, ExitCode> {
         Self::parse(std::env::args_os().collect()).map_err(|error| {
             // Nobody is there to be told when it cannot be printed.
-            let _ = if error.to_string().contains(TOKEN_PREFIX) {
-                writeln!(
-                    io::stderr(),
-                    "error: the command line is wrong; it holds a token, so it is not shown"
-                )
+            let said = error.to_string();
+            let secret = if said.contains(TOKEN_PREFIX) {
+                Some("token")
             } else {
-                error.print()
+                holds_password(&said).then_some("password")
+            };
+            let _ = match secret {
+                Some(secret) => writeln!(
+                    io::stderr(),
+                    "error: the command line is wrong; it holds a {secret}, so it is not shown"
+                ),
+                None => error.print(),
             };
             match error.exit_code() {
                 0 => ExitCode::SUCCESS,
@@ -288,6 +293,15 @@ fn is_about_environment(error: &clap::Error) -> bool {
         given.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
     });
     flag.starts_with("--") && !on_command_line
+}
+
+/// Whether there is a password in a URL, which somebody has put in the wrong place.
+fn holds_password(text: &str) -> bool {
+    text.lines().flat_map(|line| line.split("://").skip(1)).any(|rest| {
+        // The help says where a password belongs.
+        let is_user = |user: &str| user.contains(':') && user != "USER:PASSWORD";
+        rest.split_once('@').is_some_and(|(user, _)| is_user(user))
+    })
 }
 
 fn scope(text: &str) -> Result<Scope, &'static str> {
