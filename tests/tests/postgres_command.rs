@@ -1,0 +1,429 @@
+//! The program with its plants in PostgreSQL: how it is told so, what it says, and what it does while PostgreSQL is away.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use plantd_tests::{
+    Authority, Client, Connection, Launch, TestServer, UNPRIVILEGED, create_request, create_token,
+    is_root, paste, plant_body, program, replace_file, revoke_token, shown_command, token_command,
+    wait_until,
+};
+use tempfile::TempDir;
+use test_postgres::{Cluster, fresh_schema_name, shared};
+
+const USAGE: i32 = 64;
+const IO: i32 = 74;
+const CONFIGURATION: i32 = 78;
+
+/// What is in a URL and must be nowhere else.
+const PASSWORD: &str = "correct-horse-battery";
+
+/// The longest that anyone should have to wait to be told that PostgreSQL is not there.
+const FEW_SECONDS: Duration = Duration::from_secs(15);
+
+/// What no server answers in tests.
+const NO_PLANT: i64 = -1;
+
+fn migrate(url: &str, schema: &str) -> Launch {
+    Launch::new().postgres(url, schema).arguments(["migrate"])
+}
+
+/// What `plantd` says on standard error that ends with this exit code, and nothing on standard output.
+#[track_caller]
+fn refusal(launch: &Launch, exit_code: i32) -> String {
+    let mut process = launch.spawn();
+    process.assert_exit_code(exit_code);
+    let stderr = process.stderr();
+    assert_eq!(process.stdout(), "", "{stderr}");
+    assert!(!stderr.contains(PASSWORD), "the password is told: {stderr}");
+    assert!(!stderr.trim().is_empty(), "it says nothing");
+    stderr
+}
+
+/// A launch with a folder of its own, which lives as long as the second value.
+fn launch() -> (Launch, TempDir) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    (Launch::new().data(&folder.path().join("data")), folder)
+}
+
+#[track_caller]
+fn is_ready(client: &Client) -> bool {
+    let answer = client.get("/readyz");
+    if answer.status != 200 {
+        answer.assert_error(503, 5003);
+    }
+    answer.status == 200
+}
+
+#[test]
+fn migrate_makes_the_tables_and_says_so_and_later_that_they_are_there() {
+    let schema = fresh_schema_name();
+    let launch = migrate(shared().url(), &schema);
+    for said in [
+        format!("made the tables in schema {schema}, version 1\n"),
+        format!("the tables in schema {schema} have version 1 already\n"),
+    ] {
+        let mut process = launch.spawn();
+        process.assert_exit_code(0);
+        assert_eq!((process.stdout(), process.stderr()), (said, String::new()));
+    }
+    let server = TestServer::start_with(Launch::new().postgres(shared().url(), &schema));
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(shared().query(&format!("SELECT name FROM {schema}.plants")), "Rosa");
+    let mut process = launch.spawn();
+    process.assert_exit_code(0);
+}
+
+#[test]
+fn migrate_needs_a_url() {
+    let stderr = refusal(&Launch::new().arguments(["migrate"]), USAGE);
+    assert!(stderr.contains("--postgres") && stderr.contains("PLANTD_POSTGRES"), "{stderr}");
+}
+
+#[test]
+fn a_postgres_that_is_not_there_is_said_in_seconds_and_without_the_password() {
+    // Before the time counts.
+    let _ = program();
+    // One whose port nobody listens at, and one that takes connections and says nothing.
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let closed = nobody.local_addr().expect("an address");
+    drop(nobody);
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    for address in [closed, silent.local_addr().expect("an address")] {
+        let url = format!("postgres://plantd:{PASSWORD}@{address}/plants");
+        for command in ["serve", "migrate"] {
+            for log in ["", "trace"] {
+                let (launch, folder) = launch();
+                let launch = launch.postgres(&url, "plants").environment("RUST_LOG", log);
+                let begun = Instant::now();
+                let stderr = refusal(&launch.arguments([command]), IO);
+                assert!(begun.elapsed() < FEW_SECONDS, "{command}: {:?}", begun.elapsed());
+                let place = format!("postgres://plantd@{address}/plants");
+                assert!(stderr.contains(&place), "{stderr}");
+                assert!(stderr.contains("PostgreSQL does not answer"), "{stderr}");
+                assert!(!folder.path().join("data").exists(), "it made a folder");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_url_that_is_none_ends_with_64_by_the_flag_and_with_78_by_the_environment() {
+    let urls = [
+        "nonsense".to_owned(),
+        String::new(),
+        format!("mysql://plantd:{PASSWORD}@one/plants"),
+        format!("plantd:{PASSWORD}@one/plants"),
+        format!("postgres://plantd:{PASSWORD}@one:port/plants"),
+        format!("postgres://plantd:{PASSWORD}@/plants"),
+        format!("postgres://plantd:{PASSWORD}@one/plants?sslmode=maybe"),
+        format!("postgres://plantd:{PASSWORD}@one/plants?connect_timeout=soon"),
+        format!("postgres://plantd@one/plants?password={PASSWORD}&nonsense=1"),
+        format!("postgres://plantd@one/plants?{PASSWORD}"),
+        // An @ in a password is written %40. What is behind it would be taken for a host.
+        format!("postgres://plantd:p@{PASSWORD}@one/plants"),
+    ];
+    for url in &urls {
+        for command in ["serve", "migrate"] {
+            let (launch, folder) = launch();
+            let by_flag = launch.clone().arguments([command, "--postgres", url]);
+            let stderr = refusal(&by_flag, USAGE);
+            assert!(stderr.contains("--postgres"), "{stderr}");
+            let stderr =
+                refusal(&launch.postgres(url, "plants").arguments([command]), CONFIGURATION);
+            assert!(stderr.contains("PLANTD_POSTGRES"), "{stderr}");
+            assert!(!folder.path().join("data").exists(), "it made a folder");
+        }
+    }
+}
+
+#[test]
+fn a_password_is_told_nowhere_where_a_command_line_is_wrong() {
+    let url = format!("postgres://plantd:{PASSWORD}@127.0.0.1/plants");
+    let equals = format!("--postgres={url}");
+    let wrong: [&[&str]; 8] = [
+        &[&equals, "--nonsense"],
+        &["--postgres", &url, "nonsense"],
+        &["--postgres", &url, "--postgres", &url],
+        &["migrate", &url],
+        &["migrate", "--postgres-schema", &url],
+        &["migrate", "--postgres-connections", &url],
+        &[&url],
+        &["--listen", &url],
+    ];
+    for arguments in wrong {
+        refusal(&launch().0.arguments(arguments), USAGE);
+    }
+    for arguments in [&["--help"][..], &["serve", "--help"], &["migrate", "--help"]] {
+        let mut process = launch().0.postgres(&url, "plants").arguments(arguments).spawn();
+        process.assert_exit_code(0);
+        let help = process.stdout() + &process.stderr();
+        assert!(help.contains("PLANTD_POSTGRES") && !help.contains(PASSWORD), "{help}");
+    }
+}
+
+#[test]
+fn a_schema_or_a_number_that_cannot_be_used_ends_with_64_or_78() {
+    let url = "postgres://127.0.0.1:1/plants";
+    for (flag, variable, value) in [
+        ("--postgres-schema", "PLANTD_POSTGRES_SCHEMA", "Plants"),
+        ("--postgres-schema", "PLANTD_POSTGRES_SCHEMA", "a\"; DROP TABLE plants; --"),
+        ("--postgres-schema", "PLANTD_POSTGRES_SCHEMA", "pg_catalog"),
+        ("--postgres-schema", "PLANTD_POSTGRES_SCHEMA", ""),
+        ("--postgres-connections", "PLANTD_POSTGRES_CONNECTIONS", "6"),
+        ("--postgres-connections", "PLANTD_POSTGRES_CONNECTIONS", "many"),
+    ] {
+        for command in ["serve", "migrate"] {
+            let launch = launch().0.environment("PLANTD_POSTGRES", url);
+            let by_flag = launch.clone().arguments([command, flag, value]);
+            assert!(refusal(&by_flag, USAGE).contains(flag), "{value}");
+            let by_environment = launch.environment(variable, value).arguments([command]);
+            assert!(refusal(&by_environment, CONFIGURATION).contains(flag), "{value}");
+        }
+    }
+}
+
+#[test]
+fn the_fewest_connections_will_do() {
+    let launch = Launch::new()
+        .postgres(shared().url(), &fresh_schema_name())
+        .arguments(["--postgres-connections", "7"]);
+    let server = TestServer::start_with(launch);
+    for id in 0..20 {
+        server.client().create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+    assert_eq!(server.client().list_all("").len(), 20);
+}
+
+#[test]
+fn the_first_start_makes_a_folder_for_its_token_alone() {
+    let launch = Launch::new()
+        .without_environment("PLANTD_TOKEN")
+        .environment("RUST_LOG", "trace")
+        .postgres(shared().url(), &fresh_schema_name());
+    let mut server = TestServer::start_with(launch);
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(server.data()), 0o700);
+    let mut files: Vec<_> = fs::read_dir(server.data())
+        .expect("a folder")
+        .map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"))
+        .collect();
+    files.sort_unstable();
+    files.retain(|name| !name.ends_with(".lock"));
+    assert_eq!(files, ["first-run-token", "tokens.json"]);
+    for name in files {
+        assert_eq!(mode(&server.data().join(name)), 0o600);
+    }
+    let output = paste(&shown_command(&server));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Rosa canina"), "{output:?}");
+    assert_eq!(server.terminate().code(), Some(0));
+    server.restart();
+    let token = fs::read_to_string(server.data().join("first-run-token")).expect("reads");
+    assert!(!server.stderr().contains("curl") && !server.stderr().contains(token.trim()));
+    let client = server.client().with_token(token.trim());
+    client.read(1).assert_new_plant(1, "Rosa canina", Some("Rosaceae"));
+}
+
+#[test]
+fn servers_share_their_plants_and_their_tokens() {
+    let schema = fresh_schema_name();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let tokens = folder.path().join("tokens.json");
+    let to_file = ["--tokens", tokens.to_str().expect("UTF-8")];
+    let other = create_token(folder.path(), &[&["--name", "other"][..], &to_file].concat());
+    let token = create_token(folder.path(), &[&["--name", "shared"][..], &to_file].concat());
+    let start = || {
+        let launch = Launch::new().postgres(shared().url(), &schema).arguments(to_file);
+        TestServer::start_with(launch.without_environment("PLANTD_TOKEN"))
+    };
+    let servers = [start(), start()];
+    assert_ne!(servers[0].data(), servers[1].data());
+    let [one, two] = servers.each_ref().map(|server| server.client().with_token(&token));
+    for id in 1..=10 {
+        let (writing, reading) = if id % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        writing.create(id, "Rosa", None).assert_plant("Rosa", None);
+        reading.read(id).assert_new_plant(id, "Rosa", None);
+        let list = reading.list("limit=1");
+        assert_eq!(list.total_count(), usize::try_from(id).ok());
+    }
+
+    revoke_token(folder.path(), &[&["shared"][..], &to_file].concat());
+    for client in [&one, &two] {
+        wait_until("the token to be in force no more", || client.read(NO_PLANT).status == 401);
+        client.with_token(&other).read(1).assert_new_plant(1, "Rosa", None);
+    }
+    let mut list = token_command(folder.path(), &[&["list"][..], &to_file].concat()).spawn();
+    list.assert_exit_code(0);
+    assert!(!list.stdout().contains("shared"), "{}", list.stdout());
+}
+
+#[test]
+fn a_server_stays_up_while_postgres_is_away_and_goes_on_when_it_is_back() {
+    let mut cluster = Cluster::start();
+    let url = cluster.url().replace("postgres@", &format!("postgres:{PASSWORD}@"));
+    let launch =
+        Launch::new().postgres(&url, &fresh_schema_name()).environment("RUST_LOG", "trace");
+    let mut server = TestServer::start_with(launch);
+    let client = server.client();
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert!(is_ready(&client));
+
+    for stopped in 1..=2 {
+        cluster.stop_fast();
+        wait_until("/readyz to say no", || !is_ready(&client));
+        let begun = Instant::now();
+        client.create(2, "Abies", None).assert_error(503, 5003);
+        client.delete(1).assert_error(503, 5003);
+        assert!(begun.elapsed() < 2 * FEW_SECONDS, "{:?}", begun.elapsed());
+        assert_eq!(client.read(1).status, 503);
+        assert_eq!(client.get("/livez").status, 200);
+        assert!(server.process().is_running());
+        cluster.start_again();
+        wait_until("/readyz to say yes", || is_ready(&client));
+        client.read(1).assert_new_plant(1, "Rosa", None);
+        client.read(2).assert_error(404, 3002);
+        client.create(10 + stopped, "Abies", None).assert_plant("Abies", None);
+    }
+    assert_eq!(client.list("").total_count(), Some(3));
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.stderr();
+    assert!(log.contains("PostgreSQL does not answer"), "{log}");
+    assert_eq!(log.matches("PostgreSQL answers again").count(), 2, "{log}");
+    assert!(!log.contains(PASSWORD), "{log}");
+}
+
+#[test]
+fn a_server_ends_in_order_also_while_postgres_is_away() {
+    const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+    let mut cluster = Cluster::start();
+    let mut server =
+        TestServer::start_with(Launch::new().postgres(&cluster.url(), &fresh_schema_name()));
+    let client = server.client();
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+    for is_frozen in [false, true] {
+        server.restart();
+        server.client().read(1).assert_new_plant(1, "Rosa", None);
+        if is_frozen {
+            cluster.freeze();
+        } else {
+            cluster.stop_fast();
+        }
+        let client = server.client();
+        wait_until("/readyz to say no", || !is_ready(&client));
+        // One is on its way.
+        let mut connection = server.connect();
+        connection.send(create_request(&plant_body(2, "Abies", None)));
+        let begun = Instant::now();
+        assert_eq!(server.terminate().code(), Some(0), "{}", server.stderr());
+        assert!(begun.elapsed() < DRAIN_TIMEOUT + FEW_SECONDS, "{:?}", begun.elapsed());
+        if is_frozen {
+            cluster.unfreeze();
+        } else {
+            connection.receive().assert_error(503, 5003);
+            cluster.start_again();
+        }
+        assert!(Connection::try_open(server.address()).is_err(), "someone still listens");
+    }
+}
+
+/// A cluster that lets nobody in over TCP without TLS, and what its certificate is of.
+struct TlsCluster {
+    cluster: Cluster,
+    folder: TempDir,
+    authority: Authority,
+}
+
+impl TlsCluster {
+    fn start() -> Self {
+        let cluster = Cluster::start();
+        let authority = Authority::new();
+        let certificate = authority.issue();
+        write_for_server(&cluster.data().join("server.crt"), &certificate.chain);
+        write_for_server(&cluster.data().join("server.key"), &certificate.key);
+        let who = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+        write_for_server(&cluster.data().join("pg_hba.conf"), who);
+        cluster.set("ssl", "on");
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        Self { cluster, folder, authority }
+    }
+
+    fn roots(&self, name: &str, authority: &Authority) -> PathBuf {
+        let path = self.folder.path().join(name);
+        replace_file(&path, &authority.pem());
+        path
+    }
+
+    /// Its URL for a client that calls it so, with these options.
+    fn url(&self, name: &str, options: &str) -> String {
+        let port = self.cluster.port();
+        // Whatever it is called, it is this one.
+        format!(
+            "postgres://postgres:{PASSWORD}@{name}:{port}/postgres?hostaddr=127.0.0.1&{options}"
+        )
+    }
+}
+
+/// Writes a file that the server alone can read.
+#[track_caller]
+fn write_for_server(path: &Path, text: &str) {
+    fs::write(path, text).expect("it is written");
+    fs::set_permissions(path, Permissions::from_mode(0o600)).expect("it is ours");
+    if is_root() {
+        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root gives away what it has");
+    }
+}
+
+#[test]
+fn over_tls_only_the_server_that_is_vouched_for_gets_anything() {
+    let tls = TlsCluster::start();
+    let schema = fresh_schema_name();
+    let roots = tls.roots("roots.pem", &tls.authority);
+    let trusting = |roots: &Path| format!("sslmode=verify-full&sslrootcert={}", roots.display());
+    for name in ["127.0.0.1", "localhost"] {
+        let launch = Launch::new().postgres(&tls.url(name, &trusting(&roots)), &schema);
+        let server = TestServer::start_with(launch);
+        server.client().put(1, r#"{"name":"Rosa"}"#);
+        server.client().read(1).assert_new_plant(1, "Rosa", None);
+        let is_encrypted = "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                            WHERE application_name = 'plantd'";
+        assert_eq!(tls.cluster.query(is_encrypted), "t");
+    }
+
+    let stranger = tls.roots("stranger.pem", &Authority::new());
+    let begun = Instant::now();
+    for (url, words) in [
+        (tls.url("localhost", &trusting(&stranger)), "certificate"),
+        // Where nothing is said of it, or less, the server is verified all the same.
+        (tls.url("localhost", &format!("sslrootcert={}", stranger.display())), "certificate"),
+        (tls.url("localhost", "sslmode=require"), "certificate"),
+        (tls.url("another.example", &trusting(&roots)), "another.example"),
+        (tls.url("localhost", "sslmode=disable"), "no encryption"),
+    ] {
+        for command in ["serve", "migrate"] {
+            let (launch, _folder) = launch();
+            let launch = launch.postgres(&url, &schema).arguments([command]);
+            let stderr = refusal(&launch, IO);
+            assert!(stderr.contains(words), "{url}: {stderr}");
+        }
+    }
+    assert!(begun.elapsed() < 2 * FEW_SECONDS, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn certificates_that_cannot_be_read_are_said() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let none = folder.path().join("none.pem");
+    fs::write(&none, "nothing\n").expect("it is written");
+    for (path, exit_code) in [(folder.path().join("missing.pem"), IO), (none, CONFIGURATION)] {
+        let url = format!(
+            "postgres://plantd:{PASSWORD}@127.0.0.1:1/plants?sslmode=verify-full&sslrootcert={}",
+            path.display()
+        );
+        let stderr = refusal(&migrate(&url, "plants"), exit_code);
+        assert!(stderr.contains(&path.display().to_string()), "{stderr}");
+    }
+}
