@@ -173,10 +173,14 @@ fn a_schema_or_a_number_that_cannot_be_used_ends_with_64_or_78() {
         ("--postgres-schema", "PLANTD_POSTGRES_SCHEMA", "a\"; DROP TABLE plants; --"),
         ("--postgres-schema", "PLANTD_POSTGRES_SCHEMA", "pg_catalog"),
         ("--postgres-schema", "PLANTD_POSTGRES_SCHEMA", ""),
-        ("--postgres-connections", "PLANTD_POSTGRES_CONNECTIONS", "6"),
+        ("--postgres-connections", "PLANTD_POSTGRES_CONNECTIONS", "7"),
         ("--postgres-connections", "PLANTD_POSTGRES_CONNECTIONS", "many"),
     ] {
-        for command in ["serve", "migrate"] {
+        let commands: &[_] = match flag {
+            "--postgres-schema" => &["serve", "migrate"],
+            _ => &["serve"],
+        };
+        for command in commands.iter().copied() {
             let launch = launch().0.environment("PLANTD_POSTGRES", url);
             let by_flag = launch.clone().arguments([command, flag, value]);
             assert!(refusal(&by_flag, USAGE).contains(flag), "{value}");
@@ -190,7 +194,7 @@ fn a_schema_or_a_number_that_cannot_be_used_ends_with_64_or_78() {
 fn the_fewest_connections_will_do() {
     let launch = Launch::new()
         .postgres(shared().url(), &fresh_schema_name())
-        .arguments(["--postgres-connections", "7"]);
+        .arguments(["--postgres-connections", "8"]);
     let server = TestServer::start_with(launch);
     for id in 0..20 {
         server.client().create(id, "Rosa", None).assert_plant("Rosa", None);

@@ -23,7 +23,7 @@ const FEW_EVENTS: usize = 16;
 
 /// What `plantd migrate --help` tells to grant the user of the server, where SCHEMA and USER stand for names.
 const GRANTS: &str = "GRANT USAGE ON SCHEMA SCHEMA TO USER; \
-     GRANT USAGE ON ALL SEQUENCES IN SCHEMA SCHEMA TO USER; \
+     GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA SCHEMA TO USER; \
      GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA SCHEMA TO USER";
 
 /// How many plants are looked at for one page at most.

@@ -1,6 +1,7 @@
 //! Where a PostgreSQL is, and how to come to it safely.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -54,6 +55,23 @@ impl PostgresUrl {
     #[must_use]
     pub fn may_use_tls(&self) -> bool {
         self.config.get_ssl_mode() != SslMode::Disable
+    }
+}
+
+impl PostgresUrl {
+    /// Whether somebody on the way to the server could read what is said, or be taken for it: that is so over TCP to
+    /// another machine, unless `sslmode` asks for TLS.
+    #[must_use]
+    pub fn can_be_overheard(&self) -> bool {
+        let is_elsewhere = |host: &Host| match host {
+            Host::Unix(_) => false,
+            Host::Tcp(host) => {
+                let address = host.parse::<IpAddr>();
+                host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
+            }
+        };
+        self.config.get_ssl_mode() != SslMode::Require
+            && self.config.get_hosts().iter().any(is_elsewhere)
     }
 }
 
@@ -172,6 +190,19 @@ mod tests {
         for url in ["postgres://one/plants", "postgres://one,two/plants?target_session_attrs=any"] {
             let config = parse(url).expect("a URL").config;
             assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        }
+    }
+
+    #[test]
+    fn who_asks_for_no_tls_can_be_overheard_on_the_way_to_another_machine() {
+        for (url, can_be) in [
+            ("postgres://one/plants", true),
+            ("postgres://localhost,192.0.2.1/plants?sslmode=disable", true),
+            ("postgres://one/plants?sslmode=verify-full", false),
+            ("postgres://localhost,127.0.0.1,[::1]/plants", false),
+            ("postgres://%2Frun%2Fpostgresql/plants", false),
+        ] {
+            assert_eq!(parse(url).expect("a URL").can_be_overheard(), can_be, "{url}");
         }
     }
 

@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
@@ -21,6 +22,7 @@ use plant_domain::{PlantId, fold_name};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, SimpleQueryMessage};
 
+use super::schema::COUNTER_SLOTS;
 use super::sessions::{PATIENCE, Session, Sessions, Trouble, pause};
 use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_number};
 use crate::plant_record::{PlantRecord, Record};
@@ -45,8 +47,8 @@ const GROUP_ID_BYTES: usize = 16;
 pub(super) struct Writer {
     pub(super) sessions: Sessions,
     pub(super) statements: Arc<Statements>,
-    /// The row of the counters that it adds to.
-    pub(super) slot: i32,
+    /// A block that is committed: groups that begin later have later ones.
+    pub(super) last_block: Arc<AtomicI64>,
 }
 
 /// What there is of a plant.
@@ -130,6 +132,7 @@ impl Writer {
     ) -> Vec<Outcome> {
         let mut group = Group::new(&writes, to_read);
         let begun = Instant::now();
+        let mut tries = 0;
         let mut given_up = None;
         while given_up.is_none() && !group.is_done() {
             let failed = match self.try_once(&mut group).await {
@@ -150,7 +153,8 @@ impl Writer {
                     Some(StoreError::Busy)
                 }
                 Failed::WithoutTrace(_) => {
-                    pause().await;
+                    pause(tries).await;
+                    tries += 1;
                     None
                 }
                 Failed::Unknown(trouble) => {
@@ -184,18 +188,27 @@ impl Writer {
         }
         let mut group_id = [0; GROUP_ID_BYTES];
         getrandom::fill(&mut group_id).map_err(|cause| Trouble::Refused(cause.to_string()))?;
+        let last_block = self.last_block.load(Ordering::Relaxed);
+        let warnings = self.sessions.warnings.count();
         let committed = match self.commit(&session, &group_id, &plan).await {
-            Ok(committed) => committed,
+            Ok(committed) => {
+                if self.sessions.warnings.count() != warnings {
+                    // It may be that nobody waited for the standby: an administrator can break that off.
+                    self.wait_for_those_before(&session).await.map_err(Failed::Unknown)?;
+                }
+                committed
+            }
             Err(trouble @ Trouble::NoAnswer(_)) => {
                 drop(session);
-                let found = self.find_committed(&group_id).await.map_err(Failed::Unknown)?;
-                found.ok_or(trouble)?
+                let found = self.find_committed(&group_id, last_block).await;
+                found.map_err(Failed::Unknown)?.ok_or(trouble)?
             }
             Err(trouble) => {
                 session.roll_back().await;
                 return Err(trouble.into());
             }
         };
+        self.last_block.fetch_max(committed.block, Ordering::Relaxed);
         group.accept(plan, &committed);
         Ok(())
     }
@@ -217,7 +230,8 @@ impl Writer {
         let kinds: Vec<i16> = plan.events.iter().map(|event| kind_number(event.kind)).collect();
         let ids: Vec<i64> = plan.events.iter().map(|event| event.id.get()).collect();
         let of_events: [&(dyn ToSql + Sync); 4] = [&group_id, &numbers, &kinds, &ids];
-        let of_counter: [&(dyn ToSql + Sync); 2] = [&self.slot, &group_id];
+        let slot = counter_slot();
+        let of_counter: [&(dyn ToSql + Sync); 2] = [&slot, &group_id];
         let (statements, client) = (&self.statements, session.client()?);
         session
             .answer(async {
@@ -265,26 +279,39 @@ impl Writer {
             .ok_or_else(|| Trouble::NoAnswer("a number is missing".to_owned()))
     }
 
-    /// Finds out what is committed of a group, and sees to it that the answer stays true.
-    async fn find_committed(&self, group_id: &[u8]) -> Result<Option<Committed>, Trouble> {
+    /// Finds out what is committed of a group, which has a later block than `last_block`, and sees to it that the
+    /// answer stays true.
+    async fn find_committed(
+        &self,
+        group_id: &[u8],
+        last_block: i64,
+    ) -> Result<Option<Committed>, Trouble> {
         let begun = Instant::now();
+        let mut tries = 0;
         loop {
-            match self.seal(group_id).await {
+            match self.seal(group_id, last_block).await {
                 Err(trouble) if begun.elapsed() > FINDING_PATIENCE => return Err(trouble),
-                Err(_) => pause().await,
+                Err(_) => pause(tries).await,
                 answer => return answer,
             }
+            tries += 1;
         }
     }
 
     /// Takes the place of the group, unless it is committed. Whoever still has it in a transaction is waited for.
-    async fn seal(&self, group_id: &[u8]) -> Result<Option<Committed>, Trouble> {
+    async fn seal(&self, group_id: &[u8], last_block: i64) -> Result<Option<Committed>, Trouble> {
         let session = self.sessions.get().await?;
         session.rows(&self.statements.seal_group, &[&group_id]).await?;
         let found = session.rows(&self.statements.events_of_group, &[&group_id]).await?;
         let row = found.first().ok_or_else(|| Trouble::Refused("a row is missing".to_owned()))?;
         let (block, ids): (i64, Vec<i64>) = (row.try_get(0)?, row.try_get(1)?);
         if ids.is_empty() {
+            let forgotten = session.rows(&self.statements.forgotten, &[]).await?;
+            let forgotten: i64 = forgotten.first().map_or(Ok(0), |row| row.try_get(0))?;
+            if forgotten > last_block {
+                let cause = "its events may have been there, and be forgotten: keep more events";
+                return Err(Trouble::NoAnswer(cause.to_owned()));
+            }
             return Ok(None);
         }
         self.wait_for_those_before(&session).await?;
@@ -301,7 +328,7 @@ impl Writer {
     /// shown also when nobody has waited for that to the end, for its session was ended. Whoever commits later waits for
     /// all that is before.
     async fn wait_for_those_before(&self, session: &Session) -> Result<(), Trouble> {
-        session.rows(&self.statements.touch_counter, &[&self.slot]).await?;
+        session.rows(&self.statements.touch_counter, &[&counter_slot()]).await?;
         Ok(())
     }
 }
@@ -312,6 +339,11 @@ fn block_of(answer: &[SimpleQueryMessage]) -> Option<i64> {
         SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
         _ => None,
     })
+}
+
+/// A row of the counters, by chance, so that those who write at the same time seldom wait for each other.
+fn counter_slot() -> i32 {
+    fastrand::i32(0..COUNTER_SLOTS)
 }
 
 fn refused(cause: anyhow::Error) -> Trouble {

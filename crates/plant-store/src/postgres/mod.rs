@@ -7,6 +7,7 @@
 mod address;
 mod config;
 mod group;
+mod hosts;
 mod joint_reads;
 mod lane;
 mod reader;
@@ -18,7 +19,7 @@ mod threads;
 mod upkeep;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
@@ -60,8 +61,8 @@ const READS_IN_FLIGHT: usize = 3;
 /// How many imports are carried out at once, each in a session of its own.
 const IMPORTS_AT_ONCE: usize = 2;
 
-/// One more session, for looking whether writes are taken, and for what is done beside.
-const OTHER_SESSIONS: usize = 1;
+/// One more session for looking whether writes are taken, and one for forgetting.
+const OTHER_SESSIONS: usize = 2;
 
 /// How many sessions with PostgreSQL a repository has at most for writing.
 pub const POSTGRES_WRITING_SESSIONS: usize = GROUPS_IN_FLIGHT + IMPORTS_AT_ONCE + OTHER_SESSIONS;
@@ -106,8 +107,9 @@ impl PostgresRepository {
         let own = config.clone();
         let prepared = threads.handle.spawn(async move { schema::prepare(&own).await });
         let prepared = prepared.await.context("opening panicked")?;
-        prepared.with_context(|| format!("cannot use the plants in {}", config.url))?;
-        Self::start(config, threads)
+        let last_block =
+            prepared.with_context(|| format!("cannot use the plants in {}", config.url))?;
+        Self::start(config, last_block, threads)
     }
 
     /// Makes the tables, or brings them to the version of this program, also while others use them. Returns the
@@ -126,7 +128,7 @@ impl PostgresRepository {
         Ok((before, schema::VERSION))
     }
 
-    fn start(config: &PostgresConfig, threads: Threads) -> anyhow::Result<Self> {
+    fn start(config: &PostgresConfig, last_block: i64, threads: Threads) -> anyhow::Result<Self> {
         let runtime = threads.handle.clone();
         let (closing, under_way) = (threads.closing.clone(), threads.under_way.clone());
         let statements = Arc::new(Statements::new(&config.schema));
@@ -134,14 +136,10 @@ impl PostgresRepository {
         let writing = Sessions::new(config, POSTGRES_WRITING_SESSIONS, Arc::clone(&reachable))?;
         let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
         let reader = Reader { sessions: reading, statements: Arc::clone(&statements) };
-        // Replicas take other rows, so that they seldom wait for each other.
-        let mut slots: Vec<i32> = (0..schema::COUNTER_SLOTS).collect();
-        fastrand::shuffle(&mut slots);
-        let mut slots = slots.into_iter();
-        let mut new_writer = || Writer {
+        let writer = Writer {
             sessions: writing.clone(),
             statements: Arc::clone(&statements),
-            slot: slots.next().unwrap_or_default(),
+            last_block: Arc::new(AtomicI64::new(last_block)),
         };
         let (queue, waiting) = mpsc::channel(QUEUE_CAPACITY);
         let waiting = Arc::new(Mutex::new(waiting));
@@ -149,7 +147,7 @@ impl PostgresRepository {
         for _ in 0..GROUPS_IN_FLIGHT {
             let lane = Lane {
                 waiting: Arc::clone(&waiting),
-                writer: new_writer(),
+                writer: writer.clone(),
                 closing: closing.clone(),
                 has_written: Arc::clone(&has_written),
             };
@@ -164,10 +162,11 @@ impl PostgresRepository {
             reader: reader.clone(),
             sessions: writing.clone(),
             keep_events: config.keep_events,
+            gap: None,
         };
         runtime.spawn(upkeep::keep_up(upkeep, Arc::clone(&has_written), closing.clone()));
-        let readiness = Readiness::new(new_writer());
-        let import_writer = new_writer();
+        let readiness = Readiness::new(writer.clone());
+        let import_writer = writer.clone();
         Ok(Self {
             runtime,
             queue,

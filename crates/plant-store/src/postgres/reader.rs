@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
 use plant_domain::{Plant, PlantFilter, PlantId, UncheckedPlant};
@@ -15,14 +15,21 @@ use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_of};
 use crate::repository::MAX_LOOKED_AT;
 use crate::{Event, EventPage, Page, PageRequest, Revision, StoreFailure, StoredPlant};
 
+/// How many rows are read at a time, where those of removed plants stand in the way.
+const MOST_ROWS: usize = 1_000;
+
 /// How many blocks of events are read at a time.
 const BLOCKS_AT_ONCE: i64 = 32;
 
 /// How many blocks are sealed at a time.
 const MOST_SEALED: i64 = 1024;
 
-/// How often a reader looks again for a block that is missing, before it seals it.
-const LATE_COMMIT_TRIES: u32 = 10;
+/// How long a reader waits for a block that is missing before it seals it. Most come within the time of a commit; one
+/// that comes later has to begin anew.
+const LATE_COMMIT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often blocks are sealed for one reader at most. It gets none then, and asks again.
+const MOST_SEALS: u32 = 8;
 
 /// Reads what there is.
 #[derive(Clone, Debug)]
@@ -40,6 +47,7 @@ impl Reader {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreFailure> {
         let begun = Instant::now();
+        let mut tries = 0;
         loop {
             let answer = match self.sessions.get().await {
                 Ok(session) => session.rows(statement, parameters).await,
@@ -48,7 +56,8 @@ impl Reader {
             match answer {
                 Ok(rows) => return Ok(rows),
                 Err(Trouble::NoAnswer(_) | Trouble::Conflict(_)) if begun.elapsed() < PATIENCE => {
-                    pause().await;
+                    pause(tries).await;
+                    tries += 1;
                 }
                 Err(trouble) => {
                     return Err(anyhow!(trouble).context(format!("cannot read {what}")).into());
@@ -90,12 +99,19 @@ impl Reader {
         let limit = request.limit.max(1);
         let mut from = request.first_id();
         let mut looked_at = 0;
+        // No name has one, and PostgreSQL takes none.
+        if request.filter.folded_name_part().is_some_and(|part| part.contains('\0')) {
+            return Ok(page);
+        }
+        let mut rows = limit;
         // Plants that were removed leave room on a page.
         while let Some(id) = from
             && page.plants.len() < limit
             && looked_at < MAX_LOOKED_AT
         {
-            let part = self.part(&request.filter, id, limit - page.plants.len()).await?;
+            let wanted = limit - page.plants.len();
+            let part = self.part(&request.filter, id, wanted, rows.max(wanted)).await?;
+            rows = MOST_ROWS;
             looked_at += part.looked_at;
             page.plants.extend(part.plants);
             page.next = part.next;
@@ -104,14 +120,15 @@ impl Reader {
         Ok(page)
     }
 
-    /// A part of a page, of so many plants at most.
+    /// A part of a page: of so many rows at most, the first so many plants.
     async fn part(
         &self,
         filter: &PlantFilter,
         from: PlantId,
         wanted: usize,
+        rows: usize,
     ) -> Result<Part, StoreFailure> {
-        let most_rows = i64::try_from(wanted + 1).context("a page is too large")?;
+        let most_rows = i64::try_from(rows + 1).context("a page is too large")?;
         let most_looked_at = i64::try_from(MAX_LOOKED_AT).context("a page is too large")?;
         let from = from.get();
         let (tag, name_part) = (filter.tag(), filter.folded_name_part());
@@ -129,29 +146,32 @@ impl Reader {
                 vec![&from, &most_rows, &most_looked_at, name_part, tag],
             ),
         };
-        let rows = self.rows("plants", statement, &parameters).await?;
-        let to_looked = |row: &Row| {
-            // Only among rows with a certain name there is one that may be there for another reason.
-            let is_match = name_part.is_none() || row.try_get("is_match")?;
-            Ok(Looked { is_match, ..Looked::of_row(row)? })
-        };
-        let mut looked = rows.iter().map(to_looked).collect::<anyhow::Result<Vec<_>>>()?;
-        let is_cut = looked.len() > wanted;
-        looked.truncate(wanted);
-        let last = looked.last().map(|looked| looked.id);
-        let (next, looked_at) = match rows.last() {
-            _ if is_cut => (last, looked.len()),
-            // The last row is the last one that was looked at, whether it matches or not.
-            Some(row) if name_part.is_some() => {
-                let looked_at: i64 =
-                    row.try_get("looked_at").context("how many plants were looked at")?;
-                (last.filter(|_| looked_at >= most_looked_at), MAX_LOOKED_AT)
+        let found = self.rows("plants", statement, &parameters).await?;
+        let mut part = Part { plants: Vec::new(), next: None, looked_at: 0 };
+        let mut last = None;
+        for row in &found {
+            if part.plants.len() == wanted || part.looked_at == rows {
+                part.next = last;
+                return Ok(part);
             }
-            _ => (None, looked.len()),
-        };
-        let plants = looked.into_iter().filter(|looked| looked.is_match);
-        let plants = plants.map(Looked::stored_plant).filter_map(Result::transpose);
-        Ok(Part { plants: plants.collect::<Result<_, _>>()?, next, looked_at })
+            let looked = Looked::of_row(row)?;
+            last = Some(looked.id);
+            part.looked_at += 1;
+            // Only among rows with a certain name, the last one may be there for another reason.
+            if name_part.is_none() || row.try_get("is_match").context("a match")? {
+                part.plants.extend(looked.stored_plant()?);
+            }
+        }
+        if name_part.is_some()
+            && let Some(row) = found.last()
+        {
+            let looked_at: i64 =
+                row.try_get("looked_at").context("how many plants were looked at")?;
+            part.looked_at = MAX_LOOKED_AT;
+            // The last row is the last one that was looked at.
+            part.next = last.filter(|_| looked_at >= most_looked_at);
+        }
+        Ok(part)
     }
 
     /// The events after a revision. Those of one group are in the row of its block, and the numbers of the blocks have
@@ -164,9 +184,9 @@ impl Reader {
     ) -> Result<EventPage, StoreFailure> {
         let after = i64::try_from(after.get()).unwrap_or(i64::MAX);
         let mut events = Vec::new();
-        let mut late_commit_tries = 0;
+        let (mut tries, mut seals, mut waiting_since) = (0, 0, None);
         let mut from = (after / EVENTS_IN_A_BLOCK).max(1);
-        while events.len() < limit {
+        while events.len() < limit && seals < MOST_SEALS {
             let Blocks { blocks, forgotten } = self.blocks_from(from).await?;
             if after < forgotten.revision {
                 return Ok(EventPage::Forgotten);
@@ -180,12 +200,11 @@ impl Reader {
                     break;
                 }
                 from += 1;
-                events.extend(
-                    block
-                        .events
-                        .into_iter()
-                        .filter(|event| event.revision.get().cast_signed() > after),
-                );
+                let of_block = block.events.into_iter();
+                events.extend(of_block.filter(|event| event.revision.get().cast_signed() > after));
+            }
+            if from > first {
+                waiting_since = None;
             }
             if from > last {
                 continue;
@@ -194,14 +213,13 @@ impl Reader {
             if !events.is_empty() {
                 break;
             }
-            if from > first {
-                late_commit_tries = 0;
-            }
-            if late_commit_tries < LATE_COMMIT_TRIES {
-                late_commit_tries += 1;
-                pause().await;
+            let since = *waiting_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < LATE_COMMIT_PATIENCE {
+                pause(tries).await;
+                tries += 1;
             } else {
                 self.seal(from, last).await?;
+                seals += 1;
             }
         }
         events.truncate(limit);
@@ -263,7 +281,6 @@ struct Looked {
     /// Without one, it was removed.
     name: Option<String>,
     tag: Option<String>,
-    is_match: bool,
 }
 
 impl Looked {
@@ -273,13 +290,12 @@ impl Looked {
             revision: Revision::from(row.try_get::<_, i64>(1)?.cast_unsigned()),
             name: row.try_get(2)?,
             tag: row.try_get(3)?,
-            is_match: true,
         })
     }
 
     /// The plant, if it is there. It goes through the create rules again: a row that breaks one was not written by us.
     fn stored_plant(self) -> anyhow::Result<Option<StoredPlant>> {
-        let Self { id, revision, name, tag, .. } = self;
+        let Self { id, revision, name, tag } = self;
         let Some(name) = name else { return Ok(None) };
         let plant = Plant::try_from(UncheckedPlant { name, tag })
             .with_context(|| format!("the row of plant {id} breaks the rules"))?;

@@ -10,7 +10,7 @@ use tokio_postgres::error::SqlState;
 
 use super::PostgresConfig;
 use super::sessions::{Session, Sessions, Trouble};
-use super::statements::SchemaName;
+use super::statements::{SchemaName, Statements};
 
 /// The version of the tables that this program works with.
 pub(super) const VERSION: i32 = 1;
@@ -93,7 +93,7 @@ impl Engine {
             ),
             format!(
                 "CREATE TABLE IF NOT EXISTS {schema}.events (\
-                   block bigint NOT NULL, group_id bytea UNIQUE, revisions bigint[] NOT NULL, \
+                   block bigint NOT NULL, group_id bytea UNIQUE, is_seal boolean NOT NULL DEFAULT false, revisions bigint[] NOT NULL, \
                    kinds smallint[] NOT NULL, ids bigint[] NOT NULL, PRIMARY KEY (block{ascending}))"
             ),
             format!(
@@ -128,18 +128,34 @@ impl Engine {
 }
 
 /// Makes sure that the tables are there, in the version of this program, as far as the user of the database may do
-/// that, and that the server is one that plants can be trusted to.
-pub(super) async fn prepare(config: &PostgresConfig) -> anyhow::Result<()> {
+/// that, and that the server is one that plants can be trusted to. Returns the number of the last block of events.
+pub(super) async fn prepare(config: &PostgresConfig) -> anyhow::Result<i64> {
     let session = session(config).await?;
     check_server(&session).await?;
     match version(&session, &config.schema).await? {
         // Who may use the tables need not be someone who may make them.
-        Some(VERSION) => return Ok(()),
-        Some(version) => check_not_newer(version)?,
-        None => {}
+        Some(VERSION) => {}
+        found => {
+            check_not_newer(found.unwrap_or_default())?;
+            migrate_with(&session, &config.schema).await?;
+        }
     }
-    migrate_with(&session, &config.schema).await?;
-    Ok(())
+    last_block(&session, &config.schema).await
+}
+
+/// The number of the last block of events. Nobody may get it again, as could be where tables were copied without their
+/// sequence.
+async fn last_block(session: &Session, schema: &SchemaName) -> anyhow::Result<i64> {
+    let rows = session.rows(&Statements::new(schema).last_block, &[]).await?;
+    let row = rows.first().context("the row of the log is missing")?;
+    let (block, is_behind): (i64, bool) = (row.try_get(0)?, row.try_get(1)?);
+    let sequence = format!("{}.event_blocks", schema.quoted());
+    ensure!(
+        !is_behind,
+        "the sequence {sequence} is behind the events, which end with {block}, as after a copy without it: run \
+         SELECT setval('{sequence}', {block})"
+    );
+    Ok(block)
 }
 
 /// Makes the tables, or brings them to the version of this program. Returns the version that they had before; 0 is none.
@@ -253,7 +269,11 @@ async fn try_to_migrate(
     let name = schema.quoted();
     // An index of many plants takes longer to make than anything else may take.
     client.batch_execute("SET statement_timeout = 0").await?;
-    client.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {name}")).await?;
+    // Who may make tables in a schema need not be someone who may make one.
+    let of_schema = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
+    if client.query_opt(of_schema, &[&schema.to_string()]).await?.is_none() {
+        client.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {name}")).await?;
+    }
     client
         .batch_execute(&format!(
             "CREATE TABLE IF NOT EXISTS {name}.layout (id integer NOT NULL PRIMARY KEY, version integer NOT NULL)"

@@ -1,6 +1,5 @@
 //! Connections to PostgreSQL: some for writing and some for reading, so that neither waits for the other.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,12 +15,10 @@ use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresConfig;
+use super::hosts::{self, Hosts, Warnings};
 
 /// What is done at once may take so long. Then the connection is given up.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long it may take to come to a host that takes writes and to make a session there.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long a statement may take in the server, which ends it before anybody here gives up; but for `COMMIT`, which is
 /// waited for there for ever.
@@ -40,6 +37,7 @@ fn session_settings() -> String {
     // bitmap would collect all that there is.
     format!(
         "SET statement_timeout = '{statement_timeout}s'; \
+         SET default_transaction_isolation = 'read committed'; \
          SET idle_in_transaction_session_timeout = '{idle_timeout}s'; \
          SELECT set_config('synchronous_commit', 'on', false) \
            WHERE current_setting('synchronous_commit') = 'off'; \
@@ -52,12 +50,14 @@ fn session_settings() -> String {
 /// For how long something is tried again, counted from the first try. The last one may come to its end later.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long one waits before the next try, in milliseconds. It is another time for each, lest they meet again.
-const PAUSE_MS: Range<u64> = 2..40;
+/// How long one waits before the second try at most, in milliseconds, and before any other.
+const FIRST_PAUSE_MS: u64 = 40;
+const LONGEST_PAUSE_MS: u64 = 640;
 
-/// Waits before the next try.
-pub(super) async fn pause() {
-    tokio::time::sleep(Duration::from_millis(fastrand::u64(PAUSE_MS))).await;
+/// Waits before the next try, after so many: longer each time, and for another time than others, lest they meet again.
+pub(super) async fn pause(tries: u32) {
+    let longest = FIRST_PAUSE_MS.saturating_mul(1 << tries.min(8)).min(LONGEST_PAUSE_MS);
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(2..longest))).await;
 }
 
 /// Why something was not done.
@@ -84,6 +84,7 @@ impl From<tokio_postgres::Error> for Trouble {
         // PostgreSQL ends the session with it, or this is the wrong server by now.
         let is_over = matches!(cause.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
             || *code == SqlState::READ_ONLY_SQL_TRANSACTION
+            || *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN
             || ["08", "53", "57", "58"].iter().any(|class| code.code().starts_with(class));
         let is_conflict = [
             SqlState::T_R_SERIALIZATION_FAILURE,
@@ -123,6 +124,8 @@ impl From<PoolError> for Trouble {
 pub(super) struct Sessions {
     pool: Pool,
     reachable: Arc<Reachable>,
+    /// How often one of them was warned.
+    pub(super) warnings: Warnings,
 }
 
 /// Whether the last try to come to PostgreSQL worked, so that the log tells of each change once.
@@ -155,28 +158,36 @@ impl Sessions {
     ) -> anyhow::Result<Self> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let postgres = config.url.config.clone();
+        let warnings = Warnings::default();
+        let heard = warnings.clone();
+        let longest = hosts::longest(&postgres);
         let manager = match &config.tls {
             Some(tls) => {
-                Manager::from_config(postgres, MakeRustlsConnect::new(tls.clone()), manager)
+                let tls = MakeRustlsConnect::new(tls.clone());
+                let hosts = Hosts::new(&postgres, tls, heard);
+                Manager::from_connect(postgres, hosts, manager)
             }
-            None => Manager::from_config(postgres, NoTls, manager),
+            None => {
+                let hosts = Hosts::new(&postgres, NoTls, heard);
+                Manager::from_connect(postgres, hosts, manager)
+            }
         };
         let pool = Pool::builder(manager)
             .max_size(most)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(ANSWER_TIMEOUT))
-            .create_timeout(Some(SESSION_TIMEOUT))
+            .create_timeout(Some(longest + ANSWER_TIMEOUT))
             .post_create(Hook::async_fn(|client, _| {
                 Box::pin(async {
                     let set =
-                        timeout(SESSION_TIMEOUT, client.batch_execute(&session_settings())).await;
+                        timeout(ANSWER_TIMEOUT, client.batch_execute(&session_settings())).await;
                     let set = set.map_err(|_| HookError::message("it takes too long"))?;
                     set.map_err(HookError::Backend)
                 })
             }))
             .build()
             .context("no sessions with PostgreSQL")?;
-        Ok(Self { pool, reachable })
+        Ok(Self { pool, reachable, warnings })
     }
 
     /// A session that nobody else has now.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `layout` | the version of all this; there is one row |
 //! | `plants` | a plant; without a name, one that was removed and whose revision still counts |
-//! | `events` | a block of [`EVENTS_IN_A_BLOCK`] revisions: the events of one group, or none |
+//! | `events` | a block of [`EVENTS_IN_A_BLOCK`] revisions: the events of one group, or none; or a seal, which stays |
 //! | `counters` | a part of the counts of plants and of events ever; the sum of all rows counts |
 //! | `log` | which of the oldest events are forgotten; there is one row |
 //!
@@ -141,6 +141,8 @@ pub(super) struct Statements {
     pub(super) count: String,
     pub(super) events_from: String,
     pub(super) forgotten: String,
+    /// The number of the last block, and whether the sequence is behind it.
+    pub(super) last_block: String,
     pub(super) kept_events: String,
     pub(super) forget_events: String,
     pub(super) forget_removed_plants: String,
@@ -209,14 +211,14 @@ impl Statements {
                  ) AS more WHERE slot = $1"
             ),
             seal_group: format!(
-                "INSERT INTO {schema}.events (block, group_id, revisions, kinds, ids) \
-                 SELECT nextval('{schema}.event_blocks'), $1::bytea, '{{}}', '{{}}', '{{}}' \
+                "INSERT INTO {schema}.events (block, group_id, is_seal, revisions, kinds, ids) \
+                 SELECT nextval('{schema}.event_blocks'), $1::bytea, true, '{{}}', '{{}}', '{{}}' \
                  ON CONFLICT (group_id) DO NOTHING"
             ),
             events_of_group: format!("SELECT block, ids FROM {schema}.events WHERE group_id = $1"),
             seal_blocks: format!(
-                "INSERT INTO {schema}.events (block, revisions, kinds, ids) \
-                 SELECT block, '{{}}', '{{}}', '{{}}' FROM generate_series($1::bigint, $2::bigint) AS gap (block) \
+                "INSERT INTO {schema}.events (block, is_seal, revisions, kinds, ids) \
+                 SELECT block, true, '{{}}', '{{}}', '{{}}' FROM generate_series($1::bigint, $2::bigint) AS gap (block) \
                  ON CONFLICT (block) DO NOTHING"
             ),
             touch_counter: format!(
@@ -239,6 +241,11 @@ impl Statements {
                 "SELECT block, revisions, kinds, ids FROM {schema}.events \
                  WHERE block >= $1 ORDER BY block LIMIT $2"
             ),
+            last_block: format!(
+                "SELECT last.block, last.block > (SELECT last_value FROM {schema}.event_blocks) AS is_behind \
+                 FROM (SELECT greatest((SELECT coalesce(max(block), 0) FROM {schema}.events), \
+                   (SELECT forgotten_to FROM {schema}.log WHERE id = 1)) AS block) AS last"
+            ),
             forgotten: format!(
                 "SELECT forgotten_to, forgotten_revision FROM {schema}.log WHERE id = 1"
             ),
@@ -249,7 +256,7 @@ impl Statements {
             ),
             forget_events: format!(
                 "DELETE FROM {schema}.events \
-                 WHERE block > $1 AND block <= $2 AND coalesce(array_length(ids, 1), 0) > 0"
+                 WHERE block > $1 AND block <= $2 AND NOT is_seal"
             ),
             forget_removed_plants: format!(
                 "DELETE FROM {schema}.plants WHERE name IS NULL AND revision < $1"

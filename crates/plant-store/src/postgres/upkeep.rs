@@ -27,11 +27,13 @@ pub(super) struct Upkeep {
     pub(super) reader: Reader,
     pub(super) sessions: Sessions,
     pub(super) keep_events: u64,
+    /// The block that was missing at the last turn.
+    pub(super) gap: Option<i64>,
 }
 
 impl Upkeep {
     /// Forgets what there is too much. What others forget at the same time is left to them.
-    pub(super) async fn forget(&self) -> Result<(), StoreFailure> {
+    pub(super) async fn forget(&mut self) -> Result<(), StoreFailure> {
         let keep = i64::try_from(self.keep_events).unwrap_or(i64::MAX);
         loop {
             let excess = self.reader.kept_events().await?.saturating_sub(keep);
@@ -42,7 +44,7 @@ impl Upkeep {
     }
 
     /// Forgets the oldest blocks, with so many events at most. Says whether there was anything to forget.
-    async fn forget_some(&self, most: i64) -> Result<bool, StoreFailure> {
+    async fn forget_some(&mut self, most: i64) -> Result<bool, StoreFailure> {
         let first = self.reader.forgotten().await?.block + 1;
         let Blocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
         let (mut last, mut events) = (forgotten.block, 0);
@@ -53,8 +55,9 @@ impl Upkeep {
                 break;
             }
             if *number != last + 1 {
-                if events == 0 {
-                    // Nobody may come back to a block that is forgotten.
+                // Nobody may come back to a block that is forgotten. But first it gets the time of a turn.
+                let gap = Some(last + 1);
+                if events == 0 && self.gap.replace(last + 1) == gap {
                     self.reader.seal(last + 1, number - 1).await?;
                     return Ok(true);
                 }
@@ -117,7 +120,7 @@ impl Upkeep {
 
 /// Forgets now and then what there is too much, until the end.
 pub(super) async fn keep_up(
-    upkeep: Upkeep,
+    mut upkeep: Upkeep,
     has_written: Arc<AtomicBool>,
     closing: CancellationToken,
 ) {

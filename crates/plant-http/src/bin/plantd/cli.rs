@@ -207,7 +207,7 @@ pub(crate) struct VerifyOptions {
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "A server does the same when it starts, where its user of the database may. This is for one who \
-    may:\nmake the tables as that one, and grant the server's user USAGE on the schema and its sequence, and \
+    may:\nmake the tables as that one, and grant the server's user USAGE on the schema, USAGE and SELECT on its sequence, and \
     SELECT, INSERT,\nUPDATE and DELETE on its tables."
 )]
 pub(crate) struct MigrateOptions {

@@ -73,6 +73,13 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
     let keep_events = options.keep_events;
     if let Some(config) = options.postgres.config()? {
         let config = PostgresConfig { keep_events, ..config };
+        if config.url.can_be_overheard() {
+            log::warn!(
+                "what is sent to {}, the password among it, may be read by whoever is on the way: say \
+                 sslmode=verify-full in the URL",
+                config.url
+            );
+        }
         let opening = PostgresRepository::open(&config);
         let repository = postgres::block_on(opening).map_err(Stop::Io)?;
         // Tokens may be kept there all the same.

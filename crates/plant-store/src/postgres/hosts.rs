@@ -1,0 +1,152 @@
+//! Coming to one of several hosts, each of which gets its own time; and what a server says beside its answers.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use deadpool_postgres::Connect;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::Host;
+use tokio_postgres::error::Severity;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Socket};
+
+/// How long one host may take until there is a session, from the first packet to the last of the login.
+const HOST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often servers have warned. One does so where a commit no longer waits for a standby, and says otherwise that it
+/// is done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Warnings(Arc<AtomicU64>);
+
+impl Warnings {
+    fn note(&self, message: &AsyncMessage) {
+        if let AsyncMessage::Notice(notice) = message {
+            log::debug!("PostgreSQL says: {notice}");
+            if notice.parsed_severity() == Some(Severity::Warning) {
+                self.0.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Tries hosts in turn, beginning with the one that worked last.
+pub(super) struct Hosts<T> {
+    each: Vec<Config>,
+    last: Arc<AtomicUsize>,
+    tls: T,
+    warnings: Warnings,
+}
+
+impl<T> Hosts<T> {
+    pub(super) fn new(config: &Config, tls: T, warnings: Warnings) -> Self {
+        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
+        let each = (0..hosts).map(|number| of_one_host(config, number)).collect();
+        Self { each, last: Arc::default(), tls, warnings }
+    }
+}
+
+/// How long all hosts may take together.
+pub(super) fn longest(config: &Config) -> Duration {
+    let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
+    HOST_TIMEOUT * u32::try_from(hosts).unwrap_or(u32::MAX)
+}
+
+/// The same, but for the other hosts.
+fn of_one_host(config: &Config, number: usize) -> Config {
+    let mut one = Config::new();
+    match config.get_hosts().get(number) {
+        Some(Host::Tcp(host)) => drop(one.host(host)),
+        Some(Host::Unix(folder)) => drop(one.host_path(folder)),
+        None => {}
+    }
+    if let Some(address) = config.get_hostaddrs().get(number) {
+        one.hostaddr(*address);
+    }
+    let ports = config.get_ports();
+    if let Some(port) = ports.get(number).or(ports.first()) {
+        one.port(*port);
+    }
+    if let Some(user) = config.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        one.password(password);
+    }
+    if let Some(name) = config.get_dbname() {
+        one.dbname(name);
+    }
+    if let Some(options) = config.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(timeout) = config.get_connect_timeout() {
+        one.connect_timeout(*timeout);
+    }
+    if let Some(timeout) = config.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*timeout);
+    }
+    if let Some(interval) = config.get_keepalives_interval() {
+        one.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        one.keepalives_retries(retries);
+    }
+    one.keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .target_session_attrs(config.get_target_session_attrs())
+        .channel_binding(config.get_channel_binding())
+        .load_balance_hosts(config.get_load_balance_hosts());
+    one
+}
+
+type Connecting<'a> =
+    Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), Error>> + Send + 'a>>;
+
+impl<T> Connect for Hosts<T>
+where
+    T: MakeTlsConnect<Socket> + Clone + Sync + Send + 'static,
+    T::Stream: Sync + Send,
+    T::TlsConnect: Sync + Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    fn connect(&self, _all: &Config) -> Connecting<'_> {
+        Box::pin(async {
+            let first = self.last.load(Ordering::Relaxed);
+            let mut failed = None;
+            for number in (first..self.each.len()).chain(0..first) {
+                let connecting = self.each[number].connect(self.tls.clone());
+                match timeout(HOST_TIMEOUT, connecting).await {
+                    Ok(Ok((client, mut connection))) => {
+                        self.last.store(number, Ordering::Relaxed);
+                        let warnings = self.warnings.clone();
+                        let task = tokio::spawn(async move {
+                            // What ends it, whoever waits for an answer is told.
+                            while let Some(Ok(message)) =
+                                poll_fn(|context| connection.poll_message(context)).await
+                            {
+                                warnings.note(&message);
+                            }
+                        });
+                        return Ok((client, task));
+                    }
+                    Ok(Err(error)) => failed = Some(error),
+                    // Nothing else makes this error for others.
+                    Err(_) => failed = Some(Error::__private_api_timeout()),
+                }
+            }
+            Err(failed.unwrap_or_else(Error::__private_api_timeout))
+        })
+    }
+}
