@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use self::account::{Account, REQUEST_ID_PREFIX};
 pub use self::store::{Plants, TAGS, plants_in, store_of};
 pub use self::write::Told;
+use crate::client::Client;
 use crate::server::TestServer;
 
 /// What some clients have written. Each of them has plants of its own.
@@ -74,15 +75,36 @@ impl Ledgers {
         new_end: impl Fn() -> IsOver,
         meanwhile: impl FnOnce(&mut TestServer),
     ) -> Vec<Told> {
-        let most_rows = self.most_rows;
-        thread::scope(|scope| {
-            let writing = self.accounts.iter_mut().map(|account| {
-                let (client, mut chance, is_over) = (server.client(), chance.fork(), new_end());
-                scope.spawn(move || account.write(&client, &mut chance, most_rows, is_over))
-            });
-            let writing: Vec<_> = writing.collect();
+        let clients: Vec<Client> = self.accounts.iter().map(|_| server.client()).collect();
+        self.write_through(&clients, chance, new_end, || {
             let server = KilledOnPanic(server);
             meanwhile(&mut *server.0);
+        })
+    }
+
+    /// As [`Self::write`], where the clients are these in turn, whichever servers these belong to. Whoever
+    /// makes a claim meanwhile sees to it that the clients end also when it does not hold.
+    ///
+    /// # Panics
+    ///
+    /// When an answer is not what it should be.
+    #[track_caller]
+    pub fn write_through<IsOver: FnMut(Told) -> bool + Send>(
+        &mut self,
+        clients: &[Client],
+        chance: &mut Rng,
+        new_end: impl Fn() -> IsOver,
+        meanwhile: impl FnOnce(),
+    ) -> Vec<Told> {
+        let most_rows = self.most_rows;
+        thread::scope(|scope| {
+            let clients = clients.iter().cycle();
+            let writing = self.accounts.iter_mut().zip(clients).map(|(account, client)| {
+                let (mut chance, is_over) = (chance.fork(), new_end());
+                scope.spawn(move || account.write(client, &mut chance, most_rows, is_over))
+            });
+            let writing: Vec<_> = writing.collect();
+            meanwhile();
             let told = writing.into_iter().map(|writing| writing.join());
             told.map(|told| told.expect("every client is answered as it should be")).collect()
         })
@@ -118,24 +140,28 @@ impl Ledgers {
 
     /// Compares a store with the ledgers: everything that was acknowledged, or shown by a read, is
     /// there, a write in doubt is there whole or not at all, and there is nothing that nobody sent.
+    /// Returns how many changes to single plants have led there since it was settled.
     ///
     /// # Panics
     ///
     /// When that does not hold.
     #[track_caller]
-    pub fn compare(&self, store: &Plants) {
+    pub fn compare(&self, store: &Plants) -> usize {
         self.assert_all_owned(store);
+        let mut changes = 0;
         for account in &self.accounts {
             let sent = account.acknowledged + account.doubts();
-            assert_agrees(account.check(store, account.acknowledged, sent));
+            changes += assert_agrees(account.check(store, account.acknowledged, sent));
         }
+        changes
     }
 
     /// As [`Self::compare`], and what the store holds then counts as settled.
     #[track_caller]
-    pub fn compare_and_settle(&mut self, store: &Plants) {
-        self.compare(store);
+    pub fn compare_and_settle(&mut self, store: &Plants) -> usize {
+        let changes = self.compare(store);
         self.settle(store);
+        changes
     }
 
     /// As [`Self::compare`], for a store as it was when `is_answered` said of a request id whether it
@@ -172,9 +198,10 @@ impl Ledgers {
 }
 
 #[track_caller]
-fn assert_agrees(checked: Result<(), String>) {
-    if let Err(difference) = checked {
-        panic!("the store is not as its clients know it: {difference}");
+fn assert_agrees(checked: Result<usize, String>) -> usize {
+    match checked {
+        Ok(changes) => changes,
+        Err(difference) => panic!("the store is not as its clients know it: {difference}"),
     }
 }
 

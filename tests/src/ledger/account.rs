@@ -131,27 +131,32 @@ impl Account {
     }
 
     /// Whether a store holds what this client knows: of its changes all that were acknowledged or seen
-    /// are carried out and, in their order, some of the others, as far as they were sent.
+    /// are carried out and, in their order, some of the others, as far as they were sent. Returns how many
+    /// of those that are carried out have made a plant another one.
     pub(super) fn check(
         &self,
         store: &Plants,
         acknowledged: usize,
         sent: usize,
-    ) -> Result<(), String> {
+    ) -> Result<usize, String> {
         let mine = self.plants_in(store);
         let sure = self.writes[..acknowledged].iter().map(Vec::len).sum::<usize>().max(self.seen);
         let changes = || self.writes[..sent].iter().flatten();
-        let mut expected = self.settled.clone();
-        changes().take(sure).for_each(|change| change.apply(&mut expected));
+        let (mut expected, mut carried_out) = (self.settled.clone(), 0);
+        let mut carry_out = |change: &Change, plants: &mut Plants| {
+            carried_out += usize::from(plants.get(&change.id) != change.after.as_ref());
+            change.apply(plants);
+        };
+        changes().take(sure).for_each(|change| carry_out(change, &mut expected));
         let mut possible = expected.clone();
         let mut doubts = changes().skip(sure);
         while possible != mine {
             match doubts.next() {
-                Some(change) => change.apply(&mut possible),
+                Some(change) => carry_out(change, &mut possible),
                 None => return Err(self.difference(&mine, &expected, changes().skip(sure))),
             }
         }
-        Ok(())
+        Ok(carried_out)
     }
 
     fn plants_in(&self, store: &Plants) -> Plants {
