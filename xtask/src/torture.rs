@@ -11,13 +11,14 @@ use crate::usage::UsageError;
 use crate::{cargo, fuzz, tools};
 
 /// The modules of the tests: the words for a part of them.
-const MODULES: [&str; 9] =
-    ["damage", "disks", "drain", "faults", "kill", "load", "power", "races", "start"];
+const MODULES: [&str; 10] =
+    ["damage", "disks", "drain", "faults", "kill", "load", "power", "races", "replicas", "start"];
 
 const USAGE: &str = "\
 usage: cargo xtask torture [part]...
 
-the parts are damage, disks, drain, faults, kill, load, power, races, start and fuzz; without one, all of them
+the parts are damage, disks, drain, faults, kill, load, power, races, replicas, start and fuzz; without one, all of
+them
 ";
 
 /// What one test did, and what came out; a line of the file that the tests write.
@@ -71,7 +72,7 @@ fn run_tests(
     workspace: &Metadata,
     modules: &[&str],
 ) -> anyhow::Result<(Vec<Figures>, anyhow::Result<()>)> {
-    tools::ensure(&[tools::STRACE, tools::MOUNT, tools::UNSHARE])?;
+    tools::ensure(&[tools::STRACE, tools::MOUNT, tools::UNSHARE, tools::POSTGRESQL])?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let path = folder.path().join("figures");
     let test_command = || {

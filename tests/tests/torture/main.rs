@@ -11,6 +11,7 @@ mod kill;
 mod load;
 mod power;
 mod races;
+mod replicas;
 mod start;
 
 /// So few changes gather in memory that they are folded all the time: a fault, of the program that has fault

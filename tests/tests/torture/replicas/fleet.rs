@@ -1,0 +1,310 @@
+//! Three servers on one PostgreSQL, with clients that write to all of them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use plantd_tests::torture::Figures;
+use plantd_tests::{
+    Answer, Client, Ledgers, NewPlant, Plants, Told, replacement_body, store_of, wait_until,
+};
+use test_postgres::{Database, fresh_schema_name};
+
+use super::follower::Follower;
+use super::log::Log;
+use super::replica::Replica;
+
+/// How many servers there are.
+pub(super) const SERVERS: usize = 3;
+
+const CLIENTS: i64 = 12;
+
+/// How many rows an import has at most.
+const MOST_ROWS: usize = 64;
+
+/// How long one who was refused waits before it tries again.
+const REFUSED_PAUSE: Duration = Duration::from_millis(5);
+
+/// The name of plants that are made to see whether writes are taken.
+const PROBE_NAME: &str = "Rosa";
+
+/// Servers that share their plants, the clients that write to them, and what these know.
+pub(super) struct Fleet {
+    pub(super) replicas: Vec<Replica>,
+    /// Where the servers find PostgreSQL.
+    url: String,
+    /// Where the tables are looked at.
+    pub(super) database: Database,
+    pub(super) schema: String,
+    ledgers: Ledgers,
+    probes: Probes,
+    /// How many changes the clients have made.
+    changes: usize,
+    pub(super) answers: Answers,
+}
+
+/// What clients were told, by kinds.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    acknowledged: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+    none: AtomicU64,
+}
+
+impl Answers {
+    fn count(&self, told: Told) {
+        let counter = match told {
+            Told::Acknowledged(_) => &self.acknowledged,
+            Told::Refused => &self.refused,
+            Told::StoreFailed => &self.failed,
+            Told::Nothing => &self.none,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many writes were acknowledged.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// The same figures with these.
+    pub(super) fn add_to(&self, figures: Figures) -> Figures {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        figures
+            .with(count(&self.acknowledged), "acknowledged writes")
+            .with(count(&self.refused), "answers 503 with 5003")
+            .with(count(&self.failed), "with 5002")
+            .with(count(&self.none), "requests that a killed server did not answer")
+    }
+
+    /// Waits until so many more writes are acknowledged.
+    #[track_caller]
+    pub(super) fn wait_for(&self, more: u64) {
+        let enough = self.acknowledged() + more;
+        wait_until("more writes to be acknowledged", || self.acknowledged() >= enough);
+    }
+}
+
+/// Plants that are created to see whether writes are taken. Their ids are negative, and no client has those.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    last_id: AtomicI64,
+    acknowledged: Mutex<Plants>,
+    /// Nobody knows whether these were created.
+    in_doubt: Mutex<Plants>,
+}
+
+impl Probes {
+    /// Creates one after the other, until one is acknowledged.
+    pub(super) fn create(&self, client: &Client) {
+        wait_until("a plant to be created", || {
+            let id = self.last_id.fetch_sub(1, Ordering::Relaxed) - 1;
+            self.note(id, &client.create(id, PROBE_NAME, None))
+        });
+    }
+
+    /// Replaces or makes this one, until that is acknowledged.
+    pub(super) fn put(&self, client: &Client, id: i64) {
+        let body = replacement_body(PROBE_NAME, None);
+        wait_until("a plant to be put", || self.note(id, &client.put(id, &body)));
+    }
+
+    /// Keeps in mind what was told. Says whether it was an acknowledgement.
+    fn note(&self, id: i64, answer: &Answer) -> bool {
+        let fate = match answer.status {
+            200 | 201 => &self.acknowledged,
+            _ if answer.json()["error"] == 5003 => return false,
+            _ => {
+                answer.assert_error(503, 5002);
+                &self.in_doubt
+            }
+        };
+        let plant = NewPlant::new(id, PROBE_NAME, None);
+        fate.lock().expect("nobody has panicked").insert(id, plant);
+        matches!(answer.status, 200 | 201)
+    }
+
+    /// Claims that these are the plants that are there.
+    fn assert_are(&self, plants: &Plants) {
+        let acknowledged = self.acknowledged.lock().expect("nobody has panicked");
+        let in_doubt = self.in_doubt.lock().expect("nobody has panicked");
+        for (id, plant) in acknowledged.iter() {
+            assert_eq!(plants.get(id), Some(plant), "it was acknowledged");
+        }
+        for (id, plant) in plants {
+            assert!([acknowledged.get(id), in_doubt.get(id)].contains(&Some(plant)), "{plant:?}");
+        }
+    }
+}
+
+/// What may be done to servers while clients write.
+pub(super) struct Meanwhile<'a> {
+    pub(super) replicas: &'a mut Vec<Replica>,
+    pub(super) answers: &'a Answers,
+    pub(super) database: &'a mut Database,
+    pub(super) url: &'a str,
+    pub(super) schema: &'a str,
+    pub(super) probes: &'a Probes,
+}
+
+impl Meanwhile<'_> {
+    /// Waits until all servers say that they take writes, or that they do not.
+    #[track_caller]
+    pub(super) fn wait_for_readiness(&self, is_ready: bool) {
+        wait_until("all servers to say whether they take writes", || {
+            self.replicas.iter().all(|replica| replica.is_ready() == is_ready)
+        });
+    }
+
+    /// Lets something happen while one create goes to each server, until it is acknowledged. Returns when
+    /// they were.
+    pub(super) fn probe_each<T>(&self, happens: impl FnOnce() -> T) -> (T, Vec<Instant>) {
+        thread::scope(|scope| {
+            let probing = self.replicas.iter().map(|replica| {
+                scope.spawn(|| {
+                    self.probes.create(&replica.client());
+                    Instant::now()
+                })
+            });
+            let probing: Vec<_> = probing.collect();
+            let happened = happens();
+            let served = probing.into_iter().map(|probing| probing.join());
+            let served = served.map(|served| served.expect("each server answers as it should"));
+            (happened, served.collect())
+        })
+    }
+
+    /// Waits until each server has acknowledged a create and says that it takes writes. Returns when the
+    /// last create was acknowledged.
+    pub(super) fn wait_for_service(&self) -> Instant {
+        let ((), served) = self.probe_each(|| {});
+        self.wait_for_readiness(true);
+        served.into_iter().max().expect("there are servers")
+    }
+}
+
+impl Fleet {
+    /// Starts servers that come to PostgreSQL by a URL. The tables are looked at in `database`.
+    pub(super) fn start(url: &str, database: &Database) -> Self {
+        let schema = fresh_schema_name();
+        let replicas = (0..SERVERS).map(|_| Replica::start(url, &schema)).collect();
+        Self {
+            replicas,
+            url: url.to_owned(),
+            database: database.clone(),
+            schema,
+            ledgers: Ledgers::of_clients(CLIENTS, MOST_ROWS),
+            probes: Probes::default(),
+            changes: 0,
+            answers: Answers::default(),
+        }
+    }
+
+    /// Lets all clients write while something happens. Those whose server is gone, or who are told that an
+    /// outcome is not known, end before. When all that is in doubt has come to an end, all claims are made.
+    /// Returns what `meanwhile` does.
+    pub(super) fn while_written<T>(
+        &mut self,
+        chance: &mut Rng,
+        meanwhile: impl FnOnce(&mut Meanwhile<'_>) -> T,
+    ) -> T {
+        let is_over = AtomicBool::new(false);
+        let Self { replicas, url, database, schema, ledgers, probes, answers, .. } = self;
+        let clients: Vec<Client> = replicas.iter().map(Replica::client).collect();
+        let new_end = || {
+            |told: Told| {
+                answers.count(told);
+                if told == Told::Refused {
+                    thread::sleep(REFUSED_PAUSE);
+                }
+                told.is_in_doubt() || is_over.load(Ordering::Relaxed)
+            }
+        };
+        let (processes, mut done) = (process_ids(replicas), None);
+        let told = ledgers.write_through(&clients, chance, new_end, || {
+            let _over = SetOnDrop(&is_over);
+            done = Some(meanwhile(&mut Meanwhile {
+                replicas,
+                answers,
+                database,
+                url,
+                schema,
+                probes,
+            }));
+        });
+        let were_killed =
+            processes.iter().zip(process_ids(replicas)).map(|(before, now)| *before != now);
+        for (told, was_killed) in
+            told.iter().zip(were_killed.collect::<Vec<_>>().into_iter().cycle())
+        {
+            assert!(*told != Told::Nothing || was_killed, "a server that lives answers everyone");
+        }
+        self.check();
+        done.expect("it has been done")
+    }
+
+    /// Claims that the plants, through any server, are as the clients know them, and the log as the plants.
+    fn check(&mut self) {
+        self.wait_for_rest();
+        let replica = fastrand::choice(&self.replicas).expect("some");
+        let all = store_of(&replica.client(), "after it was disturbed");
+        let mut probed = all.clone();
+        let plants = probed.split_off(&0);
+        self.changes += self.ledgers.compare_and_settle(&plants);
+        self.probes.assert_are(&probed);
+        let log = self.log();
+        log.assert_leads_to(&all, &self.database, &self.schema);
+        assert_eq!(log.events.len(), self.changes + probed.len(), "one event for each change");
+    }
+
+    /// Waits until PostgreSQL has done all that it was told.
+    fn wait_for_rest(&self) {
+        let busy = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '{}%' \
+             AND (state <> 'idle' OR backend_xid IS NOT NULL)",
+            self.schema
+        );
+        wait_until("all sessions to have nothing to do", || self.database.query(&busy) == "0");
+    }
+
+    /// Starts all servers anew, after their end, with PostgreSQL at another URL.
+    pub(super) fn move_to(&mut self, url: &str) {
+        self.url = url.to_owned();
+        for replica in &mut self.replicas {
+            assert_eq!(replica.server.terminate().code(), Some(0));
+            replica.restart(url, &self.schema);
+        }
+    }
+
+    /// The log as it stands.
+    pub(super) fn log(&self) -> Log {
+        Log::read(&self.database, &self.schema)
+    }
+
+    /// Ends all servers in order, and claims that `follower` has seen just what happened.
+    pub(super) fn end(mut self, follower: Option<Follower>) -> Answers {
+        for replica in &mut self.replicas {
+            assert_eq!(replica.server.terminate().code(), Some(0), "{}", replica.server.stderr());
+        }
+        if let Some(follower) = follower {
+            follower.assert_has_seen(&self.log());
+        }
+        self.answers
+    }
+}
+
+fn process_ids(replicas: &mut [Replica]) -> Vec<u32> {
+    replicas.iter_mut().map(|replica| replica.server.process().id()).collect()
+}
+
+/// Is set when this is dropped, also by a panic.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,101 @@
+//! One who follows the events, whatever happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use plant_store::{
+    EventKind, EventPage, PlantRepository as _, PostgresConfig, PostgresRepository, Revision,
+};
+use plantd_tests::wait_until;
+
+use super::log::{CREATED, DELETED, Log, Logged, UPDATED};
+
+/// How many events are read at a time.
+const PAGE: usize = 500;
+
+/// How long it waits where there was nothing new.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// To which revision it reads while nobody says how far the log goes.
+const TO_NO_END: i64 = i64::MAX;
+
+/// Reads the events from the last one that it has seen, again and again, in a thread.
+pub(super) struct Follower {
+    following: Option<JoinHandle<Vec<Logged>>>,
+    end: Arc<AtomicI64>,
+}
+
+impl Follower {
+    /// Begins at the first event.
+    pub(super) fn start(url: &str, schema: &str) -> Self {
+        let end = Arc::new(AtomicI64::new(TO_NO_END));
+        let mut config = PostgresConfig::new(
+            format!("{url}?application_name={schema}_follower").parse().expect("a URL"),
+        );
+        config.schema = schema.parse().expect("a name");
+        let following = thread::spawn({
+            let end = Arc::clone(&end);
+            move || follow(&config, &end)
+        });
+        Self { following: Some(following), end }
+    }
+
+    /// Lets it read on to the end of this log, and claims that it has seen this log and nothing else.
+    pub(super) fn assert_has_seen(mut self, log: &Log) {
+        let last = log.events.last().map_or(0, |event| event.revision);
+        self.end.store(last, Ordering::Relaxed);
+        let following = self.following.take().expect("it is joined once");
+        wait_until("the follower to come to the end", || following.is_finished());
+        let seen = following.join().expect("the follower has not panicked");
+        if let Some(place) = (0..seen.len().max(log.events.len()))
+            .find(|place| seen.get(*place) != log.events.get(*place))
+        {
+            panic!(
+                "the follower saw {:?} where the log has {:?}, in place {place} of {} and {}",
+                seen.get(place),
+                log.events.get(place),
+                seen.len(),
+                log.events.len()
+            );
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // Where a claim has failed nobody goes on reading.
+        self.end.store(0, Ordering::Relaxed);
+    }
+}
+
+fn follow(config: &PostgresConfig, end: &AtomicI64) -> Vec<Logged> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime can be made").block_on(async {
+        let repository = PostgresRepository::open(config).await.expect("it opens");
+        let mut seen: Vec<Logged> = Vec::new();
+        loop {
+            let last = seen.last().map_or(0, |event| event.revision);
+            if last >= end.load(Ordering::Relaxed) {
+                return seen;
+            }
+            // Where PostgreSQL is away it is asked again.
+            let page = repository.events(Revision::from(last.cast_unsigned()), PAGE).await;
+            let Ok(page) = page else { continue };
+            let EventPage::Kept(events) = page else { panic!("events were forgotten") };
+            if events.is_empty() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            seen.extend(events.into_iter().map(|event| Logged {
+                revision: event.revision.get().cast_signed(),
+                kind: match event.kind {
+                    EventKind::Created => CREATED,
+                    EventKind::Updated => UPDATED,
+                    EventKind::Deleted => DELETED,
+                },
+                id: event.id.get(),
+            }));
+        }
+    })
+}

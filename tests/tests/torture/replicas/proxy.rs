@@ -1,0 +1,174 @@
+//! What is between servers and PostgreSQL, and can be disturbed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+
+/// How much is sent on at a time at most.
+const BUFFER: usize = 8192;
+
+/// What happens to bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// They are sent on.
+    Open,
+    /// They are kept, and sent on when the way is open again, also where the sender is gone by then.
+    Held,
+    /// They are lost, and nobody is told. When the way is open again, such connections are cut.
+    Lost,
+}
+
+/// Takes connections, and carries each on to PostgreSQL, until this is dropped.
+pub(super) struct Proxy {
+    address: SocketAddr,
+    control: Arc<Control>,
+    _end: oneshot::Sender<()>,
+}
+
+struct Control {
+    target: SocketAddr,
+    way: watch::Sender<Way>,
+    /// Changes with each cut of all connections.
+    cuts: watch::Sender<u64>,
+    /// Where it is not 0, each new connection is cut after less bytes than this in one of its directions.
+    cut_within: AtomicUsize,
+    /// How many connections were cut.
+    cut: AtomicUsize,
+}
+
+impl Proxy {
+    /// One before a port of this machine.
+    pub(super) fn before(port: u16) -> Self {
+        let control = Arc::new(Control {
+            target: SocketAddr::from(([127, 0, 0, 1], port)),
+            way: watch::Sender::new(Way::Open),
+            cuts: watch::Sender::new(0),
+            cut_within: AtomicUsize::new(0),
+            cut: AtomicUsize::new(0),
+        });
+        let (end, is_over) = oneshot::channel();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        listener.set_nonblocking(true).expect("a socket can be told so");
+        let address = listener.local_addr().expect("it has an address");
+        thread::spawn({
+            let control = Arc::clone(&control);
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.expect("a runtime can be made").block_on(async {
+                    let listener = TcpListener::from_std(listener).expect("it is a socket");
+                    tokio::select! {
+                        () = take_connections(&listener, &control) => {}
+                        _ = is_over => {}
+                    }
+                });
+            }
+        });
+        Self { address, control, _end: end }
+    }
+
+    /// The URL of PostgreSQL behind it.
+    pub(super) fn url(&self) -> String {
+        format!("postgres://postgres@{}/postgres", self.address)
+    }
+
+    /// From now on this happens to bytes.
+    pub(super) fn set_way(&self, way: Way) {
+        self.control.way.send_replace(way);
+    }
+
+    /// Cuts all connections that there are.
+    pub(super) fn cut_all(&self) {
+        self.control.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// From now on each new connection is cut after less than so many bytes in one direction; with 0 none is.
+    pub(super) fn cut_new_within(&self, bytes: usize) {
+        self.control.cut_within.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How many connections were cut.
+    pub(super) fn cut(&self) -> usize {
+        self.control.cut.load(Ordering::Relaxed)
+    }
+}
+
+async fn take_connections(listener: &TcpListener, control: &Arc<Control>) {
+    loop {
+        let Ok((client, _)) = listener.accept().await else { continue };
+        tokio::spawn(carry(client, Arc::clone(control)));
+    }
+}
+
+/// Carries one connection to its end.
+async fn carry(mut client: TcpStream, control: Arc<Control>) {
+    // PostgreSQL may be away: then the client is too.
+    let Ok(mut server) = TcpStream::connect(control.target).await else { return };
+    let cut_within = control.cut_within.load(Ordering::Relaxed);
+    let bytes = (cut_within > 0).then(|| fastrand::usize(..cut_within));
+    let is_first = fastrand::bool();
+    let is_cut = {
+        let mut cuts = control.cuts.subscribe();
+        let (from_client, to_client) = client.split();
+        let (from_server, to_server) = server.split();
+        tokio::select! {
+            is_cut = pump(from_client, to_server, control.way.subscribe(), bytes.filter(|_| is_first)) => is_cut,
+            is_cut = pump(from_server, to_client, control.way.subscribe(), bytes.filter(|_| !is_first)) => is_cut,
+            _ = cuts.changed() => true,
+        }
+    };
+    if is_cut {
+        control.cut.fetch_add(1, Ordering::Relaxed);
+        // Half of them end with a reset, the others as if someone had closed them.
+        for stream in [&client, &server] {
+            if fastrand::bool() {
+                let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+            }
+        }
+    }
+}
+
+/// Sends on what comes, to the end, or to so many bytes. Says whether it is to be cut.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut way: watch::Receiver<Way>,
+    mut bytes_left: Option<usize>,
+) -> bool {
+    let (mut buffer, mut has_lost) = ([0; BUFFER], false);
+    loop {
+        let read = tokio::select! {
+            read = from.read(&mut buffer) => read,
+            is_open = way.wait_for(|way| has_lost && *way == Way::Open) => {
+                drop(is_open);
+                return true;
+            }
+        };
+        let Ok(length @ 1..) = read else { return false };
+        let Ok(current) = way.wait_for(|way| *way != Way::Held).await.map(|way| *way) else {
+            return false;
+        };
+        if current == Way::Lost {
+            has_lost = true;
+            continue;
+        }
+        if has_lost {
+            return true;
+        }
+        let sent = bytes_left.map_or(length, |left| left.min(length));
+        if to.write_all(&buffer[..sent]).await.is_err() {
+            return false;
+        }
+        match &mut bytes_left {
+            Some(left) if *left == sent => return true,
+            Some(left) => *left -= sent,
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! One server of several on the same PostgreSQL.
+
+use plantd_tests::{Client, Launch, TestServer, wait_until};
+use test_postgres::Database;
+
+/// A server, whose sessions with PostgreSQL have a name that no other one has.
+pub(super) struct Replica {
+    pub(super) server: TestServer,
+    /// The name of its sessions; each of its processes has another one.
+    sessions: String,
+}
+
+impl Replica {
+    pub(super) fn start(url: &str, schema: &str) -> Self {
+        let sessions = new_name(schema);
+        let server = TestServer::start_with(launch(url, schema, &sessions));
+        Self { server, sessions }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    /// Whether it says that it takes writes.
+    pub(super) fn is_ready(&self) -> bool {
+        let answer = self.client().get("/readyz");
+        if answer.status != 200 {
+            answer.assert_error(503, 5003);
+        }
+        answer.status == 200
+    }
+
+    /// Kills it, and returns when PostgreSQL does nothing any more of what it was told by it.
+    pub(super) fn kill(&mut self, database: &Database) {
+        self.server.kill();
+        self.wait_for_end_of_sessions(database);
+    }
+
+    pub(super) fn wait_for_end_of_sessions(&self, database: &Database) {
+        let left = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}'",
+            self.sessions
+        );
+        wait_until("the sessions of a killed server to end", || database.query(&left) == "0");
+    }
+
+    /// Starts it again, after its end.
+    pub(super) fn restart(&mut self, url: &str, schema: &str) {
+        self.sessions = new_name(schema);
+        self.server.restart_with(launch(url, schema, &self.sessions));
+    }
+}
+
+/// Names of sessions begin with the schema.
+fn new_name(schema: &str) -> String {
+    format!("{schema}_{:08x}", fastrand::u32(..))
+}
+
+fn launch(url: &str, schema: &str, sessions: &str) -> Launch {
+    Launch::new().postgres(&format!("{url}?application_name={sessions}"), schema)
+}
