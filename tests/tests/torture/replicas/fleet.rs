@@ -112,6 +112,15 @@ impl Probes {
         wait_until("a plant to be put", || self.note(id, &client.put(id, &body)));
     }
 
+    /// Replaces or makes this one by a server that is killed meanwhile.
+    pub(super) fn put_without_hope(&self, client: &Client, id: i64) {
+        let plant = NewPlant::new(id, PROBE_NAME, None);
+        self.in_doubt.lock().expect("nobody has panicked").insert(id, plant);
+        let (path, body) = (format!("/plants/{id}"), replacement_body(PROBE_NAME, None));
+        let answer = client.try_send("PUT", &path, &[("content-type", "application/json")], &body);
+        assert!(answer.is_err(), "nobody may know of it: {answer:?}");
+    }
+
     /// Keeps in mind what was told. Says whether it was an acknowledgement.
     fn note(&self, id: i64, answer: &Answer) -> bool {
         let fate = match answer.status {
@@ -154,8 +163,15 @@ impl Meanwhile<'_> {
     /// Waits until all servers say that they take writes, or that they do not.
     #[track_caller]
     pub(super) fn wait_for_readiness(&self, is_ready: bool) {
-        wait_until("all servers to say whether they take writes", || {
-            self.replicas.iter().all(|replica| replica.is_ready() == is_ready)
+        // A look may take a while where they do not.
+        thread::scope(|scope| {
+            for replica in self.replicas.iter() {
+                scope.spawn(move || {
+                    wait_until("a server to say whether it takes writes", || {
+                        replica.is_ready() == is_ready
+                    });
+                });
+            }
         });
     }
 
