@@ -29,9 +29,18 @@ const LONGEST_MS: u64 = 8000;
 enum Disturbance {
     CutAll,
     CutAnywhere,
+    CutCommits,
     Hold,
     Lose,
 }
+
+const KINDS: [Disturbance; 5] = [
+    Disturbance::CutAll,
+    Disturbance::CutAnywhere,
+    Disturbance::CutCommits,
+    Disturbance::Hold,
+    Disturbance::Lose,
+];
 
 #[test]
 fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() {
@@ -41,9 +50,7 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
     let mut fleet = Fleet::start(&proxy.url(), cluster.database());
     let follower = Follower::start(&proxy.url(), &fleet.schema);
     let mut longest = Duration::ZERO;
-    let kinds =
-        [Disturbance::CutAll, Disturbance::CutAnywhere, Disturbance::Hold, Disturbance::Lose];
-    for disturbance in (0..of_each).flat_map(|_| kinds) {
+    for disturbance in (0..of_each).flat_map(|_| KINDS) {
         let before = chance.u64(0..MOST_WRITES);
         let closed = Duration::from_millis(chance.u64(..LONGEST_MS / u64::from(times(4, 1))));
         let took = fleet.while_written(&mut chance, |meanwhile| {
@@ -58,6 +65,12 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
                     proxy.cut_new_within(0);
                     // Those that are still to be cut would be so while nothing is disturbed any more.
                     proxy.cut_all();
+                }
+                Disturbance::CutCommits => {
+                    let enough = proxy.cut() + CUTS;
+                    proxy.set_cuts_commits(true);
+                    wait_until("commits to be cut", || proxy.cut() >= enough);
+                    proxy.set_cuts_commits(false);
                 }
                 Disturbance::Hold | Disturbance::Lose => {
                     let way = if disturbance == Disturbance::Hold { Way::Held } else { Way::Lost };
@@ -78,7 +91,7 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
         "replicas",
         "connections to PostgreSQL that are cut or carry nothing lose nothing",
     )
-    .with(cut, "connections cut, most of them after so many bytes as chance says")
+    .with(cut, "connections cut, some after so many bytes as chance says, some at a commit")
     .with(2 * of_each, "times nothing was carried, for 8 s at most");
     answers
         .add_to(figures)

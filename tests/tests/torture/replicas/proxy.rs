@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +13,15 @@ use tokio::sync::{oneshot, watch};
 
 /// How much is sent on at a time at most.
 const BUFFER: usize = 8192;
+
+/// How much later what was sent may come where its connection is cut, in milliseconds.
+const LATE_MS: u64 = 300;
+
+/// What a client sends to commit.
+const COMMIT: &[u8] = b"COMMIT\0";
+
+/// One commit in so many is cut, when some are.
+const CUT_COMMITS: u8 = 8;
 
 /// What happens to bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +48,8 @@ struct Control {
     cuts: watch::Sender<u64>,
     /// Where it is not 0, each new connection is cut after less bytes than this in one of its directions.
     cut_within: AtomicUsize,
+    /// Whether some connections are cut just when a commit is sent.
+    cuts_commits: AtomicBool,
     /// How many connections were cut.
     cut: AtomicUsize,
 }
@@ -51,6 +62,7 @@ impl Proxy {
             way: watch::Sender::new(Way::Open),
             cuts: watch::Sender::new(0),
             cut_within: AtomicUsize::new(0),
+            cuts_commits: AtomicBool::new(false),
             cut: AtomicUsize::new(0),
         });
         let (end, is_over) = oneshot::channel();
@@ -93,6 +105,11 @@ impl Proxy {
         self.control.cut_within.store(bytes, Ordering::Relaxed);
     }
 
+    /// From now on some connections are cut when a commit is sent, before it or right after it; or none is.
+    pub(super) fn set_cuts_commits(&self, cuts_commits: bool) {
+        self.control.cuts_commits.store(cuts_commits, Ordering::Relaxed);
+    }
+
     /// How many connections were cut.
     pub(super) fn cut(&self) -> usize {
         self.control.cut.load(Ordering::Relaxed)
@@ -113,60 +130,99 @@ async fn carry(mut client: TcpStream, control: Arc<Control>) {
     let cut_within = control.cut_within.load(Ordering::Relaxed);
     let bytes = (cut_within > 0).then(|| fastrand::usize(..cut_within));
     let is_first = fastrand::bool();
-    let is_cut = {
+    let end = {
         let mut cuts = control.cuts.subscribe();
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
+        let commits = Some(&control.cuts_commits);
         tokio::select! {
-            is_cut = pump(from_client, to_server, control.way.subscribe(), bytes.filter(|_| is_first)) => is_cut,
-            is_cut = pump(from_server, to_client, control.way.subscribe(), bytes.filter(|_| !is_first)) => is_cut,
-            _ = cuts.changed() => true,
+            end = pump(from_client, to_server, &control, bytes.filter(|_| is_first), commits) => end,
+            end = pump(from_server, to_client, &control, bytes.filter(|_| !is_first), None) => match end {
+                End::CutBefore(_) => End::Cut,
+                end => end,
+            },
+            _ = cuts.changed() => End::Cut,
         }
     };
-    if is_cut {
-        control.cut.fetch_add(1, Ordering::Relaxed);
-        // Half of them end with a reset, the others as if someone had closed them.
-        for stream in [&client, &server] {
-            if fastrand::bool() {
-                let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
-            }
+    if end == End::Over {
+        return;
+    }
+    control.cut.fetch_add(1, Ordering::Relaxed);
+    // Half of them end with a reset, the others as if someone had closed them.
+    for stream in [&client, &server] {
+        if fastrand::bool() {
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+    drop(client);
+    if let End::CutBefore(rest) = end
+        && fastrand::bool()
+    {
+        // What was sent comes to PostgreSQL all the same, while its client looks what became of it.
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(..LATE_MS))).await;
+        if server.write_all(&rest).await.is_ok() && server.shutdown().await.is_ok() {
+            let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
         }
     }
 }
 
-/// Sends on what comes, to the end, or to so many bytes. Says whether it is to be cut.
+/// How a connection ends.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// One of both has ended it.
+    Over,
+    Cut,
+    /// It is cut before this was sent on.
+    CutBefore(Vec<u8>),
+}
+
+/// Sends on what comes, to the end, or to so many bytes.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    mut way: watch::Receiver<Way>,
+    control: &Control,
     mut bytes_left: Option<usize>,
-) -> bool {
+    cuts_commits: Option<&AtomicBool>,
+) -> End {
+    let mut way = control.way.subscribe();
     let (mut buffer, mut has_lost) = ([0; BUFFER], false);
     loop {
         let read = tokio::select! {
             read = from.read(&mut buffer) => read,
             is_open = way.wait_for(|way| has_lost && *way == Way::Open) => {
                 drop(is_open);
-                return true;
+                return End::Cut;
             }
         };
-        let Ok(length @ 1..) = read else { return false };
+        let Ok(length @ 1..) = read else { return End::Over };
         let Ok(current) = way.wait_for(|way| *way != Way::Held).await.map(|way| *way) else {
-            return false;
+            return End::Over;
         };
         if current == Way::Lost {
             has_lost = true;
             continue;
         }
         if has_lost {
-            return true;
+            return End::Cut;
+        }
+        let has_commit = || buffer[..length].windows(COMMIT.len()).any(|bytes| bytes == COMMIT);
+        let is_cut = cuts_commits.is_some_and(|cuts_commits| cuts_commits.load(Ordering::Relaxed))
+            && fastrand::u8(..CUT_COMMITS) == 0
+            && has_commit();
+        if is_cut {
+            if fastrand::bool() {
+                return End::CutBefore(buffer[..length].to_vec());
+            }
+            // It is carried out, and nobody is told.
+            let _ = to.write_all(&buffer[..length]).await;
+            return End::Cut;
         }
         let sent = bytes_left.map_or(length, |left| left.min(length));
         if to.write_all(&buffer[..sent]).await.is_err() {
-            return false;
+            return End::Over;
         }
         match &mut bytes_left {
-            Some(left) if *left == sent => return true,
+            Some(left) if *left == sent => return End::CutBefore(buffer[sent..length].to_vec()),
             Some(left) => *left -= sent,
             None => {}
         }
