@@ -9,6 +9,7 @@ mod ended_session;
 mod failover;
 mod fleet;
 mod follower;
+mod forgotten;
 mod log;
 mod network;
 mod proxy;

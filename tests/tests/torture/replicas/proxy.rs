@@ -50,6 +50,8 @@ struct Control {
     cut_within: AtomicUsize,
     /// Whether some connections are cut just when a commit is sent.
     cuts_commits: AtomicBool,
+    /// Whether the answer of the next commit is lost, and the way is held from then on.
+    loses_answer: AtomicBool,
     /// How many connections were cut.
     cut: AtomicUsize,
 }
@@ -63,6 +65,7 @@ impl Proxy {
             cuts: watch::Sender::new(0),
             cut_within: AtomicUsize::new(0),
             cuts_commits: AtomicBool::new(false),
+            loses_answer: AtomicBool::new(false),
             cut: AtomicUsize::new(0),
         });
         let (end, is_over) = oneshot::channel();
@@ -105,14 +108,44 @@ impl Proxy {
         self.control.cut_within.store(bytes, Ordering::Relaxed);
     }
 
-    /// From now on some connections are cut when a commit is sent, before it or right after it; or none is.
+    /// From now on some connections are cut when a commit is sent, which comes to PostgreSQL, late or not; or none
+    /// is.
     pub(super) fn set_cuts_commits(&self, cuts_commits: bool) {
         self.control.cuts_commits.store(cuts_commits, Ordering::Relaxed);
+    }
+
+    /// Cuts the next connection that sends a commit when PostgreSQL has that, and holds all others from then on.
+    pub(super) fn lose_answer_of_commit(&self) {
+        self.control.loses_answer.store(true, Ordering::Relaxed);
     }
 
     /// How many connections were cut.
     pub(super) fn cut(&self) -> usize {
         self.control.cut.load(Ordering::Relaxed)
+    }
+}
+
+/// What becomes of a commit.
+enum Fate {
+    Sent,
+    Cut,
+    Late(Duration),
+}
+
+impl Control {
+    fn fate_of_commit(&self) -> Fate {
+        if self.loses_answer.swap(false, Ordering::Relaxed) {
+            self.way.send_replace(Way::Held);
+            return Fate::Late(Duration::ZERO);
+        }
+        if !self.cuts_commits.load(Ordering::Relaxed) || fastrand::u8(..CUT_COMMITS) > 0 {
+            return Fate::Sent;
+        }
+        match fastrand::u8(..3) {
+            0 => Fate::Cut,
+            1 => Fate::Late(Duration::ZERO),
+            _ => Fate::Late(any_delay()),
+        }
     }
 }
 
@@ -134,11 +167,11 @@ async fn carry(mut client: TcpStream, control: Arc<Control>) {
         let mut cuts = control.cuts.subscribe();
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
-        let commits = Some(&control.cuts_commits);
+
         tokio::select! {
-            end = pump(from_client, to_server, &control, bytes.filter(|_| is_first), commits) => end,
-            end = pump(from_server, to_client, &control, bytes.filter(|_| !is_first), None) => match end {
-                End::CutBefore(_) => End::Cut,
+            end = pump(from_client, to_server, &control, bytes.filter(|_| is_first), true) => end,
+            end = pump(from_server, to_client, &control, bytes.filter(|_| !is_first), false) => match end {
+                End::Late(..) => End::Cut,
                 end => end,
             },
             _ = cuts.changed() => End::Cut,
@@ -149,17 +182,16 @@ async fn carry(mut client: TcpStream, control: Arc<Control>) {
     }
     control.cut.fetch_add(1, Ordering::Relaxed);
     // Half of them end with a reset, the others as if someone had closed them.
-    for stream in [&client, &server] {
+    let is_late = matches!(end, End::Late(..));
+    for stream in [Some(&client), Some(&server).filter(|_| !is_late)].into_iter().flatten() {
         if fastrand::bool() {
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
     }
     drop(client);
-    if let End::CutBefore(rest) = end
-        && fastrand::bool()
-    {
+    if let End::Late(rest, late) = end {
         // What was sent comes to PostgreSQL all the same, while its client looks what became of it.
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(..LATE_MS))).await;
+        tokio::time::sleep(late).await;
         if server.write_all(&rest).await.is_ok() && server.shutdown().await.is_ok() {
             let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
         }
@@ -172,8 +204,16 @@ enum End {
     /// One of both has ended it.
     Over,
     Cut,
-    /// It is cut before this was sent on.
-    CutBefore(Vec<u8>),
+    /// It is cut, and this is sent on so much later: a server to which nobody listens does no more.
+    Late(Vec<u8>, Duration),
+}
+
+fn any_end(rest: &[u8]) -> End {
+    if fastrand::bool() { End::Cut } else { End::Late(rest.to_vec(), any_delay()) }
+}
+
+fn any_delay() -> Duration {
+    Duration::from_millis(fastrand::u64(..LATE_MS))
 }
 
 /// Sends on what comes, to the end, or to so many bytes.
@@ -182,7 +222,7 @@ async fn pump(
     mut to: impl AsyncWrite + Unpin,
     control: &Control,
     mut bytes_left: Option<usize>,
-    cuts_commits: Option<&AtomicBool>,
+    is_from_client: bool,
 ) -> End {
     let mut way = control.way.subscribe();
     let (mut buffer, mut has_lost) = ([0; BUFFER], false);
@@ -206,23 +246,19 @@ async fn pump(
             return End::Cut;
         }
         let has_commit = || buffer[..length].windows(COMMIT.len()).any(|bytes| bytes == COMMIT);
-        let is_cut = cuts_commits.is_some_and(|cuts_commits| cuts_commits.load(Ordering::Relaxed))
-            && fastrand::u8(..CUT_COMMITS) == 0
-            && has_commit();
-        if is_cut {
-            if fastrand::bool() {
-                return End::CutBefore(buffer[..length].to_vec());
+        if is_from_client && has_commit() {
+            match control.fate_of_commit() {
+                Fate::Sent => {}
+                Fate::Cut => return End::Cut,
+                Fate::Late(late) => return End::Late(buffer[..length].to_vec(), late),
             }
-            // It is carried out, and nobody is told.
-            let _ = to.write_all(&buffer[..length]).await;
-            return End::Cut;
         }
         let sent = bytes_left.map_or(length, |left| left.min(length));
         if to.write_all(&buffer[..sent]).await.is_err() {
             return End::Over;
         }
         match &mut bytes_left {
-            Some(left) if *left == sent => return End::CutBefore(buffer[sent..length].to_vec()),
+            Some(left) if *left == sent => return any_end(&buffer[sent..length]),
             Some(left) => *left -= sent,
             None => {}
         }
