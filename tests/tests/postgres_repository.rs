@@ -14,7 +14,7 @@ use plant_store::{
     PlantRepository, PostgresConfig, PostgresRepository, Preconditions, Revision, StoreError,
     StoredPlant,
 };
-use plantd_tests::{wait_for, wait_until};
+use plantd_tests::{DEADLINE, wait_for, wait_until};
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
 use test_postgres::{Cluster, Database};
@@ -28,6 +28,9 @@ const GRANTS: &str = "GRANT USAGE ON SCHEMA SCHEMA TO USER; \
 
 /// How many plants are looked at for one page at most.
 const MAX_LOOKED_AT: i64 = 10_000;
+
+/// How many plants are imported at once: more than are written in one transaction.
+const IMPORTED: i64 = 600;
 
 /// What a wait of a moment may take on a machine that has other things to do.
 const MOMENT: Duration = Duration::from_secs(3);
@@ -211,7 +214,8 @@ async fn count(repository: &PostgresRepository) -> i64 {
 
 /// The events after one, as far as one page shows them.
 async fn page_of_events(repository: &PostgresRepository, after: Revision) -> Vec<Event> {
-    match repository.events(after, 1000).await.expect("reads") {
+    let reading = tokio::time::timeout(DEADLINE, repository.events(after, 1000));
+    match reading.await.expect("an answer").expect("reads") {
         EventPage::Kept(events) => events,
         EventPage::Forgotten => panic!("the events after {after:?} are forgotten"),
     }
@@ -290,7 +294,7 @@ async fn several_starts_at_once_make_the_tables_once() {
     }
     for repository in &repositories {
         assert_eq!(listed_ids(repository).await, (0..STARTS).collect::<Vec<_>>());
-        assert_eq!(count(&repository).await, STARTS);
+        assert_eq!(count(repository).await, STARTS);
     }
     assert_eq!(schema.query("SELECT count(*), sum(plants) FROM SCHEMA.counters"), "128|8");
 }
@@ -553,7 +557,7 @@ async fn whoever_follows_many_writers_sees_every_event_once_and_in_order() {
     let (mut seen, mut after) = (Vec::new(), Revision::BEFORE_ALL);
     let begun = Instant::now();
     while seen.len() < all {
-        assert!(begun.elapsed() < plantd_tests::DEADLINE, "{} of {all} events", seen.len());
+        assert!(begun.elapsed() < DEADLINE, "{} of {all} events", seen.len());
         let events = page_of_events(&repositories[0], after).await;
         after = events.last().map_or(after, |event| event.revision);
         seen.extend(events.into_iter().map(|event| (event.revision, event.id.get())));
@@ -802,4 +806,33 @@ fn rows_read(schema: &Schema) -> i64 {
         );
         read.parse().ok()
     })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_of_which_a_part_was_written_does_not_say_that_nothing_was() {
+    let place = Schema::new();
+    let repository = Schema::open(&place).await;
+    let (schema, application) = (&place.config.schema, format!("{}_blocker", place.config.schema));
+    // Somebody else is about to create the last plant for longer than anybody waits.
+    let blocked = format!(
+        "SET application_name = '{application}'; \
+         INSERT INTO {schema}.plants (id, revision, name) VALUES ({IMPORTED}, 1, 'Rosa'); \
+         SELECT pg_sleep(60)"
+    );
+    let blocking = thread::spawn(move || test_postgres::shared().try_query(&blocked));
+    let sleeps = format!(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = '{application}' \
+         AND wait_event = 'PgSleep'"
+    );
+    let pid = wait_for("the insert", || {
+        Some(test_postgres::shared().query(&sleeps)).filter(|pid| !pid.is_empty())
+    });
+    let rows = (1..=IMPORTED).map(|id| format!(r#"{{"id":{id},"name":"Rosa"}}"#));
+    let rows = rows.collect::<Vec<_>>().join(",");
+    let plants = serde_json::from_str(&format!("[{rows}]")).expect("plants");
+    let failure = repository.import(plants, OnConflict::Error).await.expect_err("it has to wait");
+    test_postgres::shared().query(&format!("SELECT pg_terminate_backend({pid})"));
+    blocking.join().expect("it has not panicked").expect_err("it was ended");
+    assert!(repository.count().await.expect("counts") > 0);
+    assert!(matches!(failure, StoreError::Failed(_)), "{failure:?}");
 }
