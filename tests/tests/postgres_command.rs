@@ -95,17 +95,15 @@ fn a_postgres_that_is_not_there_is_said_in_seconds_and_without_the_password() {
     for address in [closed, silent.local_addr().expect("an address")] {
         let url = format!("postgres://plantd:{PASSWORD}@{address}/plants");
         for command in ["serve", "migrate"] {
-            for log in ["", "trace"] {
-                let (launch, folder) = launch();
-                let launch = launch.postgres(&url, "plants").environment("RUST_LOG", log);
-                let begun = Instant::now();
-                let stderr = refusal(&launch.arguments([command]), IO);
-                assert!(begun.elapsed() < FEW_SECONDS, "{command}: {:?}", begun.elapsed());
-                let place = format!("postgres://plantd@{address}/plants");
-                assert!(stderr.contains(&place), "{stderr}");
-                assert!(stderr.contains("PostgreSQL does not answer"), "{stderr}");
-                assert!(!folder.path().join("data").exists(), "it made a folder");
-            }
+            let (launch, folder) = launch();
+            let launch = launch.postgres(&url, "plants").environment("RUST_LOG", "trace");
+            let begun = Instant::now();
+            let stderr = refusal(&launch.arguments([command]), IO);
+            assert!(begun.elapsed() < FEW_SECONDS, "{command}: {:?}", begun.elapsed());
+            let place = format!("postgres://plantd@{address}/plants");
+            assert!(stderr.contains(&place), "{stderr}");
+            assert!(stderr.contains("PostgreSQL does not answer"), "{stderr}");
+            assert!(!folder.path().join("data").exists(), "it made a folder");
         }
     }
 }
@@ -278,11 +276,14 @@ fn a_server_stays_up_while_postgres_is_away_and_goes_on_when_it_is_back() {
     for stopped in 1..=2 {
         cluster.stop_fast();
         wait_until("/readyz to say no", || !is_ready(&client));
-        let begun = Instant::now();
-        client.create(2, "Abies", None).assert_error(503, 5003);
-        client.delete(1).assert_error(503, 5003);
-        assert!(begun.elapsed() < 2 * FEW_SECONDS, "{:?}", begun.elapsed());
-        assert_eq!(client.read(1).status, 503);
+        // Each is tried for some seconds, and the second time nobody has to see that again.
+        if stopped == 1 {
+            let begun = Instant::now();
+            client.create(2, "Abies", None).assert_error(503, 5003);
+            client.delete(1).assert_error(503, 5003);
+            assert!(begun.elapsed() < 2 * FEW_SECONDS, "{:?}", begun.elapsed());
+            client.read(1).assert_error(503, 5002);
+        }
         assert_eq!(client.get("/livez").status, 200);
         assert!(server.process().is_running());
         cluster.start_again();
