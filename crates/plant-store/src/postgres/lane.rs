@@ -1,9 +1,9 @@
 //! A lane: takes groups of writes out of the queue, and carries them out one after the other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::group::{MAX_GROUP, Writer};
@@ -12,10 +12,23 @@ use crate::write::{Outcome, Write};
 /// A write that waits for its turn, and where its outcome goes.
 pub(super) type WaitingWrite = (Write, oneshot::Sender<Outcome>);
 
+/// How many writes make a group that begins although others are on their way. Each group costs PostgreSQL as much as some
+/// dozens of its writes do.
+const ENOUGH: usize = 48;
+
+/// The groups that are on their way, in all lanes.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    count: AtomicUsize,
+    /// One of them is carried out.
+    ended: Notify,
+}
+
 /// Takes groups of writes out of the queue and carries them out, one after the other.
 pub(super) struct Lane {
     pub(super) waiting: Arc<Mutex<mpsc::Receiver<WaitingWrite>>>,
     pub(super) writer: Writer,
+    pub(super) in_flight: Arc<InFlight>,
     pub(super) closing: CancellationToken,
     /// Whether something was written that upkeep has not seen.
     pub(super) has_written: Arc<AtomicBool>,
@@ -43,20 +56,37 @@ impl Lane {
             if carried_out.await.is_err() {
                 log::error!("a group of writes panicked");
             }
+            self.in_flight.count.fetch_sub(1, Ordering::SeqCst);
+            self.in_flight.ended.notify_one();
         }
     }
 
-    /// What waits, at least one write, unless there will be none any more.
+    /// What waits, at least one write, unless there will be none any more. While other groups are on their way, it
+    /// waits for enough to come.
     async fn take(&self) -> Vec<WaitingWrite> {
         let mut taken = Vec::new();
         let mut waiting = self.waiting.lock().await;
-        tokio::select! {
-            _ = waiting.recv_many(&mut taken, MAX_GROUP) => {}
-            () = self.closing.cancelled() => {
-                waiting.close();
-                waiting.recv_many(&mut taken, MAX_GROUP).await;
+        let mut may_come = true;
+        while may_come && !self.is_worth_a_group(taken.len()) {
+            let room = MAX_GROUP - taken.len();
+            tokio::select! {
+                count = waiting.recv_many(&mut taken, room) => may_come = count > 0,
+                () = self.in_flight.ended.notified() => {}
+                () = self.closing.cancelled() => {
+                    waiting.close();
+                    waiting.recv_many(&mut taken, room).await;
+                    may_come = false;
+                }
             }
         }
+        if !taken.is_empty() {
+            self.in_flight.count.fetch_add(1, Ordering::SeqCst);
+        }
         taken
+    }
+
+    fn is_worth_a_group(&self, writes: usize) -> bool {
+        let is_first = self.in_flight.count.load(Ordering::SeqCst) == 0;
+        writes >= ENOUGH || (is_first && writes > 0)
     }
 }

@@ -144,8 +144,10 @@ impl PostgresRepository {
         let (queue, waiting) = mpsc::channel(QUEUE_CAPACITY);
         let waiting = Arc::new(Mutex::new(waiting));
         let has_written = Arc::new(AtomicBool::new(true));
+        let in_flight = Arc::default();
         for _ in 0..GROUPS_IN_FLIGHT {
             let lane = Lane {
+                in_flight: Arc::clone(&in_flight),
                 waiting: Arc::clone(&waiting),
                 writer: writer.clone(),
                 closing: closing.clone(),
