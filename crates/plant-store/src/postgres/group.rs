@@ -213,8 +213,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the rows that are still as they were read, and what tells of them. Where there is no answer, nobody knows
-    /// whether it is committed.
+    /// Writes the rows that are still as they were read, and what tells of them, in one transaction; where there are only
+    /// new rows, in one statement. Where there is no answer, nobody knows whether it is committed.
     async fn commit(
         &self,
         session: &Session,
@@ -229,8 +229,17 @@ impl Writer {
         let numbers: Vec<i64> = plan.events.iter().map(|event| event.number).collect();
         let kinds: Vec<i16> = plan.events.iter().map(|event| kind_number(event.kind)).collect();
         let ids: Vec<i64> = plan.events.iter().map(|event| event.id.get()).collect();
-        let of_events: [&(dyn ToSql + Sync); 4] = [&group_id, &numbers, &kinds, &ids];
+        let events: [&(dyn ToSql + Sync); 3] = [&numbers, &kinds, &ids];
         let slot = counter_slot();
+        if changed.is_empty() {
+            let parameters = [&new.parameters()[..], &[&group_id], &events[..], &[&slot]].concat();
+            let rows = session.rows(&self.statements.create_plants, &parameters).await?;
+            let row =
+                rows.first().ok_or_else(|| Trouble::Refused("a row is missing".to_owned()))?;
+            let (block, ids): (i64, Vec<i64>) = (row.try_get(0)?, row.try_get(1)?);
+            return Ok(Committed { block, written: ids.into_iter().map(PlantId::from).collect() });
+        }
+        let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events[..]].concat();
         let of_counter: [&(dyn ToSql + Sync); 2] = [&slot, &group_id];
         let (statements, client) = (&self.statements, session.client()?);
         session
@@ -246,9 +255,6 @@ impl Writer {
                     client.query(&insert, &new.parameters()).await
                 };
                 let update = async {
-                    if changed.is_empty() {
-                        return Ok(Vec::new());
-                    }
                     let parameters = [&changed.parameters()[..], &[&changed.expected]].concat();
                     client.query(&update, &parameters).await
                 };

@@ -109,6 +109,10 @@ impl fmt::Display for SchemaName {
 /// The statements that are prepared, about the tables of one schema.
 #[derive(Debug)]
 pub(super) struct Statements {
+    /// Takes rows whose ids are free, tells of them and counts them, all at once. `$1` to `$6` as in
+    /// [`Self::insert_plants`], `$7` id of the group, `$8` to `$10` numbers, kinds and ids of the events, `$11` slot of the
+    /// counter: the block, and the ids of the rows.
+    pub(super) create_plants: String,
     /// Begins a transaction with the number of a block that nobody else gets. It is not prepared.
     pub(super) begin: String,
     /// Takes rows whose ids are free, and returns those.
@@ -174,6 +178,36 @@ impl Statements {
         let block = format!("currval('{schema}.event_blocks')");
         let first_revision = format!("{block} * {EVENTS_IN_A_BLOCK}");
         Self {
+            create_plants: format!(
+                "WITH block AS MATERIALIZED (SELECT nextval('{schema}.event_blocks') AS number), \
+                 inserted AS (\
+                   INSERT INTO {schema}.plants (id, revision, name, folded_name, tag, idempotency) \
+                   SELECT new.id, block.number * {EVENTS_IN_A_BLOCK} + new.number, new.name, \
+                     new.folded_name, new.tag, new.idempotency \
+                   FROM block, \
+                     unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[]) \
+                     AS new (id, number, name, folded_name, tag, idempotency) \
+                   ON CONFLICT (id) DO NOTHING RETURNING id), \
+                 told AS MATERIALIZED (\
+                   SELECT event.number, event.kind, event.id \
+                   FROM unnest($8::bigint[], $9::smallint[], $10::bigint[]) AS event (number, kind, id) \
+                   WHERE (event.id IN (SELECT id FROM inserted)) IS TRUE), \
+                 logged AS (\
+                   INSERT INTO {schema}.events (block, group_id, revisions, kinds, ids) \
+                   SELECT block.number, $7::bytea, \
+                     ARRAY(SELECT block.number * {EVENTS_IN_A_BLOCK} + told.number FROM told ORDER BY told.number), \
+                     ARRAY(SELECT told.kind FROM told ORDER BY told.number), \
+                     ARRAY(SELECT told.id FROM told ORDER BY told.number) \
+                   FROM block), \
+                 counted AS (\
+                   UPDATE {schema}.counters SET plants = counters.plants + more.plants, \
+                     events = counters.events + more.events \
+                   FROM (SELECT count(*) AS events, \
+                     coalesce(sum(CASE kind WHEN {CREATED} THEN 1 WHEN {DELETED} THEN -1 ELSE 0 END), 0) AS plants \
+                     FROM told) AS more \
+                   WHERE slot = $11) \
+                 SELECT block.number, ARRAY(SELECT id FROM inserted) FROM block"
+            ),
             begin: format!("BEGIN; SELECT nextval('{schema}.event_blocks')"),
             insert_plants: format!(
                 "INSERT INTO {schema}.plants (id, revision, name, folded_name, tag, idempotency) \
