@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::group::{MAX_GROUP, Writer};
@@ -15,6 +17,10 @@ pub(super) type WaitingWrite = (Write, oneshot::Sender<Outcome>);
 /// How many writes make a group that begins although others are on their way. Each group costs PostgreSQL as much as some
 /// dozens of its writes do.
 const ENOUGH: usize = 48;
+
+/// For how long writes wait at most for others to come, or for the groups that are on their way. One of these may have
+/// to wait for somebody else.
+const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
 /// The groups that are on their way, in all lanes.
 #[derive(Debug, Default)]
@@ -62,16 +68,23 @@ impl Lane {
     }
 
     /// What waits, at least one write, unless there will be none any more. While other groups are on their way, it
-    /// waits for enough to come.
+    /// waits for enough to come, but not for long.
     async fn take(&self) -> Vec<WaitingWrite> {
         let mut taken = Vec::new();
         let mut waiting = self.waiting.lock().await;
         let mut may_come = true;
+        let mut patience = None;
         while may_come && !self.is_worth_a_group(taken.len()) {
             let room = MAX_GROUP - taken.len();
+            let is_waited_for = !taken.is_empty();
+            if is_waited_for && patience.is_none() {
+                patience = Some(Instant::now() + LONGEST_WAIT);
+            }
+            let until = patience.unwrap_or_else(Instant::now);
             tokio::select! {
                 count = waiting.recv_many(&mut taken, room) => may_come = count > 0,
                 () = self.in_flight.ended.notified() => {}
+                () = sleep_until(until), if is_waited_for => break,
                 () = self.closing.cancelled() => {
                     waiting.close();
                     waiting.recv_many(&mut taken, room).await;
