@@ -137,6 +137,11 @@ impl Writer {
         while given_up.is_none() && !group.is_done() {
             let failed = match self.try_once(&mut group).await {
                 Ok(()) if group.is_done() => break,
+                // An id that was counted on is taken, which is an answer as soon as it is read.
+                Ok(()) if tries == 0 => {
+                    tries += 1;
+                    continue;
+                }
                 Ok(()) => Failed::WithoutTrace(Trouble::Conflict(
                     "others change the same plants".to_owned(),
                 )),
@@ -296,6 +301,7 @@ impl Writer {
         let mut tries = 0;
         loop {
             match self.seal(group_id, last_block).await {
+                Err(trouble @ Trouble::Refused(_)) => return Err(trouble),
                 Err(trouble) if begun.elapsed() > FINDING_PATIENCE => return Err(trouble),
                 Err(_) => pause(tries).await,
                 answer => return answer,
@@ -316,7 +322,7 @@ impl Writer {
             let forgotten: i64 = forgotten.first().map_or(Ok(0), |row| row.try_get(0))?;
             if forgotten > last_block {
                 let cause = "its events may have been there, and be forgotten: keep more events";
-                return Err(Trouble::NoAnswer(cause.to_owned()));
+                return Err(Trouble::Refused(cause.to_owned()));
             }
             return Ok(None);
         }
@@ -334,8 +340,13 @@ impl Writer {
     /// shown also when nobody has waited for that to the end, for its session was ended. Whoever commits later waits for
     /// all that is before.
     async fn wait_for_those_before(&self, session: &Session) -> Result<(), Trouble> {
+        let warnings = self.sessions.warnings.count();
         session.rows(&self.statements.touch_counter, &[&counter_slot()]).await?;
-        Ok(())
+        if self.sessions.warnings.count() == warnings {
+            return Ok(());
+        }
+        // This may be what was broken off.
+        Err(Trouble::NoAnswer("PostgreSQL warned of a commit".to_owned()))
     }
 }
 
