@@ -184,7 +184,7 @@ impl Reader {
     ) -> Result<EventPage, StoreFailure> {
         let after = i64::try_from(after.get()).unwrap_or(i64::MAX);
         let mut events = Vec::new();
-        let (mut tries, mut seals, mut waiting_since) = (0, 0, None);
+        let (mut tries, mut seals, mut gap_seen) = (0, 0, None);
         let mut from = (after / EVENTS_IN_A_BLOCK).max(1);
         while events.len() < limit && seals < MOST_SEALS {
             let Blocks { blocks, forgotten } = self.blocks_from(from).await?;
@@ -203,8 +203,8 @@ impl Reader {
                 let of_block = block.events.into_iter();
                 events.extend(of_block.filter(|event| event.revision.get().cast_signed() > after));
             }
-            if from > first {
-                waiting_since = None;
+            if gap_seen.is_some_and(|(_, newest)| from > newest) {
+                gap_seen = None;
             }
             if from > last {
                 continue;
@@ -213,12 +213,16 @@ impl Reader {
             if !events.is_empty() {
                 break;
             }
-            let since = *waiting_since.get_or_insert_with(Instant::now);
+            let (since, newest) = match gap_seen {
+                Some(seen) => seen,
+                None => *gap_seen.insert((Instant::now(), self.newest_block().await?)),
+            };
             if since.elapsed() < LATE_COMMIT_PATIENCE {
                 pause(tries).await;
                 tries += 1;
             } else {
-                self.seal(from, last).await?;
+                // What was missing before that one was there has had its time too.
+                self.seal(from, newest).await?;
                 seals += 1;
             }
         }
@@ -232,6 +236,11 @@ impl Reader {
         let last = last.min(first + MOST_SEALED - 1);
         self.rows("events", &self.statements.seal_blocks, &[&first, &last]).await?;
         Ok(())
+    }
+
+    /// The number of the newest block of events.
+    pub(super) async fn newest_block(&self) -> Result<i64, StoreFailure> {
+        self.number("the newest event", &self.statements.newest_block).await
     }
 
     /// Which events are forgotten.

@@ -144,6 +144,7 @@ pub(super) struct Statements {
     pub(super) plants_from_with_tag_and_name: String,
     pub(super) count: String,
     pub(super) events_from: String,
+    pub(super) newest_block: String,
     pub(super) forgotten: String,
     /// The number of the last block, and whether the sequence is behind it.
     pub(super) last_block: String,
@@ -280,6 +281,7 @@ impl Statements {
                  FROM (SELECT greatest((SELECT coalesce(max(block), 0) FROM {schema}.events), \
                    (SELECT forgotten_to FROM {schema}.log WHERE id = 1)) AS block) AS last"
             ),
+            newest_block: format!("SELECT coalesce(max(block), 0) FROM {schema}.events"),
             forgotten: format!(
                 "SELECT forgotten_to, forgotten_revision FROM {schema}.log WHERE id = 1"
             ),

@@ -27,8 +27,8 @@ pub(super) struct Upkeep {
     pub(super) reader: Reader,
     pub(super) sessions: Sessions,
     pub(super) keep_events: u64,
-    /// The block that was missing at the last turn.
-    pub(super) gap: Option<i64>,
+    /// A block that was missing at an earlier turn, and the newest block at that time.
+    pub(super) gap: Option<(i64, i64)>,
 }
 
 impl Upkeep {
@@ -55,11 +55,16 @@ impl Upkeep {
                 break;
             }
             if *number != last + 1 {
-                // Nobody may come back to a block that is forgotten. But first it gets the time of a turn.
-                let gap = Some(last + 1);
-                if events == 0 && self.gap.replace(last + 1) == gap {
-                    self.reader.seal(last + 1, number - 1).await?;
-                    return Ok(true);
+                // Nobody may come back to a block that is forgotten. But first it gets the time of a turn, and with it
+                // all that are missing then.
+                if events == 0 {
+                    match self.gap {
+                        Some((gap, newest)) if gap <= last + 1 && last < newest => {
+                            self.reader.seal(last + 1, newest).await?;
+                            return Ok(true);
+                        }
+                        _ => self.gap = Some((last + 1, self.reader.newest_block().await?)),
+                    }
                 }
                 break;
             }

@@ -295,11 +295,13 @@ fn is_about_environment(error: &clap::Error) -> bool {
     flag.starts_with("--") && !on_command_line
 }
 
-/// Whether there is a password in a URL, which somebody has put in the wrong place.
+/// Whether there is a password in a URL of PostgreSQL, which somebody has put in the wrong place.
 fn holds_password(text: &str) -> bool {
-    text.lines().flat_map(|line| line.split("://").skip(1)).any(|rest| {
+    let urls = ["postgres://", "postgresql://"].into_iter();
+    urls.flat_map(|scheme| text.split(scheme).skip(1)).any(|rest| {
         // The help says where a password belongs.
         let is_user = |user: &str| user.contains(':') && user != "USER:PASSWORD";
+        let rest = rest.lines().next().unwrap_or_default();
         rest.split_once('@').is_some_and(|(user, _)| is_user(user))
     })
 }
