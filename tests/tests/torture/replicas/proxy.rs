@@ -20,6 +20,9 @@ const LATE_MS: u64 = 300;
 /// What a client sends to commit.
 const COMMIT: &[u8] = b"COMMIT\0";
 
+/// How the statement begins that commits by itself, where it is prepared.
+const CREATE: &[u8] = b"\0WITH block AS";
+
 /// One commit in so many is cut, when some are.
 const CUT_COMMITS: u8 = 8;
 
@@ -225,6 +228,8 @@ async fn pump(
     is_from_client: bool,
 ) -> End {
     let mut way = control.way.subscribe();
+    // How the statement that commits by itself is asked for, by the name that it was given.
+    let mut create: Option<Vec<u8>> = None;
     let (mut buffer, mut has_lost) = ([0; BUFFER], false);
     loop {
         let read = tokio::select! {
@@ -245,7 +250,14 @@ async fn pump(
         if has_lost {
             return End::Cut;
         }
-        let has_commit = || buffer[..length].windows(COMMIT.len()).any(|bytes| bytes == COMMIT);
+        let sent_now = &buffer[..length];
+        if let Some(end) = sent_now.windows(CREATE.len()).position(|bytes| bytes == CREATE) {
+            let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric();
+            let name = sent_now[..end].iter().rev().take_while(is_of_name).count();
+            create = Some([b"\0", &sent_now[end - name..end], b"\0"].concat());
+        }
+        let has = |wanted: &[u8]| sent_now.windows(wanted.len()).any(|bytes| bytes == wanted);
+        let has_commit = || has(COMMIT) || create.as_deref().is_some_and(has);
         if is_from_client && has_commit() {
             match control.fate_of_commit() {
                 Fate::Sent => {}
