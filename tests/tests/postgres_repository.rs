@@ -509,7 +509,9 @@ async fn a_writer_whose_number_was_given_up_begins_anew() {
         let repository = Arc::clone(&repository);
         tokio::spawn(async move { create(&repository, 7).await })
     };
-    wait_until_blocked(&schema, "ON CONFLICT (id)");
+    wait_until_blocked(&schema, "WITH block");
+    // It has nothing that others have to wait for.
+    schema.query("SELECT slot FROM SCHEMA.counters FOR UPDATE NOWAIT");
     let early = create(&repository, 8).await;
     // The number of the create that waits is given up.
     assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [8]);
@@ -524,6 +526,33 @@ async fn a_writer_whose_number_was_given_up_begins_anew() {
     assert_eq!(count(&repository).await, 2);
     let stored = get(&repository, 7).await.expect("it is there");
     assert_eq!(stored.revision, late);
+}
+
+/// A create counts on its id being free. Where it is not, all that was begun with it is taken back.
+#[tokio::test(flavor = "multi_thread")]
+async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain() {
+    const MANY: i64 = 50;
+    let schema = Schema::new();
+    let repository = Schema::open(&schema).await;
+    let first = create(&repository, 1).await;
+    let numbers_taken = || schema.query("SELECT last_value FROM SCHEMA.event_blocks");
+    let refused = async || {
+        let taken = repository.create(numbered(1), None).await.expect_err("the id is taken");
+        assert!(matches!(taken, StoreError::IdTaken(_)), "{taken}");
+    };
+    refused().await;
+    let last = create(&repository, 2).await;
+    // All blocks are there by now, so it need not be asked again.
+    let events = page_of_events(&repository, Revision::BEFORE_ALL).await;
+    let revisions: Vec<_> = events.iter().map(|event| event.revision).collect();
+    assert_eq!(revisions, [first, last]);
+
+    let before = numbers_taken();
+    for _ in 0..MANY {
+        refused().await;
+    }
+    assert_eq!(numbers_taken(), before);
+    assert_eq!(count(&repository).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -596,6 +625,21 @@ async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_befor
     assert_eq!(ids_of_events(&repository, first).await, imported);
     let before = repository.events(Revision::BEFORE_ALL, 1).await.expect("reads");
     assert_eq!(before, EventPage::Forgotten);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_behind_a_number_that_nobody_used_are_forgotten_without_another_write() {
+    const KEPT: u64 = 4;
+    let schema = Schema::keeping(KEPT);
+    let repository = Schema::open(&schema).await;
+    schema.query("SELECT nextval('SCHEMA.event_blocks')");
+    for id in 1..=10 {
+        create(&repository, id).await;
+    }
+    wait_until("old events to be forgotten", || {
+        let kept = schema.query("SELECT sum(array_length(ids, 1)) FROM SCHEMA.events");
+        kept.parse::<u64>().is_ok_and(|kept| kept <= KEPT)
+    });
 }
 
 // Plants that were removed.

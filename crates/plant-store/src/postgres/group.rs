@@ -1,11 +1,12 @@
 //! One group of writes: what it makes of the plants, and how it comes to the disk.
 //!
 //! 1. The plants that are to be changed are read, and the writes are decided in turn. A create counts on its id being
-//!    free, and reads nothing.
+//!    free, and reads nothing, unless another one was wrong about that a moment ago.
 //! 2. One transaction, which goes to PostgreSQL as a whole, gets a block of revisions, greater than all that were used
 //!    for what was read; writes the rows, each if it is as it was read; then the events of those that it has written,
-//!    in the row of the block; and counts them.
-//! 3. Writes whose row has become another one are tried again.
+//!    in the row of the block; and counts them. Where all rows are new, that is one statement, which fails as a whole
+//!    where one of them is there already.
+//! 3. Writes whose row has become another one are tried again, after a look at it.
 //!
 //! Every group has a random id, which stands in the row of its block. Where nobody knows what became of a commit, who
 //! wants to know writes such a row: either it is there already, and so is all of the group, or the group can never be
@@ -13,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
@@ -39,6 +40,10 @@ const FINDING_PATIENCE: Duration = Duration::from_secs(20);
 /// Where the revisions begin that a group plans with before it has any. No real one is so great.
 const PLANNED_REVISIONS: u64 = 1 << 62;
 
+/// How many groups read what they create too after one that has counted on an id that is taken. Whoever creates what is
+/// there already often does so many times, and a statement that fails leaves rows for PostgreSQL to clear away.
+const GROUPS_OF_DOUBT: u32 = 100;
+
 /// How many bytes the random id of a group has.
 const GROUP_ID_BYTES: usize = 16;
 
@@ -49,6 +54,8 @@ pub(super) struct Writer {
     pub(super) statements: Arc<Statements>,
     /// A block that is committed: groups that begin later have later ones.
     pub(super) last_block: Arc<AtomicI64>,
+    /// How many of the next groups do not count on ids being free.
+    pub(super) doubt: Arc<AtomicU32>,
 }
 
 /// What there is of a plant.
@@ -115,7 +122,10 @@ impl Writer {
     /// Carries out writes that nobody has put in an order, and says of each what became of it. However things stand, it
     /// comes to an end: after a while it gives up what cannot be done.
     pub(super) async fn carry_out(&self, writes: Vec<Write>) -> Vec<Outcome> {
-        let needs_a_look = |write: &&Write| !matches!(write, Write::Create { .. });
+        let less = |doubt: u32| doubt.checked_sub(1);
+        let is_in_doubt =
+            self.doubt.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+        let needs_a_look = |write: &&Write| is_in_doubt || !matches!(write, Write::Create { .. });
         let to_read = writes.iter().filter(needs_a_look).map(Write::id).collect();
         self.carry_out_after_reading(to_read, writes).await
     }
@@ -137,11 +147,6 @@ impl Writer {
         while given_up.is_none() && !group.is_done() {
             let failed = match self.try_once(&mut group).await {
                 Ok(()) if group.is_done() => break,
-                // An id that was counted on is taken, which is an answer as soon as it is read.
-                Ok(()) if tries == 0 => {
-                    tries += 1;
-                    continue;
-                }
                 Ok(()) => Failed::WithoutTrace(Trouble::Conflict(
                     "others change the same plants".to_owned(),
                 )),
@@ -157,8 +162,11 @@ impl Writer {
                     log::warn!("writes are given up, and were not carried out: {trouble}");
                     Some(StoreError::Busy)
                 }
-                Failed::WithoutTrace(_) => {
-                    pause(tries).await;
+                Failed::WithoutTrace(trouble) => {
+                    // An id that was counted on may be taken, which is an answer as soon as it is read.
+                    if tries > 0 || !matches!(trouble, Trouble::Conflict(_)) {
+                        pause(tries).await;
+                    }
                     tries += 1;
                     None
                 }
@@ -209,7 +217,9 @@ impl Writer {
                 found.map_err(Failed::Unknown)?.ok_or(trouble)?
             }
             Err(trouble) => {
-                session.roll_back().await;
+                // Whatever it was that somebody else has changed: nothing of this group may be counted on.
+                group.read_all_next_time();
+                self.skip_block(&session).await;
                 return Err(trouble.into());
             }
         };
@@ -218,33 +228,55 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the rows that are still as they were read, and what tells of them, in one transaction; where there are only
-    /// new rows, in one statement. Where there is no answer, nobody knows whether it is committed.
+    /// Writes the rows that are still as they were read, and what tells of them, in one transaction. Where there is no
+    /// answer, nobody knows whether it is committed.
     async fn commit(
         &self,
         session: &Session,
         group_id: &[u8],
         plan: &Plan,
     ) -> Result<Committed, Trouble> {
-        let [mut new, mut changed] = [Columns::default(), Columns::default()];
-        for (id, row) in &plan.rows {
-            let columns = if row.before.revision.is_some() { &mut changed } else { &mut new };
-            columns.push(*id, row).map_err(refused)?;
+        let columns = PlanColumns::of(plan).map_err(refused)?;
+        if columns.changed.is_empty() {
+            let committed = self.commit_new(session, group_id, &columns).await;
+            if let Err(Trouble::Conflict(_)) = committed {
+                self.doubt.store(GROUPS_OF_DOUBT, Ordering::Relaxed);
+            }
+            return committed;
         }
-        let numbers: Vec<i64> = plan.events.iter().map(|event| event.number).collect();
-        let kinds: Vec<i16> = plan.events.iter().map(|event| kind_number(event.kind)).collect();
-        let ids: Vec<i64> = plan.events.iter().map(|event| event.id.get()).collect();
-        let events: [&(dyn ToSql + Sync); 3] = [&numbers, &kinds, &ids];
+        let committed = self.commit_changes(session, group_id, &columns).await;
+        if committed.is_err() {
+            session.roll_back().await;
+        }
+        committed
+    }
+
+    /// Writes rows that must all be new, in one statement.
+    async fn commit_new(
+        &self,
+        session: &Session,
+        group_id: &[u8],
+        PlanColumns { new, events, .. }: &PlanColumns<'_>,
+    ) -> Result<Committed, Trouble> {
         let slot = counter_slot();
-        if changed.is_empty() {
-            let parameters = [&new.parameters()[..], &[&group_id], &events[..], &[&slot]].concat();
-            let rows = session.rows(&self.statements.create_plants, &parameters).await?;
-            let row =
-                rows.first().ok_or_else(|| Trouble::Refused("a row is missing".to_owned()))?;
-            let (block, ids): (i64, Vec<i64>) = (row.try_get(0)?, row.try_get(1)?);
-            return Ok(Committed { block, written: ids.into_iter().map(PlantId::from).collect() });
-        }
-        let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events[..]].concat();
+        let counts: [&(dyn ToSql + Sync); 3] = [&slot, &events.more_plants, &events.more_events];
+        let parameters =
+            [&new.parameters()[..], &[&group_id], &events.parameters(), &counts].concat();
+        let rows = session.rows(&self.statements.create_plants, &parameters).await?;
+        let row = rows.first().ok_or_else(|| Trouble::Refused("a row is missing".to_owned()))?;
+        let written = new.ids.iter().copied().map(PlantId::from).collect();
+        Ok(Committed { block: row.try_get(0)?, written })
+    }
+
+    /// Writes rows of which some are there before, in a transaction whose statements are sent together.
+    async fn commit_changes(
+        &self,
+        session: &Session,
+        group_id: &[u8],
+        PlanColumns { new, changed, events }: &PlanColumns<'_>,
+    ) -> Result<Committed, Trouble> {
+        let slot = counter_slot();
+        let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
         let of_counter: [&(dyn ToSql + Sync); 2] = [&slot, &group_id];
         let (statements, client) = (&self.statements, session.client()?);
         session
@@ -288,6 +320,14 @@ impl Writer {
             })
             .await?
             .ok_or_else(|| Trouble::NoAnswer("a number is missing".to_owned()))
+    }
+
+    /// Fills the block of what was taken back, so that nobody who reads events waits for it to be committed late. Where
+    /// that fails, they do.
+    async fn skip_block(&self, session: &Session) {
+        if let Err(trouble) = session.rows(&self.statements.skip_block, &[]).await {
+            log::debug!("a block of events is missing: {trouble}");
+        }
     }
 
     /// Finds out what is committed of a group, which has a later block than `last_block`, and sees to it that the
@@ -379,6 +419,12 @@ impl<'w> Group<'w> {
 
     fn is_done(&self) -> bool {
         self.decided.iter().all(Option::is_some)
+    }
+
+    /// Counts on nothing any more.
+    fn read_all_next_time(&mut self) {
+        let ids: Vec<PlantId> = self.pending().map(|(_, write)| write.id()).collect();
+        self.to_read.extend(ids);
     }
 
     fn pending(&self) -> impl Iterator<Item = (usize, &'w Write)> {
@@ -474,6 +520,58 @@ impl Present {
         let record =
             name.map(to_record).transpose().with_context(|| format!("the row of plant {id}"))?;
         Ok((PlantId::from(id), Self { revision: Some(revision), record }))
+    }
+}
+
+/// What a group would make of its plants, as statements take it.
+struct PlanColumns<'a> {
+    /// Rows that are not there yet.
+    new: Columns<'a>,
+    changed: Columns<'a>,
+    events: EventColumns,
+}
+
+impl<'a> PlanColumns<'a> {
+    fn of(plan: &'a Plan) -> anyhow::Result<Self> {
+        let [mut new, mut changed] = [Columns::default(), Columns::default()];
+        for (id, row) in &plan.rows {
+            let columns = if row.before.revision.is_some() { &mut changed } else { &mut new };
+            columns.push(*id, row)?;
+        }
+        let mut events = EventColumns::default();
+        for event in &plan.events {
+            events.push(event);
+        }
+        Ok(Self { new, changed, events })
+    }
+}
+
+/// Events, each column on its own.
+#[derive(Default)]
+struct EventColumns {
+    numbers: Vec<i64>,
+    kinds: Vec<i16>,
+    ids: Vec<i64>,
+    /// How many plants there are more after them, and how many events.
+    more_plants: i64,
+    more_events: i64,
+}
+
+impl EventColumns {
+    fn parameters(&self) -> [&(dyn ToSql + Sync); 3] {
+        [&self.numbers, &self.kinds, &self.ids]
+    }
+
+    fn push(&mut self, event: &PlannedEvent) {
+        self.numbers.push(event.number);
+        self.kinds.push(kind_number(event.kind));
+        self.ids.push(event.id.get());
+        self.more_plants += match event.kind {
+            EventKind::Created => 1,
+            EventKind::Updated => 0,
+            EventKind::Deleted => -1,
+        };
+        self.more_events += 1;
     }
 }
 

@@ -140,6 +140,7 @@ impl PostgresRepository {
             sessions: writing.clone(),
             statements: Arc::clone(&statements),
             last_block: Arc::new(AtomicI64::new(last_block)),
+            doubt: Arc::default(),
         };
         let (queue, waiting) = mpsc::channel(QUEUE_CAPACITY);
         let waiting = Arc::new(Mutex::new(waiting));

@@ -109,9 +109,9 @@ impl fmt::Display for SchemaName {
 /// The statements that are prepared, about the tables of one schema.
 #[derive(Debug)]
 pub(super) struct Statements {
-    /// Takes rows whose ids are free, tells of them and counts them, all at once. `$1` to `$6` as in
-    /// [`Self::insert_plants`], `$7` id of the group, `$8` to `$10` numbers, kinds and ids of the events, `$11` slot of the
-    /// counter: the block, and the ids of the rows.
+    /// Makes new rows, tells of them and counts them, all at once, or fails where one of their ids is taken. `$1` to `$6`
+    /// as in [`Self::insert_plants`], `$7` id of the group, `$8` to `$10` numbers, kinds and ids of the events, `$11` slot
+    /// of the counter, `$12` and `$13` by how many plants and events it grows: the block.
     pub(super) create_plants: String,
     /// Begins a transaction with the number of a block that nobody else gets. It is not prepared.
     pub(super) begin: String,
@@ -123,6 +123,8 @@ pub(super) struct Statements {
     pub(super) insert_events: String,
     /// Counts what was told.
     pub(super) add_to_counter: String,
+    /// Has the block that this session got last be one without events, if it is not written.
+    pub(super) skip_block: String,
     /// Takes the place of a group that is not committed, so that it never will be.
     pub(super) seal_group: String,
     /// The events of a group.
@@ -175,39 +177,33 @@ impl Statements {
                  ORDER BY id LIMIT $2"
             )
         };
-        // Of the transaction that asks.
+        // Of the transaction that asks, or of the one before it.
         let block = format!("currval('{schema}.event_blocks')");
         let first_revision = format!("{block} * {EVENTS_IN_A_BLOCK}");
         Self {
+            // PostgreSQL carries out from the last to the first what nothing is read from: who waits for an id has no counter
+            // that others would wait for.
             create_plants: format!(
                 "WITH block AS MATERIALIZED (SELECT nextval('{schema}.event_blocks') AS number), \
+                 counted AS (\
+                   UPDATE {schema}.counters \
+                   SET plants = plants + $12::bigint, events = events + $13::bigint \
+                   WHERE slot = $11), \
+                 logged AS (\
+                   INSERT INTO {schema}.events (block, group_id, revisions, kinds, ids) \
+                   SELECT block.number, $7::bytea, \
+                     ARRAY(SELECT block.number * {EVENTS_IN_A_BLOCK} + event.number \
+                       FROM unnest($8::bigint[]) AS event (number) ORDER BY event.number), \
+                     $9::smallint[], $10::bigint[] \
+                   FROM block), \
                  inserted AS (\
                    INSERT INTO {schema}.plants (id, revision, name, folded_name, tag, idempotency) \
                    SELECT new.id, block.number * {EVENTS_IN_A_BLOCK} + new.number, new.name, \
                      new.folded_name, new.tag, new.idempotency \
                    FROM block, \
                      unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[]) \
-                     AS new (id, number, name, folded_name, tag, idempotency) \
-                   ON CONFLICT (id) DO NOTHING RETURNING id), \
-                 told AS MATERIALIZED (\
-                   SELECT event.number, event.kind, event.id \
-                   FROM unnest($8::bigint[], $9::smallint[], $10::bigint[]) AS event (number, kind, id) \
-                   WHERE (event.id IN (SELECT id FROM inserted)) IS TRUE), \
-                 logged AS (\
-                   INSERT INTO {schema}.events (block, group_id, revisions, kinds, ids) \
-                   SELECT block.number, $7::bytea, \
-                     ARRAY(SELECT block.number * {EVENTS_IN_A_BLOCK} + told.number FROM told ORDER BY told.number), \
-                     ARRAY(SELECT told.kind FROM told ORDER BY told.number), \
-                     ARRAY(SELECT told.id FROM told ORDER BY told.number) \
-                   FROM block), \
-                 counted AS (\
-                   UPDATE {schema}.counters SET plants = counters.plants + more.plants, \
-                     events = counters.events + more.events \
-                   FROM (SELECT count(*) AS events, \
-                     coalesce(sum(CASE kind WHEN {CREATED} THEN 1 WHEN {DELETED} THEN -1 ELSE 0 END), 0) AS plants \
-                     FROM told) AS more \
-                   WHERE slot = $11) \
-                 SELECT block.number, ARRAY(SELECT id FROM inserted) FROM block"
+                     AS new (id, number, name, folded_name, tag, idempotency)) \
+                 SELECT number FROM block"
             ),
             begin: format!("BEGIN; SELECT nextval('{schema}.event_blocks')"),
             insert_plants: format!(
@@ -244,6 +240,10 @@ impl Statements {
                        AS plants \
                    FROM (SELECT unnest(kinds) AS kind FROM {schema}.events WHERE group_id = $2) AS told \
                  ) AS more WHERE slot = $1"
+            ),
+            skip_block: format!(
+                "INSERT INTO {schema}.events (block, revisions, kinds, ids) \
+                 SELECT {block}, '{{}}', '{{}}', '{{}}' ON CONFLICT (block) DO NOTHING"
             ),
             seal_group: format!(
                 "INSERT INTO {schema}.events (block, group_id, is_seal, revisions, kinds, ids) \

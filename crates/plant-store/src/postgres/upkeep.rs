@@ -32,19 +32,25 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Forgets what there is too much. What others forget at the same time is left to them.
-    pub(super) async fn forget(&mut self) -> Result<(), StoreFailure> {
+    /// Forgets what there is too much. What others forget at the same time is left to them. Says whether there will be
+    /// more to forget without another write.
+    pub(super) async fn forget(&mut self) -> Result<bool, StoreFailure> {
         let keep = i64::try_from(self.keep_events).unwrap_or(i64::MAX);
         loop {
             let excess = self.reader.kept_events().await?.saturating_sub(keep);
-            if excess <= keep / SLACK || !self.forget_some(excess).await? {
-                return Ok(());
+            if excess <= keep / SLACK {
+                return Ok(false);
+            }
+            match self.forget_some(excess).await? {
+                Progress::Some => {}
+                Progress::None => return Ok(false),
+                Progress::Later => return Ok(true),
             }
         }
     }
 
-    /// Forgets the oldest blocks, with so many events at most. Says whether there was anything to forget.
-    async fn forget_some(&mut self, most: i64) -> Result<bool, StoreFailure> {
+    /// Forgets the oldest blocks, with so many events at most.
+    async fn forget_some(&mut self, most: i64) -> Result<Progress, StoreFailure> {
         let first = self.reader.forgotten().await?.block + 1;
         let Blocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
         let (mut last, mut events) = (forgotten.block, 0);
@@ -61,10 +67,11 @@ impl Upkeep {
                     match self.gap {
                         Some((gap, newest)) if gap <= last + 1 && last < newest => {
                             self.reader.seal(last + 1, newest).await?;
-                            return Ok(true);
+                            return Ok(Progress::Some);
                         }
                         _ => self.gap = Some((last + 1, self.reader.newest_block().await?)),
                     }
+                    return Ok(Progress::Later);
                 }
                 break;
             }
@@ -74,7 +81,7 @@ impl Upkeep {
             }
         }
         if last == forgotten.block {
-            return Ok(false);
+            return Ok(Progress::None);
         }
         let statements = &self.reader.statements;
         let first_kept = (last + 1) * EVENTS_IN_A_BLOCK;
@@ -91,7 +98,7 @@ impl Upkeep {
             Ok(rows) if !rows.is_empty() => {}
             Ok(_) => {
                 session.roll_back().await;
-                return Ok(false);
+                return Ok(Progress::None);
             }
             Err(trouble) => {
                 session.roll_back().await;
@@ -119,8 +126,17 @@ impl Upkeep {
             session.roll_back().await;
         }
         done.map_err(failure)?;
-        Ok(true)
+        Ok(Progress::Some)
     }
+}
+
+/// What came of forgetting.
+enum Progress {
+    Some,
+    /// There was nothing to forget, or somebody else forgets it.
+    None,
+    /// Something may be forgotten at a later turn.
+    Later,
 }
 
 /// Forgets now and then what there is too much, until the end.
@@ -132,10 +148,14 @@ pub(super) async fn keep_up(
     let mut turns = interval(INTERVAL);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while closing.run_until_cancelled(turns.tick()).await.is_some() {
-        if has_written.swap(false, Ordering::Relaxed)
-            && let Err(failure) = upkeep.forget().await
-        {
+        if !has_written.swap(false, Ordering::Relaxed) {
+            continue;
+        }
+        let is_left = upkeep.forget().await.unwrap_or_else(|failure| {
             log::debug!("{failure}; it is tried again");
+            true
+        });
+        if is_left {
             has_written.store(true, Ordering::Relaxed);
         }
     }
