@@ -10,6 +10,7 @@ mod group;
 mod hosts;
 mod joint_reads;
 mod lane;
+mod queue;
 mod reader;
 mod readiness;
 mod schema;
@@ -31,7 +32,8 @@ use tokio_util::task::TaskTracker;
 
 use self::group::{MAX_GROUP, Writer};
 use self::joint_reads::WaitingRead;
-use self::lane::{Lane, WaitingWrite};
+use self::lane::Lane;
+use self::queue::{QUEUE_CAPACITY, Queue};
 use self::reader::Reader;
 use self::readiness::Readiness;
 use self::sessions::Sessions;
@@ -47,9 +49,6 @@ use crate::{
 pub use self::address::{NotAPostgresUrl, PostgresUrl};
 pub use self::config::{DEFAULT_POSTGRES_READING_SESSIONS, PostgresConfig};
 pub use self::statements::{DEFAULT_POSTGRES_SCHEMA, NotASchemaName, SchemaName};
-
-/// How many writes wait at most. What comes on top is refused at once ([`StoreError::Busy`]).
-const QUEUE_CAPACITY: usize = 1024;
 
 /// How many groups of writes are on their way at once, each in a session of its own. More of them make the groups
 /// smaller.
@@ -79,7 +78,7 @@ pub const POSTGRES_WRITING_SESSIONS: usize = GROUPS_IN_FLIGHT + IMPORTS_AT_ONCE 
 #[derive(Debug)]
 pub struct PostgresRepository {
     runtime: Handle,
-    queue: mpsc::Sender<WaitingWrite>,
+    queue: Arc<Queue>,
     reads: mpsc::Sender<WaitingRead>,
     closing: CancellationToken,
     /// What has to be carried out before the end.
@@ -142,14 +141,11 @@ impl PostgresRepository {
             last_block: Arc::new(AtomicI64::new(last_block)),
             doubt: Arc::default(),
         };
-        let (queue, waiting) = mpsc::channel(QUEUE_CAPACITY);
-        let waiting = Arc::new(Mutex::new(waiting));
+        let queue = Arc::<Queue>::default();
         let has_written = Arc::new(AtomicBool::new(true));
-        let in_flight = Arc::default();
         for _ in 0..GROUPS_IN_FLIGHT {
             let lane = Lane {
-                in_flight: Arc::clone(&in_flight),
-                waiting: Arc::clone(&waiting),
+                queue: Arc::clone(&queue),
                 writer: writer.clone(),
                 closing: closing.clone(),
                 has_written: Arc::clone(&has_written),
@@ -190,11 +186,7 @@ impl PostgresRepository {
         if self.closing.is_cancelled() {
             return Err(StoreError::Closed);
         }
-        match self.queue.try_send((write, answer)) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(_)) => return Err(StoreError::Busy),
-            Err(mpsc::error::TrySendError::Closed(_)) => return Err(StoreError::Closed),
-        }
+        self.queue.push((write, answer))?;
         match outcome.await {
             Ok(outcome) => outcome,
             Err(_) => Err(StoreFailure::from(anyhow!("a group of writes panicked")).into()),
