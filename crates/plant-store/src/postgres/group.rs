@@ -20,9 +20,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use futures_util::future::{join, join3};
 use plant_domain::{PlantId, fold_name};
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, SimpleQueryMessage};
 
+use super::reader::LATE_COMMIT_PATIENCE;
 use super::schema::COUNTER_SLOTS;
 use super::sessions::{PATIENCE, Session, Sessions, Trouble, pause};
 use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_number};
@@ -40,8 +42,9 @@ const FINDING_PATIENCE: Duration = Duration::from_secs(20);
 /// Where the revisions begin that a group plans with before it has any. No real one is so great.
 const PLANNED_REVISIONS: u64 = 1 << 62;
 
-/// How many groups read what they create too after one that has counted on an id that is taken. Whoever creates what is
-/// there already often does so many times, and a statement that fails leaves rows for PostgreSQL to clear away.
+/// How many groups read what they create too after one of nothing but creates was taken back, mostly for an id that is
+/// taken (a plant that was removed has its row too). Whoever creates what is there often does so many times, and a
+/// statement that fails leaves rows for PostgreSQL to clear away.
 const GROUPS_OF_DOUBT: u32 = 100;
 
 /// How many bytes the random id of a group has.
@@ -54,7 +57,7 @@ pub(super) struct Writer {
     pub(super) statements: Arc<Statements>,
     /// A block that is committed: groups that begin later have later ones.
     pub(super) last_block: Arc<AtomicI64>,
-    /// How many of the next groups do not count on ids being free.
+    /// How many of the next groups count on no id being free.
     pub(super) doubt: Arc<AtomicU32>,
 }
 
@@ -145,12 +148,17 @@ impl Writer {
         let mut tries = 0;
         let mut given_up = None;
         while given_up.is_none() && !group.is_done() {
+            let has_counted_on_ids = group.counts_on_ids();
             let failed = match self.try_once(&mut group).await {
                 Ok(()) if group.is_done() => break,
                 Ok(()) => Failed::WithoutTrace(Trouble::Conflict(
                     "others change the same plants".to_owned(),
                 )),
-                Err(failed) => failed,
+                Err(failed) => {
+                    // It may be that an id is taken, also by somebody else meanwhile.
+                    group.read_all_next_time();
+                    failed
+                }
             };
             given_up = match failed {
                 Failed::WithoutTrace(Trouble::Refused(cause)) => {
@@ -158,15 +166,14 @@ impl Writer {
                     log::error!("writes failed, and were not carried out: {failure}");
                     Some(StoreError::from(failure))
                 }
+                // What was counted on is read now, which is an answer for whoever was wrong, and lets others through.
+                Failed::WithoutTrace(Trouble::Conflict(_)) if has_counted_on_ids => None,
                 Failed::WithoutTrace(trouble) if begun.elapsed() > PATIENCE => {
                     log::warn!("writes are given up, and were not carried out: {trouble}");
                     Some(StoreError::Busy)
                 }
-                Failed::WithoutTrace(trouble) => {
-                    // An id that was counted on may be taken, which is an answer as soon as it is read.
-                    if tries > 0 || !matches!(trouble, Trouble::Conflict(_)) {
-                        pause(tries).await;
-                    }
+                Failed::WithoutTrace(_) => {
+                    pause(tries).await;
                     tries += 1;
                     None
                 }
@@ -217,9 +224,9 @@ impl Writer {
                 found.map_err(Failed::Unknown)?.ok_or(trouble)?
             }
             Err(trouble) => {
-                // Whatever it was that somebody else has changed: nothing of this group may be counted on.
-                group.read_all_next_time();
-                self.skip_block(&session).await;
+                if matches!(trouble, Trouble::Conflict(_)) {
+                    self.skip_block(&session).await;
+                }
                 return Err(trouble.into());
             }
         };
@@ -244,11 +251,7 @@ impl Writer {
             }
             return committed;
         }
-        let committed = self.commit_changes(session, group_id, &columns).await;
-        if committed.is_err() {
-            session.roll_back().await;
-        }
-        committed
+        self.commit_changes(session, group_id, &columns).await
     }
 
     /// Writes rows that must all be new, in one statement.
@@ -322,11 +325,16 @@ impl Writer {
             .ok_or_else(|| Trouble::NoAnswer("a number is missing".to_owned()))
     }
 
-    /// Fills the block of what was taken back, so that nobody who reads events waits for it to be committed late. Where
-    /// that fails, they do.
+    /// Fills the block of what this session has just taken back, so that nobody who reads events waits for it to be
+    /// committed late. That it is no seal is safe: the session is in no transaction any more, so nobody has the block, and
+    /// the sequence never gives it again, for what it gave is on the disk before this is. Where it fails, or takes
+    /// too long, readers seal the block.
     async fn skip_block(&self, session: &Session) {
-        if let Err(trouble) = session.rows(&self.statements.skip_block, &[]).await {
-            log::debug!("a block of events is missing: {trouble}");
+        let skipping = session.rows(&self.statements.skip_block, &[]);
+        match timeout(LATE_COMMIT_PATIENCE, skipping).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(trouble)) => log::debug!("a block of events is missing: {trouble}"),
+            Err(_) => log::debug!("a block of events is missing: to fill it takes too long"),
         }
     }
 
@@ -366,6 +374,8 @@ impl Writer {
             }
             return Ok(None);
         }
+        // The block that the seal would have had.
+        self.skip_block(&session).await;
         self.wait_for_those_before(&session).await?;
         Ok(Some(Committed { block, written: ids.into_iter().map(PlantId::from).collect() }))
     }
@@ -419,6 +429,11 @@ impl<'w> Group<'w> {
 
     fn is_done(&self) -> bool {
         self.decided.iter().all(Option::is_some)
+    }
+
+    /// Whether it would be wrong if somebody had an id that it has not looked for.
+    fn counts_on_ids(&self) -> bool {
+        self.pending().any(|(_, write)| !self.to_read.contains(&write.id()))
     }
 
     /// Counts on nothing any more.
@@ -552,7 +567,7 @@ struct EventColumns {
     numbers: Vec<i64>,
     kinds: Vec<i16>,
     ids: Vec<i64>,
-    /// How many plants there are more after them, and how many events.
+    /// By how much the counts grow with them. Where rows may not be written, PostgreSQL counts those that are.
     more_plants: i64,
     more_events: i64,
 }

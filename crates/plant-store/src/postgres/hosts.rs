@@ -10,7 +10,7 @@ use deadpool_postgres::Connect;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::Host;
-use tokio_postgres::error::Severity;
+use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Socket};
 
@@ -26,7 +26,9 @@ impl Warnings {
     fn note(&self, message: &AsyncMessage) {
         if let AsyncMessage::Notice(notice) = message {
             log::debug!("PostgreSQL says: {notice}");
-            if notice.parsed_severity() == Some(Severity::Warning) {
+            // Who takes back what may be over by itself is told that it is.
+            let is_of_us = *notice.code() == SqlState::NO_ACTIVE_SQL_TRANSACTION;
+            if notice.parsed_severity() == Some(Severity::Warning) && !is_of_us {
                 self.0.fetch_add(1, Ordering::Release);
             }
         }

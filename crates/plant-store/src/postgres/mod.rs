@@ -33,7 +33,7 @@ use tokio_util::task::TaskTracker;
 use self::group::{MAX_GROUP, Writer};
 use self::joint_reads::WaitingRead;
 use self::lane::Lane;
-use self::queue::{QUEUE_CAPACITY, Queue};
+use self::queue::Queue;
 use self::reader::Reader;
 use self::readiness::Readiness;
 use self::sessions::Sessions;
@@ -53,6 +53,9 @@ pub use self::statements::{DEFAULT_POSTGRES_SCHEMA, NotASchemaName, SchemaName};
 /// How many groups of writes are on their way at once, each in a session of its own. More of them make the groups
 /// smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
+
+/// How many reads of single plants wait to be taken. Who comes on top waits until there is room.
+const WAITING_READS: usize = 1024;
 
 /// How many reads of single plants are on their way at once. Each asks for all plants that somebody waits for.
 const READS_IN_FLIGHT: usize = 3;
@@ -152,7 +155,7 @@ impl PostgresRepository {
             };
             under_way.spawn_on(lane.run(), &runtime);
         }
-        let (reads, waiting) = mpsc::channel(QUEUE_CAPACITY);
+        let (reads, waiting) = mpsc::channel(WAITING_READS);
         let waiting = Arc::new(Mutex::new(waiting));
         for _ in 0..READS_IN_FLIGHT {
             runtime.spawn(joint_reads::read_jointly(reader.clone(), Arc::clone(&waiting)));

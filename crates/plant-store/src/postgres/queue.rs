@@ -1,5 +1,5 @@
-//! The writes that wait for a group. Whoever adds one seldom wakes anybody for it: a thread that is woken for each
-//! write takes as much time as the write does.
+//! The writes that wait for a group. Whoever adds one seldom wakes anybody for it: to wake a thread for each write takes
+//! both threads some microseconds, of the twenty that a create takes in all of the program.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::StoreError;
 use crate::write::{Outcome, Write};
 
 /// How many writes wait at most. What comes on top is refused at once ([`StoreError::Busy`]).
-pub(super) const QUEUE_CAPACITY: usize = 1024;
+const QUEUE_CAPACITY: usize = 1024;
 
 /// How many writes make a group that begins although others are on their way. Each group costs PostgreSQL as much as some
 /// dozens of its writes do.
@@ -37,9 +37,11 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<WaitingWrite>,
-    /// Until when the first of them waits.
+    /// Until when they wait, counted from the first of them, or from the group that has left them over.
     patience: Option<Instant>,
     groups_in_flight: usize,
+    /// No write is added any more. It is known under the lock, so that none is added behind the back of the last one who
+    /// looks.
     is_closed: bool,
 }
 
@@ -74,7 +76,7 @@ impl Queue {
         loop {
             let patience = {
                 let mut state = self.state();
-                if let Some(group) = state.take_group() {
+                if let Some(group) = state.next_group() {
                     if !state.waiting.is_empty() {
                         self.look.notify_one();
                     }
@@ -104,7 +106,7 @@ impl Queue {
 }
 
 impl State {
-    fn take_group(&mut self) -> Option<Vec<WaitingWrite>> {
+    fn next_group(&mut self) -> Option<Vec<WaitingWrite>> {
         let now = Instant::now();
         let is_worth_it = self.groups_in_flight == 0
             || self.waiting.len() >= ENOUGH
@@ -117,5 +119,122 @@ impl State {
         self.patience = (!rest.is_empty()).then(|| now + LONGEST_WAIT);
         self.groups_in_flight += 1;
         Some(std::mem::replace(&mut self.waiting, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use plant_domain::PlantId;
+    use tokio::task::JoinHandle;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::Preconditions;
+
+    /// Longer than anything waits.
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn any_write() -> WaitingWrite {
+        let (answer, _) = oneshot::channel();
+        let (id, preconditions) = (PlantId::from(1), Preconditions::default());
+        (Write::Delete { id, preconditions }, answer)
+    }
+
+    fn push(queue: &Queue, count: usize) {
+        for _ in 0..count {
+            queue.push(any_write()).expect("there is room");
+        }
+    }
+
+    /// How many writes the next group has, and how long it takes until it is taken. Time passes only where nothing else
+    /// can go on.
+    fn next_group(
+        queue: &Arc<Queue>,
+        closing: &CancellationToken,
+    ) -> JoinHandle<Option<(usize, Duration)>> {
+        let (queue, closing, begun) = (Arc::clone(queue), closing.clone(), Instant::now());
+        tokio::spawn(async move {
+            let group = timeout(LONG, queue.take_group(&closing)).await;
+            let group = group.expect("somebody is woken")?;
+            Some((group.len(), begun.elapsed()))
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_begins_at_once_where_no_other_is_on_its_way() {
+        let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
+        let group = next_group(&queue, &closing);
+        tokio::task::yield_now().await;
+        push(&queue, 1);
+        assert_eq!(group.await.expect("a group"), Some((1, Duration::ZERO)));
+        queue.end_group();
+        push(&queue, 2);
+        assert_eq!(next_group(&queue, &closing).await.expect("a group"), Some((2, Duration::ZERO)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beside_another_group_one_begins_with_enough_writes_or_when_they_have_waited() {
+        let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
+        push(&queue, 1);
+        next_group(&queue, &closing).await.expect("a group");
+
+        let group = next_group(&queue, &closing);
+        tokio::task::yield_now().await;
+        push(&queue, ENOUGH - 1);
+        tokio::task::yield_now().await;
+        assert!(!group.is_finished());
+        push(&queue, 1);
+        assert_eq!(group.await.expect("a group"), Some((ENOUGH, Duration::ZERO)));
+
+        let group = next_group(&queue, &closing);
+        tokio::task::yield_now().await;
+        push(&queue, 1);
+        let (writes, waited) = group.await.expect("a task").expect("a group");
+        assert_eq!(writes, 1);
+        assert!(waited >= LONGEST_WAIT, "{waited:?}");
+        // The clock that wakes somebody counts milliseconds.
+        assert!(waited <= LONGEST_WAIT + Duration::from_millis(1), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_group_leaves_over_is_the_next_one_at_once() {
+        let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
+        push(&queue, 1);
+        next_group(&queue, &closing).await.expect("a group");
+        let groups = [next_group(&queue, &closing), next_group(&queue, &closing)];
+        tokio::task::yield_now().await;
+        // Who is woken for the first one goes on waiting.
+        push(&queue, 1);
+        tokio::task::yield_now().await;
+        push(&queue, MAX_GROUP + ENOUGH - 1);
+        let mut taken = Vec::new();
+        for group in groups {
+            taken.push(group.await.expect("a task").expect("a group"));
+        }
+        taken.sort_unstable();
+        assert_eq!(taken, [(ENOUGH, Duration::ZERO), (MAX_GROUP, Duration::ZERO)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_when_it_is_closed_is_still_taken_and_nothing_comes_after_it() {
+        let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
+        push(&queue, 1);
+        next_group(&queue, &closing).await.expect("a group");
+        push(&queue, 2);
+        let group = next_group(&queue, &closing);
+        tokio::task::yield_now().await;
+        closing.cancel();
+        assert_eq!(group.await.expect("a group"), Some((2, Duration::ZERO)));
+        assert_eq!(next_group(&queue, &closing).await.expect("an end"), None);
+        assert!(matches!(queue.push(any_write()), Err(StoreError::Closed)));
+    }
+
+    #[test]
+    fn more_writes_than_it_has_room_for_are_refused() {
+        let queue = Queue::default();
+        push(&queue, QUEUE_CAPACITY);
+        assert!(matches!(queue.push(any_write()), Err(StoreError::Busy)));
     }
 }

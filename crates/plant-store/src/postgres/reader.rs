@@ -26,7 +26,7 @@ const MOST_SEALED: i64 = 1024;
 
 /// How long a reader waits for a block that is missing before it seals it. Most come within the time of a commit; one
 /// that comes later has to begin anew.
-const LATE_COMMIT_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const LATE_COMMIT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often blocks are sealed for one reader at most. It gets none then, and asks again.
 const MOST_SEALS: u32 = 8;

@@ -121,9 +121,9 @@ pub(super) struct Statements {
     pub(super) update_plants: String,
     /// Tells of the rows that this transaction has written.
     pub(super) insert_events: String,
-    /// Counts what was told.
+    /// Counts what was told, as the writer does where all of it is written for sure.
     pub(super) add_to_counter: String,
-    /// Has the block that this session got last be one without events, if it is not written.
+    /// Writes the block that this session got last as one without events, unless it is written.
     pub(super) skip_block: String,
     /// Takes the place of a group that is not committed, so that it never will be.
     pub(super) seal_group: String,
@@ -181,8 +181,8 @@ impl Statements {
         let block = format!("currval('{schema}.event_blocks')");
         let first_revision = format!("{block} * {EVENTS_IN_A_BLOCK}");
         Self {
-            // PostgreSQL carries out from the last to the first what nothing is read from: who waits for an id has no counter
-            // that others would wait for.
+            // PostgreSQL happens to carry out from the last to the first what nothing is read from: so whoever waits for an
+            // id has no counter that others wait for. Nothing else hangs on it.
             create_plants: format!(
                 "WITH block AS MATERIALIZED (SELECT nextval('{schema}.event_blocks') AS number), \
                  counted AS (\

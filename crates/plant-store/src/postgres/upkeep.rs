@@ -32,8 +32,7 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Forgets what there is too much. What others forget at the same time is left to them. Says whether there will be
-    /// more to forget without another write.
+    /// Forgets what there is too much. Says whether more is left for the next turn, also where nobody writes until then.
     pub(super) async fn forget(&mut self) -> Result<bool, StoreFailure> {
         let keep = i64::try_from(self.keep_events).unwrap_or(i64::MAX);
         loop {
@@ -42,8 +41,8 @@ impl Upkeep {
                 return Ok(false);
             }
             match self.forget_some(excess).await? {
-                Progress::Some => {}
-                Progress::None => return Ok(false),
+                Progress::Done => {}
+                Progress::Nothing => return Ok(false),
                 Progress::Later => return Ok(true),
             }
         }
@@ -67,7 +66,7 @@ impl Upkeep {
                     match self.gap {
                         Some((gap, newest)) if gap <= last + 1 && last < newest => {
                             self.reader.seal(last + 1, newest).await?;
-                            return Ok(Progress::Some);
+                            return Ok(Progress::Done);
                         }
                         _ => self.gap = Some((last + 1, self.reader.newest_block().await?)),
                     }
@@ -81,7 +80,7 @@ impl Upkeep {
             }
         }
         if last == forgotten.block {
-            return Ok(Progress::None);
+            return Ok(Progress::Nothing);
         }
         let statements = &self.reader.statements;
         let first_kept = (last + 1) * EVENTS_IN_A_BLOCK;
@@ -97,8 +96,9 @@ impl Upkeep {
         match noted {
             Ok(rows) if !rows.is_empty() => {}
             Ok(_) => {
+                // Somebody else forgets, who may want to keep more.
                 session.roll_back().await;
-                return Ok(Progress::None);
+                return Ok(Progress::Later);
             }
             Err(trouble) => {
                 session.roll_back().await;
@@ -122,20 +122,18 @@ impl Upkeep {
                 done
             })
             .await;
-        if done.is_err() {
-            session.roll_back().await;
-        }
         done.map_err(failure)?;
-        Ok(Progress::Some)
+        Ok(Progress::Done)
     }
 }
 
 /// What came of forgetting.
 enum Progress {
-    Some,
-    /// There was nothing to forget, or somebody else forgets it.
-    None,
-    /// Something may be forgotten at a later turn.
+    /// Something was forgotten, or made ready for that.
+    Done,
+    /// There is nothing to forget.
+    Nothing,
+    /// Something may be forgotten at the next turn.
     Later,
 }
 
