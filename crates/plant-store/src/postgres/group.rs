@@ -374,9 +374,9 @@ impl Writer {
             }
             return Ok(None);
         }
+        self.wait_for_those_before(&session).await?;
         // The block that the seal would have had.
         self.skip_block(&session).await;
-        self.wait_for_those_before(&session).await?;
         Ok(Some(Committed { block, written: ids.into_iter().map(PlantId::from).collect() }))
     }
 
