@@ -187,6 +187,15 @@ fn wait_until_blocked(schema: &Schema, words: &str) {
     wait_until("a session to wait for another one", || schema.query(&sessions) == "t");
 }
 
+/// Waits until so many events are kept at most.
+#[track_caller]
+fn wait_until_forgotten(schema: &Schema, most: u64) {
+    wait_until("old events to be forgotten", || {
+        let kept = schema.query("SELECT sum(array_length(ids, 1)) FROM SCHEMA.events");
+        kept.parse::<u64>().is_ok_and(|kept| kept <= most)
+    });
+}
+
 fn plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
     let (name, tag) = (name.to_owned(), tag.map(str::to_owned));
     NewPlant::try_from(UncheckedNewPlant { id, name, tag }).expect("valid")
@@ -636,10 +645,7 @@ async fn events_behind_a_number_that_nobody_used_are_forgotten_without_another_w
     for id in 1..=10 {
         create(&repository, id).await;
     }
-    wait_until("old events to be forgotten", || {
-        let kept = schema.query("SELECT sum(array_length(ids, 1)) FROM SCHEMA.events");
-        kept.parse::<u64>().is_ok_and(|kept| kept <= KEPT)
-    });
+    wait_until_forgotten(&schema, KEPT);
 }
 
 // Plants that were removed.
@@ -682,10 +688,7 @@ async fn plants_that_were_removed_leave_no_rows_for_ever() {
     }
     assert_eq!(listed_ids(&repository).await, (1..=40).collect::<Vec<_>>());
     assert_eq!(count(&repository).await, 40);
-    wait_until("old events to be forgotten", || {
-        let kept = schema.query("SELECT sum(array_length(ids, 1)) FROM SCHEMA.events");
-        kept.parse::<u64>().is_ok_and(|kept| kept <= KEPT)
-    });
+    wait_until_forgotten(&schema, KEPT);
 }
 
 // Several repositories.
