@@ -3,15 +3,16 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use plantd_tests::{Answer, TestServer, raw_head};
+use plantd_tests::{Answer, TOKEN, TestServer, Toolbox, raw_head, repository, run_tool};
 use socket2::{Domain, Socket, Type};
 
 const PAGE: &str = "/docs";
 
 /// The page and its files, and what each of them is.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     (PAGE, "text/html; charset=utf-8"),
     ("/docs/page.js", "text/javascript; charset=utf-8"),
+    ("/docs/page.css", "text/css; charset=utf-8"),
     ("/docs/swagger-ui-bundle.js", "text/javascript; charset=utf-8"),
     ("/docs/swagger-ui-bundle.js.LICENSE.txt", "text/plain; charset=utf-8"),
     ("/docs/swagger-ui.css", "text/css; charset=utf-8"),
@@ -90,7 +91,10 @@ fn the_page_refers_to_nothing_but_files_that_are_served() {
         fetched.push(path);
     }
     fetched.sort();
-    assert_eq!(fetched, ["/docs/page.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"]);
+    assert_eq!(
+        fetched,
+        ["/docs/page.css", "/docs/page.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"]
+    );
 }
 
 #[test]
@@ -115,7 +119,6 @@ fn nothing_stands_in_the_page_that_its_policy_forbids() {
 fn what_is_no_file_of_the_page_needs_a_token_and_is_4004() {
     let server = TestServer::start();
     for path in [
-        "/docs/",
         "/docs/nothing",
         "/docs/page.js/",
         "/docs/page.html",
@@ -130,6 +133,35 @@ fn what_is_no_file_of_the_page_needs_a_token_and_is_4004() {
         connection.send(raw_head(&format!("GET {path}"), ""));
         connection.receive().assert_error(404, 4004);
     }
+}
+
+#[test]
+fn addresses_that_people_type_lead_to_the_page_without_a_token() {
+    let server = TestServer::start();
+    for (path, location) in [("/", "docs"), ("/docs/", "../docs")] {
+        for method in ["GET", "HEAD"] {
+            let mut connection = server.connect();
+            connection.send(format!("{method} {path} HTTP/1.1\r\nHost: plants\r\n\r\n"));
+            let answer = connection.receive_head();
+            assert_eq!(answer.status, 307, "{method} {path}");
+            // Relative, because a proxy may put a path before ours.
+            assert_eq!(answer.header("location"), Some(location), "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn in_a_browser_the_page_hides_the_token_deletes_nothing_by_one_click_and_fits_a_phone() {
+    let server = TestServer::start();
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    let tools = Toolbox::node();
+    let mut node = tools.command("node");
+    node.arg(repository("tests/browser/docs.js"))
+        .env("NODE_PATH", tools.folder().join("node_modules"))
+        .env("PLANTS_URL", format!("http://{}", server.address()))
+        .env("PLANTS_TOKEN", TOKEN);
+    run_tool(&mut node);
+    server.client().read(1).assert_error(404, 3002);
 }
 
 #[test]

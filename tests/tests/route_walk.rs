@@ -11,11 +11,14 @@ use plantd_tests::{
 
 /// The paths that need no token, since they are no operations of the store. Everything else does: this is
 /// the one list that someone has to think about.
-const OPEN_PATHS: [&str; 8] = [
+const OPEN_PATHS: [&str; 11] = [
+    "/",
     "/livez",
     "/readyz",
     "/openapi.json",
     "/docs",
+    "/docs/",
+    "/docs/page.css",
     "/docs/page.js",
     "/docs/swagger-ui-bundle.js",
     "/docs/swagger-ui-bundle.js.LICENSE.txt",
@@ -25,15 +28,14 @@ const OPEN_PATHS: [&str; 8] = [
 /// Other methods than those that a path has, and paths that are not there: they need a token too. OPTIONS
 /// needs none anywhere.
 const OTHER_METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"];
-const OTHER_PATHS: [&str; 9] = [
-    "/",
+const OTHER_PATHS: [&str; 8] = [
+    "//",
     "/nowhere",
     "/plants/",
     "/plants/1/2",
     "//plants",
     "/livez/",
     "/plants%2f1",
-    "/docs/",
     "/docs/nothing",
 ];
 
@@ -261,7 +263,8 @@ fn the_paths_that_need_no_token_are_those_that_should_not() {
         for method in ["GET", "HEAD"] {
             for bad in walk.bad.iter().chain([&walk.too_little]) {
                 let answer = walk.send(method, &format!("{path}{}", bad.query), &bad.lines);
-                assert_eq!(answer.status, 200, "{method} {path}, {}: {answer:?}", bad.name);
+                let is_open = [200, 307].contains(&answer.status);
+                assert!(is_open, "{method} {path}, {}: {answer:?}", bad.name);
             }
         }
     }

@@ -56,6 +56,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         tools::PYTHON,
         tools::NODE,
         tools::NPM,
+        tools::CHROMIUM,
     ])?;
     packages::PYTHON.ensure(&workspace)?;
     packages::NODE.ensure(&workspace)?;

@@ -104,6 +104,9 @@ pub(crate) const NODE_OF_BENCHES: Tool = Tool {
 /// Brings what both of them run.
 pub(crate) const NPM: Tool = Tool::any("npm", "npm", "the black-box tests and the benches");
 
+/// Shows pages as a person sees them.
+pub(crate) const CHROMIUM: Tool = Tool::any("chromium", "chromium", "the black-box tests");
+
 /// Puts load on an HTTP server, and can be scripted.
 pub(crate) const WRK: Tool = Tool::any("wrk", "wrk", "the benches");
 

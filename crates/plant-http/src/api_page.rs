@@ -30,6 +30,12 @@ pub(crate) async fn script(request: HttpRequest) -> Result<HttpResponse, Failure
     FILE.answer(&request)
 }
 
+/// `GET /docs/page.css`, which makes Swagger UI fit a phone.
+pub(crate) async fn style(request: HttpRequest) -> Result<HttpResponse, Failure> {
+    static FILE: StaticFile = file(STYLE, include_str!("api_page/page.css"));
+    FILE.answer(&request)
+}
+
 /// `GET /docs/swagger-ui-bundle.js`.
 pub(crate) async fn swagger_ui(request: HttpRequest) -> Result<HttpResponse, Failure> {
     static FILE: StaticFile = file(SCRIPT, include_str!("../swagger-ui/swagger-ui-bundle.js"));

@@ -1,5 +1,7 @@
 //! All routes on one screen.
 
+use std::future::ready;
+
 use actix_http::Method;
 use actix_http::header::{self, HeaderValue};
 use actix_web::guard::{self, GuardContext};
@@ -13,7 +15,8 @@ use crate::openapi::{Operation, operations};
 use crate::tokens_file::Scope;
 use crate::{api_page, export, health, import, openapi, plants};
 
-/// Each path with its methods: for each, what answers, and what the OpenAPI document says of it.
+/// Each path with its methods: for each, what answers, and what the OpenAPI document says of it. The pages for
+/// people are not in the document.
 fn paths() -> Vec<Path> {
     vec![
         Path::new("/plants")
@@ -29,14 +32,14 @@ fn paths() -> Vec<Path> {
         Path::open("/livez").get(health::live, operations::check_live),
         Path::open("/readyz").get(health::ready, operations::check_ready),
         Path::open("/openapi.json").get(openapi::serve, operations::read_openapi),
-        Path::open("/docs").get(api_page::page, operations::read_api_page),
-        Path::open("/docs/page.js").get(api_page::script, operations::read_api_page_script),
-        Path::open("/docs/swagger-ui-bundle.js")
-            .get(api_page::swagger_ui, operations::read_swagger_ui),
-        Path::open("/docs/swagger-ui-bundle.js.LICENSE.txt")
-            .get(api_page::swagger_ui_licenses, operations::read_swagger_ui_licenses),
-        Path::open("/docs/swagger-ui.css")
-            .get(api_page::swagger_ui_style, operations::read_swagger_ui_style),
+        Path::open("/").page(redirect("docs")),
+        Path::open("/docs").page(api_page::page),
+        Path::open("/docs/").page(redirect("../docs")),
+        Path::open("/docs/page.js").page(api_page::script),
+        Path::open("/docs/page.css").page(api_page::style),
+        Path::open("/docs/swagger-ui-bundle.js").page(api_page::swagger_ui),
+        Path::open("/docs/swagger-ui-bundle.js.LICENSE.txt").page(api_page::swagger_ui_licenses),
+        Path::open("/docs/swagger-ui.css").page(api_page::swagger_ui_style),
     ]
 }
 
@@ -53,7 +56,7 @@ pub(crate) fn open_paths() -> Vec<&'static str> {
     paths().iter().filter(|path| path.is_open).map(|path| path.pattern).collect()
 }
 
-/// One operation that is served.
+/// One method of a path that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteInfo {
     /// Its path, with the names of parameters in braces.
@@ -62,20 +65,24 @@ pub struct RouteInfo {
     pub method: String,
     /// What a token must let its holder do; `None` where no token is needed.
     pub scope: Option<Scope>,
+    /// Whether it is an operation of the OpenAPI document, and not a page for people.
+    pub is_operation: bool,
 }
 
-/// All operations that are served. HEAD is served wherever GET is, and OPTIONS on every path.
+/// Everything that is served. HEAD is served wherever GET is, and OPTIONS on every path.
 #[must_use]
 pub fn routes() -> Vec<RouteInfo> {
     described_routes().into_iter().map(|(route, _)| route).collect()
 }
 
-/// The same, each with what describes it.
-pub(crate) fn described_routes() -> Vec<(RouteInfo, Describe)> {
+/// The same, each operation with what describes it.
+pub(crate) fn described_routes() -> Vec<(RouteInfo, Option<Describe>)> {
     let routes_of = |path: Path| {
-        path.operations.into_iter().map(move |(method, describe)| {
+        path.methods.into_iter().map(move |(method, describe)| {
             let scope = (!path.is_open).then(|| scope_needed(&method));
-            (RouteInfo { path: path.pattern, method: method.to_string(), scope }, describe)
+            let method = method.to_string();
+            let is_operation = describe.is_some();
+            (RouteInfo { path: path.pattern, method, scope, is_operation }, describe)
         })
     };
     paths().into_iter().flat_map(routes_of).collect()
@@ -85,8 +92,8 @@ pub(crate) fn described_routes() -> Vec<(RouteInfo, Describe)> {
 struct Path {
     pattern: &'static str,
     is_open: bool,
-    methods: Vec<Method>,
-    operations: Vec<(Method, Describe)>,
+    /// What each is described by. HEAD comes with GET.
+    methods: Vec<(Method, Option<Describe>)>,
     resource: Resource,
 }
 
@@ -95,27 +102,30 @@ type Describe = fn() -> Operation;
 
 impl Path {
     fn new(pattern: &'static str) -> Self {
-        Self {
-            pattern,
-            is_open: false,
-            methods: Vec::new(),
-            operations: Vec::new(),
-            resource: web::resource(pattern),
-        }
+        Self { pattern, is_open: false, methods: Vec::new(), resource: web::resource(pattern) }
     }
 
     fn open(pattern: &'static str) -> Self {
         Self { is_open: true, ..Self::new(pattern) }
     }
 
-    /// HEAD works wherever GET does; the body is left out below.
+    /// A GET that is no operation of the OpenAPI document: pages and their files are for people.
+    fn page<F, Arguments>(self, handler: F) -> Self
+    where
+        F: Handler<Arguments>,
+        Arguments: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.route(Method::GET, handler, None)
+    }
+
     fn get<F, Arguments>(self, handler: F, describe: Describe) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::GET, Method::HEAD], handler, describe)
+        self.route(Method::GET, handler, Some(describe))
     }
 
     fn post<F, Arguments>(self, handler: F, describe: Describe) -> Self
@@ -124,7 +134,7 @@ impl Path {
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::POST], handler, describe)
+        self.route(Method::POST, handler, Some(describe))
     }
 
     fn put<F, Arguments>(self, handler: F, describe: Describe) -> Self
@@ -133,7 +143,7 @@ impl Path {
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::PUT], handler, describe)
+        self.route(Method::PUT, handler, Some(describe))
     }
 
     fn patch<F, Arguments>(self, handler: F, describe: Describe) -> Self
@@ -142,7 +152,7 @@ impl Path {
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::PATCH], handler, describe)
+        self.route(Method::PATCH, handler, Some(describe))
     }
 
     fn delete<F, Arguments>(self, handler: F, describe: Describe) -> Self
@@ -151,26 +161,30 @@ impl Path {
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.route(&[Method::DELETE], handler, describe)
+        self.route(Method::DELETE, handler, Some(describe))
     }
 
-    fn route<F, Arguments>(mut self, methods: &[Method], handler: F, describe: Describe) -> Self
+    fn route<F, Arguments>(mut self, method: Method, handler: F, describe: Option<Describe>) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.methods.extend_from_slice(methods);
-        self.operations.push((methods[0].clone(), describe));
-        self.resource = self.resource.route(route_for(methods.to_vec()).to(handler));
+        // HEAD works wherever GET does. Its body is left out when the answer is sent.
+        let with_head = (method == Method::GET).then_some(Method::HEAD);
+        let methods = std::iter::once(method.clone()).chain(with_head).collect();
+        self.resource = self.resource.route(route_for(methods).to(handler));
+        self.methods.push((method, describe));
         self
     }
 
     fn into_resource(self) -> Resource {
-        let allow = self.methods.iter().map(Method::as_str).chain(["OPTIONS"]);
-        let allow = allow.collect::<Vec<&str>>().join(", ");
+        let has = |wanted: &Method| self.methods.iter().any(|(method, _)| method == wanted);
+        let takes_patches = has(&Method::PATCH);
+        let head = has(&Method::GET).then_some("HEAD");
+        let methods = self.methods.iter().map(|(method, _)| method.as_str());
+        let allow = methods.chain(head).chain(["OPTIONS"]).collect::<Vec<&str>>().join(", ");
         let options = allow.clone();
-        let takes_patches = self.methods.contains(&Method::PATCH);
         self.resource
             .route(route_for(vec![Method::OPTIONS]).to(move || {
                 let mut response = HttpResponse::NoContent();
@@ -191,6 +205,14 @@ impl Path {
 fn route_for(methods: Vec<Method>) -> Route {
     let matches = move |context: &GuardContext<'_>| methods.contains(&context.head().method);
     web::route().guard(guard::fn_guard(matches))
+}
+
+/// Sends browsers on. The address is relative, because a proxy may put a path before ours.
+fn redirect(location: &'static str) -> impl Handler<(), Output = HttpResponse> {
+    move || {
+        let location = (header::LOCATION, HeaderValue::from_static(location));
+        ready(HttpResponse::TemporaryRedirect().insert_header(location).finish())
+    }
 }
 
 fn no_such_path() -> Failure {

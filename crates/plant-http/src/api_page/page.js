@@ -22,15 +22,29 @@ function isKept(json) {
   }
 }
 
+// Swagger UI shows a bearer token as plain text while it is typed. This makes its field a password field.
+const hiddenToken = {
+  wrapComponents: {
+    HttpAuth: (HttpAuth, { React, getComponent }) => {
+      const PasswordInput = (properties) =>
+        React.createElement(getComponent("Input"), { ...properties, type: "password", autoComplete: "off" });
+      return (properties) => {
+        const replaced = (name, ...rest) =>
+          name === "Input" ? PasswordInput : properties.getComponent(name, ...rest);
+        return React.createElement(HttpAuth, { ...properties, getComponent: replaced });
+      };
+    },
+  },
+};
+
 SwaggerUIBundle({
   // Relative to the page: a proxy may have given it another path.
   url: "openapi.json",
   dom_id: "#swagger-ui",
   deepLinking: true,
-  tryItOutEnabled: true,
   // A token is gone when the page is.
   persistAuthorization: false,
   // No badge of a validator elsewhere.
   validatorUrl: null,
-  plugins: [asItCame],
+  plugins: [asItCame, hiddenToken],
 });

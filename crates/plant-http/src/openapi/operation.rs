@@ -1,7 +1,7 @@
 //! What the document says of one operation, and what all operations have in common.
 
 use actix_http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::link::LinkBuilder;
@@ -242,6 +242,8 @@ pub(super) fn method(route: &RouteInfo) -> HttpMethod {
     }
 }
 
+/// The id in the path. It has no example, because pages that send requests fill that in, and a plant with that id
+/// may exist.
 fn plant_in_path() -> Parameter {
     ParameterBuilder::new()
         .name("id")
@@ -251,6 +253,5 @@ fn plant_in_path() -> Parameter {
             "The id of the plant, in its canonical decimal form: `7`, not `+7` or `007`.",
         ))
         .schema(Some(schemas::plant_id().build()))
-        .example(Some(json!(7)))
         .build()
 }

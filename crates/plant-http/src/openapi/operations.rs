@@ -272,44 +272,14 @@ pub(crate) fn check_ready() -> Operation {
 
 pub(crate) fn read_openapi() -> Operation {
     let schema = ObjectBuilder::new().schema_type(Type::Object).title(Some("Document"));
-    static_file("readOpenapi", "Read this document", Media::json(schema)).description(format!(
-        "The OpenAPI document of what this server serves. Its version, {API_VERSION}, is that of the interface."
-    ))
-}
-
-pub(crate) fn read_api_page() -> Operation {
-    page_file("readApiPage", "Read the page that shows this document", "text/html")
-        .description("A page for browsers, which sends requests too.")
-}
-
-pub(crate) fn read_api_page_script() -> Operation {
-    page_file("readApiPageScript", "Read the page's script", "text/javascript")
-}
-
-pub(crate) fn read_swagger_ui() -> Operation {
-    page_file("readSwaggerUi", "Read Swagger UI", "text/javascript")
-}
-
-pub(crate) fn read_swagger_ui_licenses() -> Operation {
-    page_file("readSwaggerUiLicenses", "Read the licences of Swagger UI", "text/plain")
-}
-
-pub(crate) fn read_swagger_ui_style() -> Operation {
-    page_file("readSwaggerUiStyle", "Read the style of Swagger UI", "text/css")
-}
-
-fn page_file(id: &'static str, summary: &'static str, media_type: &'static str) -> Operation {
-    static_file(id, summary, Media::new(media_type, schemas::text()))
-        .description("A file of the page that shows this document.")
-}
-
-/// What is a part of the program.
-fn static_file(id: &'static str, summary: &'static str, media: Media) -> Operation {
-    Operation::new(id, OperationTag::Server, summary)
+    Operation::new("readOpenapi", OperationTag::Server, "Read this document")
+        .description(format!(
+            "The OpenAPI document of what this server serves. Its version, {API_VERSION}, is that of the interface."
+        ))
         .parameters([if_none_match()])
         .answer(
             Answer::new(StatusCode::OK, "The file.")
-                .media(media)
+                .media(Media::json(schema))
                 .headers(&[AnswerHeader::FileEntityTag]),
         )
         .answer(

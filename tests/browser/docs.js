@@ -1,0 +1,71 @@
+// Uses the page at /docs in Chromium, as a person would. Fails at the first claim that does not hold.
+
+"use strict";
+
+const assert = require("node:assert/strict");
+const { execFileSync } = require("node:child_process");
+const { chromium } = require("playwright-core");
+
+const { PLANTS_URL, PLANTS_TOKEN } = process.env;
+
+const PHONE = { width: 390, height: 844 };
+
+async function main() {
+  const executablePath = execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
+  // As root, Chromium starts without its sandbox only.
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  try {
+    await use(await browser.newPage({ viewport: PHONE }));
+  } finally {
+    await browser.close();
+  }
+}
+
+async function use(page) {
+  const complaints = [];
+  page.on("console", (message) => complaints.push(message.text()));
+  page.on("pageerror", (error) => complaints.push(error.message));
+  page.on("request", (request) => {
+    if (!/^(data:|blob:)/.test(request.url()) && !request.url().startsWith(`${PLANTS_URL}/`)) {
+      complaints.push(`a request to ${request.url()}`);
+    }
+  });
+
+  for (const path of ["/docs/", "/"]) {
+    await page.goto(PLANTS_URL + path);
+    assert.equal(page.url(), `${PLANTS_URL}/docs`, `where ${path} leads to`);
+  }
+
+  await page.click(".auth-wrapper .authorize");
+  const token = page.locator(".auth-container input");
+  assert.equal(await token.getAttribute("type"), "password", "the token can be read over a shoulder");
+  await token.pressSequentially(PLANTS_TOKEN);
+  await page.click(".auth-btn-wrapper .authorize");
+  await page.click(".auth-btn-wrapper .btn-done");
+
+  const remove = page.locator("#operations-Plants-deletePlant");
+  await remove.locator(".opblock-summary-control").click();
+  assert.equal(await remove.locator(".execute").count(), 0, "one click sends a DELETE");
+  await remove.locator(".try-out__btn").click();
+  const id = remove.locator("tr[data-param-name=id] input");
+  assert.equal(await id.inputValue(), "", "an id is filled in");
+  await remove.locator(".execute").click();
+  await remove.locator(".validation-errors").waitFor();
+  await id.fill("1");
+  await remove.locator(".execute").click();
+  assert.equal(await remove.locator(".live-responses-table .response-col_status").last().innerText(), "204");
+
+  await page.evaluate(() => {
+    for (const closed of document.querySelectorAll(".opblock:not(.is-open) .opblock-summary-control")) closed.click();
+  });
+  await page.locator(".opblock:not(:has(.responses-table))").waitFor({ state: "detached" });
+  const width = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(width <= PHONE.width, `the page is ${width} px wide on a phone of ${PHONE.width} px`);
+
+  assert.deepEqual(complaints, [], "what the browser complains of");
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});
