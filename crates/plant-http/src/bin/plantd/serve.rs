@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
-use plant_http::{Drain, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, TokensFile};
+use plant_http::{
+    Drain, DrainTimedOut, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, TokensFile,
+};
 use plant_store::{
     Damaged, PlantRepository, PostgresConfig, PostgresRepository, SledConfig, SledRepository,
 };
@@ -64,7 +66,14 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         place.say_ready()?;
         plant_http::serve(socket, service, drain, stop).await
     });
-    served.with_context(|| format!("stopped serving the plants in {plants}")).map_err(Stop::Io)
+    served.map_err(|error| match error.downcast_ref() {
+        Some(DrainTimedOut::Connections(_)) => Stop::CutOff(anyhow!(
+            "{error}; where requests need longer than {}, raise --drain-timeout (PLANTD_DRAIN_TIMEOUT)",
+            humantime::format_duration(drain.timeout)
+        )),
+        Some(_) => Stop::CutOff(error),
+        None => Stop::Io(error.context(format!("stopped serving the plants in {plants}"))),
+    })
 }
 
 /// The plants, and where they are, for people.
