@@ -27,6 +27,8 @@ const OTHER_DESCRIPTORS: u64 = 64;
 const MAX_CONNECTIONS: u32 = 32_768;
 
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
+    // Before there are threads, and files that could be taken for the socket.
+    let passed_socket = options.listen.passed_socket().map_err(Stop::Configuration)?;
     let stop_signal = StopSignal::while_starting().map_err(Stop::Io)?;
     let max_connections = max_connections().map_err(Stop::Io)?;
     let environment_token = environment_token().map_err(Stop::Configuration)?;
@@ -37,7 +39,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let certificate = options.listen.certificate()?;
 
     let (repository, plants) = open(options)?;
-    let (socket, place) = options.listen.listen(certificate.as_ref()).map_err(Stop::Io)?;
+    let listening = options.listen.listen(passed_socket, certificate.as_ref());
+    let (socket, place) = listening.map_err(Stop::Io)?;
     certificate.map_or(Ok(()), Certificate::follow).map_err(Stop::Io)?;
 
     let mut command_to_show = None;
