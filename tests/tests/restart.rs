@@ -1,4 +1,5 @@
-//! Restarts that no client notices: on a socket that outlives the server.
+//! Restarts that no client notices: on a socket that outlives the server, and of one replica after the other
+//! behind a proxy.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -9,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use plantd_tests::{
-    Answer, Authority, Connection, Launch, Place, TestServer, chain_path, create_request, key_path,
-    plant_body, raw_head, wait_until,
+    Answer, Authority, Connection, Document, Launch, Nginx, Place, TestServer, chain_path,
+    create_request, hold_port, key_path, plant_body, raw_head, wait_until,
 };
 use socket2::{Domain, Socket, Type};
+use test_postgres::fresh_schema_name;
 
 const CONFIGURATION: i32 = 78;
 
@@ -217,4 +219,64 @@ fn a_socket_that_was_passed_to_another_process_is_left_alone() {
     let server = TestServer::start_with(launch);
     assert_ne!(server.address(), address);
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+}
+
+/// The blocks that docs/operations.md shows of nginx's configuration: the servers, and what is sent to them.
+fn documented_blocks() -> (String, String) {
+    let part = Document::read("docs/operations.md").part("Behind a proxy").clone();
+    let blocks = part.blocks("nginx");
+    let (upstream, server) = blocks[0].split_once("\n\nserver {").expect("two blocks");
+    (upstream.to_owned(), format!("server {{{server}"))
+}
+
+#[test]
+fn a_restart_on_a_passed_socket_behind_nginx_as_documented_fails_no_request() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("plantd.sock");
+    let socket = UnixListener::bind(&path).expect("a socket can be made");
+    let launch = Launch::new().passed_socket(socket).arguments(["--drain-delay", "1s"]);
+    let mut server = TestServer::start_with(launch);
+    let (upstream, proxy) = documented_blocks();
+    let nginx = Nginx::as_documented(&upstream, &proxy, &[format!("unix:{}", path.display())]);
+    let created = under_load(
+        || nginx.try_connect(),
+        2,
+        |_| {
+            assert_eq!(server.terminate().code(), Some(0));
+            server.restart();
+        },
+    );
+    assert_there(nginx.try_connect(), &created);
+}
+
+#[test]
+fn replicas_behind_nginx_as_documented_are_replaced_one_by_one_without_a_failed_request() {
+    let (_, proxy) = documented_blocks();
+    let part = Document::read("docs/scaling.md").part("Replace the replicas one by one").clone();
+    let [upstream] = <[String; 1]>::try_from(part.blocks("nginx")).expect("one block");
+    let schema = fresh_schema_name();
+    let ports: [_; 3] = std::array::from_fn(|_| hold_port());
+    let mut replicas = ports.each_ref().map(|(_, address)| {
+        TestServer::start_with(
+            Launch::new()
+                .arguments(["--listen", &address.to_string(), "--drain-delay", "1s"])
+                .postgres(test_postgres::shared().url(), &schema),
+        )
+    });
+    let addresses = ports.each_ref().map(|(_, address)| address.to_string());
+    let nginx = Nginx::as_documented(&upstream, &proxy, &addresses);
+    let created = under_load(
+        || nginx.try_connect(),
+        replicas.len(),
+        |number| {
+            let replica = &mut replicas[number];
+            assert_eq!(replica.terminate().code(), Some(0));
+            replica.restart();
+            wait_until("the replica to be ready", || replica.client().get("/readyz").status == 200);
+        },
+    );
+    let mut plants: Vec<i64> =
+        replicas[0].client().list_all("limit=1000").iter().map(|plant| plant.id).collect();
+    plants.sort_unstable();
+    assert_eq!(plants, created);
 }
