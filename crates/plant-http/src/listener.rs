@@ -165,7 +165,7 @@ async fn take_waiting(acceptor: &Acceptor, workers: &mut Workers, permits: &Arc<
             Err(cause) if cause.kind() == ErrorKind::WouldBlock => return,
             Err(cause) if is_of_one_connection(&cause) => {}
             Err(cause) if refusals == LAST_REFUSALS_MAX => {
-                log::warn!("connections that wait are closed, since none can be taken: {cause}");
+                log::warn!("connections that still wait are not taken: {cause}");
                 return;
             }
             Err(_) => {
@@ -174,7 +174,7 @@ async fn take_waiting(acceptor: &Acceptor, workers: &mut Workers, permits: &Arc<
             }
         }
     }
-    log::warn!("connections that wait, if there are any, are closed: too many are open");
+    log::warn!("connections that still wait, if there are any, are not taken: too many are open");
 }
 
 /// Whether it is the connection that failed and not the taking of connections.
