@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::process::Process;
 use crate::small_disk::SmallDisk;
@@ -20,6 +21,10 @@ pub const UNPRIVILEGED: u32 = 65_534;
 
 /// The variable that says in which PostgreSQL the plants are.
 const POSTGRES: &str = "PLANTD_POSTGRES";
+
+/// Passes the standard input on as systemd passes a socket. A test may say other numbers.
+const PASS_SOCKET: &str = "exec 3<&0 </dev/null && \
+    export LISTEN_FDS=\"${LISTEN_FDS-1}\" LISTEN_PID=\"${LISTEN_PID-$$}\"";
 
 /// What is said to a `plantd` when it starts. Without more it listens on a free port, takes
 /// [`TOKEN`], and drains without a delay.
@@ -34,6 +39,7 @@ pub struct Launch {
     current_folder: Option<PathBuf>,
     /// What is run instead of the program, as a user whom permissions bind.
     program_for_all: Option<PathBuf>,
+    passed_socket: Option<Arc<OwnedFd>>,
 }
 
 impl Default for Launch {
@@ -60,6 +66,7 @@ impl Launch {
             environment,
             current_folder: None,
             program_for_all: None,
+            passed_socket: None,
         }
     }
 
@@ -141,8 +148,26 @@ impl Launch {
     /// With at most so many descriptors, of which it may use a part at first.
     #[must_use]
     pub fn descriptor_limits(self, soft: u32, hard: u32) -> Self {
-        let limit = format!("ulimit -S -n {soft} && ulimit -H -n {hard} && exec \"$0\" \"$@\"");
-        self.wrapped(["sh", "-c", &limit].map(OsString::from))
+        self.after(&format!("ulimit -S -n {soft} && ulimit -H -n {hard}"))
+    }
+
+    /// With SIGHUP ignored, as `nohup` starts a program.
+    #[must_use]
+    pub fn without_hangup(self) -> Self {
+        self.after("trap '' HUP")
+    }
+
+    /// With this socket passed to it, as systemd does, and no other place to listen at.
+    #[must_use]
+    pub fn passed_socket(self, socket: impl Into<OwnedFd>) -> Self {
+        let launch = self.without_environment("PLANTD_LISTEN").after(PASS_SOCKET);
+        Self { passed_socket: Some(Arc::new(socket.into())), ..launch }
+    }
+
+    /// Started by a shell that has done this, and becomes the program.
+    fn after(self, commands: &str) -> Self {
+        let script = format!("{commands} && exec \"$0\" \"$@\"");
+        self.wrapped(["sh", "-c", &script].map(OsString::from))
     }
 
     /// With this disk in sight.
@@ -178,7 +203,9 @@ impl Launch {
     /// When it cannot be built or started.
     #[must_use]
     pub fn spawn(&self) -> Process {
-        self.spawn_reading(Stdio::null())
+        self.spawn_reading(self.passed_socket.as_ref().map_or_else(Stdio::null, |socket| {
+            socket.try_clone().expect("a descriptor can be copied").into()
+        }))
     }
 
     /// Starts the program with this standard input.

@@ -76,7 +76,7 @@ pub use load::{
     Crowd, CrowdReport, Latencies, LoadAnswer, LoadConnection, LoadOutcome, raise_descriptor_limit,
     run_load,
 };
-pub use nginx::{Nginx, RequestBuffering};
+pub use nginx::{Nginx, RequestBuffering, hold_port};
 pub use openapi::{OpenapiDocument, members};
 pub use place::Place;
 pub use plant::{Format, NewPlant, plant_body, replacement_body};

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -46,9 +47,48 @@ impl Nginx {
     #[track_caller]
     pub fn in_front_of(server: SocketAddr, request_buffering: RequestBuffering) -> Self {
         let (port, address) = hold_port();
+        Self::start(port, address, &all_that_passes(address, server, request_buffering))
+    }
+
+    /// Starts one as a document shows it: `upstream` is the block of the servers, `server` that of the proxy.
+    /// The addresses of the servers are these, in the order of the document's, and clients talk to the proxy
+    /// without TLS.
+    ///
+    /// # Panics
+    ///
+    /// When there is no nginx on this machine, it does not start, or the document shows another number of
+    /// servers.
+    #[must_use]
+    #[track_caller]
+    pub fn as_documented(upstream: &str, server: &str, servers: &[String]) -> Self {
+        let (port, address) = hold_port();
+        let mut addresses = servers.iter();
+        let upstream =
+            upstream.lines().map(|line| match line.trim_start().strip_prefix("server ") {
+                Some(rest) => {
+                    let parameters =
+                        rest.trim_end_matches(';').split_once(' ').unwrap_or_default().1;
+                    let address = addresses.next().expect("no more servers than addresses");
+                    format!("server {address} {parameters};")
+                }
+                None => line.to_owned(),
+            });
+        let upstream: Vec<String> = upstream.collect();
+        assert_eq!(addresses.next(), None, "more addresses than servers");
+        let server = server.lines().map(|line| match line.trim_start().split(' ').next() {
+            Some("listen") => format!("listen {address} reuseport;"),
+            Some("ssl_certificate" | "ssl_certificate_key") => String::new(),
+            _ => line.to_owned(),
+        });
+        let blocks: Vec<String> = upstream.into_iter().chain(server).collect();
+        Self::start(port, address, &blocks.join("\n"))
+    }
+
+    #[track_caller]
+    fn start(port: Socket, address: SocketAddr, blocks: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = folder.path().join("nginx.conf");
-        fs::write(&path, configuration(address, server, request_buffering)).expect("it is written");
+        fs::write(&path, configuration(blocks)).expect("it is written");
         let mut command = Command::new(program());
         // What it says before it has read the configuration would go to a file of the system's.
         command.args(["-e", "stderr"]).arg("-c").arg(&path).arg("-p").arg(folder.path());
@@ -67,6 +107,15 @@ impl Nginx {
         Connection::open(self.address)
     }
 
+    /// As [`Self::connect`].
+    ///
+    /// # Errors
+    ///
+    /// When it takes none.
+    pub fn try_connect(&self) -> io::Result<Connection> {
+        Connection::try_open(self.address)
+    }
+
     /// Whether it still runs.
     #[must_use]
     pub fn is_running(&mut self) -> bool {
@@ -74,9 +123,16 @@ impl Nginx {
     }
 }
 
-/// A free port that nobody else gets, and that a process of the same user may listen on.
-fn hold_port() -> (Socket, SocketAddr) {
+/// A free port that nobody else gets while the socket is there, and that a process of the same user may
+/// listen on.
+///
+/// # Panics
+///
+/// When there is none.
+#[must_use]
+pub fn hold_port() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be made");
+    socket.set_reuse_address(true).expect("a port can be shared");
     socket.set_reuse_port(true).expect("a port can be shared");
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port is free");
     let address = socket.local_addr().expect("it has an address");
@@ -96,15 +152,7 @@ fn program() -> PathBuf {
 
 /// Paths in it are under the folder that nginx is started with. It is one process, which ends with its
 /// parent's signal, and remains the user that it is started by.
-fn configuration(
-    address: SocketAddr,
-    server: SocketAddr,
-    request_buffering: RequestBuffering,
-) -> String {
-    let request_buffering = match request_buffering {
-        RequestBuffering::On => "on",
-        RequestBuffering::Off => "off",
-    };
+fn configuration(blocks: &str) -> String {
     format!(
         "daemon off;
 master_process off;
@@ -120,6 +168,24 @@ http {{
     fastcgi_temp_path fastcgi;
     uwsgi_temp_path uwsgi;
     scgi_temp_path scgi;
+    {blocks}
+}}
+"
+    )
+}
+
+/// A server to which everything passes that can be told to.
+fn all_that_passes(
+    address: SocketAddr,
+    server: SocketAddr,
+    request_buffering: RequestBuffering,
+) -> String {
+    let request_buffering = match request_buffering {
+        RequestBuffering::On => "on",
+        RequestBuffering::Off => "off",
+    };
+    format!(
+        "
     ignore_invalid_headers off;
     underscores_in_headers on;
     large_client_header_buffers 4 256k;
@@ -139,7 +205,6 @@ http {{
             proxy_set_header Upgrade $http_upgrade;
         }}
     }}
-}}
 "
     )
 }

@@ -241,7 +241,12 @@ impl Process {
         self.send(Signal::CONT);
     }
 
-    fn send(&self, signal: Signal) {
+    /// Sends this signal.
+    ///
+    /// # Panics
+    ///
+    /// When the process has ended, and its end was waited for.
+    pub fn send(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("a process id is an i32");
         kill_process(Pid::from_raw(id).expect("a process id is not 0"), signal)
             .expect("the process takes signals");

@@ -3,6 +3,15 @@
 use plantd_tests::{
     Connection, Launch, Process, TOKEN, TestServer, create_request, plant_body, wait_until,
 };
+use rustix::process::Signal;
+
+/// Not everything that was being done came to its end.
+const CUT_OFF: i32 = 75;
+
+/// What a terminal sends to its programs when it is closed.
+fn send_hangup(process: &Process) {
+    process.send(Signal::HUP);
+}
 
 /// Begins a create whose head the server has taken for sure: it has let the body come.
 #[track_caller]
@@ -81,6 +90,50 @@ fn after_sigint_the_server_is_not_ready_and_still_serves_for_the_delay() {
 }
 
 #[test]
+fn after_sighup_the_server_is_not_ready_and_still_serves_for_the_delay() {
+    check_delay(send_hangup);
+}
+
+#[test]
+fn a_server_that_nohup_has_started_outlives_its_terminal() {
+    let mut server = TestServer::start_with(Launch::new().without_hangup());
+    send_hangup(server.process());
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+    assert!(!server.stderr().contains("SIGHUP"), "{}", server.stderr());
+}
+
+#[test]
+fn signals_that_mean_nothing_to_it_do_not_end_the_server() {
+    for signal in [Signal::USR1, Signal::USR2, Signal::PIPE] {
+        let mut server = TestServer::start();
+        server.process().send(signal);
+        server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+        assert_eq!(server.terminate().code(), Some(0), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_second_signal_does_not_cut_off_what_the_first_one_lets_end() {
+    let mut server = TestServer::start();
+    let body = plant_body(1, "Rosa", None);
+    let mut half_sent = begin_create(&server, &body);
+    server.process().send_interrupt();
+    wait_for_refusal(&server);
+    for (signal, name) in
+        [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM"), (Signal::HUP, "SIGHUP")]
+    {
+        server.process().send(signal);
+        wait_until("the log to say that the server is draining already", || {
+            server.stderr().contains(&format!("{name}: the server is draining already"))
+        });
+    }
+    half_sent.send(&body);
+    half_sent.receive().assert_plant("Rosa", None);
+    assert_eq!(server.process().wait_for_exit().code(), Some(0));
+}
+
+#[test]
 fn a_request_in_flight_is_answered_after_the_listener_has_closed() {
     let mut server = TestServer::start();
     let body = plant_body(1, "Rosa", None);
@@ -129,7 +182,10 @@ fn a_request_that_does_not_end_holds_the_end_up_for_the_time_out_only() {
     let mut half_sent = begin_create(&server, &body);
     half_sent.send(&body[..10]);
     server.process().send_terminate();
-    assert_eq!(server.process().wait_for_exit().code(), Some(0));
+    server.process().assert_exit_code(CUT_OFF);
+    for words in ["closed 1 connection before its request was answered", "--drain-timeout"] {
+        assert!(server.stderr().contains(words), "{}", server.stderr());
+    }
     // It was not the body's own deadline that ended it: that would have been answered.
     assert!(half_sent.try_receive().is_err());
 
@@ -181,6 +237,11 @@ fn a_start_that_is_stopped_by_sigterm_ends_with_0() {
 #[test]
 fn a_start_that_is_stopped_by_sigint_ends_with_0() {
     check_signal_while_starting(Process::send_interrupt);
+}
+
+#[test]
+fn a_start_that_is_stopped_by_sighup_ends_with_0() {
+    check_signal_while_starting(send_hangup);
 }
 
 #[test]

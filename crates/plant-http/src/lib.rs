@@ -74,6 +74,7 @@ pub use cors::CorsOrigin;
 pub use entity_tag::ENTITY_TAGS_MAX;
 pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 pub use import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
+pub use listener::DrainTimedOut;
 pub use listening_socket::ListeningSocket;
 pub use openapi::{API_VERSION, openapi_document};
 pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};

@@ -1,12 +1,14 @@
 //! Taking connections: as many as there may be, and at the end those that wait, up to that number.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -27,6 +29,38 @@ const WORKERS_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How often it is said that connections have to wait.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What had not ended when the time of the drain was over, and was cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DrainTimedOut {
+    /// So many connections on which there were requests without an answer, or with a part of it.
+    Connections(usize),
+    /// Threads. All connections had ended.
+    Threads,
+}
+
+impl fmt::Display for DrainTimedOut {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connections(1) => formatter.write_str(
+                "the drain timed out: closed 1 connection before its request was answered",
+            ),
+            Self::Connections(count) => write!(
+                formatter,
+                "the drain timed out: closed {count} connections before their requests were answered"
+            ),
+            Self::Threads => write!(
+                formatter,
+                "the drain timed out: a thread had not ended {} s after the last connection; make sure that \
+                 the disk, or the database, answers",
+                WORKERS_DEADLINE.as_secs()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DrainTimedOut {}
 
 /// Takes connections and gives them to the threads that serve them.
 pub(crate) struct Listener {
@@ -94,27 +128,29 @@ impl Listener {
     }
 
     /// Takes the connections that wait, as many as there may be, and then no more. Waits until the
-    /// requests on all of them are answered, but not longer than `allowed`, and closes what is left.
+    /// requests on all of them are answered, but not longer than `allowed`, and closes what is left. Then
+    /// the threads end.
     ///
-    /// The threads have ended afterwards, unless that took too long.
-    pub(crate) async fn drain(self, draining: &Draining, allowed: Duration) -> io::Result<()> {
+    /// # Errors
+    ///
+    /// [`DrainTimedOut`] when something had to be cut off, or what the socket failed with.
+    pub(crate) async fn drain(self, draining: &Draining, allowed: Duration) -> anyhow::Result<()> {
         let Self { acceptor, name, mut workers, permits, max_connections, .. } = self;
         // Who does not find the socket any more cannot connect to it just before it closes.
         drop(name);
         // The runtime knows only of those that its driver has seen.
-        let acceptor = acceptor.into_acceptor()?;
+        let acceptor = acceptor.into_acceptor().context("cannot drain the connections")?;
         take_waiting(&acceptor, &mut workers, &permits).await;
         drop(acceptor);
         draining.close();
         if timeout(allowed, permits.acquire_many(max_connections)).await.is_err() {
             let open = usize::try_from(max_connections).unwrap_or(usize::MAX);
             let open = open.saturating_sub(permits.available_permits());
-            log::warn!("closing {open} connections on which requests have not ended");
             // A thread may be stuck in one of them: none is waited for.
-        } else if timeout(WORKERS_DEADLINE, workers.end()).await.is_err() {
-            log::warn!("threads that served connections have not ended");
+            return Err(DrainTimedOut::Connections(open).into());
         }
-        Ok(())
+        let ended = timeout(WORKERS_DEADLINE, workers.end()).await;
+        ended.map_err(|_| DrainTimedOut::Threads.into())
     }
 }
 
@@ -129,7 +165,7 @@ async fn take_waiting(acceptor: &Acceptor, workers: &mut Workers, permits: &Arc<
             Err(cause) if cause.kind() == ErrorKind::WouldBlock => return,
             Err(cause) if is_of_one_connection(&cause) => {}
             Err(cause) if refusals == LAST_REFUSALS_MAX => {
-                log::warn!("connections that wait are closed, since none can be taken: {cause}");
+                log::warn!("connections that still wait are not taken: {cause}");
                 return;
             }
             Err(_) => {
@@ -138,7 +174,7 @@ async fn take_waiting(acceptor: &Acceptor, workers: &mut Workers, permits: &Arc<
             }
         }
     }
-    log::warn!("connections that wait, if there are any, are closed: too many are open");
+    log::warn!("connections that still wait, if there are any, are not taken: too many are open");
 }
 
 /// Whether it is the connection that failed and not the taking of connections.

@@ -64,13 +64,13 @@ pub struct Drain {
 /// system.
 ///
 /// When it returns nothing here holds the repository any more, so that the store can be opened again.
-/// It is otherwise where the drain timed out, or the threads did not end in time after it: what they are
-/// doing ends as soon as it can, and is not waited for any longer. The log tells of both.
+/// It is otherwise where the drain timed out: what was cut off ends as soon as it can, and is not waited for
+/// any longer.
 ///
 /// # Errors
 ///
 /// When the sockets fail, or when the repository fails, while serving or while it is closed. It drains
-/// before it returns.
+/// before it returns. [`DrainTimedOut`](crate::DrainTimedOut) when that is all that went wrong.
 ///
 /// # Examples
 ///
@@ -160,11 +160,11 @@ pub async fn serve(
     log::info!("draining");
     // It does not come to an end before.
     let _ = timeout(drain.delay, listener.take_connections()).await;
-    listener.drain(&draining, drain.timeout).await.context("cannot drain the connections")?;
+    let drained = listener.drain(&draining, drain.timeout).await;
     failure.map_or(Ok(()), Err).context(STORE_FAILED)?;
     repository.close().await.context(STORE_FAILED)?;
     log::info!("closed");
-    Ok(())
+    drained
 }
 
 /// What serves connections, one such thing on each thread.

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, PlantPatch, UncheckedNewPlant};
-use plant_http::{Drain, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, serve};
+use plant_http::{
+    Drain, DrainTimedOut, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, serve,
+};
 use plant_store::{
     Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
     PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
@@ -21,6 +23,7 @@ const PANICS: i64 = 1;
 const IS_BUSY: i64 = 2;
 const FAILS: i64 = 3;
 const FAILS_FOR_GOOD: i64 = 4;
+const LEAVES_A_THREAD: i64 = 5;
 const CAUSE: &str = "no space left on /var/lib/plants";
 
 /// Misbehaves as the id says.
@@ -52,6 +55,14 @@ impl PlantRepository for Misbehaves {
             FAILS_FOR_GOOD => {
                 self.failed.send_replace(true);
                 Err(failure().into())
+            }
+            LEAVES_A_THREAD => {
+                tokio::task::spawn_blocking(|| {
+                    loop {
+                        std::thread::park();
+                    }
+                });
+                Err(StoreError::Busy)
             }
             id => Err(StoreError::IdTaken(PlantId::from(id))),
         }
@@ -262,6 +273,14 @@ fn a_store_that_fails_while_it_is_closed_is_not_taken_for_a_good_end() {
     let ended = RunningServer::start_with(repository).stop();
     let cause = ended.expect_err("the store has failed");
     assert!(format!("{cause:#}").contains(CAUSE), "{cause:#}");
+}
+
+#[test]
+fn a_thread_that_does_not_end_is_not_taken_for_a_good_end() {
+    let server = RunningServer::start();
+    check(&server.create(LEAVES_A_THREAD), "503", 5003);
+    let cause = server.stop().expect_err("a thread has not ended");
+    assert_eq!(cause.downcast_ref(), Some(&DrainTimedOut::Threads), "{cause:#}");
 }
 
 /// Large enough to go to the repository in more than one piece.

@@ -3,14 +3,17 @@
 use std::fmt;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
+use listenfd::ListenFd;
 use plant_http::{ListeningSocket, UnixSocket};
+use socket2::SockRef;
 
 use crate::Stop;
 use crate::certificate::Certificate;
@@ -18,15 +21,18 @@ use crate::certificate::Certificate;
 /// How many connections may wait to be taken.
 const BACKLOG: i32 = 4096;
 
+/// Where to listen if nothing is said, and no socket is passed.
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
 /// What an address begins with that is the path of a Unix socket.
 const UNIX_PREFIX: &str = "unix:";
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ListenOptions {
     /// Where to listen; port 0 picks a free one, and unix:PATH is a Unix socket
+    /// [default: the socket that systemd passes, or 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT", env = "PLANTD_LISTEN")]
-    #[arg(default_value = "127.0.0.1:8080")]
-    listen: ListenAddress,
+    listen: Option<ListenAddress>,
 
     /// Speak TLS, and show this certificate and its chain, as PEM
     #[arg(long, value_name = "FILE", env = "PLANTD_TLS_CERT")]
@@ -54,7 +60,7 @@ impl ListenOptions {
                 &["--tls-key"],
                 "--tls-key (PLANTD_TLS_KEY) needs --tls-cert (PLANTD_TLS_CERT) too",
             ),
-            (ListenAddress::Unix(_), Some(_), Some(_)) => (
+            (Some(ListenAddress::Unix(_)), Some(_), Some(_)) => (
                 &["--listen", "--tls-cert", "--tls-key"],
                 "TLS is for connections over TCP: leave out --tls-cert and --tls-key (PLANTD_TLS_CERT, \
                  PLANTD_TLS_KEY), or give --listen (PLANTD_LISTEN) an address and a port",
@@ -79,20 +85,89 @@ impl ListenOptions {
         }
     }
 
-    /// Listens, and says where. Connections are not taken yet, but wait.
+    /// The socket that was passed to this process, if there is one.
+    ///
+    /// Call this once, before there are other threads: the variables leave the environment.
+    pub(crate) fn passed_socket(&self) -> anyhow::Result<Option<PassedSocket>> {
+        let socket = PassedSocket::from_environment().map_err(|cause| {
+            anyhow!(
+                "what was passed (LISTEN_FDS) cannot be used: {cause:#}; pass one socket that listens, over \
+                 TCP or at the path of a Unix socket"
+            )
+        })?;
+        ensure!(
+            socket.is_none() || self.listen.is_none(),
+            "a socket was passed (LISTEN_FDS), so there is nothing to listen on besides: leave out --listen \
+             (PLANTD_LISTEN)"
+        );
+        ensure!(
+            !matches!(socket, Some(PassedSocket::Unix(..))) || self.tls_cert.is_none(),
+            "TLS is for connections over TCP, and a Unix socket was passed (LISTEN_FDS): leave out --tls-cert \
+             and --tls-key (PLANTD_TLS_CERT, PLANTD_TLS_KEY), or pass a TCP socket"
+        );
+        Ok(socket)
+    }
+
+    /// Listens, on the socket that was passed if there is one, and says where. Connections are not taken yet,
+    /// but wait.
     pub(crate) fn listen(
         &self,
+        passed: Option<PassedSocket>,
         certificate: Option<&Certificate>,
     ) -> anyhow::Result<(ListeningSocket, Place)> {
-        let listening = match &self.listen {
+        match passed {
+            Some(PassedSocket::Tcp(listener, address)) => {
+                return Ok(with_tls(listener, address, certificate));
+            }
+            // The socket's name belongs to the process that has made it, and is not removed.
+            Some(PassedSocket::Unix(listener, path)) => {
+                return Ok((listener.into(), Place::Unix(path)));
+            }
+            None => {}
+        }
+        let address = self.listen.clone().unwrap_or(ListenAddress::Tcp(DEFAULT_ADDRESS));
+        let listening = match &address {
             ListenAddress::Tcp(address) => listen_tcp(*address)
                 .map(|(listener, address)| with_tls(listener, address, certificate)),
             ListenAddress::Unix(path) => UnixSocket::bind(path, BACKLOG)
                 .map(|socket| (socket.into(), Place::Unix(path.clone()))),
         };
-        listening
-            .with_context(|| format!("cannot listen on {}; name another by --listen", self.listen))
+        listening.with_context(|| format!("cannot listen on {address}; name another by --listen"))
     }
+}
+
+/// A socket that another process has made and keeps, so that connections wait there while no server runs.
+#[derive(Debug)]
+pub(crate) enum PassedSocket {
+    Tcp(TcpListener, SocketAddr),
+    Unix(UnixListener, PathBuf),
+}
+
+impl PassedSocket {
+    fn from_environment() -> anyhow::Result<Option<Self>> {
+        let mut passed = ListenFd::from_env();
+        match passed.len() {
+            0 => return Ok(None),
+            1 => {}
+            count => bail!("it is {count} sockets, and a server has one"),
+        }
+        if let Ok(Some(listener)) = passed.take_unix_listener(0) {
+            let address = listener.local_addr()?;
+            let path = address.as_pathname().context("it is a Unix socket that has no path")?;
+            ensure_listens(&listener)?;
+            return Ok(Some(Self::Unix(listener, path.to_owned())));
+        }
+        let listener = passed.take_tcp_listener(0).ok().flatten();
+        let listener = listener.context("it is neither a TCP socket nor a Unix socket")?;
+        ensure_listens(&listener)?;
+        let address = listener.local_addr()?;
+        Ok(Some(Self::Tcp(listener, address)))
+    }
+}
+
+fn ensure_listens<'socket>(socket: impl Into<SockRef<'socket>>) -> anyhow::Result<()> {
+    ensure!(socket.into().is_listener()?, "it is a socket that does not listen");
+    Ok(())
 }
 
 fn listen_tcp(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {

@@ -56,6 +56,8 @@ mod exit_code {
     pub(crate) const USAGE: u8 = 64;
     /// A folder, a file, a port or a server cannot be used, or the store failed while serving.
     pub(crate) const IO: u8 = 74;
+    /// The server has ended, and had to cut off requests.
+    pub(crate) const CUT_OFF: u8 = 75;
     /// What the environment or a file says cannot be right.
     pub(crate) const CONFIGURATION: u8 = 78;
 }
@@ -66,6 +68,7 @@ enum Stop {
     Findings(anyhow::Error),
     Usage(anyhow::Error),
     Io(anyhow::Error),
+    CutOff(anyhow::Error),
     Configuration(anyhow::Error),
 }
 
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Err(Stop::Findings(error)) => (exit_code::FINDINGS, error),
         Err(Stop::Usage(error)) => (exit_code::USAGE, error),
         Err(Stop::Io(error)) => (exit_code::IO, error),
+        Err(Stop::CutOff(error)) => (exit_code::CUT_OFF, error),
         Err(Stop::Configuration(error)) => (exit_code::CONFIGURATION, error),
     };
     // Also where the log tells nothing, it has to be said why there is no server.

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
-use plant_http::{Drain, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, TokensFile};
+use plant_http::{
+    Drain, DrainTimedOut, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, TokensFile,
+};
 use plant_store::{
     Damaged, PlantRepository, PostgresConfig, PostgresRepository, SledConfig, SledRepository,
 };
@@ -25,6 +27,8 @@ const OTHER_DESCRIPTORS: u64 = 64;
 const MAX_CONNECTIONS: u32 = 32_768;
 
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
+    // Before there are threads, and files that could be taken for the socket.
+    let passed_socket = options.listen.passed_socket().map_err(Stop::Configuration)?;
     let stop_signal = StopSignal::while_starting().map_err(Stop::Io)?;
     let max_connections = max_connections().map_err(Stop::Io)?;
     let environment_token = environment_token().map_err(Stop::Configuration)?;
@@ -35,7 +39,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let certificate = options.listen.certificate()?;
 
     let (repository, plants) = open(options)?;
-    let (socket, place) = options.listen.listen(certificate.as_ref()).map_err(Stop::Io)?;
+    let listening = options.listen.listen(passed_socket, certificate.as_ref());
+    let (socket, place) = listening.map_err(Stop::Io)?;
     certificate.map_or(Ok(()), Certificate::follow).map_err(Stop::Io)?;
 
     let mut command_to_show = None;
@@ -64,7 +69,14 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         place.say_ready()?;
         plant_http::serve(socket, service, drain, stop).await
     });
-    served.with_context(|| format!("stopped serving the plants in {plants}")).map_err(Stop::Io)
+    served.map_err(|error| match error.downcast_ref() {
+        Some(DrainTimedOut::Connections(_)) => Stop::CutOff(anyhow!(
+            "{error}; where requests need longer than {}, raise --drain-timeout (PLANTD_DRAIN_TIMEOUT)",
+            humantime::format_duration(drain.timeout)
+        )),
+        Some(_) => Stop::CutOff(error),
+        None => Stop::Io(error.context(format!("stopped serving the plants in {plants}"))),
+    })
 }
 
 /// The plants, and where they are, for people.

@@ -1,11 +1,12 @@
-//! SIGTERM and SIGINT, from the start to the end.
+//! The signals of this process, from the start to the end.
 
+use std::fs;
 use std::process::exit;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// Waits for a signal in a thread of its own, for a start keeps the main thread busy.
@@ -22,34 +23,32 @@ impl StopSignal {
         let (comes, has_come) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let runtime = runtime.context("cannot start a runtime for signals")?;
-        let (mut terminate, mut interrupt) = {
+        let mut signals = {
             let _context = runtime.enter();
-            (
-                signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?,
-                signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?,
-            )
+            Signals::new()?
         };
         let wait = {
             let is_starting = Arc::clone(&is_starting);
-            move || {
-                runtime.block_on(async {
-                    tokio::select! {
-                        _ = terminate.recv() => {}
-                        _ = interrupt.recv() => {}
+            async move {
+                signals.next().await;
+                {
+                    let is_starting = is_starting.lock().unwrap_or_else(PoisonError::into_inner);
+                    if *is_starting {
+                        log::info!("stopped by a signal before it was ready");
+                        exit(0);
                     }
-                });
-                let is_starting = is_starting.lock().unwrap_or_else(PoisonError::into_inner);
-                if *is_starting {
-                    log::info!("stopped by a signal before it was ready");
-                    exit(0);
                 }
                 // The server may have ended by itself.
                 let _ = comes.send(());
+                loop {
+                    let name = signals.next().await;
+                    log::info!("{name}: the server is draining already; SIGKILL ends it at once");
+                }
             }
         };
         thread::Builder::new()
             .name("plantd-signals".to_owned())
-            .spawn(wait)
+            .spawn(move || runtime.block_on(wait))
             .context("cannot start a thread that waits for signals")?;
         Ok(Self { is_starting, has_come })
     }
@@ -62,4 +61,54 @@ impl StopSignal {
             let _ = self.has_come.await;
         }
     }
+}
+
+/// The signals that end the server in order.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    /// None where the server is to outlive its terminal.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let signal = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
+        // By default they end the process. Scripts send them to servers that then open their log anew. The
+        // handler stays when what waits for it is dropped.
+        drop(signal(SignalKind::user_defined1(), "SIGUSR1")?);
+        drop(signal(SignalKind::user_defined2(), "SIGUSR2")?);
+        let is_hangup_ignored = is_ignored(SignalKind::hangup());
+        Ok(Self {
+            terminate: signal(SignalKind::terminate(), "SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt(), "SIGINT")?,
+            hangup: (!is_hangup_ignored)
+                .then(|| signal(SignalKind::hangup(), "SIGHUP"))
+                .transpose()?,
+        })
+    }
+
+    /// Waits for the next one, and names it.
+    async fn next(&mut self) -> &'static str {
+        let Self { terminate, interrupt, hangup } = self;
+        let hung_up = async {
+            match hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            _ = hung_up => "SIGHUP",
+        }
+    }
+}
+
+/// Whether this process was started with the signal ignored. `nohup` does that with SIGHUP.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (kind.as_raw_value() - 1) & 1 == 1)
 }

@@ -1,0 +1,282 @@
+//! Restarts that no client notices: on a socket that outlives the server, and of one replica after the other
+//! behind a proxy.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{self, UnixListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use plantd_tests::{
+    Answer, Authority, Connection, Document, Launch, Nginx, Place, TestServer, chain_path,
+    create_request, hold_port, key_path, plant_body, raw_head, wait_until,
+};
+use socket2::{Domain, Socket, Type};
+use test_postgres::fresh_schema_name;
+
+const CONFIGURATION: i32 = 78;
+
+const CLIENTS: usize = 2;
+
+/// How many requests each client sends, at least, before each step of a test.
+const REQUESTS: u64 = 20;
+
+/// How the answer began that was no success, or why there was none.
+type Failure = String;
+
+/// Creates plants and reads them, each request on a connection of its own, until it is over. Returns the ids
+/// of the plants, and what went wrong.
+fn keep_creating(
+    connect: impl Fn() -> io::Result<Connection>,
+    first_id: i64,
+    requests: &AtomicU64,
+    is_over: &AtomicBool,
+) -> (Vec<i64>, Vec<Failure>) {
+    let (mut created, mut failures) = (Vec::new(), Vec::new());
+    for id in first_id.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let create = create_request(&plant_body(id, "Rosa", None));
+        for request in [create, raw_head(&format!("GET /plants/{id}"), "")] {
+            let answer = connect().and_then(|mut connection| {
+                connection.try_send(request)?;
+                connection.try_receive()
+            });
+            match answer {
+                Ok(Answer { status: 200, .. }) => {}
+                Ok(answer) => failures.push(format!("{id}: {answer:?}")),
+                Err(cause) => failures.push(format!("{id}: {cause}")),
+            }
+            requests.fetch_add(1, Ordering::Relaxed);
+        }
+        created.push(id);
+    }
+    (created, failures)
+}
+
+/// Does `step` with each number below `steps`, while clients send requests: before the first step, meanwhile,
+/// and after each one. Claims that every request succeeded, and returns the ids of all plants.
+#[track_caller]
+fn under_load(
+    connect: impl Fn() -> io::Result<Connection> + Sync,
+    steps: usize,
+    mut step: impl FnMut(usize),
+) -> Vec<i64> {
+    let is_over = AtomicBool::new(false);
+    let requests: [AtomicU64; CLIENTS] = Default::default();
+    let go_on = || {
+        let before = requests.each_ref().map(|requests| requests.load(Ordering::Relaxed));
+        wait_until("each client to go on", || {
+            requests
+                .iter()
+                .zip(before)
+                .all(|(requests, before)| requests.load(Ordering::Relaxed) >= before + REQUESTS)
+        });
+    };
+    let seen: Vec<_> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..)
+            .zip(&requests)
+            .map(|(number, requests)| {
+                let (connect, is_over) = (&connect, &is_over);
+                scope.spawn(move || keep_creating(connect, number * 1_000_000, requests, is_over))
+            })
+            .collect();
+        let end = EndOfLoad(&is_over);
+        go_on();
+        for number in 0..steps {
+            step(number);
+            go_on();
+        }
+        drop(end);
+        clients.into_iter().map(|client| client.join().expect("no client panics")).collect()
+    });
+    let (created, failures): (Vec<_>, Vec<_>) = seen.into_iter().unzip();
+    let (created, failures) = (created.concat(), failures.concat());
+    let first = failures.first();
+    assert_eq!(first, None, "{} failures with {} plants", failures.len(), created.len());
+    created
+}
+
+/// Ends the clients when it is dropped, also where a step panics.
+struct EndOfLoad<'a>(&'a AtomicBool);
+
+impl Drop for EndOfLoad<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Claims that these plants are there.
+#[track_caller]
+fn assert_there(connection: io::Result<Connection>, ids: &[i64]) {
+    let mut connection = connection.expect("the server takes connections");
+    for id in ids {
+        connection.send(raw_head(&format!("GET /plants/{id}"), ""));
+        connection.receive().assert_new_plant(*id, "Rosa", None);
+    }
+}
+
+/// A server on a socket that the test holds, as systemd does, is started again while clients connect.
+#[track_caller]
+fn check_restarts(
+    launch: Launch,
+    place: &Place,
+    connect: impl Fn() -> io::Result<Connection> + Sync,
+) {
+    let mut server = TestServer::start_with(launch);
+    assert_eq!(server.place(), place);
+    let created = under_load(&connect, 2, |_| {
+        assert_eq!(server.terminate().code(), Some(0));
+        server.restart();
+    });
+    assert_there(connect(), &created);
+}
+
+fn tcp_socket() -> (TcpListener, SocketAddr) {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let address = socket.local_addr().expect("the socket has an address");
+    (socket, address)
+}
+
+#[test]
+fn a_restart_on_a_passed_tcp_socket_refuses_nobody() {
+    let (socket, address) = tcp_socket();
+    let launch = Launch::new().passed_socket(socket);
+    check_restarts(launch, &Place::Http(address), || Connection::try_open(address));
+}
+
+#[test]
+fn a_restart_on_a_passed_socket_refuses_nobody_over_tls() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let authority = Authority::new();
+    authority.issue().write(folder.path());
+    let client = authority.plain_client();
+    let (socket, address) = tcp_socket();
+    let launch = Launch::new()
+        .passed_socket(socket)
+        .environment("PLANTD_TLS_CERT", chain_path(folder.path()))
+        .environment("PLANTD_TLS_KEY", key_path(folder.path()));
+    check_restarts(launch, &Place::Https(address), || Connection::open_tls(address, &client));
+}
+
+#[test]
+fn a_restart_on_a_passed_unix_socket_refuses_nobody_and_leaves_the_socket() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("plantd.sock");
+    let socket = UnixListener::bind(&path).expect("a socket can be made");
+    let launch = Launch::new().passed_socket(socket);
+    check_restarts(launch, &Place::Unix(path.clone()), || Connection::open_unix(&path));
+    assert!(path.exists(), "the socket of another process was removed");
+}
+
+#[test]
+fn what_is_passed_and_cannot_be_listened_on_is_refused_at_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let tcp = || Launch::new().passed_socket(tcp_socket().0);
+    let unix = || {
+        let path = folder.path().join(fastrand::u64(..).to_string());
+        Launch::new().passed_socket(UnixListener::bind(path).expect("a socket can be made"))
+    };
+    let name = net::SocketAddr::from_abstract_name(format!("plantd-{}", fastrand::u64(..)));
+    let without_path = UnixListener::bind_addr(&name.expect("the name is short enough"));
+    let deaf = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be made");
+    let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let file = OwnedFd::from(tempfile::tempfile().expect("a file can be made"));
+    for (launch, words) in [
+        (tcp().environment("LISTEN_FDS", "2"), "2 sockets"),
+        (tcp().environment("PLANTD_LISTEN", "127.0.0.1:0"), "PLANTD_LISTEN"),
+        (tcp().arguments(["--listen", "127.0.0.1:0"]), "--listen"),
+        (
+            unix().arguments(["--tls-cert", "chain.pem", "--tls-key", "key.pem"]),
+            "TLS is for connections over TCP",
+        ),
+        (Launch::new().passed_socket(without_path.expect("a socket can be made")), "has no path"),
+        (Launch::new().passed_socket(deaf), "does not listen"),
+        (Launch::new().passed_socket(udp), "neither a TCP socket nor a Unix socket"),
+        (Launch::new().passed_socket(file), "neither a TCP socket nor a Unix socket"),
+    ] {
+        let data = folder.path().join("data");
+        let mut process = launch.data(&data).spawn();
+        process.assert_exit_code(CONFIGURATION);
+        let said = process.stderr();
+        for words in [words, "LISTEN_FDS"] {
+            assert!(said.contains(words), "{said:?} does not hold {words:?}");
+        }
+        assert!(!data.exists(), "{said}: the folder was made all the same");
+    }
+}
+
+#[test]
+fn a_socket_that_was_passed_to_another_process_is_left_alone() {
+    let (socket, address) = tcp_socket();
+    let launch = Launch::new()
+        .passed_socket(socket)
+        .environment("LISTEN_PID", "1")
+        .environment("PLANTD_LISTEN", "127.0.0.1:0");
+    let server = TestServer::start_with(launch);
+    assert_ne!(server.address(), address);
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+}
+
+/// The blocks that docs/operations.md shows of nginx's configuration: the servers, and what is sent to them.
+fn documented_blocks() -> (String, String) {
+    let part = Document::read("docs/operations.md").part("Behind a proxy").clone();
+    let blocks = part.blocks("nginx");
+    let (upstream, server) = blocks[0].split_once("\n\nserver {").expect("two blocks");
+    (upstream.to_owned(), format!("server {{{server}"))
+}
+
+#[test]
+fn a_restart_on_a_passed_socket_behind_nginx_as_documented_fails_no_request() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("plantd.sock");
+    let socket = UnixListener::bind(&path).expect("a socket can be made");
+    let launch = Launch::new().passed_socket(socket).arguments(["--drain-delay", "1s"]);
+    let mut server = TestServer::start_with(launch);
+    let (upstream, proxy) = documented_blocks();
+    let nginx = Nginx::as_documented(&upstream, &proxy, &[format!("unix:{}", path.display())]);
+    let created = under_load(
+        || nginx.try_connect(),
+        2,
+        |_| {
+            assert_eq!(server.terminate().code(), Some(0));
+            server.restart();
+        },
+    );
+    assert_there(nginx.try_connect(), &created);
+}
+
+#[test]
+fn replicas_behind_nginx_as_documented_are_replaced_one_by_one_without_a_failed_request() {
+    let (_, proxy) = documented_blocks();
+    let part = Document::read("docs/scaling.md").part("Replace the replicas one by one").clone();
+    let [upstream] = <[String; 1]>::try_from(part.blocks("nginx")).expect("one block");
+    let schema = fresh_schema_name();
+    let ports: [_; 3] = std::array::from_fn(|_| hold_port());
+    let mut replicas = ports.each_ref().map(|(_, address)| {
+        TestServer::start_with(
+            Launch::new()
+                .arguments(["--listen", &address.to_string(), "--drain-delay", "1s"])
+                .postgres(test_postgres::shared().url(), &schema),
+        )
+    });
+    let addresses = ports.each_ref().map(|(_, address)| address.to_string());
+    let nginx = Nginx::as_documented(&upstream, &proxy, &addresses);
+    let created = under_load(
+        || nginx.try_connect(),
+        replicas.len(),
+        |number| {
+            let replica = &mut replicas[number];
+            assert_eq!(replica.terminate().code(), Some(0));
+            replica.restart();
+            wait_until("the replica to be ready", || replica.client().get("/readyz").status == 200);
+        },
+    );
+    let mut plants: Vec<i64> =
+        replicas[0].client().list_all("limit=1000").iter().map(|plant| plant.id).collect();
+    plants.sort_unstable();
+    assert_eq!(plants, created);
+}
