@@ -580,6 +580,9 @@ fn an_export_breaks_off_when_its_token_is_revoked() {
     assert!(line.contains("token=exporter") && line.contains("revoked"), "{line}");
 }
 
+/// What is in the file that nobody else may lead the program to.
+const VICTIM: &str = r#"{"tokens":[]}"#;
+
 /// A file that is the caller's alone, and beside it a folder. Where root is the caller, the folder and what is
 /// put into it are another user's.
 struct Trap {
@@ -589,7 +592,7 @@ struct Trap {
 impl Trap {
     fn new() -> Self {
         let trap = Self { folder: folder() };
-        fs::write(trap.victim(), r#"{"tokens":[]}"#).expect("writes");
+        fs::write(trap.victim(), VICTIM).expect("writes");
         fs::set_permissions(trap.victim(), Permissions::from_mode(0o600)).expect("it is ours");
         fs::create_dir(trap.data()).expect("a folder can be made");
         Self::give_away(&trap.data());
@@ -648,6 +651,30 @@ fn what_another_user_puts_in_the_place_of_a_file_leads_root_nowhere() {
         let trap = Trap::new();
         trap.link("first-run-token");
         trap.check(&serve(&trap), IO, "first-run-token");
+    }
+    // The files of a database that is not there yet.
+    for name in ["lock", "journal.0", "journal.1"] {
+        for is_hard in [false, true] {
+            let trap = Trap::new();
+            let plants = trap.data().join("plants");
+            fs::create_dir(&plants).expect("a folder can be made");
+            Trap::give_away(&plants);
+            let path = plants.join(name);
+            if is_hard {
+                fs::hard_link(trap.victim(), &path).expect("on one file system");
+            } else {
+                trap.link(&format!("plants/{name}"));
+            }
+            let mut server = serve(&trap).spawn();
+            let is_refused = name == "lock" && !is_hard;
+            if is_refused {
+                server.assert_exit_code(IO);
+                assert!(server.stderr().contains(path.to_str().expect("UTF-8")));
+            } else {
+                assert!(server.first_line().starts_with("plantd listening"), "{name}");
+            }
+            assert_eq!(fs::read(trap.victim()).expect("reads"), VICTIM.as_bytes(), "{name}");
+        }
     }
     for run in [create, serve] {
         let exit_code = |trap: &Trap| match run(trap).spawn().wait_for_exit().code() {
