@@ -14,6 +14,7 @@
 //! - [`disk`] is what a power cut leaves.
 //! - [`Crowd`] is thousands of clients that create plants at the same time; [`LoadConnection`] is one of
 //!   thousands of connections.
+//! - [`Clock`] is one that a test sets.
 //! - [`Nginx`] is a proxy in front of a server.
 //! - [`SystemCalls`] is what strace saw the server do.
 //! - [`Document`] is one of this repository; [`Shell`] runs the commands in it, and [`Transcript`] claims that
@@ -31,6 +32,7 @@
 mod answer;
 mod certificate;
 mod client;
+mod clock;
 mod connection;
 mod database;
 mod deadline;
@@ -63,6 +65,7 @@ mod transcript;
 pub use answer::{Answer, Counts};
 pub use certificate::{Authority, IssuedCertificate, chain_path, key_path, replace_file};
 pub use client::Client;
+pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use database::{PlantRecords, edit_plants};
 pub use deadline::{DEADLINE, wait_for, wait_until};

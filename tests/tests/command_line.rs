@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use plantd_tests::{Launch, Process, TestServer, edit_plants};
+use plantd_tests::{Launch, Process, TestServer, edit_plants, wait_until};
 
 const USAGE: i32 = 64;
 const IO: i32 = 74;
@@ -388,5 +388,94 @@ fn export_reads_a_folder_or_asks_a_server_and_not_both() {
     for flag in ["--url=http://127.0.0.1:1", "--token-file=token"] {
         let (launch, _folder) = launch();
         check(&launch.arguments(["export", "--data", "data", flag]), USAGE, &["--data"]);
+    }
+}
+
+#[test]
+fn a_number_that_cannot_be_used_is_refused_with_its_flag_and_what_is_allowed() {
+    const TOO_LARGE: &str = "99999999999999999999999";
+    let duration = ["such as 500ms"; 2];
+    let token = ["token", "create", "--name", "x"];
+    for (command, flag, allowed, zero_is_allowed) in [
+        (&[] as &[&str], "--cache-mb", ["from 1 to", "1048576"], false),
+        (&[], "--keep-events", ["from 0 to", "18446744073709551615"], true),
+        (&[], "--rate-limit", ["from 1 to", "4294967295"], false),
+        (&[], "--postgres-connections", ["from", "1000"], false),
+        (&[], "--drain-delay", duration, true),
+        (&[], "--drain-timeout", duration, true),
+        (&token, "--expires", duration, true),
+    ] {
+        for value in ["0", "-1", "-1s", TOO_LARGE, "", "much", "1.5"] {
+            if value == "0" && zero_is_allowed {
+                continue;
+            }
+            let words = [flag, value, allowed[0], allowed[1]];
+            let (launch, folder) = launch();
+            let arguments = command.iter().copied().chain([flag, value]);
+            check(&launch.clone().arguments(arguments), USAGE, &words);
+            if command.is_empty() {
+                let variable = flag.replace("--", "PLANTD_").replace('-', "_").to_uppercase();
+                let launch = launch.environment(&variable, value);
+                check(&launch, CONFIGURATION, &[&words[..], &[&variable]].concat());
+            }
+            assert!(!folder.path().join("data").exists(), "{flag} {value} made the folder");
+        }
+    }
+}
+
+#[test]
+fn a_flag_that_other_programs_have_leads_to_the_one_for_it() {
+    for arguments in [&["--port", "8090"][..], &["--port=8090"], &["serve", "--port", "8090"]] {
+        let (launch, _folder) = launch();
+        let words = ["--port", "--listen ADDRESS:PORT"];
+        let stderr = check(&launch.arguments(arguments), USAGE, &words);
+        assert!(!stderr.contains("--postgres"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_file_that_is_missing_is_named_and_said_to_be_missing() {
+    let (launch, folder) = launch();
+    let missing = folder.path().join("missing");
+    let missing = missing.to_str().expect("UTF-8");
+    let url = format!("postgres://127.0.0.1:1/plants?sslrootcert={missing}");
+    for arguments in [
+        &["--tls-cert", missing, "--tls-key", missing][..],
+        &["token", "list", "--tokens", missing],
+        &["export", "--token-file", missing],
+        &["verify", "--data", missing],
+        &["--postgres", &url],
+        &["--tokens", &format!("{missing}/tokens.json")],
+    ] {
+        let launch = launch.clone().without_environment("PLANTD_TOKEN").arguments(arguments);
+        let stderr = check(&launch, IO, &[missing]);
+        let is_said = ["no such file", "No such file", "there is no"].iter();
+        assert!(is_said.clone().any(|words| stderr.contains(words)), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("entity"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_log_filter_that_is_mistyped_ends_with_78_and_one_of_any_target_does_not() {
+    let levels = "off, error, warn, info, debug, trace";
+    for arguments in [&[] as &[&str], &["verify"], &["token", "list"], &["openapi"]] {
+        for (filter, word) in [
+            ("infoo", "infoo"),
+            ("plantd=infoo", "infoo"),
+            ("info,plantd::access=of", "of"),
+            ("info,warnn", "warnn"),
+            ("a=b=c", "a=b=c"),
+            ("info/a/b", "/"),
+        ] {
+            let (launch, folder) = launch();
+            let launch = launch.environment("RUST_LOG", filter).arguments(arguments);
+            check(&launch, CONFIGURATION, &["RUST_LOG", word, levels, "TARGET=LEVEL"]);
+            assert!(!folder.path().join("data").exists());
+        }
+    }
+    for filter in ["", " ", ",", "INFO", "info,unknown=trace", "plantd,plant_http::server=info"] {
+        let server = TestServer::start_with(Launch::new().environment("RUST_LOG", filter));
+        server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+        wait_until("the log to tell of it", || server.stderr().contains("plantd::audit"));
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use plantd_tests::{Launch, TestServer, paste, shown_command};
+use plantd_tests::{Launch, TestServer, create_token, paste, revoke_token, shown_command};
 
 fn launch() -> Launch {
     Launch::new().without_environment("PLANTD_TOKEN")
@@ -142,4 +142,25 @@ fn the_digest_goes_into_the_tokens_file_that_was_named() {
     assert!(!server.data().join("tokens.json").exists());
     let client = server.client().with_token(&first_token(server.data()));
     client.read(1).assert_error(404, 3002);
+}
+
+#[test]
+fn the_file_of_the_first_token_goes_with_it_and_with_no_other() {
+    let server = TestServer::start_with(launch());
+    let path = server.data().join("first-run-token");
+    let _ = create_token(server.data(), &["--name", "other"]);
+    revoke_token(server.data(), &["other"]);
+    // A token may have the name of the first one, which goes as the older one.
+    let _ = create_token(server.data(), &["--name", "first-run"]);
+    assert!(path.exists());
+    revoke_token(server.data(), &["first-run", "--keep-newest"]);
+    assert!(!path.exists(), "it holds what opens nothing any more");
+
+    // The file may hold another token by now, and the folder be unlike that of the tokens.
+    let token = create_token(server.data(), &["--name", "mine"]);
+    fs::write(&path, format!("{token}\n")).unwrap();
+    revoke_token(server.data(), &["first-run"]);
+    assert_eq!(fs::read_to_string(&path).unwrap().trim_end(), token);
+    revoke_token(server.data(), &["mine"]);
+    assert!(!path.exists());
 }

@@ -2,14 +2,15 @@
 
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
 use plantd_tests::{
-    Answer, Client, Connection, Counts, Format, Launch, Process, SmallDisk, TestServer, chunk,
-    create_token, plant_body, program, revoke_token, token_command, wait_for, wait_until,
+    Answer, Client, Connection, Counts, Format, Launch, Process, SmallDisk, TestServer,
+    UNPRIVILEGED, chunk, create_token, is_root, plant_body, program, revoke_token, token_command,
+    wait_for, wait_until,
 };
 use tempfile::TempDir;
 
@@ -577,4 +578,138 @@ fn an_export_breaks_off_when_its_token_is_revoked() {
         stderr.lines().find(|line| line.contains("broke off")).map(str::to_owned)
     });
     assert!(line.contains("token=exporter") && line.contains("revoked"), "{line}");
+}
+
+/// What is in the file that nobody else may lead the program to.
+const VICTIM: &str = r#"{"tokens":[]}"#;
+
+/// A file that is the caller's alone, and beside it a folder. Where root is the caller, the folder and what is
+/// put into it are another user's.
+struct Trap {
+    folder: TempDir,
+}
+
+impl Trap {
+    fn new() -> Self {
+        let trap = Self { folder: folder() };
+        fs::write(trap.victim(), VICTIM).expect("writes");
+        fs::set_permissions(trap.victim(), Permissions::from_mode(0o600)).expect("it is ours");
+        fs::create_dir(trap.data()).expect("a folder can be made");
+        Self::give_away(&trap.data());
+        trap
+    }
+
+    fn victim(&self) -> PathBuf {
+        self.folder.path().join("victim")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn link(&self, name: &str) {
+        let link = self.data().join(name);
+        symlink(self.victim(), &link).expect("a link can be made");
+        Self::give_away(&link);
+    }
+
+    fn give_away(path: &Path) {
+        if is_root() {
+            lchown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root may give files away");
+        }
+    }
+
+    /// The program refuses, and names the file. The one that is the caller's alone is as it was.
+    #[track_caller]
+    fn check(&self, launch: &Launch, exit_code: i32, name: &str) {
+        let look = || {
+            let metadata = fs::metadata(self.victim()).expect("it is there");
+            (fs::read(self.victim()).expect("reads"), metadata.uid(), metadata.ino())
+        };
+        let before = look();
+        let stderr = ended(launch, exit_code).stderr();
+        let path = self.data().join(name);
+        assert!(stderr.contains(path.to_str().expect("UTF-8")), "{stderr}");
+        assert!(stderr.contains("remove it"), "{stderr}");
+        assert_eq!(look(), before, "{name}: {stderr}");
+        let beside = fs::read_dir(self.folder.path()).expect("reads").count();
+        assert_eq!(beside, 2, "{name}: something was made beside the file");
+    }
+}
+
+#[test]
+fn what_another_user_puts_in_the_place_of_a_file_leads_root_nowhere() {
+    const LOCK: &str = "tokens.json.lock";
+    let create = |trap: &Trap| token_command(&trap.data(), &["create", "--name", "mine"]);
+    let serve = |trap: &Trap| Launch::new().without_environment("PLANTD_TOKEN").data(&trap.data());
+
+    // The caller's own links are followed.
+    if is_root() {
+        let trap = Trap::new();
+        trap.link("tokens.json");
+        trap.check(&create(&trap), CONFIGURATION, "tokens.json");
+        let trap = Trap::new();
+        trap.link("first-run-token");
+        trap.check(&serve(&trap), IO, "first-run-token");
+    }
+    // The files of a database that is not there yet.
+    for name in ["lock", "journal.0", "journal.1"] {
+        for is_hard in [false, true] {
+            let trap = Trap::new();
+            let plants = trap.data().join("plants");
+            fs::create_dir(&plants).expect("a folder can be made");
+            Trap::give_away(&plants);
+            let path = plants.join(name);
+            if is_hard {
+                fs::hard_link(trap.victim(), &path).expect("on one file system");
+            } else {
+                trap.link(&format!("plants/{name}"));
+            }
+            let mut server = serve(&trap).spawn();
+            let is_refused = name == "lock" && !is_hard;
+            if is_refused {
+                server.assert_exit_code(IO);
+                assert!(server.stderr().contains(path.to_str().expect("UTF-8")));
+            } else {
+                assert!(server.first_line().starts_with("plantd listening"), "{name}");
+            }
+            assert_eq!(fs::read(trap.victim()).expect("reads"), VICTIM.as_bytes(), "{name}");
+        }
+    }
+    for run in [create, serve] {
+        let exit_code = |trap: &Trap| match run(trap).spawn().wait_for_exit().code() {
+            Some(code @ (IO | CONFIGURATION)) => code,
+            code => panic!("it ended with {code:?}"),
+        };
+        let trap = Trap::new();
+        trap.link(LOCK);
+        trap.check(&run(&trap), exit_code(&trap), LOCK);
+
+        // Once the lock of root was made it was given away.
+        let trap = Trap::new();
+        fs::hard_link(trap.victim(), trap.data().join(LOCK)).expect("on one file system");
+        trap.check(&run(&trap), exit_code(&trap), LOCK);
+
+        let trap = Trap::new();
+        let pipe = Command::new("mkfifo").arg(trap.data().join(LOCK)).status();
+        assert!(pipe.expect("it can be started").success());
+        trap.check(&run(&trap), exit_code(&trap), LOCK);
+    }
+}
+
+#[test]
+fn what_root_makes_in_the_folder_of_another_user_is_that_user_s() {
+    if !is_root() {
+        return;
+    }
+    let trap = Trap::new();
+    let _ = create_token(&trap.data(), &["--name", "mine"]);
+    for name in ["tokens.json", "tokens.json.lock"] {
+        let metadata = fs::metadata(trap.data().join(name)).expect("it is there");
+        assert_eq!((metadata.uid(), metadata.gid()), (UNPRIVILEGED, UNPRIVILEGED), "{name}");
+        assert_eq!(metadata.mode() & 0o777, 0o600, "{name}");
+    }
+    // The second time, files of that user are there.
+    let _ = create_token(&trap.data(), &["--name", "other"]);
+    assert_eq!(names(&trap.data()), ["mine", "other"]);
 }

@@ -1,23 +1,33 @@
 //! Files with secrets, or what is as good as one: they are small, and it matters who may get at them.
 
-use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
-use rustix::fs::OFlags;
+use anyhow::{Context as _, bail, ensure};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, renameat, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// The largest private file that is read, in bytes.
 pub const PRIVATE_FILE_MAX_BYTES: u64 = 1024 * 1024;
 
-const FOLDER_ADVICE: &str = "check who owns its folder, and that it has room";
+const FOLDER_ADVICE: &str = "check that its folder is there and who owns it, and that it has room";
 
 /// The mode of a file that is written: for its owner alone.
-const PRIVATE_MODE: u32 = 0o600;
+const PRIVATE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// How many links may lead to a file, one behind the other: as many as Linux follows.
+const LINKS_MAX: usize = 40;
 
 /// How long someone else who changes a file is waited for.
 const LOCK_DEADLINE: Duration = Duration::from_secs(10);
@@ -78,43 +88,26 @@ impl PrivateFile {
     }
 }
 
-/// Writes a file for its owner alone, whole or not at all, and syncs it. Whoever owns the one that it
-/// replaces, or else the folder, owns it: an administrator may write it for the server's user. Nobody else
-/// may write it meanwhile.
+/// Writes a file for its owner alone, whole or not at all, and syncs it. Where root writes it, the owner of
+/// the file that it replaces, or else of the folder, owns it: an administrator may write it for the server's
+/// user. Nobody else may write it meanwhile.
 ///
 /// # Errors
 ///
-/// When the disk does not take it; then the file is as it was.
+/// When a link of another user is there, or the disk does not take it; then the file is as it was.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let write = || -> io::Result<()> {
-        let path = resolve(path)?;
-        let unfinished = beside(&path, ".", ".unfinished")?;
-        // A process that was killed may have left one.
-        match fs::remove_file(&unfinished) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-            _ => {}
-        }
-        let file =
-            File::options().write(true).create_new(true).mode(PRIVATE_MODE).open(&unfinished)?;
-        let written = give_to_owner_of(&path, &file)
-            .and_then(|()| (&file).write_all(text.as_bytes()))
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&unfinished, &path));
-        if let Err(cause) = written {
-            // What is wrong with the disk is what is told.
-            let _ = fs::remove_file(&unfinished);
-            return Err(cause);
-        }
-        File::open(folder_of(&path))?.sync_all()
+    let write = || -> anyhow::Result<()> {
+        let place = Place::find(path)?;
+        place.replace(text).map_err(Into::into)
     };
-    write().map_err(|cause| {
-        let advice = match cause.kind() {
-            io::ErrorKind::ResourceBusy => {
-                "it is a mount of its own; change it where it comes from, and mount its folder instead"
-            }
-            _ => FOLDER_ADVICE,
-        };
-        anyhow::Error::new(cause).context(format!("cannot write {}; {advice}", path.display()))
+    write().map_err(|error| match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        None => error,
+        Some(io::ErrorKind::ResourceBusy) => error.context(format!(
+            "cannot write {}; it is a mount of its own; change it where it comes from, and mount its folder \
+             instead",
+            path.display()
+        )),
+        Some(_) => error.context(format!("cannot write {}; {FOLDER_ADVICE}", path.display())),
     })
 }
 
@@ -124,24 +117,15 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// When someone keeps it for longer than [`LOCK_DEADLINE`], or when the folder is not there, may not be
-/// written to, or is on a file system without locks.
+/// When someone keeps it for longer than [`LOCK_DEADLINE`], when something is there that another user may have
+/// put there, or when the folder is not there, may not be written to, or is on a file system without locks.
 pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     let cannot_lock = || format!("cannot lock {}; {FOLDER_ADVICE}", path.display());
-    let open = || -> io::Result<File> {
-        let path = resolve(path)?;
-        let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
-        let lock = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(PRIVATE_MODE)
-            .custom_flags(nofollow)
-            .open(beside(&path, "", ".lock")?)?;
-        give_to_owner_of(&path, &lock)?;
-        Ok(lock)
-    };
-    let lock = open().with_context(cannot_lock)?;
+    let opened = Place::find(path).and_then(|place| place.open_lock());
+    let lock = opened.map_err(|error| match error.is::<io::Error>() {
+        true => error.context(cannot_lock()),
+        false => error,
+    })?;
     let deadline = Instant::now() + LOCK_DEADLINE;
     loop {
         match lock.try_lock() {
@@ -159,31 +143,132 @@ pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Lets root's files be those of whoever owns the file at `path`, or else its folder.
-fn give_to_owner_of(path: &Path, file: &File) -> io::Result<()> {
-    let made = file.metadata()?;
-    let owner = fs::metadata(path).or_else(|_| fs::metadata(folder_of(path)))?;
-    if made.uid() == 0 && (made.uid(), made.gid()) != (owner.uid(), owner.gid()) {
-        fchown(file, Some(owner.uid()), Some(owner.gid()))?;
-    }
-    Ok(())
+/// Where a file is, or will be: its folder, which is opened once, so that all that is done is done there, and
+/// its name. The folder may belong to another user, who can put anything there at any time. So nothing is
+/// opened, written or given away that was not made here, or was not looked at when it was open.
+struct Place {
+    folder: File,
+    name: OsString,
+    /// For messages.
+    path: PathBuf,
 }
 
-/// The path of a file in the same folder, whose name has this before and behind it.
-fn beside(path: &Path, before: &str, behind: &str) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let mut beside = OsString::from(before);
-    beside.push(name);
-    beside.push(behind);
-    Ok(folder_of(path).join(beside))
+impl Place {
+    /// Follows links: what they lead to is replaced, and they stay what they are. A file may be a mounted
+    /// secret. But of other users only root may lead elsewhere, for they could lead root to any file.
+    fn find(path: &Path) -> anyhow::Result<Self> {
+        let mut path = path.to_owned();
+        for _ in 0..LINKS_MAX {
+            let name = path.file_name().ok_or(io::Error::from(io::ErrorKind::InvalidFilename))?;
+            let folder = open(CWD, folder_of(&path), OFlags::RDONLY | OFlags::DIRECTORY)?;
+            let target = match open(&folder, name, OFlags::PATH | OFlags::NOFOLLOW) {
+                Ok(file) => link_target(&file, &path)?,
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => None,
+                Err(cause) => return Err(cause.into()),
+            };
+            match target {
+                Some(target) => path = folder_of(&path).join(target),
+                None => return Ok(Self { folder, name: name.to_owned(), path }),
+            }
+        }
+        Err(io::Error::from(Errno::LOOP).into())
+    }
+
+    /// The name of a file in the same folder, which has this before and behind it.
+    fn beside(&self, before: &str, behind: &str) -> OsString {
+        let mut beside = OsString::from(before);
+        beside.push(&self.name);
+        beside.push(behind);
+        beside
+    }
+
+    fn replace(&self, text: &str) -> io::Result<()> {
+        let unfinished = self.beside(".", ".unfinished");
+        // A process that was killed may have left one.
+        match self.remove(&unfinished) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+            _ => {}
+        }
+        let mut file = self.make(&unfinished)?;
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.sync_all())
+            .and_then(|()| Ok(renameat(&self.folder, &unfinished, &self.folder, &self.name)?));
+        if let Err(cause) = written {
+            // What is wrong with the disk is what is told.
+            let _ = self.remove(&unfinished);
+            return Err(cause);
+        }
+        self.folder.sync_all()
+    }
+
+    fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
+    }
+
+    /// Makes a file that was not there.
+    fn make(&self, name: &OsStr) -> io::Result<File> {
+        let file = open(&self.folder, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        if geteuid().is_root() {
+            let owner = self.owner()?;
+            fchown(&file, Some(owner.st_uid), Some(owner.st_gid))?;
+        }
+        Ok(file)
+    }
+
+    /// The file at this place, or else its folder: root's new files belong to the same user and group.
+    fn owner(&self) -> io::Result<Stat> {
+        match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(fstat(&self.folder)?),
+            file => Ok(file?),
+        }
+    }
+
+    fn open_lock(&self) -> anyhow::Result<File> {
+        let name = self.beside("", ".lock");
+        match self.make(&name) {
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return Ok(made?),
+        }
+        let path = self.path.with_file_name(&name);
+        // A pipe would be waited for otherwise.
+        let there = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let lock = match open(&self.folder, &name, there) {
+            Err(cause) if cause.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                bail!("{} is a link; remove it", path.display())
+            }
+            lock => lock?,
+        };
+        let metadata = lock.metadata()?;
+        let is_ours = [geteuid().as_raw(), self.owner()?.st_uid].contains(&metadata.uid());
+        ensure!(
+            metadata.is_file() && metadata.nlink() == 1 && is_ours,
+            "{} is not a lock file of this user or of the folder's owner, or has a second name; remove it",
+            path.display()
+        );
+        Ok(lock)
+    }
 }
 
-/// A link stays what it is: what it leads to is replaced.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
-    match fs::canonicalize(path) {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(path.to_owned()),
-        resolved => resolved,
+/// Where a link leads that is open; `None` for what is no link.
+fn link_target(file: &File, path: &Path) -> anyhow::Result<Option<OsString>> {
+    let stat = fstat(file).map_err(io::Error::from)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+        return Ok(None);
     }
+    ensure!(
+        stat.st_uid == 0 || stat.st_uid == geteuid().as_raw(),
+        "{} is a link that user {} made, and may lead anywhere; remove it, or run this as that user",
+        path.display(),
+        stat.st_uid
+    );
+    let target = readlinkat(file, "", Vec::new()).map_err(io::Error::from)?;
+    Ok(Some(OsStr::from_bytes(target.as_bytes()).to_owned()))
+}
+
+fn open(folder: impl AsFd, name: impl AsRef<OsStr>, flags: OFlags) -> io::Result<File> {
+    let opened = openat(folder, name.as_ref(), flags | OFlags::CLOEXEC, PRIVATE_MODE);
+    Ok(File::from(opened?))
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -4,12 +4,13 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use actix_http::header::{HeaderName, HeaderValue};
 use actix_http::{HttpMessage as _, Request};
 use actix_web::HttpRequest;
 use plant_domain::PlantId;
-use uuid::Uuid;
+use uuid::{Timestamp, Uuid};
 
 use crate::failure::Failure;
 use crate::gate::{Gate, Identity};
@@ -116,7 +117,12 @@ fn request_id(request: &Request) -> HeaderValue {
         }
         _ => {
             let mut text = Uuid::encode_buffer();
-            let id = Uuid::now_v7().hyphenated().encode_lower(&mut text);
+            // An id with the time in it cannot be made of one before 1970.
+            let id = match SystemTime::UNIX_EPOCH.elapsed() {
+                Ok(_) => Uuid::now_v7(),
+                Err(_) => Uuid::new_v7(Timestamp::from_unix_time(0, 0, 0, 0)),
+            };
+            let id = id.hyphenated().encode_lower(&mut text);
             HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("-"))
         }
     }

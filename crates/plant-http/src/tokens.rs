@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
@@ -41,18 +44,25 @@ impl Tokens {
     /// requests that it has made.
     pub fn replace(&self, records: Vec<TokenRecord>) {
         let before = self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let limiter = |record: &TokenRecord| {
-            let before = before.iter().find(|token| token.record.is_of_same_token(record));
-            match before {
-                Some(token) => token.limiter.clone(),
-                None => self
-                    .rate_limit
-                    .map(|rate| Arc::new(RateLimiter::direct(Quota::per_second(rate)))),
-            }
-        };
         let in_force = records
             .into_iter()
-            .map(|record| Arc::new(TokenInForce { limiter: limiter(&record), record }))
+            .map(|record| {
+                let before = before.iter().find(|token| token.record.is_of_same_token(&record));
+                let limiter = match before {
+                    Some(token) => token.limiter.clone(),
+                    None => self
+                        .rate_limit
+                        .map(|rate| Arc::new(RateLimiter::direct(Quota::per_second(rate)))),
+                };
+                // The same token with another expiry is as new.
+                let life = match before {
+                    Some(token) if token.record.expires == record.expires => {
+                        Arc::clone(&token.life)
+                    }
+                    _ => Arc::new(Life::of(&record)),
+                };
+                Arc::new(TokenInForce { record, limiter, life })
+            })
             .collect();
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
     }
@@ -78,7 +88,7 @@ impl Tokens {
                 found = Some(token);
             }
         }
-        found.filter(|token| !token.record.is_expired()).cloned()
+        found.filter(|token| !token.is_expired()).cloned()
     }
 }
 
@@ -86,9 +96,38 @@ impl Tokens {
 pub(crate) struct TokenInForce {
     record: TokenRecord,
     limiter: Option<Arc<DefaultDirectRateLimiter>>,
+    life: Arc<Life>,
+}
+
+/// How long a token is valid in this process, whatever becomes of the clock.
+struct Life {
+    /// By then its time is over, as the clock was when it was read first.
+    end: Option<Instant>,
+    /// The clock was at its expiry once.
+    has_ended: AtomicBool,
+}
+
+impl Life {
+    fn of(record: &TokenRecord) -> Self {
+        let end = record.time_left().and_then(|left| Instant::now().checked_add(left));
+        Self { end, has_ended: AtomicBool::new(false) }
+    }
+
+    /// `is_expired` is what the clock says now.
+    fn has_ended(&self, is_expired: bool, now: Instant) -> bool {
+        if is_expired || self.end.is_some_and(|end| end <= now) {
+            self.has_ended.store(true, Relaxed);
+        }
+        self.has_ended.load(Relaxed)
+    }
 }
 
 impl TokenInForce {
+    /// Whether it has expired. Then it stays so, also where the clock is set back.
+    fn is_expired(&self) -> bool {
+        self.life.has_ended(self.record.is_expired(), Instant::now())
+    }
+
     pub(crate) fn name(&self) -> &TokenName {
         &self.record.name
     }
@@ -146,6 +185,27 @@ mod tests {
         for (record, scope) in [(lasting, Some(Scope::Write)), (expired, None)] {
             assert_eq!(scope_of(&Tokens::new(vec![record]), token.reveal()), scope);
         }
+    }
+
+    #[test]
+    fn a_token_that_has_expired_stays_so_when_the_clock_is_set_back() {
+        let token = Token::random().unwrap();
+        let record = record(Scope::Write, &token).expiring_after(Duration::from_secs(60)).unwrap();
+        let now = Instant::now();
+        let by_clock = Life::of(&record);
+        assert!(!by_clock.has_ended(false, now));
+        assert!(by_clock.has_ended(true, now));
+        assert!(by_clock.has_ended(false, now), "the clock was set back");
+        // Nobody asked when it expired.
+        assert!(Life::of(&record).has_ended(false, now + Duration::from_secs(61)));
+
+        // It stays so when the file is read again, unless that says another expiry.
+        let tokens = Tokens::new(vec![record.clone()]);
+        tokens.find(token.reveal().as_bytes()).unwrap().life.has_ended(true, now);
+        tokens.replace(vec![record.clone()]);
+        assert_eq!(scope_of(&tokens, token.reveal()), None);
+        tokens.replace(vec![TokenRecord { expires: None, ..record }]);
+        assert_eq!(scope_of(&tokens, token.reveal()), Some(Scope::Write));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail, ensure};
 use jiff::Timestamp;
@@ -108,7 +108,7 @@ impl TokenRecord {
     /// The record of a token that is made now and never expires.
     #[must_use]
     pub fn new(name: TokenName, scope: Scope, token: &Token) -> Self {
-        let created = Timestamp::now();
+        let created = now();
         Self { name, scope, created, expires: None, sha256: token.digest() }
     }
 
@@ -118,7 +118,7 @@ impl TokenRecord {
     ///
     /// When that is at once, or beyond the year 9999.
     pub fn expiring_after(self, lifetime: Duration) -> anyhow::Result<Self> {
-        ensure!(!lifetime.is_zero(), "the token would never be valid");
+        ensure!(!lifetime.is_zero(), "the token would never be valid; let it last longer");
         let expires = self.created.checked_add(lifetime).ok();
         let expires = expires.context("the token would expire after the year 9999")?;
         Ok(Self { expires: Some(expires), ..self })
@@ -130,11 +130,33 @@ impl TokenRecord {
         self.sha256.is(&other.sha256)
     }
 
+    /// Whether this is the record of the token that this text is.
+    #[must_use]
+    pub fn is_of_token(&self, text: &[u8]) -> bool {
+        self.sha256.is(&Digest::of(text))
+    }
+
     /// Whether the token has stopped being valid by its expiry.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.expires.is_some_and(|expires| expires <= Timestamp::now())
+        self.expires.is_some_and(|expires| expires <= now())
     }
+
+    /// How long from now the token is valid by the clock; `None` when it never expires.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let left = self.expires?.duration_since(now());
+        Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
+    }
+}
+
+/// The time, or the nearest that can be told where the clock shows what is no date.
+fn now() -> Timestamp {
+    nearest(SystemTime::now())
+}
+
+fn nearest(time: SystemTime) -> Timestamp {
+    let limit = if time < SystemTime::UNIX_EPOCH { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::try_from(time).unwrap_or(limit)
 }
 
 /// What is in the file, as JSON.
@@ -410,6 +432,14 @@ mod tests {
             let refusal = TokenName::new(bad).unwrap_err().to_string();
             assert!(bad.is_empty() || !refusal.contains(bad), "{refusal}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_shows_no_date_is_the_first_or_the_last_one() {
+        let years = Duration::from_secs(20_000 * 366 * 24 * 3600);
+        assert_eq!(nearest(SystemTime::UNIX_EPOCH), Timestamp::UNIX_EPOCH);
+        assert_eq!(nearest(SystemTime::UNIX_EPOCH + years), Timestamp::MAX);
+        assert_eq!(nearest(SystemTime::UNIX_EPOCH - years), Timestamp::MIN);
     }
 
     #[test]

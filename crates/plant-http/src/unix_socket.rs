@@ -1,12 +1,14 @@
 //! A Unix socket with a name, and whose name that is.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
+use rustix::fs::{Mode, OFlags};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::private_file;
@@ -60,10 +62,21 @@ impl UnixSocket {
         let name = SocketName::of(path)?;
         // Nobody can connect to a socket that does not listen yet, so that there is no moment at which
         // more may connect than should.
-        fs::set_permissions(path, Permissions::from_mode(MODE)).context("cannot set its mode")?;
+        set_mode(path).context("cannot set its mode")?;
         socket.listen(backlog)?;
         Ok(Self { listener: socket.into(), name })
     }
+}
+
+/// Sets the mode of the socket at `path`, and of nothing else: the folder may be another user's, whose link would
+/// lead to any file. A socket that has a name is changed by its path alone, so this is the one below `/proc`, of
+/// what was looked at.
+fn set_mode(path: &Path) -> anyhow::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    ensure!(socket.metadata()?.file_type().is_socket(), "something else has come in its place");
+    let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
+    Ok(fs::set_permissions(path, Permissions::from_mode(MODE))?)
 }
 
 fn new_socket() -> io::Result<Socket> {

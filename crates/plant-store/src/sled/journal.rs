@@ -86,7 +86,12 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
         let mut segment = vec![0; SEGMENT_BYTES];
         segment[..SALT_BYTES].copy_from_slice(salt);
         let make = || {
-            let mut file = File::create(path)?;
+            // What is there may be a link, or the second name of a file: the folder may be another user's.
+            match fs::remove_file(path) {
+                Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(cause),
+                _ => {}
+            }
+            let mut file = File::create_new(path)?;
             file.write_all(&segment)?;
             file.sync_all()
         };

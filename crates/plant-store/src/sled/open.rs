@@ -2,12 +2,13 @@
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
+use rustix::fs::OFlags;
 
 use super::SledConfig;
 use super::engine::{
@@ -220,10 +221,13 @@ fn sync_names(directory: &Path) -> anyhow::Result<()> {
 /// Only one process may have the database open.
 fn lock(directory: &Path) -> anyhow::Result<File> {
     let path = directory.join("lock");
+    // The folder may be another user's, whose link would lead to any file.
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
+        .custom_flags(no_link)
         .open(&path)
         .with_context(|| format!("cannot write {}; check who owns it", path.display()))?;
     let started = Instant::now();

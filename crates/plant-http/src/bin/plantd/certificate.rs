@@ -97,7 +97,7 @@ impl Files {
 
 fn read(path: &Path, flag: &str) -> anyhow::Result<PrivateFile> {
     // What is not there is what cannot be read.
-    let not_found = || io::Error::from(io::ErrorKind::NotFound);
+    let not_found = || io::Error::new(io::ErrorKind::NotFound, "there is no such file");
     let file = PrivateFile::read(path, flag)?.ok_or_else(not_found);
     file.with_context(|| {
         format!("cannot read {}; check the path, or name another by {flag}", path.display())

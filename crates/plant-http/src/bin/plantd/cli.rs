@@ -1,14 +1,18 @@
 //! The command line. Flags win over the environment, the environment over the default.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::UnknownArgumentValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
+use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use plant_http::{CorsOrigin, Scope, TOKEN_PREFIX, TransferFormat};
 use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
@@ -17,13 +21,16 @@ use crate::listen::ListenOptions;
 use crate::postgres::{PostgresOptions, PostgresServeOptions};
 use crate::remote::ServerUrl;
 
+/// The largest cache, in MiB: more than any machine has.
+const CACHE_MAX_MIB: u64 = 1_048_576;
+
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
 /// you get the answer.
 #[derive(Debug, Parser)]
 #[command(name = "plantd", version)]
 #[command(after_help = "Without a subcommand, plantd serves.\n\
     PLANTD_TOKEN in the environment is one more token, with every scope.\n\
-    RUST_LOG sets the log level; without it the level is info.")]
+    RUST_LOG sets the log level (off, error, warn, info, debug or trace); without it the level is info.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -61,26 +68,29 @@ pub(crate) struct ServeOptions {
 
     /// sled's cache, in MiB; the process takes several times as much memory
     #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
-    #[arg(default_value_t = DEFAULT_CACHE_MIB, value_parser = value_parser!(u64).range(1..=1_048_576))]
+    #[arg(default_value_t = DEFAULT_CACHE_MIB, value_parser = whole_number(1..=CACHE_MAX_MIB))]
+    #[arg(allow_hyphen_values = true)]
     pub(crate) cache_mb: u64,
 
     /// How many of the newest events are kept
     #[arg(long, value_name = "N", env = "PLANTD_KEEP_EVENTS")]
-    #[arg(default_value_t = DEFAULT_KEEP_EVENTS)]
+    #[arg(default_value_t = DEFAULT_KEEP_EVENTS, value_parser = whole_number(0..=u64::MAX))]
+    #[arg(allow_hyphen_values = true)]
     pub(crate) keep_events: u64,
 
     /// After SIGTERM, how long new connections are still taken while /readyz answers 503
     #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
-    #[arg(default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) drain_delay: Duration,
 
     /// After that, how long requests in flight may take
     #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
-    #[arg(default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) drain_timeout: Duration,
 
     /// How many requests a second each token may make [default: no limit]
-    #[arg(long, value_name = "N", env = "PLANTD_RATE_LIMIT")]
+    #[arg(long, value_name = "N", env = "PLANTD_RATE_LIMIT", allow_hyphen_values = true)]
+    #[arg(value_parser = whole_number(NonZeroU32::MIN..=NonZeroU32::MAX))]
     pub(crate) rate_limit: Option<NonZeroU32>,
 
     /// The origin of a web page (its scheme, host and port) that browsers let talk to this server; may
@@ -129,7 +139,7 @@ pub(crate) struct TokenCreateOptions {
     pub(crate) scope: Scope,
 
     /// After how long it stops being valid, such as 30s, 12h or 90d [default: never]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) expires: Option<Duration>,
 
     #[command(flatten)]
@@ -247,18 +257,25 @@ impl Cli {
                 ),
                 None => error.print(),
             };
-            match error.exit_code() {
-                0 => ExitCode::SUCCESS,
-                _ if is_about_environment(&error) => ExitCode::from(exit_code::CONFIGURATION),
-                _ => ExitCode::from(exit_code::USAGE),
+            if error.exit_code() == 0 {
+                return ExitCode::SUCCESS;
             }
+            let Some(flag) = flag_of_environment(&error) else {
+                return ExitCode::from(exit_code::USAGE);
+            };
+            if let Some(variable) = flag.and_then(|flag| variable_of(&Self::command(), &flag)) {
+                let variable = variable.display();
+                let _ =
+                    writeln!(io::stderr(), "The value comes from {variable} in the environment.");
+            }
+            ExitCode::from(exit_code::CONFIGURATION)
         })
     }
 
     /// `plantd` without a subcommand is `plantd serve`. The options of the subcommand are not the
     /// program's as well, for then the environment would be read for those that are not used.
     fn parse(mut arguments: Vec<OsString>) -> clap::error::Result<Self> {
-        let mut command = Self::command();
+        let mut command = Self::command().mut_subcommand("serve", |serve| serve.arg(port_hint()));
         let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
         match first {
             "-V" | "--version" => {}
@@ -279,20 +296,59 @@ impl Cli {
     }
 }
 
-/// Whether a wrong value came from the environment: then its flag does not stand on the command line.
-fn is_about_environment(error: &clap::Error) -> bool {
+/// Where a wrong value came from the environment, so that its flag does not stand on the command line: that flag,
+/// if it is known.
+fn flag_of_environment(error: &clap::Error) -> Option<Option<String>> {
     if error.kind() == ErrorKind::InvalidUtf8 {
-        return std::env::args_os().all(|argument| argument.to_str().is_some());
+        return std::env::args_os().all(|argument| argument.to_str().is_some()).then_some(None);
     }
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
-        return false;
+        return None;
     };
     let flag = argument.split(' ').next().unwrap_or_default();
     let on_command_line = std::env::args_os().skip(1).any(|given| {
         let given = given.to_string_lossy();
         given.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
     });
-    flag.starts_with("--") && !on_command_line
+    (flag.starts_with("--") && !on_command_line).then(|| Some(flag.to_owned()))
+}
+
+/// The variable in the environment that stands for a flag.
+fn variable_of(command: &clap::Command, flag: &str) -> Option<OsString> {
+    let long = flag.trim_start_matches("--");
+    let argument = command.get_arguments().find(|argument| argument.get_long() == Some(long));
+    let variable = argument.and_then(Arg::get_env).map(OsStr::to_owned);
+    variable.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
+}
+
+/// `--port`, which many programs have and this one has not: the flag that is most like it means something else.
+fn port_hint() -> Arg {
+    let hint = "where to listen is --listen ADDRESS:PORT, such as --listen 127.0.0.1:8090";
+    Arg::new("port")
+        .long("port")
+        .value_name("PORT")
+        .hide(true)
+        .value_parser(UnknownArgumentValueParser::suggest(hint))
+}
+
+/// Reads a whole number in this range.
+pub(crate) fn whole_number<Number: FromStr + PartialOrd + Display>(
+    range: RangeInclusive<Number>,
+) -> impl Fn(&str) -> Result<Number, String> + Clone
+where
+    RangeInclusive<Number>: Clone,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let (least, most) = (range.start(), range.end());
+        number.ok_or_else(|| format!("give a whole number from {least} to {most}"))
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|cause| {
+        format!("{cause}; give a duration with its unit, such as 500ms, 10s or 90d")
+    })
 }
 
 /// Whether there is a password in a URL of PostgreSQL, which somebody has put in the wrong place.

@@ -1,9 +1,10 @@
 //! The first start: a token to begin with, and a command that shows how.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use plant_http::{Scope, Token, TokenName, TokenRecord, TokensFile};
+use plant_http::{PrivateFile, Scope, Token, TokenName, TokenRecord, TokensFile};
 
 use crate::listen::Place;
 
@@ -18,6 +19,22 @@ pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<()> 
     token.write(&token_path(data))?;
     let record = TokenRecord::new(TokenName::new(TOKEN_NAME)?, Scope::Write, &token);
     TokensFile::add(tokens_path, record)
+}
+
+/// Removes the file `first-run-token` in `data` when its token is one of these, which were revoked: what is in
+/// it opens nothing any more. Returns the file that was removed.
+pub(crate) fn remove_token(
+    data: &Path,
+    revoked: &[TokenRecord],
+) -> anyhow::Result<Option<PathBuf>> {
+    let path = token_path(data);
+    let Some(file) = PrivateFile::read(&path, "--data")? else { return Ok(None) };
+    let token = file.bytes.trim_ascii();
+    if !revoked.iter().any(|record| record.is_of_token(token)) {
+        return Ok(None);
+    }
+    fs::remove_file(&path)?;
+    Ok(Some(path))
 }
 
 /// A command, ready to paste, that creates a plant with the token. `data` must exist.

@@ -1,44 +1,122 @@
 //! The log, on standard error, as `RUST_LOG` says.
 
 use std::env;
+use std::time::{Duration, SystemTime};
 
+use anyhow::{Context as _, anyhow, ensure};
 use env_logger::DEFAULT_FILTER_ENV;
-use log::{Level, Log, Metadata, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 
 /// Where what we log ourselves comes from.
 const OURS: [&str; 2] = ["plantd", "plant_"];
 
+/// How long before the clock shows what cannot be written as a date the log writes none: a line takes less time.
+const DATE_MARGIN: Duration = Duration::from_secs(1);
+
 /// Of what others log, warnings and errors alone. Below that some tell whole heads of requests, with the
 /// tokens in them, and no `RUST_LOG` should let a token into the log.
-struct Logger(env_logger::Logger);
+struct Logger {
+    dated: env_logger::Logger,
+    /// For times that are no dates, about which the other one panics, also where a panic is logged.
+    undated: env_logger::Logger,
+}
 
 /// Logs from now on. `default` says what is logged where `RUST_LOG` does not.
-pub(crate) fn start(default: &str) {
+///
+/// # Errors
+///
+/// When `RUST_LOG` cannot be understood.
+pub(crate) fn start(default: &str) -> anyhow::Result<()> {
+    let said = env::var_os(DEFAULT_FILTER_ENV).unwrap_or_default();
+    let said = said.to_str().with_context(|| format!("{DEFAULT_FILTER_ENV} is not UTF-8"))?;
     // An empty variable says nothing, as where it is not there.
-    let is_said = env::var_os(DEFAULT_FILTER_ENV).is_some_and(|filter| !filter.is_empty());
-    let mut builder = env_logger::Builder::from_default_env();
-    if !is_said {
-        builder.parse_filters(default);
+    let is_said = said.split(',').any(|directive| !directive.trim().is_empty());
+    if is_said {
+        check(said).with_context(|| {
+            format!(
+                "{DEFAULT_FILTER_ENV} cannot be used; give a level (off, error, warn, info, debug, trace), or \
+                 TARGET=LEVEL, with commas between several, such as info,plantd::access=off"
+            )
+        })?;
     }
-    let logger = builder.build();
-    log::set_max_level(logger.filter());
+    let build = |has_date: bool| {
+        let mut builder = env_logger::Builder::from_default_env();
+        if !is_said {
+            builder.parse_filters(default);
+        }
+        if !has_date {
+            builder.format_timestamp(None);
+        }
+        builder.build()
+    };
+    let logger = Logger { dated: build(true), undated: build(false) };
+    log::set_max_level(logger.dated.filter());
     // It fails where another one was set before, and there is none.
-    let _ = log::set_boxed_logger(Box::new(Logger(logger)));
+    let _ = log::set_boxed_logger(Box::new(logger));
+    Ok(())
+}
+
+/// A name without a level is a target, of which everything is logged, and nothing of all others. So a level that
+/// is mistyped would turn the log off: such a name has to be one of ours.
+fn check(filter: &str) -> anyhow::Result<()> {
+    env_filter::Builder::new().try_parse(filter).map_err(|error| anyhow!("{error}"))?;
+    let directives = filter.split('/').next().unwrap_or_default().split(',').map(str::trim);
+    for name in directives.filter(|name| !name.is_empty() && !name.contains('=')) {
+        let is_ours = OURS.iter().any(|ours| name.starts_with(ours));
+        ensure!(
+            is_ours || name.parse::<LevelFilter>().is_ok(),
+            "{name:?} is no level and no target of plantd"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a time can be written as a date, by everything that does so: it is in the years 1970 to 9999.
+pub(crate) fn is_date(time: SystemTime) -> bool {
+    time >= SystemTime::UNIX_EPOCH && jiff::Timestamp::try_from(time).is_ok()
+}
+
+impl Logger {
+    fn in_force(&self) -> &env_logger::Logger {
+        let is_dated = SystemTime::now().checked_add(DATE_MARGIN).is_some_and(is_date);
+        if is_dated { &self.dated } else { &self.undated }
+    }
 }
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let is_ours = || OURS.iter().any(|name| metadata.target().starts_with(name));
-        (metadata.level() <= Level::Warn || is_ours()) && self.0.enabled(metadata)
+        (metadata.level() <= Level::Warn || is_ours()) && self.dated.enabled(metadata)
     }
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            self.0.log(record);
+            self.in_force().log(record);
         }
     }
 
     fn flush(&self) {
-        self.0.flush();
+        self.in_force().flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_in_the_years_1970_to_9999() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        // The last day of 9999 is left out: in some time zones it is another year.
+        for (time, expected) in [
+            (SystemTime::UNIX_EPOCH - Duration::from_nanos(1), false),
+            (at(0), true),
+            (at(253_402_207_200), true),
+            (at(253_402_207_201), false),
+            (at(253_402_300_800), false),
+            (at(1 << 60), false),
+        ] {
+            assert_eq!(is_date(time), expected, "{time:?}");
+        }
     }
 }

@@ -26,8 +26,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use crate::cli::{Cli, Command};
 
@@ -46,6 +47,15 @@ fn make_folder(folder: &Path) -> anyhow::Result<()> {
         .recursive(true)
         .create(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))
+}
+
+/// What says the time of an answer or a certificate panics where the clock shows what is no date.
+fn check_clock() -> anyhow::Result<()> {
+    ensure!(
+        logger::is_date(SystemTime::now()),
+        "the clock of this machine is before 1970 or after 9999; set the clock"
+    );
+    Ok(())
 }
 
 /// What a process ends with, next to 0 (the numbers of BSD's `sysexits.h`).
@@ -96,7 +106,11 @@ fn main() -> ExitCode {
     } else {
         "error,rustls_platform_verifier=off"
     };
-    logger::start(log_filter);
+    if let Err(error) = logger::start(log_filter).and_then(|()| check_clock()) {
+        // Nobody is there to be told when it cannot be printed.
+        let _ = writeln!(io::stderr(), "error: {error:#}");
+        return ExitCode::from(exit_code::CONFIGURATION);
+    }
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 
     let result = match cli.command {

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
+use clap::Args;
 use clap::builder::TypedValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, value_parser};
 use plant_store::{
     DEFAULT_POSTGRES_READING_SESSIONS, DEFAULT_POSTGRES_SCHEMA, POSTGRES_WRITING_SESSIONS,
     PostgresConfig, PostgresRepository, PostgresUrl, SchemaName,
@@ -21,7 +21,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
 use crate::Stop;
-use crate::cli::MigrateOptions;
+use crate::cli::{MigrateOptions, whole_number};
 
 /// The fewest connections that will do: one has to be left for reading.
 const FEWEST_CONNECTIONS: u64 = POSTGRES_WRITING_SESSIONS as u64 + 1;
@@ -57,7 +57,8 @@ pub(crate) struct PostgresServeOptions {
     /// How many connections to PostgreSQL there are at most
     #[arg(long, value_name = "N", env = "PLANTD_POSTGRES_CONNECTIONS")]
     #[arg(default_value_t = DEFAULT_CONNECTIONS)]
-    #[arg(value_parser = value_parser!(u64).range(FEWEST_CONNECTIONS..=MOST_CONNECTIONS))]
+    #[arg(value_parser = whole_number(FEWEST_CONNECTIONS..=MOST_CONNECTIONS))]
+    #[arg(allow_hyphen_values = true)]
     postgres_connections: u64,
 }
 
@@ -123,8 +124,12 @@ fn tls(url: &PostgresUrl) -> Result<ClientConfig, Stop> {
 }
 
 fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
-    let pem = std::fs::read(path)
-        .with_context(|| format!("cannot read the certificates in {}", path.display()))?;
+    let pem = std::fs::read(path).with_context(|| {
+        format!(
+            "cannot read the certificates in {}; check the path that sslrootcert names",
+            path.display()
+        )
+    })?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let added =

@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow};
 use plant_http::{Token, TokenName, TokenRecord, TokensFile};
 
 use crate::cli::{FolderOptions, TokenCommand, TokenCreateOptions, TokenRevokeOptions};
-use crate::{Stop, TOKEN_VARIABLE};
+use crate::{Stop, TOKEN_VARIABLE, first_run};
 
 pub(crate) fn run(command: TokenCommand) -> Result<(), Stop> {
     match command {
@@ -25,7 +25,8 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     let token = Token::random().map_err(Stop::Io)?;
     let mut record = TokenRecord::new(name, options.scope, &token);
     if let Some(lifetime) = options.expires {
-        record = record.expiring_after(lifetime).map_err(Stop::Usage)?;
+        let expiring = record.expiring_after(lifetime).context("--expires cannot be used");
+        record = expiring.map_err(Stop::Usage)?;
     }
     let path = options.folder.tokens_path();
     if options.folder.tokens.is_none() {
@@ -81,14 +82,14 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
         let newest =
             file.tokens.iter().rposition(|token| token.name == name && !token.is_expired());
         let kept = newest.filter(|_| options.keep_newest);
-        let before = file.tokens.len();
         let mut position = 0;
-        file.tokens.retain(|token| {
-            let stays = token.name != name || kept == Some(position);
+        let revoked = file.tokens.extract_if(.., |token| {
+            let goes = token.name == name && kept != Some(position);
             position += 1;
-            stays
+            goes
         });
-        Ok((is_found, before - file.tokens.len()))
+        let revoked: Vec<TokenRecord> = revoked.collect();
+        Ok((is_found, revoked))
     })
     .map_err(Stop::of_file)?;
     if !found {
@@ -96,9 +97,17 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
             "there is no token of this name; `plantd token list` shows the names"
         )));
     }
-    let mut out = io::stdout().lock();
-    let tokens = if revoked == 1 { "token" } else { "tokens" };
-    writeln!(out, "revoked {revoked} {tokens}").context("cannot print").map_err(Stop::Io)
+    let count = revoked.len();
+    let tokens = if count == 1 { "token" } else { "tokens" };
+    let data = &options.folder.data;
+    let removed = first_run::remove_token(data, &revoked).with_context(|| {
+        format!("revoked {count} {tokens}; remove first-run-token in {} yourself", data.display())
+    });
+    let mut said = format!("revoked {count} {tokens}");
+    if let Some(path) = removed.map_err(Stop::Io)? {
+        said += &format!(", and removed {}, which held it", path.display());
+    }
+    writeln!(io::stdout().lock(), "{said}").context("cannot print").map_err(Stop::Io)
 }
 
 fn no_tokens_file(path: &Path) -> Stop {

@@ -1,0 +1,81 @@
+//! A clock that a test sets, while a program looks at it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::SystemTime;
+
+use tempfile::TempDir;
+
+use crate::launch::Launch;
+
+/// A clock, which shows the time of the system until it is set. It belongs to the programs that are started
+/// with [`Clock::launch`] alone, and goes on as any clock does.
+#[derive(Debug)]
+pub struct Clock {
+    folder: TempDir,
+}
+
+impl Clock {
+    /// A clock that is right.
+    ///
+    /// # Panics
+    ///
+    /// When there is no C compiler.
+    #[must_use]
+    pub fn new() -> Self {
+        let clock = Self { folder: tempfile::tempdir().expect("a temporary folder can be made") };
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(clock.library())
+            .arg(source)
+            .status();
+        assert!(compiled.expect("cc can be started").success(), "{source} compiles");
+        clock.set_offset(0);
+        clock
+    }
+
+    /// Lets a program look at this clock.
+    #[must_use]
+    pub fn launch(&self, launch: Launch) -> Launch {
+        launch
+            .environment("LD_PRELOAD", self.library())
+            .environment("PLANTD_TESTS_CLOCK", self.file())
+    }
+
+    /// Sets the clock to so many seconds after the beginning of 1970.
+    ///
+    /// # Panics
+    ///
+    /// When the clock of the system is before 1970.
+    pub fn set(&self, seconds: i64) {
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_secs();
+        self.set_offset(seconds - i64::try_from(now).expect("it is earlier than that"));
+    }
+
+    /// Sets the clock to so many seconds more than the time of the system.
+    ///
+    /// # Panics
+    ///
+    /// When the file system does not take it.
+    pub fn set_offset(&self, seconds: i64) {
+        let new = self.folder.path().join("new");
+        fs::write(&new, seconds.to_string()).expect("writes");
+        fs::rename(&new, self.file()).expect("it is ours");
+    }
+
+    fn library(&self) -> PathBuf {
+        self.folder.path().join("clock.so")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("offset")
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
