@@ -196,6 +196,15 @@ fn connection_service(
             data.insert(Rc::clone(pipeline.connection()));
         })
         .h1(answered);
+    let answered = apply_fn_factory(answered, |(pipeline, peer): (Pipeline<_>, _), answered| {
+        let ending = pipeline.ending();
+        let serving = answered.call((pipeline, peer));
+        async move {
+            let served = serving.await;
+            ending.end(&served).await;
+            served
+        }
+    });
     let draining = Arc::clone(draining);
     let connected = fn_service(move |incoming: Incoming| {
         let (tls, draining) = (tls.clone(), Arc::clone(&draining));
