@@ -45,10 +45,42 @@ impl Nginx {
     #[must_use]
     #[track_caller]
     pub fn in_front_of(server: SocketAddr, request_buffering: RequestBuffering) -> Self {
+        let request_buffering = match request_buffering {
+            RequestBuffering::On => "on",
+            RequestBuffering::Off => "off",
+        };
+        Self::start(
+            server,
+            &format!(
+                "
+            proxy_http_version 1.1;
+            proxy_request_buffering {request_buffering};
+            proxy_set_header Connection \"\";
+            proxy_set_header Host $http_host;
+            proxy_set_header Upgrade $http_upgrade;"
+            ),
+        )
+    }
+
+    /// Starts one that speaks HTTP/1.0 to this server, as nginx does where its configuration says nothing else.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::in_front_of`].
+    #[must_use]
+    #[track_caller]
+    pub fn of_http_1_0(server: SocketAddr) -> Self {
+        // Newer versions of nginx have another default.
+        Self::start(server, "proxy_http_version 1.0;")
+    }
+
+    /// Starts one with these lines about what is sent to the server.
+    #[track_caller]
+    fn start(server: SocketAddr, lines: &str) -> Self {
         let (port, address) = hold_port();
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = folder.path().join("nginx.conf");
-        fs::write(&path, configuration(address, server, request_buffering)).expect("it is written");
+        fs::write(&path, configuration(address, server, lines)).expect("it is written");
         let mut command = Command::new(program());
         // What it says before it has read the configuration would go to a file of the system's.
         command.args(["-e", "stderr"]).arg("-c").arg(&path).arg("-p").arg(folder.path());
@@ -58,6 +90,12 @@ impl Nginx {
             Connection::try_open(address).is_ok()
         });
         Self { process, address, _port: port, _folder: folder }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// A new connection to it.
@@ -96,15 +134,7 @@ fn program() -> PathBuf {
 
 /// Paths in it are under the folder that nginx is started with. It is one process, which ends with its
 /// parent's signal, and remains the user that it is started by.
-fn configuration(
-    address: SocketAddr,
-    server: SocketAddr,
-    request_buffering: RequestBuffering,
-) -> String {
-    let request_buffering = match request_buffering {
-        RequestBuffering::On => "on",
-        RequestBuffering::Off => "off",
-    };
+fn configuration(address: SocketAddr, server: SocketAddr, lines: &str) -> String {
     format!(
         "daemon off;
 master_process off;
@@ -132,11 +162,7 @@ http {{
         listen {address} reuseport;
         location / {{
             proxy_pass http://server;
-            proxy_http_version 1.1;
-            proxy_request_buffering {request_buffering};
-            proxy_set_header Connection \"\";
-            proxy_set_header Host $http_host;
-            proxy_set_header Upgrade $http_upgrade;
+            {lines}
         }}
     }}
 }}

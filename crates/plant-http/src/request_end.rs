@@ -7,14 +7,14 @@
 /// The most bytes of a head: its lines with their line ends, the empty line that ends it, and empty lines
 /// before it. actix-http has a limit of its own, but looks at it between two reads only, so that it depends on
 /// how the bytes arrive.
-pub(crate) const HEAD_MAX_BYTES: usize = 32 * 1024;
+pub const HEAD_MAX_BYTES: usize = 32 * 1024;
 
 /// The most bytes of one line of a head, the request line too, with its line end.
-pub(crate) const HEAD_LINE_MAX_BYTES: usize = 8 * 1024;
+pub const HEAD_LINE_MAX_BYTES: usize = 8 * 1024;
 
 /// The most bytes of a line that says how long a chunk is, and of all trailers together. What they say is
 /// not looked at (RFC 9112, sections 7.1.1 and 7.1.2).
-const UNUSED_MAX_BYTES: usize = 8 * 1024;
+pub const CHUNK_OVERHEAD_MAX_BYTES: usize = 8 * 1024;
 
 /// What came of looking at a part of a head or of a body.
 #[derive(Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl ChunksEnd {
             (self.size, self.unused) = (0, 0);
         }
         self.unused += 1;
-        if self.unused > UNUSED_MAX_BYTES {
+        if self.unused > CHUNK_OVERHEAD_MAX_BYTES {
             return None;
         }
         Some(match (self.place, byte) {

@@ -11,7 +11,7 @@
 
 use plantd_tests::{TOKEN, plant_body};
 
-use Answer::{Continue, Created, Empty, Error, Export, Head, ImportError, Read};
+use Answer::{Continue, Created, Empty, Error, Head, ImportError, Read};
 use Then::{Closed, Kept, OldClosed, Unfinished};
 
 /// An answer that has to come.
@@ -27,8 +27,6 @@ pub(crate) enum Answer {
     ImportError,
     /// 200 and the plant with the id 1.
     Read,
-    /// All plants, and then the end of the connection.
-    Export,
     /// 200 without a body, as to a HEAD.
     Head,
     /// 100.
@@ -279,7 +277,7 @@ pub(crate) fn all() -> Vec<Case> {
     case("HTTP/1.0", read("⏎").replace("1.1", "1.0"), [Read], OldClosed),
     case("HTTP/1.0 without a host", "GET /plants/1 HTTP/1.0⏎{auth}⏎⏎", [Read], OldClosed),
     case("HTTP/1.0 that keeps the connection", read("Connection: keep-alive⏎⏎").replace("1.1", "1.0"), [Read], Kept),
-    case("a request behind an answer that goes on to the end of the connection", read("Connection: keep-alive⏎⏎{next}").replacen("1.1", "1.0", 1).replace("/plants/1 ", "/plants/export "), [Export], OldClosed),
+    case("an export of HTTP/1.0", read("Connection: keep-alive⏎⏎").replace("1.1", "1.0").replace("/plants/1 ", "/plants/export "), [Error(426, 1008)], Kept),
     case("HTTP/1.0 that keeps and closes the connection", read("Connection: keep-alive, close⏎⏎").replace("1.1", "1.0"), [Read], OldClosed),
     case("HTTP/1.2", read("⏎").replace("1.1", "1.2"), bad, Closed),
     case("HTTP/1.10", read("⏎").replace("1.1", "1.10"), bad, Closed),

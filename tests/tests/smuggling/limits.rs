@@ -1,16 +1,11 @@
 //! Limits of heads and bodies. Each holds however the bytes arrive, and a client that has sent more than the
 //! limit can still read the answer.
 
+use plant_http::{BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 use plantd_tests::{
     Authority, Connection, Launch, TestServer, chain_path, create_request, key_path, plant_body,
     raw_head,
 };
-
-/// The most bytes of a head, of one of its lines, of the size of a chunk and of all trailers, each with its
-/// line ends, and of a body.
-const HEAD_MAX_BYTES: usize = 32_768;
-const LINE_MAX_BYTES: usize = 8_192;
-const BODY_MAX_BYTES: usize = 65_536;
 
 /// How many lines a head may have, and how many of them [`raw_head`] makes.
 const HEADER_LINES_MAX: usize = 96;
@@ -32,11 +27,11 @@ fn head(bytes: usize) -> Vec<u8> {
     let line = |bytes: usize| format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n".len()));
     loop {
         let missing = bytes - raw_head("GET /livez", &lines).len();
-        if missing <= LINE_MAX_BYTES {
+        if missing <= HEAD_LINE_MAX_BYTES {
             lines += &line(missing);
             return raw_head("GET /livez", &lines).into_bytes();
         }
-        lines += &line(LINE_MAX_BYTES / 2);
+        lines += &line(HEAD_LINE_MAX_BYTES / 2);
     }
 }
 
@@ -98,13 +93,13 @@ fn limits() -> Vec<Limit> {
     let body = |name, make, max, number| limit(name, make, max, 200, (400, number));
     vec![
         limit("a head", head, HEAD_MAX_BYTES, 200, (431, 0)),
-        limit("a line of a head", head_with_line, LINE_MAX_BYTES, 200, (431, 0)),
-        limit("the request line", head_with_request_line, LINE_MAX_BYTES, 404, (414, 0)),
+        limit("a line of a head", head_with_line, HEAD_LINE_MAX_BYTES, 200, (431, 0)),
+        limit("the request line", head_with_request_line, HEAD_LINE_MAX_BYTES, 404, (414, 0)),
         limit("the lines of a head", head_with_lines, HEADER_LINES_MAX, 200, (431, 0)),
         body("a body", create, BODY_MAX_BYTES, 1003),
         body("a body in chunks", create_in_chunks, BODY_MAX_BYTES, 1003),
-        body("the size of a chunk", chunk_with_extension, LINE_MAX_BYTES, 1001),
-        body("trailers", chunks_with_trailers, LINE_MAX_BYTES, 1001),
+        body("the size of a chunk", chunk_with_extension, CHUNK_OVERHEAD_MAX_BYTES, 1001),
+        body("trailers", chunks_with_trailers, CHUNK_OVERHEAD_MAX_BYTES, 1001),
     ]
 }
 
