@@ -56,7 +56,8 @@ pub struct Drain {
     /// How long new connections are still taken, while `/readyz` answers 503 already, so that whoever
     /// spreads the requests can notice.
     pub delay: Duration,
-    /// How long requests in flight may take after that.
+    /// How long requests in flight may take after that. Imports end some seconds before, so that they can tell how far
+    /// they came.
     pub timeout: Duration,
 }
 
