@@ -5,6 +5,7 @@
 //! `plantd::audit::import`. No line holds a query, a header but the request's id, or a body: each may hold
 //! a secret.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use log::Level;
@@ -16,6 +17,22 @@ use crate::request_context::RequestContext;
 pub(crate) const ACCESS_LOG: &str = "plantd::access";
 pub(crate) const AUDIT_LOG: &str = "plantd::audit";
 const IMPORT_LOG: &str = "plantd::audit::import";
+
+/// How much of a method and of a path stands in a line. The other parts of a line have limits of their own.
+pub(crate) const LOGGED_METHOD_MAX_BYTES: usize = 32;
+pub(crate) const LOGGED_PATH_MAX_BYTES: usize = 256;
+
+/// What stands behind a text of which there is more.
+const CUT: &str = "…(cut)";
+
+/// A text of a client as it stands in the log.
+pub(crate) fn cut(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
+        return text.into();
+    }
+    let begin = &text[..text.floor_char_boundary(max_bytes)];
+    format!("{begin}{CUT}").into()
+}
 
 /// Plants on their way to the repository. What becomes of them is logged when it is known, or when it will
 /// not be known any more.
@@ -55,6 +72,24 @@ impl Drop for AuditedImport {
     fn drop(&mut self) {
         for plant in &self.plants {
             log::info!(target: IMPORT_LOG, "unknown {} plant={plant}", self.context);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_two_characters() {
+        for (text, wanted) in [
+            ("", ""),
+            ("abcd", "abcd"),
+            ("abcde", "abcd…(cut)"),
+            ("abcé", "abc…(cut)"),
+            ("éé", "éé"),
+        ] {
+            assert_eq!(cut(text, 4), wanted);
         }
     }
 }

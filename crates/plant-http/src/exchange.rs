@@ -17,7 +17,7 @@ use actix_web::web::Bytes;
 use futures_util::FutureExt as _;
 use log::Level;
 
-use crate::audit::{ACCESS_LOG, AUDIT_LOG};
+use crate::audit::{ACCESS_LOG, AUDIT_LOG, LOGGED_METHOD_MAX_BYTES, LOGGED_PATH_MAX_BYTES, cut};
 use crate::connection::ConnectionState;
 use crate::cors::{Cors, CorsQuestion};
 use crate::drain::Draining;
@@ -60,7 +60,8 @@ impl ExchangePolicy {
             .into_iter()
             .any(|target| log::log_enabled!(target: target, Level::Info));
         let line = is_logged.then(|| {
-            let (method, path) = (request.method(), request.path());
+            let method = cut(request.method().as_str(), LOGGED_METHOD_MAX_BYTES);
+            let path = cut(request.path(), LOGGED_PATH_MAX_BYTES);
             // Whoever comes through a Unix socket has no address.
             match request.peer_addr() {
                 Some(peer) => format!("{peer} {method} {path}"),
