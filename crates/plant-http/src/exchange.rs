@@ -185,10 +185,12 @@ impl Exchange {
         // Without a status, the client went away before its answer began, and a change may have been made.
         let status = self.status.as_ref().map_or("-", StatusCode::as_str);
         let micros = self.begun.elapsed().as_micros();
+        let counts = self.context.import_counts();
+        let counts = counts.map_or_else(String::new, |counts| format!(" {counts}"));
         let error = self.error.map_or_else(String::new, |error| format!(" error={}", error as i32));
         let is_change = self.may_change && self.context.is_let_in();
         let target = if is_change { AUDIT_LOG } else { ACCESS_LOG };
-        log::info!(target: target, "{line} {status} {micros}us {}{error}", self.context);
+        log::info!(target: target, "{line} {status} {micros}us {}{counts}{error}", self.context);
     }
 }
 

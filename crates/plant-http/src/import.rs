@@ -9,7 +9,7 @@ use plant_domain::{Error, NewPlant, PlantId};
 use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::audit::AuditedImport;
+use crate::audit::{AuditedImport, ImportCounts};
 use crate::body::BodyStream;
 use crate::drain::Draining;
 use crate::failure::{ErrorNumber, Failure};
@@ -44,6 +44,7 @@ pub(crate) async fn import(
         }
     };
     let context = RequestContext::of_handled(&request)?;
+    context.count_import(|_| {});
     let report = ImportReport::default();
     let mut import = Import { repository, context, on_conflict, draining, report };
     let imported = import.run(Rows::new(format), &mut body).await;
@@ -128,6 +129,10 @@ impl Import {
                     Err(failure) => self.report.add_failed(line, failure),
                 }
             }
+            let ImportReport { created, replaced, skipped, failed, errors: _ } = self.report;
+            self.context.count_import(|counts| {
+                *counts = ImportCounts { created, replaced, skipped, failed, ..*counts };
+            });
         }
         Ok(())
     }
