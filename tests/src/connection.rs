@@ -388,6 +388,22 @@ impl Connection {
         }
     }
 
+    /// Waits until the server ends its sending, and claims that nothing more came, and that the connection was
+    /// not reset: a reset can take away what was sent before.
+    ///
+    /// # Panics
+    ///
+    /// When something came, or the server keeps or resets the connection.
+    #[track_caller]
+    pub fn assert_ended(&mut self, name: &str) {
+        let result = self.receive_some();
+        let received = String::from_utf8_lossy(&self.received);
+        match result {
+            Err(cause) if cause.kind() == ErrorKind::UnexpectedEof => {}
+            other => panic!("{name}: {other:?} {received:?} came where the end should"),
+        }
+    }
+
     /// Says that nothing more will be sent. What the server sends can still be received.
     ///
     /// # Panics

@@ -46,8 +46,40 @@ impl Nginx {
     #[must_use]
     #[track_caller]
     pub fn in_front_of(server: SocketAddr, request_buffering: RequestBuffering) -> Self {
+        let request_buffering = match request_buffering {
+            RequestBuffering::On => "on",
+            RequestBuffering::Off => "off",
+        };
+        Self::with_lines(
+            server,
+            &format!(
+                "
+            proxy_http_version 1.1;
+            proxy_request_buffering {request_buffering};
+            proxy_set_header Connection \"\";
+            proxy_set_header Host $http_host;
+            proxy_set_header Upgrade $http_upgrade;"
+            ),
+        )
+    }
+
+    /// Starts one that speaks HTTP/1.0 to this server, as nginx does where its configuration says nothing else.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::in_front_of`].
+    #[must_use]
+    #[track_caller]
+    pub fn of_http_1_0(server: SocketAddr) -> Self {
+        // Newer versions of nginx have another default.
+        Self::with_lines(server, "proxy_http_version 1.0;")
+    }
+
+    /// Starts one with these lines about what is sent to the server.
+    #[track_caller]
+    fn with_lines(server: SocketAddr, lines: &str) -> Self {
         let (port, address) = hold_port();
-        Self::start(port, address, &all_that_passes(address, server, request_buffering))
+        Self::start(port, address, &proxy(address, server, lines))
     }
 
     /// Starts one as a document shows it: `upstream` is the block of the servers, `server` that of the proxy.
@@ -98,6 +130,12 @@ impl Nginx {
             Connection::try_open(address).is_ok()
         });
         Self { process, address, _port: port, _folder: folder }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// A new connection to it.
@@ -174,16 +212,8 @@ http {{
     )
 }
 
-/// A server to which everything passes that can be told to.
-fn all_that_passes(
-    address: SocketAddr,
-    server: SocketAddr,
-    request_buffering: RequestBuffering,
-) -> String {
-    let request_buffering = match request_buffering {
-        RequestBuffering::On => "on",
-        RequestBuffering::Off => "off",
-    };
+/// The blocks of a proxy at this address, with these lines about what it sends to the server.
+fn proxy(address: SocketAddr, server: SocketAddr, lines: &str) -> String {
     format!(
         "
     ignore_invalid_headers off;
@@ -198,11 +228,7 @@ fn all_that_passes(
         listen {address} reuseport;
         location / {{
             proxy_pass http://server;
-            proxy_http_version 1.1;
-            proxy_request_buffering {request_buffering};
-            proxy_set_header Connection \"\";
-            proxy_set_header Host $http_host;
-            proxy_set_header Upgrade $http_upgrade;
+            {lines}
         }}
     }}
 "

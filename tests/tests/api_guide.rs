@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use plant_http::{
-    BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX,
-    IDEMPOTENCY_KEY_MAX_CHARACTERS, LIMIT_DEFAULT, LIMIT_MAX, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
+    BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, ENTITY_TAGS_MAX,
+    HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, LIMIT_DEFAULT, LIMIT_MAX,
+    REPORT_MAX_ERRORS, ROW_MAX_BYTES,
 };
 use plantd_tests::{
     Client, Document, Launch, OpenapiDocument, Shell, TestServer, Transcript, plant_body,
@@ -123,7 +124,16 @@ fn the_limits_are_those_of_the_product() {
         ("`Idempotency-Key`", up_to(IDEMPOTENCY_KEY_MAX_CHARACTERS, " characters")),
         ("entity tags in `If-Match` or `If-None-Match`", up_to(ENTITY_TAGS_MAX, "")),
         ("`X-Request-Id`", up_to(REQUEST_ID_MAX_CHARACTERS, " characters")),
+        (
+            "the head of a request: the request line and the header lines, with their line ends",
+            bytes(HEAD_MAX_BYTES),
+        ),
+        ("a line of it, with its line end", bytes(HEAD_LINE_MAX_BYTES)),
         ("header lines of a request", written(HEAD_MAX_LINES)),
+        (
+            "the line with the size of a chunk; all trailers together",
+            bytes(CHUNK_OVERHEAD_MAX_BYTES),
+        ),
         ("all of a body, but for an import", within(BODY_DEADLINE)),
         ("the next part of an import", within(BODY_IDLE_DEADLINE)),
     ];

@@ -89,9 +89,48 @@ fn each_change_has_a_line_with_token_request_plant_and_outcome() {
     }
 }
 
+/// What asks for a line for each plant that an import brings.
+const EACH_PLANT: (&str, &str) = ("RUST_LOG", "info,plantd::audit::import=debug");
+
 #[test]
-fn each_plant_that_an_import_brings_has_a_line() {
-    let mut server = TestServer::start();
+fn an_import_has_one_line_with_its_counts_unless_the_log_is_asked_for_more() {
+    for filter in ["", "info", "debug,plantd::audit::import=info"] {
+        let mut server = TestServer::start_with(Launch::new().environment("RUST_LOG", filter));
+        let client = server.client();
+        client.create(2, "Rosa", None).assert_plant("Rosa", None);
+        let rows: String = (1..=3).map(|id| plant_body(id, "Salix", None) + "\n").collect();
+        let media_type = ("content-type", Format::Ndjson.media_type());
+        for (on_conflict, id) in [("error", "fails"), ("skip", "skips"), ("replace", "replaces")] {
+            let path = format!("/plants/import?on_conflict={on_conflict}");
+            let answer = client.send("POST", &path, &[media_type, ("x-request-id", id)], &rows);
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        let broken = [media_type, ("x-request-id", "broken")];
+        let broken = client.send("POST", "/plants/import?on_conflict=never", &broken, &rows);
+        broken.assert_error(400, 1006);
+        assert_eq!(server.terminate().code(), Some(0));
+
+        let log = server.stderr();
+        for (id, counts) in [
+            ("fails", "created=2 replaced=0 skipped=0 failed=1"),
+            ("skips", "created=0 replaced=0 skipped=3 failed=0"),
+            ("replaces", "created=0 replaced=3 skipped=0 failed=0"),
+        ] {
+            let lines = lines_of(&log, &format!("id={id}"));
+            assert_eq!(lines.len(), 1, "{filter}: {log}");
+            let line = lines[0].join(" ");
+            assert!(line.contains(&format!("token=PLANTD_TOKEN {counts}")), "{filter}: {line}");
+        }
+        assert_eq!(count(&log, AUDIT), 5, "{filter}: {log}");
+        assert_eq!(count(&log, IMPORT), 0, "{filter}: {log}");
+        assert_eq!(log.matches("created=").count(), 3, "what is no import: {log}");
+    }
+}
+
+#[test]
+fn each_plant_that_an_import_brings_has_a_line_where_the_log_is_asked_for_them() {
+    let (name, filter) = EACH_PLANT;
+    let mut server = TestServer::start_with(Launch::new().environment(name, filter));
     let client = server.client();
     client.create(2, "Rosa", None).assert_plant("Rosa", None);
     let rows: Vec<String> = (1..=3).map(|id| plant_body(id, "Salix", None)).collect();
@@ -149,25 +188,26 @@ fn what_only_reads_and_what_may_not_write_is_no_change() {
 
 /// A server whose disk is slow, so that a client can go away while its change is under way.
 fn slow_server() -> (TestServer, Process) {
-    let mut server = TestServer::start();
+    let (name, filter) = EACH_PLANT;
+    let mut server = TestServer::start_with(Launch::new().environment(name, filter));
     let slow = server.process().slow_down_syncs(COMMIT_THREAD, Duration::from_millis(300));
     (server, slow)
 }
 
 /// Sends a request and goes away while it is answered, again until that has come about; then there is a
-/// line about the plant that has these words, which is returned.
+/// line about the plant, or the request, that has these words, which is returned.
 #[track_caller]
-fn go_away(request: &[u8], from: &str, words: &str) -> String {
+fn go_away(request: &[u8], from: &str, words: &str, about: &str) -> String {
     let (server, _slow) = slow_server();
     let client = server.client();
-    wait_for("a line about the plant", || {
+    wait_for("a line about it", || {
         let mut connection: Connection = server.connect();
         connection.send(request);
         // The server has the time to take the request, and not the time to answer it.
         client.get("/livez");
         connection.reset();
         let log = server.stderr();
-        let mut lines = log.lines().filter(|line| line.contains(from) && line.contains("plant=17"));
+        let mut lines = log.lines().filter(|line| line.contains(from) && line.contains(about));
         lines.find(|line| line.contains(words)).map(str::to_owned)
     })
 }
@@ -179,8 +219,12 @@ fn a_change_whose_client_goes_away_is_told_of_without_an_outcome() {
     }
     let body = plant_body(17, "Rosa", None);
     let lines = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-    let line =
-        go_away((raw_head("POST /plants", &lines) + &body).as_bytes(), AUDIT, "POST /plants - ");
+    let line = go_away(
+        (raw_head("POST /plants", &lines) + &body).as_bytes(),
+        AUDIT,
+        "POST /plants - ",
+        "plant=17",
+    );
     assert!(line.contains("token=PLANTD_TOKEN"), "{line}");
 }
 
@@ -195,6 +239,14 @@ fn an_import_whose_client_goes_away_tells_of_the_plants_that_were_under_way() {
         &[raw_head("POST /plants/import", lines).as_bytes(), &row].concat(),
         IMPORT,
         "unknown",
+        "plant=17",
     );
     assert!(line.contains("token=PLANTD_TOKEN"), "{line}");
+    let summary = go_away(
+        &[raw_head("POST /plants/import", lines).as_bytes(), &row].concat(),
+        AUDIT,
+        "/plants/import - ",
+        "unknown=1",
+    );
+    assert!(summary.contains("created=0"), "{summary}");
 }

@@ -1,6 +1,8 @@
 //! `POST /plants`: what it answers, and what it refuses.
 
-use plantd_tests::{Answer, Connection, TOKEN, TestServer, create_request, plant_body};
+use plantd_tests::{
+    Answer, Connection, Format, TOKEN, TestServer, create_request, plant_body, raw_request,
+};
 
 /// The largest body that is read, in bytes.
 const BODY_MAX_BYTES: usize = 65_536;
@@ -349,5 +351,54 @@ fn a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() {
              Content-Length: {length}\r\n\r\n"
         ));
         connection.receive().assert_error(400, 1003);
+    }
+}
+
+/// Where serde_json finds what is wrong with a text, as messages say it.
+#[track_caller]
+fn place_of_error(text: &str) -> String {
+    let error = serde_json::from_str::<serde_json::Value>(text).expect_err("it is no JSON");
+    match (error.line(), error.column()) {
+        (1, column) => format!(" at column {column}"),
+        (line, column) => format!(" at line {line} column {column}"),
+    }
+}
+
+#[test]
+fn the_line_and_the_column_of_what_is_no_json_are_those_of_the_body() {
+    let server = TestServer::start();
+    let wrong = [
+        r#"{"id":1,"name":"\ud83d"}"#,
+        r#"{"id":1,"name":"Rosa \ud83d x","tag":"R"}"#,
+        r#"{"name":"Rosa","id":"\ud83d"}"#,
+        r#"{"id":1,"name":"é","tag":"x\udc00"}"#,
+        r#"{"id":1,"name":"Rosa","name":"\ud800"}"#,
+        r#"{"id":1,"name":"\ud800","name":"\ud800"}"#,
+        r#"{"id":1,"name":"Rosa",}"#,
+        r#"{"id":1,"name":"Rosa""#,
+    ];
+    let in_lines = wrong.map(|body| body.replace(',', ",\n  "));
+    let mut cases: Vec<(Vec<u8>, String)> = Vec::new();
+    for body in wrong.into_iter().chain(in_lines.iter().map(String::as_str)) {
+        cases.push((body.into(), place_of_error(body)));
+    }
+    cases.push((b"{\"id\":1,\"name\":\"\xff\"}".into(), " at column 17".to_owned()));
+    cases.push((b"{\n\"id\":1,\"name\":\"\xff\"}".into(), " at line 2 column 16".to_owned()));
+    for (body, place) in &cases {
+        for request in ["POST /plants", "PUT /plants/1", "PATCH /plants/1"] {
+            let mut connection = server.connect();
+            connection.send(raw_request(request, JSON, body));
+            let message = connection.receive().assert_error(400, 1001);
+            assert!(message.ends_with(place), "{message} {place} {}", body.escape_ascii());
+        }
+        if body.contains(&b'\n') {
+            continue;
+        }
+        // The line of a row is told beside the message.
+        let rows = [b"\n", body.as_slice(), b"\n"].concat();
+        let report = server.client().import(Format::Ndjson, "", &rows).json();
+        assert_eq!(report["errors"][0]["line"], 2, "{report}");
+        let message = report["errors"][0]["message"].as_str().expect("a message");
+        assert!(message.ends_with(place), "{message} {place} {}", body.escape_ascii());
     }
 }

@@ -2,11 +2,12 @@
 //! store.
 
 use std::path::Path;
+use std::process::Command;
 use std::{fs, str};
 
 use plantd_tests::{
-    Answer, Client, Counts, Disturbance, Format, Launch, NewPlant, TestServer, raw_request,
-    write_tokens_file,
+    Answer, Client, Counts, Disturbance, Format, Launch, NewPlant, Nginx, TOKEN, TestServer,
+    raw_head, raw_request, write_tokens_file,
 };
 
 const PATH: &str = "/plants/export";
@@ -287,23 +288,44 @@ fn head_tells_the_format_of_an_export_and_sends_nothing_of_it() {
 }
 
 #[test]
-fn a_client_of_http_1_0_gets_an_export_that_ends_with_the_connection() {
-    let plants: Vec<_> = (0..1500).map(|id| NewPlant::new(id, "Rosa", None)).collect();
+fn an_export_over_http_1_0_is_refused_because_a_part_of_it_would_look_whole() {
     let server = TestServer::start();
-    plant_all(&server.client(), &plants);
-    for format in Format::ALL {
-        let lines = format!("Accept: {}\r\n", format.media_type());
-        let mut request = raw_request(&format!("GET {PATH}"), &lines, "");
-        let version = request.windows(8).position(|bytes| bytes == b"HTTP/1.1").expect("a version");
-        request[version + 7] = b'0';
+    plant_all(&server.client(), &[NewPlant::new(1, "Rosa", None)]);
+    for (method, query) in [("GET", ""), ("HEAD", ""), ("GET", "?x=1")] {
+        let request = raw_head(&format!("{method} {PATH}{query}"), "");
         let mut connection = server.connect();
-        connection.send(request);
-        let answer = connection.receive_to_the_end();
-        assert_eq!(answer.status, 200, "{answer:?}");
-        // It knows no chunks (RFC 9112, section 6.1).
-        assert_eq!(answer.header("transfer-encoding"), None, "{:?}", answer.headers);
-        assert_eq!(parse(format, &answer.body), plants);
+        connection.send(request.replacen("HTTP/1.1", "HTTP/1.0", 1));
+        let answer =
+            if method == "HEAD" { connection.receive_head() } else { connection.receive() };
+        assert_eq!(answer.status, 426, "{answer:?}");
+        assert_eq!(answer.header("upgrade"), Some("HTTP/1.1"), "{answer:?}");
+        assert_eq!(answer.header("connection"), Some("upgrade"), "{answer:?}");
+        if method == "GET" {
+            answer.assert_error(426, 1008);
+        }
+        connection.assert_closed();
     }
+    // The token is looked at first.
+    let mut connection = server.connect();
+    connection.send(format!("GET {PATH} HTTP/1.0\r\n\r\n"));
+    connection.receive().assert_error(401, 2001);
+}
+
+#[test]
+fn behind_a_proxy_that_speaks_http_1_0_an_export_is_refused() {
+    let server = TestServer::start();
+    let plants: Vec<_> = (0..5000).map(|id| NewPlant::new(id, "Rosa", None)).collect();
+    plant_all(&server.client(), &plants);
+    let nginx = Nginx::of_http_1_0(server.address());
+    let output = Command::new("curl")
+        .args(["-sS", "--noproxy", "*", "--max-time", "20", "-w", "%{http_code}"])
+        .args(["-H", &format!("Authorization: Bearer {TOKEN}")])
+        .arg(format!("http://{}{PATH}", nginx.address()))
+        .output();
+    let output = output.expect("install curl, or run `cargo xtask test`, which does");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let begin: String = text.chars().take(100).collect();
+    assert!(text.starts_with("{\"error\":1008,") && text.ends_with("426"), "{begin}");
 }
 
 #[test]

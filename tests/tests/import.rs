@@ -1,12 +1,15 @@
 //! `POST /plants/import`: each row stands alone, the report says what became of it, and what was
 //! taken stays.
 
+use std::io::{self, Write as _};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
-    Answer, Client, Connection, Counts, Format, Launch, NewPlant, TOKEN, TestServer, chunk,
-    raw_head, raw_request, wait_for, write_tokens_file,
+    Answer, Client, Connection, Counts, Format, Launch, NewPlant, Process, TOKEN, TestServer,
+    chunk, program, raw_head, raw_request, wait_for, wait_until, write_tokens_file,
 };
 
 /// The longest row that is taken, in bytes.
@@ -861,4 +864,59 @@ fn a_client_that_pauses_is_5004_and_one_that_is_slow_but_steady_is_served() {
             plant.tag.as_deref(),
         );
     }
+}
+
+#[test]
+fn an_import_that_does_not_end_in_the_drain_is_told_how_far_it_came() {
+    let mut server = TestServer::start_with(Launch::new().arguments(["--drain-timeout", "6s"]));
+    let format = Format::Ndjson;
+    let [mut begun, mut ceaseless, mut without_rows] = [(); 3].map(|()| server.connect());
+    for (connection, rows) in [
+        (&mut begun, plants(1, 2)),
+        (&mut ceaseless, plants(3, 1)),
+        (&mut without_rows, Vec::new()),
+    ] {
+        connection.send(head(format, "", CHUNKED));
+        connection.send(chunk(format.body(&rows) + "\n"));
+    }
+    let (stdin, mut rows) = io::pipe().expect("a pipe can be made");
+    let url = format!("http://{}", server.address());
+    let mut command = Command::new(program());
+    command.args(["import", "--url", &url, "-"]).env("PLANTD_TOKEN", TOKEN).stdin(stdin);
+    let mut import = Process::spawn(&mut command);
+    // The command holds the other end of the pipe.
+    drop(command);
+    rows.write_all(format.body(&plants(4, 1)).as_bytes()).expect("the import reads");
+    wait_until("the rows to be taken", || listed(&server.client()) == plants(1, 4));
+
+    server.process().send_terminate();
+    begun.send(chunk(format.row(&plants(5, 1)[0])));
+    let is_answered = AtomicBool::new(false);
+    let message = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_answered.load(Ordering::Relaxed) && ceaseless.try_send(chunk("\n")).is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let answer = begun.try_receive();
+        is_answered.store(true, Ordering::Relaxed);
+        answer.expect("an answer").assert_error(503, 5002)
+    });
+    assert!(
+        message.contains("shutting down") && message.contains("3 plants were created"),
+        "{message}"
+    );
+    without_rows.receive().assert_error(503, 5003);
+    let message = ceaseless.receive().assert_error(503, 5002);
+    assert!(message.contains("1 plants were created"), "{message}");
+    // It sees the answer when it has something to send.
+    wait_until("the import to end", || {
+        let _ = rows.write_all(b"\n");
+        !import.is_running()
+    });
+    import.assert_exit_code(74);
+    server.process().wait_for_exit();
+
+    server.restart();
+    assert_eq!(listed(&server.client()), plants(1, 5));
 }

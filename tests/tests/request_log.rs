@@ -174,3 +174,33 @@ fn the_log_tells_nothing_below_warnings_when_so_asked() {
     assert_eq!(server.terminate().code(), Some(0));
     assert_eq!(server.stderr(), "");
 }
+
+#[test]
+fn what_a_client_sends_fills_no_more_than_a_part_of_a_line_of_the_log() {
+    let mut server = TestServer::start();
+    let long = "x".repeat(8_000);
+    let authorization = format!("Authorization: Bearer {TOKEN}\r\n");
+    // Each with what its line has of it, and what it has not.
+    let cases = [
+        (format!("GET /{long}"), "", 401, "GET /xxxx", "x…(cut) 401 "),
+        (format!("DELETE /{long}"), &authorization, 404, "DELETE /xxxx", "x…(cut) 404 "),
+        (format!("{long} /plants/1"), "", 401, " xxxx", "x…(cut) /plants/1 401 "),
+        (format!("{long} /plants/1"), &authorization, 405, " xxxx", "x…(cut) /plants/1 405 "),
+        ("GET /plants/1".to_owned(), "", 401, "GET /plants/1", "GET /plants/1 401 "),
+    ];
+    for (number, (request_line, lines, status, ..)) in cases.iter().enumerate() {
+        let mut connection = server.connect();
+        connection.send(format!(
+            "{request_line} HTTP/1.1\r\nHost: plants\r\nX-Request-Id: case-{number}.\r\n{lines}\r\n"
+        ));
+        assert_eq!(connection.receive().status, *status, "{number}");
+    }
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.stderr();
+    for (number, (_, _, _, begin, end)) in cases.iter().enumerate() {
+        let mut lines = log.lines().filter(|line| line.contains(&format!("id=case-{number}.")));
+        let line = lines.next().expect("each request has a line");
+        assert!(line.len() < 1_000, "{number}: {} bytes", line.len());
+        assert!(line.contains(begin) && line.contains(end), "{number}: {line}");
+    }
+}

@@ -1,10 +1,13 @@
 //! What the log tells of requests.
 //!
 //! Each request has one line. It stands under `plantd::audit` when the request may change something and
-//! was let in, else under `plantd::access`. Each plant that an import brings has a line of its own, under
-//! `plantd::audit::import`. No line holds a query, a header but the request's id, or a body: each may hold
+//! was let in, else under `plantd::access`. That of an import has its counts. Each plant that an import brings has a line
+//! of its own under `plantd::audit::import`, but only where the log is asked for `debug` there: an import may bring
+//! millions. No line holds a query, a header but the request's id, or a body: each may hold
 //! a secret.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::rc::Rc;
 
 use log::Level;
@@ -17,11 +20,55 @@ pub(crate) const ACCESS_LOG: &str = "plantd::access";
 pub(crate) const AUDIT_LOG: &str = "plantd::audit";
 const IMPORT_LOG: &str = "plantd::audit::import";
 
+/// How much of a method and of a path stands in a line. The other parts of a line have limits of their own.
+pub(crate) const LOGGED_METHOD_MAX_BYTES: usize = 32;
+pub(crate) const LOGGED_PATH_MAX_BYTES: usize = 256;
+
+/// What stands behind a text of which there is more.
+const CUT: &str = "…(cut)";
+
+/// A text of a client as it stands in the log.
+pub(crate) fn cut(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
+        return text.into();
+    }
+    let begin = &text[..text.floor_char_boundary(max_bytes)];
+    format!("{begin}{CUT}").into()
+}
+
+/// How many rows of an import came to what end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ImportCounts {
+    pub(crate) created: u64,
+    pub(crate) replaced: u64,
+    pub(crate) skipped: u64,
+    pub(crate) failed: u64,
+    /// Those that were given to the repository, which did not say what became of them.
+    pub(crate) unknown: u64,
+}
+
+/// As they stand in the line of the request. It is rare that something is unknown.
+impl fmt::Display for ImportCounts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { created, replaced, skipped, failed, unknown } = self;
+        write!(
+            formatter,
+            "created={created} replaced={replaced} skipped={skipped} failed={failed}"
+        )?;
+        match unknown {
+            0 => Ok(()),
+            _ => write!(formatter, " unknown={unknown}"),
+        }
+    }
+}
+
 /// Plants on their way to the repository. What becomes of them is logged when it is known, or when it will
 /// not be known any more.
 pub(crate) struct AuditedImport {
     context: Rc<RequestContext>,
-    /// Those of which nothing was logged yet.
+    /// How many there are of which nothing is known yet.
+    unknown: u64,
+    /// Those of which nothing was logged yet, where each has a line.
     plants: Vec<PlantId>,
 }
 
@@ -29,15 +76,17 @@ impl AuditedImport {
     /// The request brings these plants.
     pub(crate) fn begin(
         context: &Rc<RequestContext>,
-        plants: impl Iterator<Item = PlantId>,
+        plants: impl ExactSizeIterator<Item = PlantId>,
     ) -> Self {
-        let is_logged = log::log_enabled!(target: IMPORT_LOG, Level::Info);
+        let unknown = plants.len() as u64;
+        let is_logged = log::log_enabled!(target: IMPORT_LOG, Level::Debug);
         let plants = if is_logged { plants.collect() } else { Vec::new() };
-        Self { context: Rc::clone(context), plants }
+        Self { context: Rc::clone(context), unknown, plants }
     }
 
     /// This became of them, in their order.
     pub(crate) fn end(mut self, imported: &[Imported]) {
+        self.unknown = 0;
         for (plant, imported) in self.plants.drain(..).zip(imported) {
             let outcome = match imported {
                 Imported::Created => "created",
@@ -45,7 +94,7 @@ impl AuditedImport {
                 // Nothing changed.
                 Imported::Skipped | Imported::IdTaken => continue,
             };
-            log::info!(target: IMPORT_LOG, "{outcome} {} plant={plant}", self.context);
+            log::debug!(target: IMPORT_LOG, "{outcome} {} plant={plant}", self.context);
         }
     }
 }
@@ -53,8 +102,27 @@ impl AuditedImport {
 /// The client went away, or the store failed.
 impl Drop for AuditedImport {
     fn drop(&mut self) {
+        self.context.count_import(|counts| counts.unknown += self.unknown);
         for plant in &self.plants {
-            log::info!(target: IMPORT_LOG, "unknown {} plant={plant}", self.context);
+            log::debug!(target: IMPORT_LOG, "unknown {} plant={plant}", self.context);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_two_characters() {
+        for (text, wanted) in [
+            ("", ""),
+            ("abcd", "abcd"),
+            ("abcde", "abcd…(cut)"),
+            ("abcé", "abc…(cut)"),
+            ("éé", "éé"),
+        ] {
+            assert_eq!(cut(text, 4), wanted);
         }
     }
 }

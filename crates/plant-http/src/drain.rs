@@ -1,14 +1,21 @@
 //! The end of the server, as those see it who still have to do with clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+/// How long before the end of the drain imports stop, so that they can tell how far they came: time for the store to
+/// take what has come, and for a client to take the answer. It is at most half of the drain.
+const LAST_ANSWERS: Duration = Duration::from_secs(4);
 
 /// How far the drain is.
 #[derive(Debug, Default)]
 pub(crate) struct Draining {
     has_begun: AtomicBool,
-    is_closed: watch::Sender<bool>,
+    /// When no more connections are taken, the time at which imports stop.
+    imports_stop: watch::Sender<Option<Instant>>,
 }
 
 impl Draining {
@@ -21,17 +28,35 @@ impl Draining {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// No more connections are taken from now on, and those at rest are to end.
-    pub(crate) fn close(&self) {
-        self.is_closed.send_replace(true);
+    /// No more connections are taken from now on, and those at rest are to end. Others have so much time.
+    pub(crate) fn close(&self, allowed: Duration) {
+        let stop = Instant::now() + (allowed - LAST_ANSWERS.min(allowed / 2));
+        self.imports_stop.send_replace(Some(stop));
     }
 
     /// Waits until no more connections are taken.
     pub(crate) fn closed(&self) -> impl Future<Output = ()> + use<> {
-        let mut is_closed = self.is_closed.subscribe();
+        let imports_stop = self.wait_for_close();
+        async move {
+            imports_stop.await;
+        }
+    }
+
+    /// Waits until an import that is not done has to stop and answer.
+    pub(crate) fn imports_stop(&self) -> impl Future<Output = ()> + use<> {
+        let imports_stop = self.wait_for_close();
+        async move {
+            if let Some(stop) = imports_stop.await {
+                sleep_until(stop).await;
+            }
+        }
+    }
+
+    fn wait_for_close(&self) -> impl Future<Output = Option<Instant>> + use<> {
+        let mut imports_stop = self.imports_stop.subscribe();
         async move {
             // Without its sender there is no server any more.
-            let _ = is_closed.wait_for(|is_closed| *is_closed).await;
+            imports_stop.wait_for(Option::is_some).await.ok().and_then(|stop| *stop)
         }
     }
 }

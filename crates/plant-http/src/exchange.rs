@@ -17,7 +17,7 @@ use actix_web::web::Bytes;
 use futures_util::FutureExt as _;
 use log::Level;
 
-use crate::audit::{ACCESS_LOG, AUDIT_LOG};
+use crate::audit::{ACCESS_LOG, AUDIT_LOG, LOGGED_METHOD_MAX_BYTES, LOGGED_PATH_MAX_BYTES, cut};
 use crate::connection::ConnectionState;
 use crate::cors::{Cors, CorsQuestion};
 use crate::drain::Draining;
@@ -60,7 +60,8 @@ impl ExchangePolicy {
             .into_iter()
             .any(|target| log::log_enabled!(target: target, Level::Info));
         let line = is_logged.then(|| {
-            let (method, path) = (request.method(), request.path());
+            let method = cut(request.method().as_str(), LOGGED_METHOD_MAX_BYTES);
+            let path = cut(request.path(), LOGGED_PATH_MAX_BYTES);
             // Whoever comes through a Unix socket has no address.
             match request.peer_addr() {
                 Some(peer) => format!("{peer} {method} {path}"),
@@ -184,10 +185,12 @@ impl Exchange {
         // Without a status, the client went away before its answer began, and a change may have been made.
         let status = self.status.as_ref().map_or("-", StatusCode::as_str);
         let micros = self.begun.elapsed().as_micros();
+        let counts = self.context.import_counts();
+        let counts = counts.map_or_else(String::new, |counts| format!(" {counts}"));
         let error = self.error.map_or_else(String::new, |error| format!(" error={}", error as i32));
         let is_change = self.may_change && self.context.is_let_in();
         let target = if is_change { AUDIT_LOG } else { ACCESS_LOG };
-        log::info!(target: target, "{line} {status} {micros}us {}{error}", self.context);
+        log::info!(target: target, "{line} {status} {micros}us {}{counts}{error}", self.context);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use actix_http::header;
-use actix_http::{ConnectionType, Method, Version};
+use actix_http::header::{self, HeaderValue};
+use actix_http::{Method, Version};
 use actix_web::web::{Bytes, Data};
 use actix_web::{HttpRequest, HttpResponse};
 use anyhow::{Context as _, anyhow};
@@ -11,7 +11,7 @@ use futures_util::stream;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_store::{PageRequest, PlantRepository, StoredPlant};
 
-use crate::failure::Failure;
+use crate::failure::{ErrorNumber, Failure};
 use crate::parameters;
 use crate::plants::TOTAL_COUNT_HEADER;
 use crate::request_context::RequestContext;
@@ -29,6 +29,9 @@ pub(crate) async fn export(
     request: HttpRequest,
     repository: Data<dyn PlantRepository>,
 ) -> Result<HttpResponse, Failure> {
+    if request.version() < Version::HTTP_11 {
+        return Err(old_version());
+    }
     parameters::no_query(&request)?;
     let format = TransferFormat::of_answer(&request);
     let total = repository.count().await?;
@@ -40,17 +43,23 @@ pub(crate) async fn export(
         // An answer to HEAD has no body: nothing is read for it.
         next: (request.method() == Method::GET).then_some(Next::Start),
     };
-    let mut response = HttpResponse::Ok()
+    Ok(HttpResponse::Ok()
         .content_type(format.content_type())
         .insert_header((header::VARY, "accept"))
         .insert_header((TOTAL_COUNT_HEADER, total))
-        .streaming(stream::try_unfold(export, Export::part));
-    if request.version() < Version::HTTP_11 {
-        // The end of the connection is the end of the body (RFC 9112, section 6.1).
-        response.head_mut().no_chunking(true);
-        response.head_mut().set_connection_type(ConnectionType::Close);
-    }
-    Ok(response)
+        .streaming(stream::try_unfold(export, Export::part)))
+}
+
+/// HTTP/1.0 has no chunks: there the end of the connection is the end of the body (RFC 9112, section 6.3), so
+/// that an export that breaks off would pass for a whole one.
+pub(crate) fn old_version() -> Failure {
+    let failure = Failure::new(
+        ErrorNumber::OldVersion,
+        "an export needs HTTP/1.1, because over HTTP/1.0 an answer that is cut off looks whole; where a proxy \
+         speaks HTTP/1.0 to the server, let it speak HTTP/1.1 (in nginx: proxy_http_version 1.1)",
+    );
+    // RFC 9110, section 15.5.22. actix-http adds the header Connection.
+    failure.with_header(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"))
 }
 
 struct Export {

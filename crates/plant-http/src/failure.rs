@@ -27,6 +27,8 @@ pub(crate) enum ErrorNumber {
     RuleBroken = error_number::RULE_BROKEN,
     WrongParameter = 1006,
     WrongHeader = 1007,
+    /// An export over HTTP/1.0, which could be cut without a sign of it.
+    OldVersion = 1008,
     NoToken = 2001,
     InvalidToken = 2002,
     InsufficientScope = 2003,
@@ -55,6 +57,7 @@ impl ErrorNumber {
             | Self::WrongParameter
             | Self::WrongHeader
             | Self::IdTaken => StatusCode::BAD_REQUEST,
+            Self::OldVersion => StatusCode::UPGRADE_REQUIRED,
             Self::NoToken | Self::InvalidToken => StatusCode::UNAUTHORIZED,
             Self::InsufficientScope => StatusCode::FORBIDDEN,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,

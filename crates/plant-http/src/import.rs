@@ -1,5 +1,6 @@
 //! Taking many plants, row by row, in bounded memory.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use actix_web::web::Data;
@@ -8,8 +9,9 @@ use plant_domain::{Error, NewPlant, PlantId};
 use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::audit::AuditedImport;
+use crate::audit::{AuditedImport, ImportCounts};
 use crate::body::BodyStream;
+use crate::drain::Draining;
 use crate::failure::{ErrorNumber, Failure};
 use crate::parameters;
 use crate::request_context::RequestContext;
@@ -29,6 +31,7 @@ const BATCH_ROWS: usize = 1024;
 pub(crate) async fn import(
     request: HttpRequest,
     repository: Data<dyn PlantRepository>,
+    draining: Data<Draining>,
     mut body: BodyStream,
 ) -> Result<HttpResponse, Failure> {
     let asked = parameters::on_conflict(request.query_string())
@@ -41,9 +44,16 @@ pub(crate) async fn import(
         }
     };
     let context = RequestContext::of_handled(&request)?;
-    let mut import = Import { repository, context, on_conflict, report: ImportReport::default() };
+    context.count_import(|_| {});
+    let report = ImportReport::default();
+    let mut import = Import { repository, context, on_conflict, draining, report };
     let imported = import.run(Rows::new(format), &mut body).await;
-    body.discard().await;
+    let stop = import.draining.imports_stop();
+    tokio::select! {
+        () = body.discard() => {}
+        // There is no time left for that.
+        () = stop => {}
+    }
     match imported {
         Ok(()) => Ok(HttpResponse::Ok().json(import.report)),
         Err(failure) => Err(import.explain(failure)),
@@ -54,14 +64,20 @@ struct Import {
     repository: Data<dyn PlantRepository>,
     context: Rc<RequestContext>,
     on_conflict: OnConflict,
+    draining: Data<Draining>,
     report: ImportReport,
 }
 
 impl Import {
     async fn run(&mut self, mut rows: Rows, body: &mut BodyStream) -> Result<(), Failure> {
         let mut batch = Vec::new();
+        let mut stop = pin!(self.draining.imports_stop());
         loop {
-            let part = body.next().await;
+            let part = tokio::select! {
+                biased;
+                () = &mut stop => Err(StoreError::Closed.into()),
+                part = body.next() => part,
+            };
             // An import may take hours, and its token be revoked meanwhile.
             self.context.check_token()?;
             let read = match &part {
@@ -113,6 +129,10 @@ impl Import {
                     Err(failure) => self.report.add_failed(line, failure),
                 }
             }
+            let ImportReport { created, replaced, skipped, failed, errors: _ } = self.report;
+            self.context.count_import(|counts| {
+                *counts = ImportCounts { created, replaced, skipped, failed, ..*counts };
+            });
         }
         Ok(())
     }
@@ -125,6 +145,9 @@ impl Import {
         }
         // That says that nothing was written.
         let failure = match failure.number() {
+            ErrorNumber::Busy if self.draining.has_begun() => {
+                Failure::new(ErrorNumber::StoreFailed, "the server is shutting down")
+            }
             ErrorNumber::Busy => {
                 Failure::new(ErrorNumber::StoreFailed, "the store takes no more for now")
             }

@@ -80,6 +80,7 @@ pub use openapi::{API_VERSION, openapi_document};
 pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
 pub use plants::TOTAL_COUNT_HEADER;
 pub use private_file::{PRIVATE_FILE_MAX_BYTES, PrivateFile};
+pub use request_end::{CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 pub use routes::{RouteInfo, routes};
 pub use rows::ROW_MAX_BYTES;
 pub use server::{Drain, PlantService, serve};

@@ -142,7 +142,7 @@ impl Listener {
         let acceptor = acceptor.into_acceptor().context("cannot drain the connections")?;
         take_waiting(&acceptor, &mut workers, &permits).await;
         drop(acceptor);
-        draining.close();
+        draining.close(allowed);
         if timeout(allowed, permits.acquire_many(max_connections)).await.is_err() {
             let open = usize::try_from(max_connections).unwrap_or(usize::MAX);
             let open = open.saturating_sub(permits.available_permits());

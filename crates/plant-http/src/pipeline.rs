@@ -7,19 +7,28 @@
 //! forgotten. Where a chunk is broken, it ends the connection without the answers that are still to come.
 //!
 //! So it gets no byte of a request before the one before it is answered, nothing behind an answer that
-//! closes the connection (section 9.6), and no chunk that is broken.
+//! closes the connection (section 9.6), no chunk that is broken, and nothing of a head beyond its limits.
+//!
+//! Where a head or a body cannot be read any further, the client may still be sending. actix-http would close
+//! the connection with bytes that nobody has read, which resets it, and a reset can take the answer from the
+//! client. So [`Ending`] keeps the stream, and reads what comes for a while.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::SystemTime;
 
+use actix_http::StatusCode;
+use actix_http::error::DispatchError;
+use actix_http::header::HttpDate;
 use actix_web::web::{Buf as _, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::time::timeout;
 
-use crate::connection::ConnectionState;
+use crate::connection::{ConnectionState, DISCONNECT_DEADLINE};
 use crate::framing::BodyLength;
 use crate::request_end::{ChunksEnd, Found, HeadEnd};
 
@@ -32,6 +41,7 @@ pub(crate) struct Turn {
     body: Cell<Option<BodyLength>>,
     is_answered: Cell<bool>,
     has_ahead: Cell<bool>,
+    broken_off: Cell<Option<BrokenOff>>,
     /// Who waits for the request to begin, or to be answered.
     waiting: Cell<Option<Waker>>,
 }
@@ -42,6 +52,7 @@ impl Turn {
             body: Cell::new(None),
             is_answered: Cell::new(false),
             has_ahead: Cell::new(false),
+            broken_off: Cell::new(None),
             waiting: Cell::new(None),
         }
     }
@@ -70,9 +81,18 @@ impl Turn {
     }
 }
 
+/// Why nothing more of what the client sends is given to actix-http.
+#[derive(Clone, Copy)]
+enum BrokenOff {
+    /// A chunk is broken. actix-http answers.
+    Body,
+    /// A head is over a limit. actix-http waits for its end, so that the answer is not actix-http's.
+    Head(StatusCode),
+}
+
 /// A connection's stream, read request by request.
 pub(crate) struct Pipeline<Stream> {
-    stream: Stream,
+    stream: Rc<RefCell<Stream>>,
     connection: Rc<ConnectionState>,
     reading: Reading,
     /// What was read, and has to wait for its turn.
@@ -87,8 +107,8 @@ enum Reading {
     /// So many more bytes of a body.
     Bytes(u64),
     Chunks(ChunksEnd),
-    /// A body that cannot be read any further.
-    Broken,
+    /// A head or a body that cannot be read any further.
+    BrokenOff(BrokenOff),
     /// What nobody reads: the answer closes the connection.
     Endless,
     /// The next request, when this one is answered.
@@ -109,11 +129,20 @@ impl Reading {
     fn take(&mut self, bytes: &[u8]) -> usize {
         match self {
             Self::Head(head) => match head.find(bytes) {
-                Some(end) => {
+                Found::More => bytes.len(),
+                Found::End(end) => {
                     *self = Self::BehindHead;
                     end
                 }
-                None => bytes.len(),
+                Found::Broken(end) => {
+                    // RFC 9112, section 3, and RFC 6585, section 5.
+                    *self = Self::BrokenOff(BrokenOff::Head(if head.is_in_request_line() {
+                        StatusCode::URI_TOO_LONG
+                    } else {
+                        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+                    }));
+                    end
+                }
             },
             Self::Bytes(missing) => match usize::try_from(*missing) {
                 Ok(end) if end <= bytes.len() => {
@@ -133,11 +162,11 @@ impl Reading {
                     end
                 }
                 Found::Broken(end) => {
-                    *self = Self::Broken;
+                    *self = Self::BrokenOff(BrokenOff::Body);
                     end
                 }
             },
-            Self::BehindHead | Self::Broken | Self::Endless | Self::Next => 0,
+            Self::BehindHead | Self::BrokenOff(_) | Self::Endless | Self::Next => 0,
         }
     }
 }
@@ -145,7 +174,13 @@ impl Reading {
 impl<Stream> Pipeline<Stream> {
     pub(crate) fn new(stream: Stream, connection: Rc<ConnectionState>) -> Self {
         let reading = Reading::Head(HeadEnd::default());
+        let stream = Rc::new(RefCell::new(stream));
         Self { stream, connection, reading, ahead: BytesMut::new() }
+    }
+
+    /// What ends the connection when actix-http is through with it.
+    pub(crate) fn ending(&self) -> Ending<Stream> {
+        Ending { stream: Rc::clone(&self.stream), connection: Rc::clone(&self.connection) }
     }
 
     pub(crate) fn connection(&self) -> &Rc<ConnectionState> {
@@ -181,7 +216,7 @@ impl<Stream: AsyncRead + Unpin> Pipeline<Stream> {
         if self.ahead.is_empty() {
             let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
             let mut buffer = ReadBuf::uninit(&mut bytes);
-            ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+            ready!(Pin::new(&mut *self.stream.borrow_mut()).poll_read(context, &mut buffer))?;
             self.put_back(buffer.filled());
         }
         // Also where the client has ended its sending, which is read again then.
@@ -194,7 +229,7 @@ impl<Stream: AsyncRead + Unpin> Pipeline<Stream> {
         let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
         loop {
             let mut buffer = ReadBuf::uninit(&mut bytes);
-            ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+            ready!(Pin::new(&mut *self.stream.borrow_mut()).poll_read(context, &mut buffer))?;
             if buffer.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
@@ -217,8 +252,8 @@ impl<Stream: AsyncRead + Unpin> AsyncRead for Pipeline<Stream> {
         let this = self.get_mut();
         this.go_on();
         match this.reading {
-            // As if the client had ended its sending: the request is answered, and the connection ends.
-            Reading::Broken => return Poll::Ready(Ok(())),
+            // As if the client had ended its sending: what was asked is answered, and the connection ends.
+            Reading::BrokenOff(_) => return Poll::Ready(Ok(())),
             Reading::Next | Reading::Endless if this.is_over() => {
                 let discarded = this.poll_discard(context);
                 return match this.reading {
@@ -235,7 +270,7 @@ impl<Stream: AsyncRead + Unpin> AsyncRead for Pipeline<Stream> {
         }
         if this.ahead.is_empty() {
             let begin = buffer.filled().len();
-            ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+            ready!(Pin::new(&mut *this.stream.borrow_mut()).poll_read(context, buffer))?;
             let end = begin + this.reading.take(&buffer.filled()[begin..]);
             this.put_back(&buffer.filled()[end..]);
             buffer.set_filled(end);
@@ -247,6 +282,9 @@ impl<Stream: AsyncRead + Unpin> AsyncRead for Pipeline<Stream> {
             this.connection.turn().has_ahead.set(!this.ahead.is_empty());
             this.connection.bytes_came();
         }
+        if let Reading::BrokenOff(broken_off) = this.reading {
+            this.connection.turn().broken_off.set(Some(broken_off));
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -257,14 +295,56 @@ impl<Stream: AsyncWrite + Unpin> AsyncWrite for Pipeline<Stream> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+        Pin::new(&mut *self.stream.borrow_mut()).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+        Pin::new(&mut *self.stream.borrow_mut()).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+        if let Some(BrokenOff::Head(_)) = self.connection.turn().broken_off.get() {
+            // The answer is still to be written.
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut *self.stream.borrow_mut()).poll_shutdown(context)
     }
+}
+
+/// What ends a connection when actix-http is through with it.
+pub(crate) struct Ending<Stream> {
+    stream: Rc<RefCell<Stream>>,
+    connection: Rc<ConnectionState>,
+}
+
+impl<Stream: AsyncRead + AsyncWrite + Unpin> Ending<Stream> {
+    /// Answers a head that is over a limit, and lets a client finish its sending whose request was refused
+    /// before all of it was read. `served` is what came of serving the connection.
+    pub(crate) async fn end(self, served: &Result<(), DispatchError>) {
+        let answer = match (served, self.connection.turn().broken_off.get()) {
+            // actix-http has answered 400 or 431.
+            (Err(DispatchError::Parse(_)), _) | (Ok(()), Some(BrokenOff::Body)) => String::new(),
+            (Ok(()), Some(BrokenOff::Head(status))) => answer_to_long_head(status),
+            _ => return,
+        };
+        let Some(stream) = Rc::into_inner(self.stream) else { return };
+        let mut stream = stream.into_inner();
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+        // The connection is closed in any case.
+        let _ = timeout(DISCONNECT_DEADLINE, async {
+            stream.shutdown().await?;
+            let mut bytes = [0; AHEAD_BYTES];
+            while stream.read(&mut bytes).await? > 0 {}
+            io::Result::Ok(())
+        })
+        .await;
+    }
+}
+
+/// Without a body, as the answers of actix-http to heads that it refuses.
+fn answer_to_long_head(status: StatusCode) -> String {
+    let date = HttpDate::from(SystemTime::now());
+    format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\ndate: {date}\r\n\r\n")
 }

@@ -12,6 +12,7 @@ use actix_web::HttpRequest;
 use plant_domain::PlantId;
 use uuid::{Timestamp, Uuid};
 
+use crate::audit::ImportCounts;
 use crate::failure::Failure;
 use crate::gate::{Gate, Identity};
 
@@ -28,6 +29,7 @@ pub(crate) struct RequestContext {
     identity: OnceCell<Identity>,
     is_let_in: Cell<bool>,
     plant: Cell<Option<PlantId>>,
+    import: Cell<Option<ImportCounts>>,
 }
 
 impl RequestContext {
@@ -41,6 +43,7 @@ impl RequestContext {
             identity: OnceCell::new(),
             is_let_in: Cell::new(false),
             plant: Cell::new(None),
+            import: Cell::new(None),
         });
         request.extensions_mut().insert(Rc::clone(&context));
         context
@@ -87,6 +90,18 @@ impl RequestContext {
     pub(crate) fn is_about(&self, plant: PlantId) -> Result<(), Failure> {
         self.plant.set(Some(plant));
         self.check_token()
+    }
+
+    /// The request is an import, of which more is known.
+    pub(crate) fn count_import(&self, count: impl FnOnce(&mut ImportCounts)) {
+        let mut counts = self.import.get().unwrap_or_default();
+        count(&mut counts);
+        self.import.set(Some(counts));
+    }
+
+    /// What is known of the import, where the request is one.
+    pub(crate) fn import_counts(&self) -> Option<ImportCounts> {
+        self.import.get()
     }
 }
 

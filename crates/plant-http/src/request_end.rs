@@ -1,54 +1,80 @@
-//! Where the head of a request ends, and a body that comes in chunks, found in their bytes as they come.
+//! Where the head of a request ends, and a body that comes in chunks, found in their bytes as they come, and
+//! limits that do not depend on how they come.
 //!
 //! What is found here is what actix-http finds: it reads on only after it has got so far. Of chunks it
 //! takes more than is taken here, so that what passes here is never broken there.
 
+/// The most bytes of a head: its lines with their line ends, the empty line that ends it, and empty lines
+/// before it. actix-http has a limit of its own, but looks at it between two reads only, so that it depends on
+/// how the bytes arrive.
+pub const HEAD_MAX_BYTES: usize = 32 * 1024;
+
+/// The most bytes of one line of a head, the request line too, with its line end.
+pub const HEAD_LINE_MAX_BYTES: usize = 8 * 1024;
+
 /// The most bytes of a line that says how long a chunk is, and of all trailers together. What they say is
 /// not looked at (RFC 9112, sections 7.1.1 and 7.1.2).
-const UNUSED_MAX_BYTES: usize = 8 * 1024;
+pub const CHUNK_OVERHEAD_MAX_BYTES: usize = 8 * 1024;
+
+/// What came of looking at a part of a head or of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// All of it belongs to the head or body, which goes on.
+    More,
+    /// So many bytes belong to the head or body, which ends there.
+    End(usize),
+    /// So many bytes belong to the head or body, and the next one is over a limit, or cannot be read.
+    Broken(usize),
+}
 
 /// Looks for the end of a head: a line with nothing in it.
 #[derive(Debug, Default)]
 pub(crate) struct HeadEnd {
     place: HeadPlace,
+    /// How many bytes of the head have come.
+    bytes: usize,
+    /// How many of them belong to the line that has not ended.
+    line_bytes: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum HeadPlace {
     /// Empty lines may come before a request (RFC 9112, section 2.2).
     #[default]
     BeforeHead,
-    InLine,
+    InRequestLine,
+    InHeaderLine,
     LineBegin,
     /// After a CR that began a line.
     LineBeginCr,
 }
 
 impl HeadEnd {
-    /// How many of these bytes belong to the head, when it ends in them.
-    pub(crate) fn find(&mut self, bytes: &[u8]) -> Option<usize> {
+    /// Looks at the next bytes.
+    pub(crate) fn find(&mut self, bytes: &[u8]) -> Found {
+        use HeadPlace::{BeforeHead, InHeaderLine, InRequestLine, LineBegin, LineBeginCr};
         for (at, byte) in bytes.iter().enumerate() {
-            self.place = match (&self.place, byte) {
-                (HeadPlace::LineBegin | HeadPlace::LineBeginCr, b'\n') => return Some(at + 1),
-                (HeadPlace::BeforeHead, b'\r' | b'\n') => HeadPlace::BeforeHead,
-                (HeadPlace::InLine, b'\n') => HeadPlace::LineBegin,
-                (HeadPlace::LineBegin, b'\r') => HeadPlace::LineBeginCr,
-                _ => HeadPlace::InLine,
+            if self.bytes == HEAD_MAX_BYTES || self.line_bytes == HEAD_LINE_MAX_BYTES {
+                return Found::Broken(at);
+            }
+            self.bytes += 1;
+            self.line_bytes = if *byte == b'\n' { 0 } else { self.line_bytes + 1 };
+            self.place = match (self.place, byte) {
+                (LineBegin | LineBeginCr, b'\n') => return Found::End(at + 1),
+                (BeforeHead, b'\r' | b'\n') => BeforeHead,
+                (InRequestLine | InHeaderLine, b'\n') => LineBegin,
+                (LineBegin, b'\r') => LineBeginCr,
+                (BeforeHead | InRequestLine, _) => InRequestLine,
+                _ => InHeaderLine,
             };
         }
-        None
+        Found::More
     }
-}
 
-/// What came of looking at a part of a body.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// All of it belongs to the body, which goes on.
-    More,
-    /// So many bytes belong to the body, which ends there.
-    End(usize),
-    /// So many bytes belong to the body, and what follows cannot be read.
-    Broken(usize),
+    /// Whether it is the request line that has not ended yet.
+    pub(crate) fn is_in_request_line(&self) -> bool {
+        self.place == HeadPlace::InRequestLine
+    }
 }
 
 /// Looks for the end of a body in chunks (RFC 9112, section 7.1).
@@ -119,7 +145,7 @@ impl ChunksEnd {
             (self.size, self.unused) = (0, 0);
         }
         self.unused += 1;
-        if self.unused > UNUSED_MAX_BYTES {
+        if self.unused > CHUNK_OVERHEAD_MAX_BYTES {
             return None;
         }
         Some(match (self.place, byte) {
@@ -132,11 +158,10 @@ impl ChunksEnd {
             (Size | SizePadding, b';') => Extension,
             (Extension, byte) if may_be_in_line(byte) => Extension,
             (Size | SizePadding | Extension, b'\r') => SizeLf,
-            (SizeLf, b'\n') if self.size == 0 => {
+            (SizeLf, b'\n') => {
                 self.unused = 0;
-                TrailerBegin
+                if self.size == 0 { TrailerBegin } else { Data }
             }
-            (SizeLf, b'\n') => Data,
             (DataCr, b'\r') => DataLf,
             (DataLf, b'\n') => SizeBegin,
             (TrailerBegin, b'\r') => EndLf,
@@ -254,8 +279,11 @@ mod tests {
             for _ in 0..INPUTS {
                 let head = changed(whole, &mut chance);
                 match HeadEnd::default().find(&head) {
-                    None => assert!(!matches!(decode(&head), Decoded::Whole(_)), "{head:?}"),
-                    Some(end) => {
+                    Found::More => {
+                        assert!(!matches!(decode(&head), Decoded::Whole(_)), "{head:?}");
+                    }
+                    Found::Broken(_) => panic!("it is within the limits: {head:?}"),
+                    Found::End(end) => {
                         let decoded = decode(&head[..end]);
                         assert_ne!(decoded, Decoded::Part, "it would wait for more: {head:?}");
                         if decoded != Decoded::Refused {

@@ -56,7 +56,8 @@ pub struct Drain {
     /// How long new connections are still taken, while `/readyz` answers 503 already, so that whoever
     /// spreads the requests can notice.
     pub delay: Duration,
-    /// How long requests in flight may take after that.
+    /// How long requests in flight may take after that. Imports end some seconds before, so that they can tell how far
+    /// they came.
     pub timeout: Duration,
 }
 
@@ -196,6 +197,15 @@ fn connection_service(
             data.insert(Rc::clone(pipeline.connection()));
         })
         .h1(answered);
+    let answered = apply_fn_factory(answered, |(pipeline, peer): (Pipeline<_>, _), answered| {
+        let ending = pipeline.ending();
+        let serving = answered.call((pipeline, peer));
+        async move {
+            let served = serving.await;
+            ending.end(&served).await;
+            served
+        }
+    });
     let draining = Arc::clone(draining);
     let connected = fn_service(move |incoming: Incoming| {
         let (tls, draining) = (tls.clone(), Arc::clone(&draining));

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use plant_domain::{TagPatch, UncheckedNewPlant, UncheckedPlant, UncheckedPlantPatch};
-use serde::de::{self, IgnoredAny, MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -17,8 +17,8 @@ use crate::failure::{ErrorNumber, Failure};
 pub(crate) fn read_new_plant(body: &[u8]) -> Result<UncheckedNewPlant, Failure> {
     let members = Members::read(body)?;
     let mut problems = Vec::new();
-    let id = members.id.required("id", integer, &mut problems)?;
-    match (id, members.plant(&mut problems)?) {
+    let id = members.id.required("id", integer, &mut problems);
+    match (id, members.plant(&mut problems)) {
         (Some(id), Some(UncheckedPlant { name, tag })) if problems.is_empty() => {
             Ok(UncheckedNewPlant { id, name, tag })
         }
@@ -31,8 +31,8 @@ pub(crate) fn read_new_plant(body: &[u8]) -> Result<UncheckedNewPlant, Failure> 
 pub(crate) fn read_plant(body: &[u8]) -> Result<(Option<i64>, UncheckedPlant), Failure> {
     let members = Members::read(body)?;
     let mut problems = Vec::new();
-    let id = members.id.if_present("id", integer, &mut problems)?;
-    match members.plant(&mut problems)? {
+    let id = members.id.if_present("id", integer, &mut problems);
+    match members.plant(&mut problems) {
         Some(plant) if problems.is_empty() => Ok((id, plant)),
         _ => Err(wrong_shape(&problems)),
     }
@@ -43,11 +43,11 @@ pub(crate) fn read_plant(body: &[u8]) -> Result<(Option<i64>, UncheckedPlant), F
 pub(crate) fn read_plant_patch(body: &[u8]) -> Result<(Option<i64>, UncheckedPlantPatch), Failure> {
     let members = Members::read(body)?;
     let mut problems = Vec::new();
-    let id = members.id.if_present("id", integer, &mut problems)?;
-    let name = members.name.if_present("name", text, &mut problems)?;
+    let id = members.id.if_present("id", integer, &mut problems);
+    let name = members.name.if_present("name", text, &mut problems);
     let tag = match members.tag {
         Member::Once(value) if value.get() == "null" => TagPatch::Remove,
-        tag => tag.if_present("tag", text, &mut problems)?.map_or(TagPatch::Keep, TagPatch::Set),
+        tag => tag.if_present("tag", text, &mut problems).map_or(TagPatch::Keep, TagPatch::Set),
     };
     if problems.is_empty() {
         Ok((id, UncheckedPlantPatch { name, tag }))
@@ -62,6 +62,8 @@ struct Members<'a> {
     id: Member<'a>,
     name: Member<'a>,
     tag: Member<'a>,
+    /// The first of their values, used or not, that is a string and no text: it has a lone surrogate.
+    no_text: Option<&'a RawValue>,
 }
 
 /// How often a member stands in the object.
@@ -73,23 +75,20 @@ enum Member<'a> {
     Repeated,
 }
 
-/// What is wrong with a member's value.
-enum WrongValue {
-    /// It is JSON, but not of the type that the member has; this says which it must be.
-    Type(&'static str),
-    /// It holds text that is no text: a lone surrogate.
-    Syntax(serde_json::Error),
-}
-
 impl<'a> Members<'a> {
     fn read(body: &'a [u8]) -> Result<Self, Failure> {
-        let text = std::str::from_utf8(body).map_err(|cause| not_json(&cause))?;
+        let text = std::str::from_utf8(body).map_err(|cause| {
+            // serde_json counts the byte that it stumbles over.
+            not_json("the text is not UTF-8", place(&body[..=cause.valid_up_to()]))
+        })?;
         let is_object = text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{');
         if is_object {
             // The members' values are taken as they stand, so only the syntax can be wrong here.
-            serde_json::from_str(text).map_err(|cause| not_json(&cause))
+            let members: Self = serde_json::from_str(text).map_err(|cause| wrong_syntax(&cause))?;
+            members.check_text(body)?;
+            Ok(members)
         } else {
-            serde_json::from_str::<IgnoredAny>(text).map_err(|cause| not_json(&cause))?;
+            serde_json::from_str::<IgnoredAny>(text).map_err(|cause| wrong_syntax(&cause))?;
             Err(Failure::new(
                 ErrorNumber::WrongShape,
                 "a plant must be a JSON object, such as {\"id\":1,\"name\":\"Rosa\"}",
@@ -97,11 +96,21 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// Refuses a value that is no text. serde_json finds that only where it reads the value as text, and counts from
+    /// the value's begin then.
+    fn check_text(&self, body: &[u8]) -> Result<(), Failure> {
+        let Some(value) = self.no_text else { return Ok(()) };
+        let Err(cause) = serde_json::from_str::<String>(value.get()) else { return Ok(()) };
+        // A value is a part of the body, and a string is in one line.
+        let begin = value.get().as_ptr().addr() - body.as_ptr().addr();
+        Err(not_json(&what(&cause), place(&body[..begin + cause.column()])))
+    }
+
     /// The members of a Plant. What is wrong goes to `problems`.
-    fn plant(self, problems: &mut Vec<String>) -> Result<Option<UncheckedPlant>, Failure> {
-        let name = self.name.required("name", text, problems)?;
-        let tag = self.tag.optional("tag", text, problems)?;
-        Ok(name.map(|name| UncheckedPlant { name, tag }))
+    fn plant(self, problems: &mut Vec<String>) -> Option<UncheckedPlant> {
+        let name = self.name.required("name", text, problems);
+        let tag = self.tag.optional("tag", text, problems);
+        name.map(|name| UncheckedPlant { name, tag })
     }
 }
 
@@ -128,18 +137,14 @@ impl<'de> Deserialize<'de> for Members<'de> {
                             continue;
                         }
                     };
-                    let value = map.next_value()?;
+                    let value: &RawValue = map.next_value()?;
                     *member = match *member {
                         Member::Absent => Member::Once(value),
-                        repeated => {
-                            // Values that are not used must be text too, where they are strings.
-                            if let Member::Once(first) = repeated {
-                                text_of(first).map_err(de::Error::custom)?;
-                            }
-                            text_of(value).map_err(de::Error::custom)?;
-                            Member::Repeated
-                        }
+                        Member::Once(_) | Member::Repeated => Member::Repeated,
                     };
+                    if members.no_text.is_none() && has_lone_surrogate(value) {
+                        members.no_text = Some(value);
+                    }
                 }
                 Ok(members)
             }
@@ -173,35 +178,33 @@ impl MemberName {
 }
 
 impl<'a> Member<'a> {
-    /// The value of a member that must be there. What is wrong goes to `problems`; an error is only
-    /// what makes the whole body no JSON.
+    /// The value of a member that must be there. What is wrong goes to `problems`.
     fn required<T>(
         self,
         name: &str,
-        convert: impl Fn(&'a RawValue) -> Result<T, WrongValue>,
+        convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
         problems: &mut Vec<String>,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Option<T> {
         match self {
             Self::Absent => problems.push(format!("{name} is missing")),
             Self::Repeated => problems.push(format!("{name} must stand once")),
             Self::Once(value) => match convert(value) {
-                Ok(value) => return Ok(Some(value)),
-                Err(WrongValue::Type(must_be)) => problems.push(format!("{name} {must_be}")),
-                Err(WrongValue::Syntax(cause)) => return Err(not_json(&cause)),
+                Ok(value) => return Some(value),
+                Err(must_be) => problems.push(format!("{name} {must_be}")),
             },
         }
-        Ok(None)
+        None
     }
 
     /// As [`Self::required`], but the member may be absent.
     fn if_present<T>(
         self,
         name: &str,
-        convert: impl Fn(&'a RawValue) -> Result<T, WrongValue>,
+        convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
         problems: &mut Vec<String>,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Option<T> {
         match self {
-            Self::Absent => Ok(None),
+            Self::Absent => None,
             _ => self.required(name, convert, problems),
         }
     }
@@ -210,46 +213,73 @@ impl<'a> Member<'a> {
     fn optional<T>(
         self,
         name: &str,
-        convert: impl Fn(&'a RawValue) -> Result<T, WrongValue>,
+        convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
         problems: &mut Vec<String>,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Option<T> {
         match self {
-            Self::Once(value) if value.get() == "null" => Ok(None),
+            Self::Once(value) if value.get() == "null" => None,
             _ => self.if_present(name, convert, problems),
         }
     }
 }
 
-fn integer(value: &RawValue) -> Result<i64, WrongValue> {
-    text_of(value).map_err(WrongValue::Syntax)?;
+/// The value, or what it must be.
+fn integer(value: &RawValue) -> Result<i64, &'static str> {
     let value = value.get();
     if !value.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
-        return Err(WrongValue::Type("must be an integer"));
+        return Err("must be an integer");
     }
     if value.contains(['.', 'e', 'E']) {
-        return Err(WrongValue::Type("must be an integer, without a fraction or an exponent"));
+        return Err("must be an integer, without a fraction or an exponent");
     }
-    value.parse().map_err(|_| WrongValue::Type("must be an integer within int64"))
+    value.parse().map_err(|_| "must be an integer within int64")
 }
 
-fn text(value: &RawValue) -> Result<String, WrongValue> {
-    text_of(value).map_err(WrongValue::Syntax)?.ok_or(WrongValue::Type("must be a string"))
+/// As [`integer`].
+fn text(value: &RawValue) -> Result<String, &'static str> {
+    serde_json::from_str(value.get()).map_err(|_| "must be a string")
 }
 
-/// The text of a value that is a string, `None` for any other. That a string holds a lone surrogate,
-/// and so is no text, shows only here.
-fn text_of(value: &RawValue) -> serde_json::Result<Option<String>> {
-    value.get().starts_with('"').then(|| serde_json::from_str(value.get())).transpose()
+/// Whether it is a string that is no text. Only an escape can make it that.
+fn has_lone_surrogate(value: &RawValue) -> bool {
+    let value = value.get();
+    let has_escape = value.starts_with('"') && value.contains("\\u");
+    has_escape && serde_json::from_str::<String>(value).is_err()
 }
 
 fn wrong_shape(problems: &[String]) -> Failure {
     Failure::new(ErrorNumber::WrongShape, problems.join("; "))
 }
 
-fn not_json(cause: &dyn fmt::Display) -> Failure {
+fn wrong_syntax(cause: &serde_json::Error) -> Failure {
+    not_json(&what(cause), (cause.line(), cause.column()))
+}
+
+/// What is wrong, without the place.
+fn what(cause: &serde_json::Error) -> String {
+    let text = cause.to_string();
+    let place = format!(" at line {} column {}", cause.line(), cause.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
+}
+
+/// The line and the column of the last of these bytes, which are the first of a body: as serde_json counts, from 1 on
+/// and in bytes.
+fn place(bytes: &[u8]) -> (usize, usize) {
+    let mut lines = bytes.rsplit(|byte| *byte == b'\n');
+    let column = lines.next().map_or(0, <[u8]>::len);
+    (lines.count() + 1, column)
+}
+
+fn not_json(what: &str, (line, column): (usize, usize)) -> Failure {
     // In a body of one line, or a row of many, the line says nothing.
-    let cause = cause.to_string().replacen(" at line 1 column ", " at column ", 1);
-    Failure::new(ErrorNumber::NotJson, format!("this must be JSON (RFC 8259) in UTF-8: {cause}"))
+    let place = match line {
+        1 => format!("column {column}"),
+        _ => format!("line {line} column {column}"),
+    };
+    Failure::new(
+        ErrorNumber::NotJson,
+        format!("this must be JSON (RFC 8259) in UTF-8: {what} at {place}"),
+    )
 }
 
 #[cfg(test)]

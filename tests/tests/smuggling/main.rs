@@ -3,5 +3,6 @@
 
 mod cases;
 mod direct;
+mod limits;
 mod proxy;
 mod store;

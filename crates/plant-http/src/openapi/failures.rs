@@ -10,6 +10,7 @@ use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::{Ref, RefOr, Response};
 
 use crate::body::{self, JSON};
+use crate::export;
 use crate::failure::{ErrorNumber, Failure};
 use crate::framing;
 use crate::gate;
@@ -90,6 +91,7 @@ fn header(number: ErrorNumber) -> Option<AnswerHeader> {
         ErrorNumber::TooManyRequests | ErrorNumber::StoreFailed | ErrorNumber::Busy => {
             Some(AnswerHeader::RetryAfter)
         }
+        ErrorNumber::OldVersion => Some(AnswerHeader::Upgrade),
         _ => None,
     }
 }
@@ -115,6 +117,9 @@ fn meaning(number: ErrorNumber) -> &'static str {
         ErrorNumber::WrongHeader => {
             "a header is wrong: `Idempotency-Key`, `If-Match`, `If-None-Match`, `Host`, `Upgrade: websocket`, \
              or two `Authorization` headers"
+        }
+        ErrorNumber::OldVersion => {
+            "an export was asked for over HTTP/1.0, where an answer that is cut off looks whole"
         }
         ErrorNumber::NoToken => "there is no token",
         ErrorNumber::InvalidToken => "the token is unknown, expired, revoked or mistyped",
@@ -148,6 +153,7 @@ fn example(number: ErrorNumber) -> Failure {
         ErrorNumber::RuleBroken => refusal(r#"{"id":7,"name":""}"#),
         ErrorNumber::WrongParameter => parameters::needless_query(),
         ErrorNumber::WrongHeader => framing::wrong_host(),
+        ErrorNumber::OldVersion => export::old_version(),
         ErrorNumber::NoToken => gate::no_token(),
         ErrorNumber::InvalidToken => gate::invalid_token(&[]),
         ErrorNumber::InsufficientScope => gate::insufficient_scope(),

@@ -26,10 +26,11 @@ pub(super) enum AnswerHeader {
     TotalCount,
     RetryAfter,
     Challenge,
+    Upgrade,
 }
 
 impl AnswerHeader {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::RequestId,
         Self::PlantEntityTag,
         Self::FileEntityTag,
@@ -38,6 +39,7 @@ impl AnswerHeader {
         Self::TotalCount,
         Self::RetryAfter,
         Self::Challenge,
+        Self::Upgrade,
     ];
 
     /// As it stands in an answer.
@@ -50,6 +52,7 @@ impl AnswerHeader {
             Self::TotalCount => "X-Total-Count",
             Self::RetryAfter => "Retry-After",
             Self::Challenge => "WWW-Authenticate",
+            Self::Upgrade => "Upgrade",
         }
     }
 
@@ -63,6 +66,7 @@ impl AnswerHeader {
             Self::TotalCount => "TotalCount",
             Self::RetryAfter => "RetryAfter",
             Self::Challenge => "Challenge",
+            Self::Upgrade => "Upgrade",
         }
     }
 
@@ -107,6 +111,11 @@ impl AnswerHeader {
                 text(),
                 "How to authenticate (RFC 6750, section 3).",
                 json!(INVALID_TOKEN_CHALLENGE),
+            ),
+            Self::Upgrade => (
+                text(),
+                "The version of HTTP that the request needs (RFC 9110, section 15.5.22).",
+                json!("HTTP/1.1"),
             ),
         };
         HeaderBuilder::new()

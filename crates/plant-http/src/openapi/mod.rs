@@ -27,6 +27,7 @@ pub(crate) use operation::Operation;
 
 use crate::body::JSON;
 use crate::failure::Failure;
+use crate::request_end::{HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 use crate::routes::described_routes;
 use crate::static_file::StaticFile;
 
@@ -37,19 +38,24 @@ pub const API_VERSION: &str = "1.0.0";
 /// What the bearer scheme is called in the document.
 const BEARER: &str = "bearerAuth";
 
-const DESCRIPTION: &str = "\
+fn description() -> String {
+    format!(
+        "\
 A store of plants. When the answer to a change arrives, the change is on disk.
 
 Every request needs a bearer token, except to the operations under Server (`security: []`). A token has the scope \
 `read` or `write`; `write` includes `read`, and is what every method but GET and HEAD needs.
 
 Every failure has a body of the schema Error. Programs branch on its number; its message says what to do. (Only a head \
-that cannot be parsed, or does not arrive in time, is answered 400, 431 or 408 without a body.) A path \
+that cannot be parsed, is too long, or does not arrive in time is answered 400, 414, 431 or 408 without a body. A head \
+may have {HEAD_MAX_BYTES} bytes, and each of its lines {HEAD_LINE_MAX_BYTES}, with their line ends.) A path \
 that does not exist is answered 404 with 4004, a method that a path does not have 405 with 4005 and `Allow`. HEAD \
 works wherever GET does, and OPTIONS names the methods of a path, without a token.
 
 A minor version (1.1, 1.2 and so on) may add members, headers, operations and error numbers: ignore what you do not \
-know, and treat an unknown error number by its status.";
+know, and treat an unknown error number by its status."
+    )
+}
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
     let mut text = document().to_pretty_json().expect("a document of text and numbers is JSON");
@@ -97,7 +103,7 @@ fn document() -> OpenApi {
             InfoBuilder::new()
                 .title("Plant Store")
                 .version(API_VERSION)
-                .description(Some(DESCRIPTION))
+                .description(Some(description()))
                 .contact(Some(
                     ContactBuilder::new().name(Some("The operator of this server")).build(),
                 ))

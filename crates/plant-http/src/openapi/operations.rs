@@ -9,8 +9,8 @@ use utoipa::openapi::{ObjectBuilder, Required, Type};
 
 use crate::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, JSON, MERGE_PATCH, not_whole};
 use crate::failure::ErrorNumber::{
-    self, BodyTooLarge, Busy, IdTaken, NoSuchPlant, NotJson, PreconditionFailed, RuleBroken,
-    StoreFailed, WrongContentType, WrongParameter, WrongShape,
+    self, BodyTooLarge, Busy, IdTaken, NoSuchPlant, NotJson, OldVersion, PreconditionFailed,
+    RuleBroken, StoreFailed, WrongContentType, WrongParameter, WrongShape,
 };
 use crate::import::{FailedRow, ImportReport};
 use crate::parameters::{LIMIT_DEFAULT, LIMIT_MAX, on_conflict as read_on_conflict, wrong_limit};
@@ -243,7 +243,8 @@ pub(crate) fn export_plants() -> Operation {
         .description(
             "Every plant, by ascending id, in rows that can be imported again: NDJSON, or CSV where `Accept` would \
              rather have it. A plant that exists all the while comes once, as it was at some moment meanwhile; one \
-             that comes or goes meanwhile comes once or not at all. A truncated answer is incomplete.",
+             that comes or goes meanwhile comes once or not at all. A truncated answer is incomplete; HTTP/1.0, in \
+             which that cannot be noticed, is refused.",
         )
         .answer(
             Answer::new(StatusCode::OK, "Every plant.")
@@ -252,7 +253,7 @@ pub(crate) fn export_plants() -> Operation {
                 .headers(&[AnswerHeader::TotalCount]),
         )
         .failures(&STORE_FAILURES)
-        .failures(&[WrongParameter])
+        .failures(&[WrongParameter, OldVersion])
 }
 
 pub(crate) fn check_live() -> Operation {

@@ -1,0 +1,207 @@
+//! Limits of heads and bodies. Each holds however the bytes arrive, and a client that has sent more than the
+//! limit can still read the answer.
+
+use plant_http::{BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
+use plantd_tests::{
+    Authority, Connection, Launch, TestServer, chain_path, create_request, key_path, plant_body,
+    raw_head,
+};
+
+/// How many lines a head may have, and how many of them [`raw_head`] makes.
+const HEADER_LINES_MAX: usize = 96;
+const OWN_HEADER_LINES: usize = 2;
+
+/// What a client sends behind what is over a limit.
+const TAIL_BYTES: usize = 300_000;
+
+/// A request that is just within a limit, and how it is answered, and one that is over it by the least.
+struct Limit {
+    name: &'static str,
+    within: (Vec<u8>, u16, i32),
+    beyond: (Vec<u8>, u16, i32),
+}
+
+/// A head of so many bytes, with lines that are as long as they may be, but for the last.
+fn head(bytes: usize) -> Vec<u8> {
+    let mut lines = String::new();
+    let line = |bytes: usize| format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n".len()));
+    loop {
+        let missing = bytes - raw_head("GET /livez", &lines).len();
+        if missing <= HEAD_LINE_MAX_BYTES {
+            lines += &line(missing);
+            return raw_head("GET /livez", &lines).into_bytes();
+        }
+        lines += &line(HEAD_LINE_MAX_BYTES / 2);
+    }
+}
+
+/// A head whose longest line has so many bytes.
+fn head_with_line(bytes: usize) -> Vec<u8> {
+    let line = format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n".len()));
+    raw_head("GET /livez", &line).into_bytes()
+}
+
+/// A head whose request line has so many bytes.
+fn head_with_request_line(bytes: usize) -> Vec<u8> {
+    let target = "x".repeat(bytes - "GET / HTTP/1.1\r\n".len());
+    raw_head(&format!("GET /{target}"), "").into_bytes()
+}
+
+fn head_with_lines(count: usize) -> Vec<u8> {
+    raw_head("GET /livez", &"X: x\r\n".repeat(count - OWN_HEADER_LINES)).into_bytes()
+}
+
+/// A create whose body has so many bytes.
+fn create(bytes: usize) -> Vec<u8> {
+    let plant = plant_body(100, "Rosa", None);
+    create_request(&(" ".repeat(bytes - plant.len()) + &plant)).into_bytes()
+}
+
+/// A create in chunks, with this size line in front of a chunk of 24 bytes.
+fn chunked(size: &str, trailers: &str) -> Vec<u8> {
+    let head = raw_head(
+        "POST /plants",
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n",
+    );
+    let plant = plant_body(100, "Rosa", None);
+    format!("{head}{size}\r\n{plant}\r\n0\r\n{trailers}\r\n").into_bytes()
+}
+
+fn create_in_chunks(bytes: usize) -> Vec<u8> {
+    let plant = plant_body(100, "Rosa", None);
+    let padding = bytes - plant.len();
+    chunked(&format!("{padding:x}\r\n{}\r\n18", " ".repeat(padding)), "")
+}
+
+fn chunk_with_extension(bytes: usize) -> Vec<u8> {
+    chunked(&format!("18;{}", "x".repeat(bytes - "18;\r\n".len())), "")
+}
+
+fn chunks_with_trailers(bytes: usize) -> Vec<u8> {
+    chunked("18", &format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n\r\n".len())))
+}
+
+fn limits() -> Vec<Limit> {
+    let limit = |name, make: fn(usize) -> Vec<u8>, max: usize, within: u16, beyond: (u16, i32)| {
+        let number = if within == 404 { 4004 } else { 0 };
+        Limit {
+            name,
+            within: (make(max), within, number),
+            beyond: (make(max + 1), beyond.0, beyond.1),
+        }
+    };
+    let body = |name, make, max, number| limit(name, make, max, 200, (400, number));
+    vec![
+        limit("a head", head, HEAD_MAX_BYTES, 200, (431, 0)),
+        limit("a line of a head", head_with_line, HEAD_LINE_MAX_BYTES, 200, (431, 0)),
+        limit("the request line", head_with_request_line, HEAD_LINE_MAX_BYTES, 404, (414, 0)),
+        limit("the lines of a head", head_with_lines, HEADER_LINES_MAX, 200, (431, 0)),
+        body("a body", create, BODY_MAX_BYTES, 1003),
+        body("a body in chunks", create_in_chunks, BODY_MAX_BYTES, 1003),
+        body("the size of a chunk", chunk_with_extension, CHUNK_OVERHEAD_MAX_BYTES, 1001),
+        body("trailers", chunks_with_trailers, CHUNK_OVERHEAD_MAX_BYTES, 1001),
+    ]
+}
+
+/// How the bytes of a request arrive.
+#[derive(Clone, Copy, Debug)]
+enum Arrival {
+    Whole,
+    /// The last bytes each in a packet of its own.
+    EndByteByByte,
+    /// In two pieces, the second of which has so many bytes.
+    Split(usize),
+    /// In one piece with a request that comes before it.
+    BehindAnother,
+}
+
+const ARRIVALS: [Arrival; 6] = [
+    Arrival::Whole,
+    Arrival::EndByteByByte,
+    Arrival::Split(1),
+    Arrival::Split(3),
+    Arrival::Split(5_000),
+    Arrival::BehindAnother,
+];
+
+impl Arrival {
+    #[track_caller]
+    fn send(self, connection: &mut Connection, request: &[u8], tail: &[u8]) {
+        let (first, rest) = match self {
+            Self::Whole | Self::BehindAnother => (request, [].as_slice()),
+            Self::EndByteByByte => request.split_at(request.len() - 20),
+            Self::Split(bytes) => request.split_at(request.len().saturating_sub(bytes)),
+        };
+        match self {
+            Self::BehindAnother => {
+                let before = raw_head("GET /livez", "");
+                connection.send([before.as_bytes(), first, tail].concat());
+                assert_eq!(connection.receive().status, 200);
+                return;
+            }
+            Self::EndByteByByte => {
+                connection.send(first);
+                connection.send_byte_by_byte(rest);
+            }
+            Self::Whole | Self::Split(_) => {
+                connection.send(first);
+                connection.send(rest);
+            }
+        }
+        connection.send(tail);
+    }
+}
+
+#[track_caller]
+fn check(connect: impl Fn() -> Connection) {
+    for limit in limits() {
+        for arrival in ARRIVALS {
+            let name = format!("{} {arrival:?}", limit.name);
+            let mut connection = connect();
+            let (request, status, number) = &limit.within;
+            arrival.send(&mut connection, request, &[]);
+            assert_answered(&mut connection, &name, *status, *number);
+            connection.send(raw_head("DELETE /plants/100", ""));
+            assert!([204, 404].contains(&connection.receive().status), "{name}");
+
+            let mut connection = connect();
+            let (request, status, number) = &limit.beyond;
+            // A body that is too large still has an end, behind which nothing is read.
+            let tail = if *number == 1003 { 0 } else { TAIL_BYTES };
+            arrival.send(&mut connection, request, &vec![b'x'; tail]);
+            assert_answered(&mut connection, &name, *status, *number);
+            if tail > 0 {
+                connection.finish_sending();
+                connection.assert_ended(&name);
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn assert_answered(connection: &mut Connection, name: &str, status: u16, number: i32) {
+    let answer = connection.try_receive().unwrap_or_else(|cause| panic!("{name}: {cause}"));
+    assert_eq!(answer.status, status, "{name}: {answer:?}");
+    if number != 0 {
+        answer.assert_error(status, number);
+    }
+}
+
+#[test]
+fn limits_hold_however_the_bytes_arrive_and_the_client_can_read_the_answer() {
+    let server = TestServer::start();
+    check(|| server.connect());
+}
+
+#[test]
+fn limits_hold_however_the_bytes_arrive_over_tls_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let authority = Authority::new();
+    authority.issue().write(folder.path());
+    let launch = Launch::new()
+        .environment("PLANTD_TLS_CERT", chain_path(folder.path()))
+        .environment("PLANTD_TLS_KEY", key_path(folder.path()));
+    let server = TestServer::start_with(launch);
+    let client = authority.plain_client();
+    check(|| server.connect_tls(&client));
+}
