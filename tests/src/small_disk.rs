@@ -83,6 +83,20 @@ impl SmallDisk {
         self.run(shell.into_iter().chain([self.path().join(name).into()]));
     }
 
+    /// Writes zeros to this file until only so many MiB are left, where more are.
+    ///
+    /// # Panics
+    ///
+    /// When that cannot be done.
+    #[track_caller]
+    pub fn fill_but(&self, name: &str, mib: u32) {
+        let script = r#"free=$(df --output=avail -B1M "$0" | tail -n 1)
+            head -c "$((free > $2 ? free - $2 : 0))M" /dev/zero > "$0/$1""#;
+        let shell = ["sh", "-c", script].map(OsString::from);
+        let arguments = [self.path().into(), name.into(), mib.to_string().into()];
+        self.run(shell.into_iter().chain(arguments));
+    }
+
     /// Runs a command that sees the disk.
     #[track_caller]
     fn run(&self, words: impl Iterator<Item = OsString>) -> Output {

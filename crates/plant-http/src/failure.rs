@@ -39,7 +39,7 @@ pub(crate) enum ErrorNumber {
     NoSuchPath = 4004,
     NoSuchMethod = 4005,
     Internal = 5001,
-    /// The outcome of a write is unknown.
+    /// The outcome of a write is unknown, unless the message says that the disk is full.
     StoreFailed = 5002,
     /// Nothing was written.
     Busy = 5003,
@@ -208,6 +208,10 @@ impl From<StoreError> for Failure {
             StoreError::Busy => Self::new(
                 ErrorNumber::Busy,
                 "the store is too busy and nothing was written; try again later",
+            ),
+            StoreError::DiskFull => Self::new(
+                ErrorNumber::StoreFailed,
+                "the disk of the store is full and nothing was written; make room on it, then send it again",
             ),
             StoreError::Failed(cause) => Self { cause: Some(cause), ..Self::store_failed() },
         }

@@ -116,7 +116,11 @@ impl Import {
             if !new_plants.is_empty() {
                 let audited =
                     AuditedImport::begin(&self.context, new_plants.iter().map(NewPlant::id));
-                imported = self.repository.import(new_plants, self.on_conflict).await?;
+                imported = self
+                    .repository
+                    .import(new_plants, self.on_conflict)
+                    .await
+                    .map_err(failure_of_import)?;
                 audited.end(&imported);
             }
             let mut imported = imported.into_iter();
@@ -158,6 +162,17 @@ impl Import {
             "before that {created} plants were created, {replaced} replaced, {skipped} skipped and \
              {failed} failed; to go on, import all again with on_conflict={way}",
         ))
+    }
+}
+
+/// Where the disk became full meanwhile, some of the rows may have been written before.
+fn failure_of_import(error: StoreError) -> Failure {
+    match error {
+        StoreError::DiskFull => Failure::new(
+            ErrorNumber::StoreFailed,
+            "the disk of the store is full and not all rows were written; make room on it, then import all again",
+        ),
+        error => error.into(),
     }
 }
 

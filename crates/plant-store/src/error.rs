@@ -22,6 +22,9 @@ pub enum StoreError {
     /// Too much waits to be written, or the disk or the database does not answer; nothing was written.
     #[error("the store is too busy")]
     Busy,
+    /// The disk has too little room; nothing was written. The store takes writes again as soon as there is room.
+    #[error("the disk of the store is full")]
+    DiskFull,
     /// The store is closed; nothing was written.
     #[error("the store is closed")]
     Closed,

@@ -38,8 +38,8 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::IdTaken`] when there is a plant with this id, [`StoreError::Busy`] when too
-    /// much waits already, [`StoreError::Closed`]; then nothing was written. After [`StoreError::Failed`] the
-    /// outcome is unknown: read before trying again.
+    /// much waits already, [`StoreError::DiskFull`], [`StoreError::Closed`]; then nothing was written. After
+    /// [`StoreError::Failed`] the outcome is unknown: read before trying again.
     async fn create(
         &self,
         new_plant: NewPlant,
@@ -85,8 +85,8 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Closed`], or [`StoreError::Failed`] when the store failed: the plants up to some
-    /// one were taken, and those after it not, unless somebody else changed some of them meanwhile.
+    /// [`StoreError::Closed`], [`StoreError::DiskFull`], or [`StoreError::Failed`] when the store failed: the plants
+    /// up to some one were taken, and those after it not, unless somebody else changed some of them meanwhile.
     ///
     /// ```
     /// # use plant_domain::NewPlant;
@@ -206,8 +206,8 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Busy`] while the disk does not answer, [`StoreError::Closed`], or
-    /// [`StoreError::Failed`] once the store has failed.
+    /// [`StoreError::Busy`] while the disk does not answer, [`StoreError::DiskFull`] while it is full,
+    /// [`StoreError::Closed`], or [`StoreError::Failed`] once the store has failed.
     async fn check_ready(&self) -> Result<(), StoreError>;
 
     /// Waits until the store has failed for good; for a store that does not fail, for ever.

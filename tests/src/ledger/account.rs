@@ -100,7 +100,8 @@ impl Account {
                     write.changes.iter().for_each(|change| change.apply(&mut plants));
                 }
                 Told::Refused => drop(self.writes.pop()),
-                Told::StoreFailed | Told::Nothing => {}
+                Told::DiskFull if write.changes.len() == 1 => drop(self.writes.pop()),
+                Told::DiskFull | Told::StoreFailed | Told::Nothing => {}
             }
             if is_over(told) {
                 return told;

@@ -68,6 +68,8 @@ pub enum Told {
     Acknowledged(usize),
     /// The server was too busy, and has not written it.
     Refused,
+    /// The disk is full: a write of one plant was not carried out, and of an import not all rows were.
+    DiskFull,
     /// The store has failed, and this write was carried out or not.
     StoreFailed,
     /// Nothing, and this write was carried out or not.
@@ -75,10 +77,10 @@ pub enum Told {
 }
 
 impl Told {
-    /// Whether nobody knows what became of the write.
+    /// Whether nobody may know what became of the write.
     #[must_use]
     pub fn is_in_doubt(self) -> bool {
-        matches!(self, Self::StoreFailed | Self::Nothing)
+        matches!(self, Self::DiskFull | Self::StoreFailed | Self::Nothing)
     }
 }
 
@@ -178,8 +180,12 @@ impl Write {
             if answer.json()["error"] == 5003 {
                 return Told::Refused;
             }
-            answer.assert_error(503, 5002);
-            return Told::StoreFailed;
+            let message = answer.assert_error(503, 5002);
+            return if message.contains("disk of the store is full") {
+                Told::DiskFull
+            } else {
+                Told::StoreFailed
+            };
         }
         match self.success {
             Success::Status(status) => assert_eq!(answer.status, status, "{self:?}: {answer:?}"),

@@ -130,7 +130,9 @@ fn meaning(number: ErrorNumber) -> &'static str {
         ErrorNumber::PreconditionFailed => "a precondition failed; nothing changed",
         ErrorNumber::NoSuchPath | ErrorNumber::NoSuchMethod => of_no_operation(number),
         ErrorNumber::Internal => "an internal error; the outcome of a write is unknown",
-        ErrorNumber::StoreFailed => "the store failed; the outcome of a write is unknown",
+        ErrorNumber::StoreFailed => {
+            "the store failed and the outcome of a write is unknown, or its disk is full and nothing was written"
+        }
         ErrorNumber::Busy => "too busy, or the server is shutting down; nothing was written",
         ErrorNumber::RequestTimeout => {
             "the request did not arrive in time; nothing was done, but for the rows of an import that had come"

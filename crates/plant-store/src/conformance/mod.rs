@@ -42,6 +42,8 @@
 //! });
 //! ```
 
+#[cfg(test)]
+mod memory;
 pub mod model;
 
 use std::collections::BTreeSet;
@@ -49,6 +51,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use plant_domain::{
@@ -56,7 +59,8 @@ use plant_domain::{
     UncheckedPlantPatch,
 };
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::timeout;
 
 use crate::{
     Created, Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PageRequest,
@@ -79,38 +83,58 @@ pub trait Place: Send + Sync {
     async fn verify(&self) {}
 }
 
-/// Checks every claim of the contract, each in a new empty place. Needs a tokio runtime.
+/// How long a claim may take at most: many times what the slowest takes on a slow disk.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// Checks every claim of the contract, each in a new empty place, and prints each on standard error as it begins.
+/// Needs a tokio runtime with its clock enabled.
 ///
 /// # Panics
 ///
-/// When a claim does not hold; the message says which.
+/// When a claim does not hold, or has not come to its end after five minutes; the message says which.
 pub async fn check<P: Place>(new_place: impl AsyncFn() -> P) {
-    a_created_plant_reads_back_exactly(&new_place().await).await;
-    what_was_never_created_is_not_found(&new_place().await).await;
-    an_id_that_is_taken_is_refused_and_nothing_changes(&new_place().await).await;
-    one_of_many_creates_of_the_same_id_wins(&new_place().await).await;
-    many_creates_at_once_all_arrive(&new_place().await).await;
-    revisions_grow_and_never_repeat(&new_place().await).await;
-    a_create_sent_again_gets_the_same_answer(&new_place().await).await;
-    a_put_creates_or_replaces(&new_place().await).await;
-    a_patch_changes_what_it_says(&new_place().await).await;
-    a_removed_plant_is_gone_and_its_revision_is_never_used_again(&new_place().await).await;
-    what_changes_nothing_leaves_no_trace(&new_place().await).await;
-    a_precondition_that_fails_changes_nothing(&new_place().await).await;
-    changes_that_race_happen_one_after_the_other(&new_place().await).await;
-    the_digest_of_a_create_goes_with_the_plant(&new_place().await).await;
-    an_import_says_of_each_plant_what_became_of_it(&new_place().await).await;
-    imports_leave_room_for_others(&new_place().await).await;
-    an_import_waits_for_room(&new_place().await).await;
-    pages_have_every_plant_once_in_order(&new_place().await).await;
-    pages_have_what_is_there_all_the_time_while_others_write(&new_place().await).await;
-    filters_let_through_what_matches(&new_place().await).await;
-    a_page_of_a_filter_that_matches_rarely_ends_early(&new_place().await).await;
-    the_log_has_an_event_for_each_change(&new_place().await).await;
-    everything_is_there_after_opening_again(&new_place().await).await;
-    a_caller_that_goes_away_cancels_nothing(&new_place().await).await;
-    an_import_whose_caller_goes_away_is_carried_out(&new_place().await).await;
-    a_closed_repository_is_read_but_not_written(&new_place().await).await;
+    macro_rules! check_each {
+        ($($claim:ident,)*) => {
+            $(in_time(stringify!($claim), async { $claim(&new_place().await).await }).await;)*
+        };
+    }
+    check_each!(
+        a_created_plant_reads_back_exactly,
+        what_was_never_created_is_not_found,
+        an_id_that_is_taken_is_refused_and_nothing_changes,
+        one_of_many_creates_of_the_same_id_wins,
+        many_creates_at_once_all_arrive,
+        revisions_grow_and_never_repeat,
+        a_create_sent_again_gets_the_same_answer,
+        a_put_creates_or_replaces,
+        a_patch_changes_what_it_says,
+        a_removed_plant_is_gone_and_its_revision_is_never_used_again,
+        what_changes_nothing_leaves_no_trace,
+        a_precondition_that_fails_changes_nothing,
+        changes_that_race_happen_one_after_the_other,
+        the_digest_of_a_create_goes_with_the_plant,
+        an_import_says_of_each_plant_what_became_of_it,
+        imports_leave_room_for_others,
+        an_import_waits_for_room,
+        pages_have_every_plant_once_in_order,
+        pages_have_what_is_there_all_the_time_while_others_write,
+        filters_let_through_what_matches,
+        a_page_of_a_filter_that_matches_rarely_ends_early,
+        the_log_has_an_event_for_each_change,
+        everything_is_there_after_opening_again,
+        a_caller_that_goes_away_cancels_nothing,
+        an_import_whose_caller_goes_away_is_carried_out,
+        a_closed_repository_is_read_but_not_written,
+    );
+}
+
+/// Checks one claim, which lets others have the thread whenever it begins something anew: where the repository never
+/// waits, the deadline could not come otherwise.
+#[expect(clippy::print_stderr, reason = "it says which claim a test that hangs is at")]
+async fn in_time(claim: &str, check: impl Future<Output = ()>) {
+    eprintln!("conformance: {claim}");
+    let checked = timeout(DEADLINE, check).await;
+    assert!(checked.is_ok(), "{claim} did not come to its end within {} s", DEADLINE.as_secs());
 }
 
 fn new_plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
@@ -162,6 +186,7 @@ async fn all_pages(
     let mut plants = Vec::new();
     let mut after = None;
     loop {
+        yield_now().await;
         let request = PageRequest { filter: filter.clone(), after, limit };
         let page = repository.list(request).await.expect("reads");
         assert!(page.plants.len() <= limit, "{} plants on a page", page.plants.len());
@@ -183,6 +208,7 @@ async fn ids(repository: &Arc<dyn PlantRepository>, filter: &PlantFilter) -> Vec
 async fn all_events(repository: &Arc<dyn PlantRepository>) -> Vec<Event> {
     let mut events = Vec::<Event>::new();
     loop {
+        yield_now().await;
         let last = events.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
         match repository.events(last, 100).await.expect("reads") {
             EventPage::Kept(next) if next.is_empty() => return events,
@@ -267,7 +293,7 @@ async fn many_creates_at_once_all_arrive(place: &impl Place) {
             loop {
                 match repository.create(new_plant.clone(), None).await {
                     Ok(created) => return created.stored,
-                    Err(StoreError::Busy) => tokio::task::yield_now().await,
+                    Err(StoreError::Busy) => yield_now().await,
                     Err(error) => panic!("creating plant {id} failed: {error}"),
                 }
             }
@@ -375,7 +401,7 @@ async fn an_import_whose_caller_goes_away_is_carried_out(place: &impl Place) {
             if get(&repository, PlantId::from(id)).await.is_some() {
                 break;
             }
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
     }
     // None of them holds the place of another one.
@@ -533,7 +559,7 @@ async fn changes_that_race_happen_one_after_the_other(place: &impl Place) {
                 let next = patch_of(Some(&(number + 1).to_string()), TagPatch::Keep);
                 match repository.patch(id, next, if_match(seen.revision)).await {
                     Ok(_) => done += 1,
-                    Err(StoreError::PreconditionFailed(_)) => {}
+                    Err(StoreError::PreconditionFailed(_)) => yield_now().await,
                     Err(error) => panic!("a patch failed: {error}"),
                 }
             }
@@ -665,6 +691,7 @@ async fn pages_have_what_is_there_all_the_time_while_others_write(place: &impl P
                 let removed = repository.delete(PlantId::from(id), Preconditions::default()).await;
                 removed.expect("it is there");
                 began.take().map(|began| began.send(()));
+                yield_now().await;
             }
         })
     };

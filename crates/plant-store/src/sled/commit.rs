@@ -15,7 +15,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use plant_domain::PlantId;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -24,6 +24,7 @@ use super::fold::FoldThread;
 use super::journal::{self, Journal};
 use super::layout::{Change, Group};
 use super::progress::{LOOK_INTERVAL, Progress, Watch};
+use super::room::Room;
 use super::shared::Shared;
 use crate::StoreError;
 use crate::fault;
@@ -120,6 +121,7 @@ pub(super) struct Committer {
     /// How many changes gather in memory before they are folded.
     pub(super) changes_in_memory: usize,
     pub(super) progress: Arc<Progress>,
+    pub(super) room: Arc<Room>,
 }
 
 /// Starts the commit thread, and the one that watches over it and over sled. That one ends with it.
@@ -246,6 +248,10 @@ impl Committer {
     fn commit(&mut self, waiting: &[Waiting]) -> anyhow::Result<Vec<Result<Decided, StoreError>>> {
         fault::point("before-decision");
         let waiting = &waiting[..waiting.len().min(MAX_GROUP)];
+        let refuse_all = || waiting.iter().map(|_| Err(StoreError::DiskFull)).collect();
+        if self.room.is_full() {
+            return Ok(refuse_all());
+        }
         let state = self.shared.generations.read().state;
         let mut group = Group {
             first_sequence: state.last_sequence + 1,
@@ -282,7 +288,9 @@ impl Committer {
             all_decided.push(Ok(decided));
         }
         if !group.changes.is_empty() {
-            self.append(journal::Record::new(&group)?)?;
+            if !self.append(journal::Record::new(&group)?)? {
+                return Ok(refuse_all());
+            }
             fault::point("after-journal");
             self.shared.generations.apply(group)?;
             fault::point("after-shown");
@@ -290,10 +298,14 @@ impl Committer {
         Ok(all_decided)
     }
 
-    fn append(&mut self, record: journal::Record) -> anyhow::Result<()> {
+    /// Says whether the record was appended. It is not where the other segment of the journal is wanted and the disk
+    /// is full, for sled does not get then what stands in there.
+    fn append(&mut self, record: journal::Record) -> anyhow::Result<bool> {
         let is_full = self.shared.generations.read().active_changes() >= self.changes_in_memory;
         if is_full || !self.journal.has_room_for(&record) {
-            self.fold_thread.wait()?;
+            if !self.fold_thread.wait(&self.room)? {
+                return Ok(false);
+            }
             // It may have taken so long that whoever waits was told of a failure.
             self.progress.check()?;
             fault::point("before-segment-switch");
@@ -301,7 +313,8 @@ impl Committer {
             fault::point("after-segment-switch");
             self.fold()?;
         }
-        self.journal.append(record)
+        self.journal.append(record)?;
+        Ok(true)
     }
 
     fn fold(&mut self) -> anyhow::Result<()> {
@@ -312,10 +325,16 @@ impl Committer {
     /// What was carried out is in sled when the database is closed, so that the next start has little to do.
     fn last_fold(&mut self) -> anyhow::Result<()> {
         fault::point("before-last-fold");
-        self.fold_thread.wait()?;
-        if self.shared.generations.read().active_changes() > 0 {
+        let mut is_in_sled = self.fold_thread.wait(&self.room)?;
+        if is_in_sled && self.shared.generations.read().active_changes() > 0 {
             self.fold()?;
+            is_in_sled = self.fold_thread.wait(&self.room)?;
         }
-        self.fold_thread.wait()
+        ensure!(
+            is_in_sled,
+            "the disk is full; everything acknowledged is in the journal, and the next start with room brings it \
+             to sled"
+        );
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -16,7 +16,8 @@ use super::layout::{
     State, decode_events, event_key, event_sequence, first_of_record, tag_blocks_prefix,
 };
 use super::paced::PacedDb;
-use super::progress::Progress;
+use super::progress::{LOOK_INTERVAL, Progress};
+use super::room::Room;
 use super::shared::Shared;
 use crate::fault;
 use crate::plant_record::Record;
@@ -29,6 +30,7 @@ pub(super) struct Folder {
     pub(super) shared: Arc<Shared>,
     /// How many of the newest events are kept at least.
     pub(super) keep_events: u64,
+    pub(super) room: Arc<Room>,
 }
 
 impl Folder {
@@ -39,6 +41,7 @@ impl Folder {
         progress: &Progress,
     ) -> anyhow::Result<()> {
         let step = || progress.fold_goes_on();
+        self.db.wait_for_room().context("waiting for room on the disk")?;
         let state = fold(&self.db, &self.shared.blocks, generation, state, self.keep_events, step)?;
         step();
         checkpoint(&self.db, &self.file)?;
@@ -50,8 +53,8 @@ impl Folder {
     }
 }
 
-/// The thread that folds while commits go on. It is started once: a commit must not fail because there are
-/// no threads or file descriptors left.
+/// The thread that folds while commits go on, and looks how much room the disk has when there is nothing to fold. It
+/// is started once: a commit must not fail because there are no threads or file descriptors left.
 #[derive(Debug)]
 pub(super) struct FoldThread {
     orders: SyncSender<(Arc<Generation>, State)>,
@@ -72,7 +75,15 @@ impl FoldThread {
         let thread = thread::Builder::new()
             .name("plant-fold".to_owned())
             .spawn(move || {
-                for (generation, state) in ordered {
+                loop {
+                    let (generation, state) = match ordered.recv_timeout(LOOK_INTERVAL) {
+                        Ok(order) => order,
+                        Err(RecvTimeoutError::Timeout) => {
+                            folder.room.look();
+                            continue;
+                        }
+                        Err(RecvTimeoutError::Disconnected) => break,
+                    };
                     let fold = || folder.fold(&generation, state, &progress);
                     let ended = panic::catch_unwind(AssertUnwindSafe(fold))
                         .unwrap_or_else(|_| Err(anyhow!("it panicked")));
@@ -104,12 +115,18 @@ impl FoldThread {
         Ok(())
     }
 
-    /// Waits for the fold that is under way, if one is.
-    pub(super) fn wait(&mut self) -> anyhow::Result<()> {
-        if mem::take(&mut self.is_under_way) {
-            self.reports.recv().map_err(|_| thread_is_gone())?;
+    /// Waits for the fold that is under way, if one is, and says whether it has ended. It does not while the disk is
+    /// full, and then nobody waits for it.
+    pub(super) fn wait(&mut self, room: &Room) -> anyhow::Result<bool> {
+        while self.is_under_way {
+            match self.reports.recv_timeout(LOOK_INTERVAL) {
+                Ok(()) => self.is_under_way = false,
+                Err(RecvTimeoutError::Timeout) if room.is_full() => return Ok(false),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(thread_is_gone()),
+            }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -25,6 +25,7 @@ mod paced;
 mod progress;
 mod reader;
 mod recovery;
+mod room;
 mod scan;
 mod shared;
 mod verify;
@@ -44,6 +45,7 @@ use self::fold::{FoldThread, Folder};
 use self::guarded::LastHandle;
 use self::progress::Progress;
 use self::reader::Reader;
+use self::room::Room;
 use self::shared::Shared;
 
 use crate::write::{Outcome, Write, imported};
@@ -118,6 +120,7 @@ pub struct SledRepository {
     imports: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     progress: Arc<Progress>,
+    room: Arc<Room>,
     // The fields are dropped in this order: when the queue is gone the commit thread ends, with it
     // the one that watches over it, and only when all have let go of the database may the lock fall.
     _threads: JoinOnDrop,
@@ -143,7 +146,15 @@ impl SledRepository {
         let shared = Arc::new(Shared::new(state, ids));
         let (reader_db, committer_db) = (sled::Db::clone(&db), sled::Db::clone(&db));
         let keep_events = config.keep_events;
-        let folder = Folder { db, file: database_file, shared: Arc::clone(&shared), keep_events };
+        let file = database_file.try_clone().context("cannot look how full the disk is")?;
+        let room = Arc::new(Room::new(file, config.directory.clone(), Arc::clone(&progress)));
+        let folder = Folder {
+            db: db.in_room(Arc::clone(&room)),
+            file: database_file,
+            shared: Arc::clone(&shared),
+            keep_events,
+            room: Arc::clone(&room),
+        };
         let (fold_thread, joined) = FoldThread::start(folder, Arc::clone(&progress))?;
         let committer = Committer {
             db: committer_db,
@@ -152,6 +163,7 @@ impl SledRepository {
             fold_thread,
             changes_in_memory: fault::limit("changes-in-memory", config.changes_in_memory),
             progress: Arc::clone(&progress),
+            room: Arc::clone(&room),
         };
         let mut threads = commit::spawn(committer, messages)?;
         // It ends when the commit thread has ended, which waits for it.
@@ -162,8 +174,13 @@ impl SledRepository {
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
             reads: Arc::new(Semaphore::new(reads_at_once())),
             _threads: JoinOnDrop { threads, progress: Arc::clone(&progress) },
-            _close: CloseOnDrop { last_handle: Some(last_handle), progress: Arc::clone(&progress) },
+            _close: CloseOnDrop {
+                last_handle: Some(last_handle),
+                progress: Arc::clone(&progress),
+                room: Arc::clone(&room),
+            },
             progress,
+            room,
             reader,
             _lock: lock,
         })
@@ -302,6 +319,9 @@ impl PlantRepository for SledRepository {
         if self.queue.is_closed() {
             return Err(self.why_no_more_writes());
         }
+        if self.room.is_full() {
+            return Err(StoreError::DiskFull);
+        }
         if self.progress.is_stalled() { Err(StoreError::Busy) } else { Ok(()) }
     }
 
@@ -328,16 +348,18 @@ fn reads_at_once() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Closes sled when the repository is dropped, unless it has failed: sled may wait for ever then.
+/// Closes sled when the repository is dropped, unless it has failed or the disk is full: sled may wait for ever
+/// then.
 #[derive(Debug)]
 struct CloseOnDrop {
     last_handle: Option<LastHandle>,
     progress: Arc<Progress>,
+    room: Arc<Room>,
 }
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        if self.progress.failure().is_some()
+        if (self.progress.failure().is_some() || self.room.is_full())
             && let Some(last_handle) = self.last_handle.take()
         {
             last_handle.leave_open();

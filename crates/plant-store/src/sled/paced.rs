@@ -9,8 +9,11 @@
 
 use std::cell::Cell;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use sled::{Batch, IVec};
+
+use super::room::Room;
 
 /// About so many bytes of sled's log are written between two flushes. It writes them in pieces of up to 512 KiB,
 /// each of which keeps a thread busy, for a while also when it is flushed.
@@ -38,6 +41,8 @@ pub(super) struct PacedDb {
     flushed_after_bytes: Cell<usize>,
     /// Where sled's log ended then, in bytes since its begin.
     log_end: Cell<i64>,
+    /// What is written waits for room on the disk, where this is said.
+    room: Option<Arc<Room>>,
 }
 
 /// For those who read.
@@ -57,7 +62,13 @@ impl PacedDb {
             unflushed_batches: Cell::new(0),
             flushed_after_bytes: Cell::new(LEAST_BYTES),
             log_end: Cell::new(0),
+            room: None,
         }
+    }
+
+    /// Waits for room on the disk from now on, rather than let sled find none.
+    pub(super) fn in_room(self, room: Arc<Room>) -> Self {
+        Self { room: Some(room), ..self }
     }
 
     pub(super) fn insert(&self, key: impl AsRef<[u8]>, value: Vec<u8>) -> sled::Result<()> {
@@ -84,7 +95,13 @@ impl PacedDb {
         self.db.apply_batch(batch)
     }
 
-    /// Flushes if it must before so many bytes more. A write of them then does not wait for the disk.
+    /// Waits until there is room on the disk for what may be written before the next flush.
+    pub(super) fn wait_for_room(&self) -> sled::Result<()> {
+        Ok(self.room.as_ref().map_or(Ok(()), |room| room.wait())?)
+    }
+
+    /// Flushes if it must before so many bytes more, and waits for room on the disk then. A write of them after that
+    /// waits for neither.
     pub(super) fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
         let unflushed = self.unflushed_bytes.get();
         let fits = unflushed + counted(bytes) <= self.flushed_after_bytes.get();
@@ -101,7 +118,7 @@ impl PacedDb {
         ));
         self.unflushed_bytes.set(0);
         self.unflushed_batches.set(0);
-        Ok(())
+        self.wait_for_room()
     }
 
     /// So many bytes are given to sled now.

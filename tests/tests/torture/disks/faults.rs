@@ -22,7 +22,7 @@ use super::{IO, assert_helps, check_repaired, start_and_end};
 use crate::{CHANGES_IN_MEMORY, FEW_CHANGES_IN_MEMORY};
 
 /// How often enough is written for a fault to happen of which nobody says when it does.
-pub(super) const MOST_ROUNDS: u32 = 8;
+const MOST_ROUNDS: u32 = 8;
 
 /// How many servers run at the same time.
 const AT_ONCE: usize = 4;

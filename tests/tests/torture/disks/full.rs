@@ -1,15 +1,24 @@
 //! Disks that become full, or are full from the start, and then have room again.
 
-use plantd_tests::torture::{self, Figures, times};
-use plantd_tests::{Launch, Ledgers, SmallDisk, TestServer};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::faults::MOST_ROUNDS;
-use super::load::{self, Failed, new_ledgers, write_until_it_fails};
-use super::{assert_helps, check_repaired, start_and_end};
+use plantd_tests::torture::{self, Figures, times};
+use plantd_tests::{
+    Answer, Client, Counts, Format, Launch, Ledgers, SmallDisk, TestServer, Told, plant_body,
+    plants_in, replacement_body, store_of, wait_until,
+};
+
+use super::load::{self, new_ledgers};
+use super::{IO, assert_helps, check_repaired, start_and_end};
 use crate::FEW_CHANGES_IN_MEMORY;
 
 const ROOM: &str = "size=256m";
 const ADVICE: &[&str] = &["has room"];
+
+/// Sled tidies up for a moment when nothing is written any more. That has room in this, and what waits for sled
+/// has not.
+const LITTLE_MIB: u32 = 4;
 
 /// Starts where there may be no room for it. Says whether there was.
 #[track_caller]
@@ -25,45 +34,191 @@ fn check_with_room(disk: &SmallDisk, ledgers: &Ledgers) {
     check_repaired(ledgers, &mut server);
 }
 
+/// Waits until `/readyz` says that the disk is full.
+#[track_caller]
+fn wait_until_full(client: &Client) {
+    wait_until("/readyz to say that the disk is full", || is_full(&client.get("/readyz")));
+}
+
+fn is_full(answer: &Answer) -> bool {
+    answer.status == 503
+        && String::from_utf8_lossy(&answer.body).contains("disk of the store is full")
+}
+
+/// Nothing is written while the disk is full, and each who tries is told so.
+#[track_caller]
+fn assert_refuses_writes(client: &Client) {
+    const NOBODY: i64 = 1_000_000;
+    let body = plant_body(NOBODY, "Abies", None);
+    for answer in [
+        client.create_from(&body),
+        client.put(NOBODY, &replacement_body("Abies", None)),
+        client.patch(NOBODY, r#"{"name":"Abies"}"#),
+        client.delete(NOBODY),
+        client.import(Format::Ndjson, "", body),
+    ] {
+        assert!(is_full(&answer), "{answer:?}");
+        answer.assert_error(503, 5002);
+        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    }
+    client.read(NOBODY).assert_error(404, 3002);
+}
+
+/// A server whose disk is full ends, and says that nothing is lost. Returns whether something waits for room.
+#[track_caller]
+fn terminate_full(server: &mut TestServer) -> bool {
+    match server.terminate().code() {
+        Some(0) => false,
+        code => {
+            assert_eq!(code, Some(IO), "{}", server.stderr());
+            assert_helps(
+                &server.stderr(),
+                server.data(),
+                &["everything acknowledged is in the journal"],
+            );
+            true
+        }
+    }
+}
+
 #[test]
-fn a_disk_that_becomes_full_ends_the_server_and_with_room_everything_is_there() {
+fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room() {
     let mut chance = torture::chance();
     let rounds = times(3, 30);
     let (mut writes, mut doubts, mut starts, mut refused) = (0, 0, 0, 0);
-    let (mut not_ready_ms, mut ended_ms) = (0, 0);
     for round in 0..rounds {
-        // The journal has 16 MiB of it. Some disks are filled by someone else, at once.
-        let kib = chance.u32(18 * 1024..21 * 1024);
+        // The journal has 16 MiB of it, and 32 MiB are the reserve.
+        let kib = chance.u32(49 * 1024..50 * 1024);
         let disk = SmallDisk::new(&format!("size={kib}k"));
         let launch = load::launch().faults(FEW_CHANGES_IN_MEMORY).within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
-        if round % 3 == 1 {
-            disk.fill("of-someone-else");
-        }
+        let client = server.client();
         let mut ledgers = new_ledgers();
-        let failed = (0..MOST_ROUNDS)
-            .find_map(|_| write_until_it_fails(&mut server, &mut ledgers, &mut chance));
-        let Failed { not_ready_after, ended_after } =
-            failed.expect("a disk that is full is noticed");
-        assert_helps(&server.stderr(), server.data(), ADVICE);
-        (writes, doubts) = (writes + ledgers.acknowledged(), doubts + ledgers.doubts());
-        not_ready_ms = not_ready_ms.max(not_ready_after.as_millis());
-        ended_ms = ended_ms.max(ended_after.as_millis());
-        // A start without room may fail, and must harm nothing.
-        for _ in 0..round % 3 {
-            starts += 1;
-            refused += u32::from(!try_start(&launch, &disk));
+        let told = ledgers.write(&mut server, &mut chance, || Told::is_in_doubt, |_| {});
+        assert!(told.iter().all(|told| *told == Told::DiskFull), "{told:?}");
+        wait_until_full(&client);
+        if round % 2 == 0 {
+            disk.fill_but("of-someone-else", LITTLE_MIB);
         }
+        assert_refuses_writes(&client);
+        let store = store_of(&client, "while its disk is full");
+        (writes, doubts) = (writes + ledgers.acknowledged(), doubts + ledgers.doubts());
+        ledgers.compare_and_settle(&store);
+        match round % 3 {
+            0 => {
+                disk.remount(ROOM);
+                wait_until("/readyz to be 200", || client.get("/readyz").status == 200);
+                ledgers.write_some(&mut server, &mut chance, 10);
+                check_repaired(&ledgers, &mut server);
+                continue;
+            }
+            1 => server.kill(),
+            _ => drop(terminate_full(&mut server)),
+        }
+        starts += 1;
+        refused += u32::from(!try_start(&launch, &disk));
         check_with_room(&disk, &ledgers);
     }
-    Figures::of("disks", "a disk that becomes full loses nothing acknowledged")
+    Figures::of("disks", "while the disk is full reads go on, and nothing acknowledged is lost")
         .with(rounds, "disks filled")
         .with(writes, "acknowledged writes all there")
-        .with(doubts, "other writes whole or not there")
+        .with(doubts, "imports that were cut off")
         .with(starts, "starts without room")
         .with(refused, "of them refused")
-        .with(not_ready_ms, "ms at most until /readyz told")
-        .with(ended_ms, "ms at most until the end")
+        .print();
+}
+
+/// What waits for sled is all of a segment of the journal, and more than the disk has room for.
+#[test]
+fn an_import_that_fills_the_disk_is_cut_off_and_what_it_brought_waits_for_room() {
+    // A segment has room for about 5,000.
+    const IDS: Range<i64> = 0..12_000;
+    let text = "木".repeat(255);
+    let rows: String = IDS.map(|id| format!("{}\n", plant_body(id, &text, Some(&text)))).collect();
+    let import = |client: &Client| client.import(Format::Ndjson, "on_conflict=skip", &rows);
+    for ends_meanwhile in [false, true] {
+        let disk = SmallDisk::new("size=54m");
+        let mut server = TestServer::start_at(load::launch().within(&disk), &disk.data());
+        let client = server.client();
+        let cut_off = import(&client);
+        assert!(is_full(&cut_off), "{cut_off:?}");
+        let message = cut_off.assert_error(503, 5002);
+        assert!(message.contains("plants were created"), "{message}");
+        wait_until_full(&client);
+        disk.fill_but("of-someone-else", LITTLE_MIB);
+        assert_refuses_writes(&client);
+        let plants = plants_in(&client.export(Format::Ndjson));
+        assert!(plants.keys().copied().eq((0..).take(plants.len())), "the first rows are there");
+        if ends_meanwhile {
+            assert!(terminate_full(&mut server), "{}", server.stderr());
+            disk.remount(ROOM);
+            server = TestServer::start_at(Launch::new().within(&disk), &disk.data());
+        } else {
+            disk.remount(ROOM);
+            wait_until("/readyz to be 200", || client.get("/readyz").status == 200);
+            let stderr = server.stderr();
+            for said in ["MiB left; with less than", "is full, it has", "has room again"] {
+                assert_eq!(stderr.matches(said).count(), 1, "{said}: {stderr}");
+            }
+        }
+        let client = server.client();
+        let kept = plants_in(&client.export(Format::Ndjson));
+        assert!(kept == plants, "{} plants instead of {}", kept.len(), plants.len());
+        let (skipped, all) = (plants.len() as u64, IDS.end as u64);
+        let created = all - skipped;
+        import(&client).assert_report(Counts { created, skipped, ..Counts::default() });
+        assert_eq!(server.terminate().code(), Some(0));
+    }
+}
+
+/// Someone else fills the disk within a moment. A store that is just then writing to sled may fail.
+#[test]
+fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() {
+    let mut chance = torture::chance();
+    let rounds = times(2, 20);
+    let (mut writes, mut doubts, mut failed) = (0, 0, 0);
+    for _ in 0..rounds {
+        let disk = SmallDisk::new("size=128m");
+        let launch = load::launch().faults(FEW_CHANGES_IN_MEMORY).within(&disk);
+        let mut server = TestServer::start_at(launch.clone(), &disk.data());
+        let mut ledgers = new_ledgers();
+        let before = chance.usize(0..200);
+        let acknowledged = AtomicUsize::new(0);
+        let new_end = || {
+            |told: Told| {
+                acknowledged.fetch_add(1, Ordering::Relaxed);
+                told.is_in_doubt()
+            }
+        };
+        let fill = |_: &mut TestServer| {
+            wait_until("some writes", || acknowledged.load(Ordering::Relaxed) >= before);
+            disk.fill("of-someone-else");
+        };
+        ledgers.write(&mut server, &mut chance, new_end, fill);
+        (writes, doubts) = (writes + ledgers.acknowledged(), doubts + ledgers.doubts());
+        let client = server.client();
+        let mut is_running = true;
+        wait_until("/readyz to tell, or the end", || {
+            let ready = client.try_send("GET", "/readyz", &[], "");
+            is_running = server.process().is_running();
+            ready.is_ok_and(|answer| answer.status == 503) || !is_running
+        });
+        if is_running {
+            server.process().send_terminate();
+        }
+        let code = server.process().wait_for_exit().code();
+        assert!(matches!(code, Some(0 | IO)), "{code:?}: {}", server.stderr());
+        if code == Some(IO) {
+            assert_helps(&server.stderr(), server.data(), ADVICE);
+        }
+        failed += u32::from(server.stderr().contains("No space left on device"));
+        check_with_room(&disk, &ledgers);
+    }
+    Figures::of("disks", "a disk that someone else fills at once loses nothing acknowledged")
+        .with(rounds, "disks filled")
+        .with(failed, "stores that failed")
+        .with(writes, "acknowledged writes all there")
+        .with(doubts, "other writes whole or not there")
         .print();
 }
 

@@ -87,6 +87,7 @@ impl Load {
                     }
                 }
                 Told::Refused => {}
+                Told::DiskFull => panic!("the disk has room"),
                 Told::StoreFailed => drop(self.failed.get_or_init(Instant::now)),
                 Told::Nothing => {
                     wait_for("a reason not to answer", || self.failed.get().copied());

@@ -59,7 +59,7 @@ impl Answers {
         let counter = match told {
             Told::Acknowledged(_) => &self.acknowledged,
             Told::Refused => &self.refused,
-            Told::StoreFailed => &self.failed,
+            Told::DiskFull | Told::StoreFailed => &self.failed,
             Told::Nothing => &self.none,
         };
         counter.fetch_add(1, Ordering::Relaxed);

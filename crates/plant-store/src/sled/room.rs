@@ -1,0 +1,205 @@
+//! The room that is left on the disk: sled must never meet a full one, for it does not survive that.
+//!
+//! An append to the journal takes no room, for both of its segments were written in full when they were made. A
+//! fold does, so it looks before each of its steps and waits while there is too little. What was acknowledged
+//! waits with it, in the journal and in memory. Meanwhile writes are refused, and reads go on.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::fs::fstatvfs;
+
+use super::progress::{LOOK_INTERVAL, Progress};
+
+const MIB: u64 = 1024 * 1024;
+
+/// With less room than this, in bytes, the disk counts as full. Between two looks a fold gives sled what is to be
+/// about 512 KiB of its log; in all, two segments of the journal wait for sled, and a file system that copies on
+/// write, or a restored journal that has holes, takes room for those too.
+const RESERVE_BYTES: u64 = 32 * MIB;
+
+/// A full disk has room again from this on, in bytes. It is more than the reserve, so that the store does not go back
+/// and forth.
+const ENOUGH_BYTES: u64 = 40 * MIB;
+
+/// With less room than this, in bytes, the log warns.
+const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
+
+/// The room on the file system of a database. The thread that folds looks; the others read what it saw.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// A file on the file system: its folder may be renamed.
+    file: File,
+    /// How much of the file system is free, in bytes, where that is known.
+    free_bytes: fn(&File) -> Option<u64>,
+    /// The folder of the database, for the log.
+    directory: PathBuf,
+    progress: Arc<Progress>,
+    is_full: AtomicBool,
+    /// Whether the log has warned since there was plenty.
+    has_warned: AtomicBool,
+}
+
+impl Room {
+    /// The room where `file` is, of the database in `directory`, as it is now.
+    pub(super) fn new(file: File, directory: PathBuf, progress: Arc<Progress>) -> Self {
+        Self::with(free_bytes, file, directory, progress)
+    }
+
+    fn with(
+        free_bytes: fn(&File) -> Option<u64>,
+        file: File,
+        directory: PathBuf,
+        progress: Arc<Progress>,
+    ) -> Self {
+        let (is_full, has_warned) = (AtomicBool::new(false), AtomicBool::new(false));
+        let room = Self { file, free_bytes, directory, progress, is_full, has_warned };
+        room.look();
+        room
+    }
+
+    /// Whether the disk was full at the last look.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Looks how much room there is, and logs what has changed. Where the file system does not say, there is enough.
+    pub(super) fn look(&self) {
+        let free_bytes = (self.free_bytes)(&self.file).unwrap_or(u64::MAX);
+        let was_full = self.is_full();
+        let is_full = free_bytes < if was_full { ENOUGH_BYTES } else { RESERVE_BYTES };
+        self.is_full.store(is_full, Ordering::Relaxed);
+        let (directory, free_mib) = (self.directory.display(), free_bytes / MIB);
+        let (reserve_mib, enough_mib) = (RESERVE_BYTES / MIB, ENOUGH_BYTES / MIB);
+        if is_full && !was_full {
+            log::error!(
+                "the disk of {directory} is full, it has {free_mib} MiB left: writes are refused until \
+                 {enough_mib} MiB are free, and reads go on; make room"
+            );
+        } else if was_full && !is_full {
+            log::info!("the disk of {directory} has room again: writes are taken");
+        }
+        let is_low = free_bytes < LOW_BYTES;
+        if is_low && !is_full && !self.has_warned.load(Ordering::Relaxed) {
+            log::warn!(
+                "the disk of {directory} has {free_mib} MiB left; with less than {reserve_mib} MiB writes are \
+                 refused: make room"
+            );
+        }
+        // Room that comes and goes around the limit does not fill the log.
+        let warned_before = self.has_warned.load(Ordering::Relaxed) && free_bytes < 2 * LOW_BYTES;
+        self.has_warned.store(is_low || warned_before, Ordering::Relaxed);
+    }
+
+    /// Looks, and waits while the disk is full. That is no failure, and may take days.
+    ///
+    /// # Errors
+    ///
+    /// When the store has failed meanwhile, or before.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        loop {
+            self.look();
+            if !self.is_full() {
+                return Ok(());
+            }
+            self.progress.check().map_err(io::Error::other)?;
+            thread::sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+/// What others than root may take. Sled makes no files once it is open, so inodes do not matter.
+fn free_bytes(file: &File) -> Option<u64> {
+    let found = fstatvfs(file).ok()?;
+    // Some file systems that know no limit say that they have no blocks.
+    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use anyhow::anyhow;
+
+    use super::super::paced::PacedDb;
+    use super::*;
+
+    /// A room with so much left as `free_bytes` says.
+    fn room(free_bytes: fn(&File) -> Option<u64>) -> Arc<Room> {
+        let file = tempfile::tempfile().expect("a temporary file");
+        Arc::new(Room::with(free_bytes, file, PathBuf::new(), Arc::new(Progress::new())))
+    }
+
+    #[test]
+    fn a_disk_is_full_below_the_reserve_until_there_is_more() {
+        static FREE: AtomicU64 = AtomicU64::new(RESERVE_BYTES);
+        let room = room(|_| Some(FREE.load(Ordering::Relaxed)));
+        assert!(!room.is_full());
+        for (free_bytes, is_full) in [
+            (RESERVE_BYTES - 1, true),
+            (RESERVE_BYTES, true),
+            (ENOUGH_BYTES - 1, true),
+            (ENOUGH_BYTES, false),
+            (RESERVE_BYTES, false),
+            (0, true),
+            (u64::MAX, false),
+        ] {
+            FREE.store(free_bytes, Ordering::Relaxed);
+            room.look();
+            assert_eq!(room.is_full(), is_full, "{free_bytes} bytes are free");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_does_not_say_how_much_is_free_is_not_full() {
+        assert!(!room(|_| None).is_full());
+    }
+
+    #[test]
+    fn sled_gets_nothing_while_the_disk_is_full() {
+        static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
+        static LOOKS: AtomicU64 = AtomicU64::new(0);
+        const WRITES: u64 = 1_000;
+        let room = room(|_| {
+            LOOKS.fetch_add(1, Ordering::Relaxed);
+            Some(FREE.load(Ordering::Relaxed))
+        });
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let db = sled::open(folder.path()).expect("a database");
+        let paced = PacedDb::new(db.clone()).in_room(Arc::clone(&room));
+        let count = || db.iter().count() as u64;
+        thread::scope(|scope| {
+            let writer = scope.spawn(move || {
+                (0..WRITES)
+                    .try_for_each(|key| paced.insert(key.to_be_bytes(), vec![0; 1_000]))
+                    .map(|()| paced)
+            });
+            // It is full at some moment while this writes.
+            while count() < WRITES / 10 {
+                thread::yield_now();
+            }
+            FREE.store(0, Ordering::Relaxed);
+            while !room.is_full() {
+                thread::yield_now();
+            }
+            let (before, looks) = (count(), LOOKS.load(Ordering::Relaxed));
+            assert!(before < WRITES, "it did not wait");
+            while LOOKS.load(Ordering::Relaxed) < looks + 2 {
+                thread::yield_now();
+            }
+            assert_eq!(count(), before);
+            FREE.store(u64::MAX, Ordering::Relaxed);
+            let paced = writer.join().expect("no panic").expect("there is room");
+            assert_eq!(count(), WRITES);
+
+            // A store that fails waits for nothing.
+            FREE.store(0, Ordering::Relaxed);
+            room.progress.fail(anyhow!("for another reason"));
+            assert!(paced.wait_for_room().is_err());
+        });
+    }
+}
