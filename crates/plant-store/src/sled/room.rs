@@ -161,12 +161,15 @@ mod tests {
 
     #[test]
     fn sled_gets_nothing_while_the_disk_is_full() {
-        static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
         static LOOKS: AtomicU64 = AtomicU64::new(0);
+        static HAS_ROOM_AGAIN: AtomicBool = AtomicBool::new(false);
         const WRITES: u64 = 1_000;
+        /// The disk is full from this look on, long before the last write.
+        const FULL_FROM_LOOK: u64 = 5;
         let room = room(|_| {
-            LOOKS.fetch_add(1, Ordering::Relaxed);
-            Some(FREE.load(Ordering::Relaxed))
+            let look = LOOKS.fetch_add(1, Ordering::Relaxed);
+            let is_full = look >= FULL_FROM_LOOK && !HAS_ROOM_AGAIN.load(Ordering::Relaxed);
+            Some(if is_full { 0 } else { u64::MAX })
         });
         let folder = tempfile::tempdir().expect("a temporary folder");
         let db = sled::open(folder.path()).expect("a database");
@@ -178,11 +181,6 @@ mod tests {
                     .try_for_each(|key| paced.insert(key.to_be_bytes(), vec![0; 1_000]))
                     .map(|()| paced)
             });
-            // It is full at some moment while this writes.
-            while count() < WRITES / 10 {
-                thread::yield_now();
-            }
-            FREE.store(0, Ordering::Relaxed);
             while !room.is_full() {
                 thread::yield_now();
             }
@@ -192,12 +190,12 @@ mod tests {
                 thread::yield_now();
             }
             assert_eq!(count(), before);
-            FREE.store(u64::MAX, Ordering::Relaxed);
+            HAS_ROOM_AGAIN.store(true, Ordering::Relaxed);
             let paced = writer.join().expect("no panic").expect("there is room");
             assert_eq!(count(), WRITES);
 
             // A store that fails waits for nothing.
-            FREE.store(0, Ordering::Relaxed);
+            HAS_ROOM_AGAIN.store(false, Ordering::Relaxed);
             room.progress.fail(anyhow!("for another reason"));
             assert!(paced.wait_for_room().is_err());
         });
