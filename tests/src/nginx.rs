@@ -45,10 +45,27 @@ impl Nginx {
     #[must_use]
     #[track_caller]
     pub fn in_front_of(server: SocketAddr, request_buffering: RequestBuffering) -> Self {
+        Self::start(server, "1.1", request_buffering)
+    }
+
+    /// As [`Nginx::in_front_of`], but speaks HTTP/1.0 to the server, as nginx does unless it is told otherwise.
+    ///
+    /// # Panics
+    ///
+    /// As [`Nginx::in_front_of`].
+    #[must_use]
+    #[track_caller]
+    pub fn speaking_http_1_0_to(server: SocketAddr) -> Self {
+        Self::start(server, "1.0", RequestBuffering::On)
+    }
+
+    #[track_caller]
+    fn start(server: SocketAddr, http_version: &str, request_buffering: RequestBuffering) -> Self {
         let (port, address) = hold_port();
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = folder.path().join("nginx.conf");
-        fs::write(&path, configuration(address, server, request_buffering)).expect("it is written");
+        let configuration = configuration(address, server, http_version, request_buffering);
+        fs::write(&path, configuration).expect("it is written");
         let mut command = Command::new(program());
         // What it says before it has read the configuration would go to a file of the system's.
         command.args(["-e", "stderr"]).arg("-c").arg(&path).arg("-p").arg(folder.path());
@@ -58,6 +75,12 @@ impl Nginx {
             Connection::try_open(address).is_ok()
         });
         Self { process, address, _port: port, _folder: folder }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// A new connection to it.
@@ -99,6 +122,7 @@ fn program() -> PathBuf {
 fn configuration(
     address: SocketAddr,
     server: SocketAddr,
+    http_version: &str,
     request_buffering: RequestBuffering,
 ) -> String {
     let request_buffering = match request_buffering {
@@ -132,7 +156,7 @@ http {{
         listen {address} reuseport;
         location / {{
             proxy_pass http://server;
-            proxy_http_version 1.1;
+            proxy_http_version {http_version};
             proxy_request_buffering {request_buffering};
             proxy_set_header Connection \"\";
             proxy_set_header Host $http_host;

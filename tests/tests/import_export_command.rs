@@ -9,7 +9,8 @@ use std::process::Command;
 use std::thread;
 
 use plantd_tests::{
-    DEADLINE, Format, Launch, NewPlant, Process, TOKEN, TestServer, wait_until, write_tokens_file,
+    DEADLINE, Format, Launch, NewPlant, Nginx, Process, TOKEN, TestServer, wait_until,
+    write_tokens_file,
 };
 use tempfile::TempDir;
 
@@ -342,11 +343,15 @@ fn a_url_may_have_a_path_and_a_slash_at_its_end() {
 
     let proxy = FakeServer::start(|head, stream| {
         let path = head.split(' ').nth(1).unwrap_or_default();
-        answer(stream, "200 OK", NDJSON, &format!("{{\"path\":\"{path}\"}}\n"));
+        match path {
+            "/store/1/plants/export" => answer(stream, "200 OK", EXPORT_OF_TWO, TWO_ROWS),
+            "/store/1/plants?limit=1000&after=2" => answer(stream, "200 OK", JSON, "[]"),
+            _ => answer(stream, "404 Not Found", JSON, ""),
+        }
     });
     let url = format!("http://{}/store/1/", proxy.address);
     let launch = Launch::new().arguments(["export", "--url", &url]);
-    assert_eq!(run(&launch, 0).stdout(), "{\"path\":\"/store/1/plants/export\"}\n");
+    assert_eq!(run(&launch, 0).stdout(), TWO_ROWS);
 }
 
 #[test]
@@ -594,6 +599,148 @@ fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_as_it_was() {
     }
 }
 
+/// The export command ends with 74, says these words, and leaves what was there.
+#[track_caller]
+fn check_no_export(address: SocketAddr, words: &[&str], name: &str) {
+    let folder = folder();
+    let path = file(&folder, name, "as it was");
+    check_refusal(&command(address, &["export", text(&path)]), IO, words);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "as it was");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+}
+
+#[test]
+fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_as_it_was() {
+    const CSV: &str = "text/csv\r\nX-Total-Count: 2";
+    let two_follow = r#"[{"id":3,"name":"Salix"},{"id":4,"name":"Salix"}]"#;
+    let row = "{\"id\":1,\"name\":\"Rosa\"}\n";
+    let error = r#"{"error":5003,"message":"shutting down"}"#;
+    let cases = [
+        // Between two rows: by nothing but the plants that follow can it be known.
+        ("a.ndjson", EXPORT_OF_TWO, row, ("200 OK", two_follow), "1 of 2 plants"),
+        ("a.ndjson", EXPORT_OF_TWO, "", ("200 OK", two_follow), "0 of 2 plants"),
+        ("a.csv", CSV, "id,name,tag\n1,Rosa,\n", ("200 OK", two_follow), "1 of 2 plants"),
+        // Nobody can be asked.
+        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("503 Service Unavailable", error), "shutting down"),
+        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("200 OK", "[{\"id\":3"), "checked"),
+        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("200 OK", ""), "checked"),
+        // What follows is the same again and again.
+        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("200 OK", two_follow), "ascending"),
+        // Within a row.
+        ("a.ndjson", EXPORT_OF_TWO, row.trim_end(), ("200 OK", "[]"), "within a row"),
+        ("a.csv", CSV, "id,name,tag\n1,Rosa,\n2,Sal", ("200 OK", "[]"), "within a row"),
+        ("a.csv", CSV, "id,name", ("200 OK", "[]"), "broke off"),
+        ("a.csv", CSV, "", ("200 OK", "[]"), "broke off"),
+        // It is something else.
+        ("a.csv", CSV, "1,Rosa,\n2,Salix,\n", ("200 OK", "[]"), "id,name,tag"),
+        ("a.csv", CSV, "id,name,tag\n1\n", ("200 OK", "[]"), "no plant"),
+        ("a.ndjson", EXPORT_OF_TWO, "<p>Plants</p>\n", ("200 OK", "[]"), "no plant"),
+        ("a.ndjson", NDJSON, TWO_ROWS, ("200 OK", "[]"), "x-total-count"),
+        (
+            "a.ndjson",
+            "application/x-ndjson\r\nX-Total-Count: two",
+            TWO_ROWS,
+            ("200 OK", "[]"),
+            "x-total-count",
+        ),
+        (
+            "a.ndjson",
+            "application/x-ndjson\r\nX-Total-Count: 2\r\nContent-Encoding: gzip",
+            TWO_ROWS,
+            ("200 OK", "[]"),
+            "--url",
+        ),
+    ];
+    for (name, content_type, rows, (status, following), word) in cases {
+        let server = FakeServer::start(move |head, stream| {
+            if head.contains("/plants/export") {
+                answer(stream, "200 OK", content_type, rows);
+            } else {
+                answer(stream, status, JSON, following);
+            }
+        });
+        check_no_export(server.address, &[word], name);
+    }
+}
+
+#[test]
+fn an_export_whose_end_cannot_be_told_is_refused() {
+    for (version, framing) in [
+        ("1.1", ""),
+        ("1.0", ""),
+        ("1.0", "Content-Length: 48\r\n"),
+        ("1.0", "Transfer-Encoding: chunked\r\n"),
+        ("1.1", "Transfer-Encoding: identity\r\n"),
+    ] {
+        let server = FakeServer::start(move |head, stream| {
+            if head.contains("/plants/export") {
+                let answer = format!(
+                    "HTTP/{version} 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n{framing}\r\n{TWO_ROWS}"
+                );
+                stream.write_all(answer.as_bytes()).expect("somebody reads");
+            } else {
+                answer(stream, "200 OK", JSON, "[]");
+            }
+        });
+        check_no_export(server.address, &["where its answer ends", "HTTP/1.1"], "plants.ndjson");
+    }
+}
+
+#[test]
+fn an_export_that_was_cut_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
+    let server = FakeServer::start(|head, stream| {
+        assert!(head.contains(" http/1.0\r\n"), "{head}");
+        if head.contains("/plants/export") {
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n\r\n\
+                 {{\"id\":1,\"name\":\"Rosa\"}}\n"
+            );
+            stream.write_all(answer.as_bytes()).expect("somebody reads");
+        } else {
+            answer(stream, "200 OK", JSON, "[{\"id\":2,\"name\":\"Salix\"}]");
+        }
+    });
+    let nginx = Nginx::speaking_http_1_0_to(server.address);
+    check_no_export(nginx.address(), &["1 of 2 plants", "HTTP/1.0"], "plants.ndjson");
+}
+
+#[test]
+fn a_part_of_an_export_that_went_to_standard_output_is_to_be_thrown_away() {
+    let server = FakeServer::start(|head, stream| {
+        if head.contains("/plants/export") {
+            answer(stream, "200 OK", EXPORT_OF_TWO, "{\"id\":1,\"name\":\"Rosa\"}\n");
+        } else {
+            answer(stream, "200 OK", JSON, "[{\"id\":2,\"name\":\"Salix\"}]");
+        }
+    });
+    let process = run(&command(server.address, &["export"]), IO);
+    assert!(process.stderr().contains("throw away the part that went to standard output"));
+}
+
+#[test]
+fn plants_that_come_and_go_at_the_end_of_an_export_do_not_fail_it() {
+    let row = "{\"id\":1,\"name\":\"Rosa\"}\n";
+    let created = "[{\"id\":3,\"name\":\"Salix\"},{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}]";
+    let created_row = "{\"id\":3,\"name\":\"Salix\"}\n{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}\n";
+    for (rows, following, expected) in [
+        // The second one was deleted before its turn came.
+        (row, "[]", row.to_owned()),
+        ("", "[]", String::new()),
+        // Two came behind the last one.
+        (TWO_ROWS, created, format!("{TWO_ROWS}{created_row}")),
+    ] {
+        let server = FakeServer::start(move |head, stream| {
+            if head.contains("/plants/export") {
+                answer(stream, "200 OK", EXPORT_OF_TWO, rows);
+            } else {
+                let is_end = head.contains("after=4");
+                answer(stream, "200 OK", JSON, if is_end { "[]" } else { following });
+            }
+        });
+        assert_eq!(run(&command(server.address, &["export"]), 0).stdout(), expected);
+    }
+}
+
 /// As [`check_refusal`], where some of the plants may stand on standard output.
 #[track_caller]
 fn check_refusal_of_output(launch: &Launch, exit_code: i32) {
@@ -604,7 +751,7 @@ fn check_refusal_of_output(launch: &Launch, exit_code: i32) {
 #[test]
 fn an_export_that_is_killed_leaves_the_file_as_it_was() {
     let server = FakeServer::start(|_, stream| {
-        let part = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\
+        let part = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nX-Total-Count: 2\r\n\
                     Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n";
         stream.write_all(part.as_bytes()).expect("somebody reads");
         // The rest comes when the client is gone.
@@ -715,6 +862,9 @@ fn what_the_environment_says_to_a_server_is_nothing_to_a_client() {
 
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
+/// The content type of an export that began with two plants, and what it may be.
+const EXPORT_OF_TWO: &str = "application/x-ndjson\r\nX-Total-Count: 2";
+const TWO_ROWS: &str = "{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":2,\"name\":\"Salix\"}\n";
 const EMPTY_REPORT: &str = r#"{"created":0,"replaced":0,"skipped":0,"failed":0,"errors":[]}"#;
 
 /// A server that does what a real one does not do on demand. It has read the head of a request when it
