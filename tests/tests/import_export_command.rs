@@ -834,6 +834,42 @@ fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
 }
 
 #[test]
+fn an_import_ends_with_0_only_when_the_report_accounts_for_every_row() {
+    let of =
+        |created: u64| EMPTY_REPORT.replace("\"created\":0", &format!("\"created\":{created}"));
+    let (one, two, three) = (of(1), of(2), of(3));
+    let cases: [(&str, &str, &str, i32, &str); 9] = [
+        ("200 OK", JSON, &two, 0, ""),
+        ("200 OK", JSON, &one, IO, "2 rows were sent"),
+        ("200 OK", JSON, &three, IO, "2 rows were sent"),
+        ("200 OK", JSON, EMPTY_REPORT, IO, "2 rows were sent"),
+        ("200 OK", JSON, "", IO, "does not tell"),
+        ("200 OK", JSON, "{}", IO, "does not tell"),
+        ("200 OK", "text/html", "<p>Plants</p>", IO, "does not tell"),
+        ("204 No Content", JSON, "", IO, "204"),
+        ("302 Found\r\nLocation: http://a.example", JSON, &two, USAGE, "http://a.example"),
+    ];
+    for (status, content_type, body, exit_code, word) in cases {
+        let texts = [status, content_type, body].map(str::to_owned);
+        let server = FakeServer::start(move |head, stream| {
+            if is_question(head) {
+                return answer(stream, "200 OK", JSON, EMPTY_REPORT);
+            }
+            io::copy(&mut stream.take(ROWS.len() as u64), &mut io::sink()).expect("it is sent");
+            let [status, content_type, body] = texts.each_ref().map(String::as_str);
+            answer(stream, status, content_type, body);
+        });
+        let folder = folder();
+        let path = file(&folder, "plants.csv", ROWS);
+        let launch = command(server.address, &["import", text(&path)]);
+        match exit_code {
+            0 => drop(run(&launch, 0)),
+            _ => check_refusal(&launch, exit_code, &[word]),
+        }
+    }
+}
+
+#[test]
 fn help_names_both_commands_and_their_flags() {
     let help = run(&Launch::new().arguments(["--help"]), 0).stdout();
     assert!(help.contains("import") && help.contains("export"), "{help}");
@@ -865,6 +901,8 @@ const NDJSON: &str = "application/x-ndjson";
 /// The content type of an export that began with two plants, and what it may be.
 const EXPORT_OF_TWO: &str = "application/x-ndjson\r\nX-Total-Count: 2";
 const TWO_ROWS: &str = "{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":2,\"name\":\"Salix\"}\n";
+/// Two rows that a report has to account for.
+const ROWS: &str = "id,name,tag\n1,Rosa,\n\n2,Salix,\n";
 const EMPTY_REPORT: &str = r#"{"created":0,"replaced":0,"skipped":0,"failed":0,"errors":[]}"#;
 
 /// A server that does what a real one does not do on demand. It has read the head of a request when it

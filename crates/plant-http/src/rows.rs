@@ -66,6 +66,52 @@ impl Rows {
     }
 }
 
+/// Counts the rows of a body as an import counts them, so that a client can compare them with the report.
+///
+/// ```
+/// use plant_http::{RowCounter, TransferFormat};
+///
+/// let mut counter = RowCounter::new(TransferFormat::Csv);
+/// counter.read(b"id,name,tag\n1,Rosa,\n\n2,Sa");
+/// counter.read(b"lix,\nnot a plant");
+/// assert_eq!(counter.finish(), 3);
+/// ```
+pub struct RowCounter {
+    /// `None` when no more rows are read, whatever follows.
+    rows: Option<Rows>,
+    count: u64,
+}
+
+impl RowCounter {
+    /// A counter that has read nothing yet.
+    #[must_use]
+    pub fn new(format: TransferFormat) -> Self {
+        Self { rows: Some(Rows::new(format)), count: 0 }
+    }
+
+    /// Reads the next part of the body.
+    pub fn read(&mut self, part: &[u8]) {
+        self.count(|rows, found| rows.read(part, found));
+    }
+
+    /// How many rows there are in all of what was read.
+    #[must_use]
+    pub fn finish(mut self) -> u64 {
+        self.count(Rows::finish);
+        self.count
+    }
+
+    fn count(&mut self, read: impl FnOnce(&mut Rows, &mut Vec<Row>) -> Result<(), Failure>) {
+        let Some(rows) = &mut self.rows else { return };
+        let mut found = Vec::new();
+        let is_last = read(rows, &mut found).is_err() || rows.is_stopped();
+        self.count += found.len() as u64;
+        if is_last {
+            self.rows = None;
+        }
+    }
+}
+
 fn too_large() -> Failure {
     Failure::new(
         ErrorNumber::BodyTooLarge,
