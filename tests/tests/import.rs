@@ -392,9 +392,9 @@ fn a_csv_body_begins_with_its_header_and_may_have_a_byte_order_mark_before_it() 
         "",
         "\n",
         "1,Rosa,x",
-        "id,name",
+        "id,tag",
         "id,name,tag,more",
-        "name,id,tag",
+        "name,id,id",
         "ID,Name,Tag",
         "id, name, tag",
         "id;name;tag",
@@ -422,6 +422,36 @@ fn a_csv_body_begins_with_its_header_and_may_have_a_byte_order_mark_before_it() 
         let errors = answer.assert_report(Counts { failed: 1, ..CREATED_ONE });
         assert_eq!(errors, [(3, 1004)], "{header:?}");
         client.read(id).assert_new_plant(id, "Rosa", Some("x"));
+    }
+}
+
+#[test]
+fn the_columns_of_a_csv_body_may_come_in_any_order_and_a_wrong_one_is_named() {
+    let server = TestServer::start();
+    let client = server.client();
+    for (id, (header, row, tag)) in (1..).zip([
+        ("tag,name,id", "x,Rosa,1", Some("x")),
+        ("name,id,tag", "Rosa,2,", None),
+        ("name,id", "Rosa,3", None),
+        ("id,name", "4,Rosa", None),
+    ]) {
+        client.import(Format::Csv, "", format!("{header}\n{row}\n")).assert_report(CREATED_ONE);
+        client.read(id).assert_new_plant(id, "Rosa", tag);
+    }
+    for (header, problems) in [
+        ("id,name,genus", &["\"genus\" is unknown"] as &[_]),
+        ("id,name,tag,genus,species", &["\"genus\" is unknown"]),
+        ("id,name,tag,name", &["\"name\" is repeated"]),
+        ("ID,name", &["\"ID\" is unknown", "\"id\" is missing"]),
+        ("tag", &["\"id\" is missing", "\"name\" is missing"]),
+        ("1,Rosa,x", &["\"1\" is unknown", "\"id\" is missing"]),
+        ("", &["there is none"]),
+    ] {
+        let answer = client.import(Format::Csv, "", format!("{header}\n"));
+        let message = answer.assert_error(400, 1004);
+        for problem in problems {
+            assert!(message.contains(problem), "{header}: {message}");
+        }
     }
 }
 

@@ -473,7 +473,7 @@ fn a_server_that_is_not_there_ends_with_74() {
 fn a_file_that_is_refused_as_a_whole_ends_with_1() {
     let server = TestServer::start();
     let folder = folder();
-    for body in ["", "1,Rosa,\n", "name,id,tag\n"] {
+    for body in ["", "1,Rosa,\n", "names,id,tag\n"] {
         let path = file(&folder, "plants.csv", body);
         let launch = command(server.address(), &["import", text(&path)]);
         check_refusal(&launch, FINDINGS, &["id,name,tag", "1004"]);

@@ -10,6 +10,12 @@ use crate::wire::read_new_plant;
 /// The largest row that is read, in bytes, without what ends it.
 pub const ROW_MAX_BYTES: usize = 64 * 1024;
 
+/// How many cells of a CSV row are kept: one more than there may be, which a message can name.
+const CELLS_KEPT: usize = CSV_HEADER.len() + 1;
+
+/// How much of the name of a wrong column a message shows, in characters.
+const COLUMN_SHOWN_MAX_CHARACTERS: usize = 64;
+
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// One row that holds something.
@@ -166,15 +172,59 @@ impl NdJsonRows {
     }
 }
 
-/// A record in each row, behind a header. Records may go over several lines where a quoted cell does.
+/// A record in each row, behind a header that says which column is which. Records may go over several lines where a quoted cell does.
 pub(crate) struct CsvRows {
     reader: csv_core::Reader,
     /// The first bytes of the body, until it can be told whether they are a byte order mark.
     start: Option<Vec<u8>>,
-    has_header: bool,
+    columns: Option<Columns>,
     is_stopped: bool,
     lines: Lines,
     record: Record,
+}
+
+/// Which cell of a record is which.
+#[derive(Clone, Copy)]
+struct Columns {
+    id: usize,
+    name: usize,
+    tag: Option<usize>,
+    count: usize,
+}
+
+impl Columns {
+    fn read(header: &[&str]) -> Result<Self, Failure> {
+        let [id, name, tag] =
+            CSV_HEADER.map(|column| header.iter().position(|cell| *cell == column));
+        let mut problems = Vec::new();
+        for (at, cell) in header.iter().enumerate() {
+            let is_repeated = header[..at].contains(cell);
+            if is_repeated || !CSV_HEADER.contains(cell) {
+                let shown: String = cell.chars().take(COLUMN_SHOWN_MAX_CHARACTERS).collect();
+                let problem = if is_repeated { "is repeated" } else { "is unknown" };
+                problems.push(format!("{shown:?} {problem}"));
+            }
+        }
+        let missing = [("id", id), ("name", name)].into_iter().filter(|(_, at)| at.is_none());
+        problems.extend(missing.map(|(column, _)| format!("{column:?} is missing")));
+        match (id, name) {
+            (Some(id), Some(name)) if problems.is_empty() => {
+                Ok(Self { id, name, tag, count: header.len() })
+            }
+            _ => Err(wrong_header(&problems.join(", "))),
+        }
+    }
+
+    /// The names of the columns in their order.
+    fn names(self) -> String {
+        let mut names: Vec<_> =
+            [(Some(self.id), "id"), (Some(self.name), "name"), (self.tag, "tag")]
+                .into_iter()
+                .filter_map(|(at, name)| Some((at?, name)))
+                .collect();
+        names.sort_unstable();
+        names.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(",")
+    }
 }
 
 /// Counts lines. A line feed, a carriage return, or both in this order end one.
@@ -201,10 +251,9 @@ struct Record {
     /// The text of the cells, one after the other.
     text: Box<[u8]>,
     text_bytes: usize,
-    /// Where the cells end. There is room for one more than there should be.
-    ends: [usize; CSV_HEADER.len() + 1],
+    /// Where the cells end. Those that come after one too many are not kept.
+    ends: [usize; CELLS_KEPT],
     cells: usize,
-    has_too_many_cells: bool,
     quotes: Quotes,
 }
 
@@ -239,41 +288,46 @@ impl Record {
         self.line = Some(line);
         self.quotes = Quotes::CellBegins;
         (self.bytes, self.text_bytes, self.cells) = (0, 0, 0);
-        self.has_too_many_cells = false;
     }
 
-    /// The cells, if there are as many as there should be.
-    fn cells(&self) -> Result<[&str; CSV_HEADER.len()], Failure> {
+    /// The texts of the cells that are kept.
+    fn cells(&self) -> Result<[&str; CELLS_KEPT], Failure> {
         if self.quotes == Quotes::Broken {
             return Err(Failure::new(
                 ErrorNumber::WrongShape,
                 "text stands behind a closing quote; double the quotes within a quoted cell",
             ));
         }
-        if self.has_too_many_cells || self.cells != CSV_HEADER.len() {
-            return Err(Failure::new(
-                ErrorNumber::WrongShape,
-                format!("a row must have {} cells: {}", CSV_HEADER.len(), CSV_HEADER.join(",")),
-            ));
-        }
         let mut begin = 0;
-        let mut cells = [""; CSV_HEADER.len()];
-        for (cell, end) in cells.iter_mut().zip(self.ends) {
-            let text = &self.text[begin..end];
+        let mut cells = [""; CELLS_KEPT];
+        for (cell, end) in cells.iter_mut().zip(&self.ends[..self.cells]) {
+            let text = &self.text[begin..*end];
             *cell = std::str::from_utf8(text)
                 .map_err(|_| Failure::new(ErrorNumber::NotJson, "the row is not text in UTF-8"))?;
-            begin = end;
+            begin = *end;
         }
         Ok(cells)
     }
 
-    fn plant(&self) -> Result<NewPlant, Failure> {
-        let [id, name, tag] = self.cells()?;
-        let id: PlantId = id
+    fn columns(&self) -> Result<Columns, Failure> {
+        let cells = self.cells().map_err(|failure| wrong_header(&failure.error().message))?;
+        Columns::read(&cells[..self.cells])
+    }
+
+    fn plant(&self, columns: Columns) -> Result<NewPlant, Failure> {
+        if self.cells != columns.count && self.quotes != Quotes::Broken {
+            return Err(Failure::new(
+                ErrorNumber::WrongShape,
+                format!("a row must have {} cells: {}", columns.count, columns.names()),
+            ));
+        }
+        let cells = self.cells()?;
+        let id: PlantId = cells[columns.id]
             .parse()
             .map_err(|refusal| Failure::new(ErrorNumber::WrongShape, format!("id: {refusal}")))?;
-        let tag = (!tag.is_empty()).then(|| tag.to_owned());
-        Ok(NewPlant::try_from(UncheckedNewPlant { id: id.get(), name: name.to_owned(), tag })?)
+        let name = cells[columns.name].to_owned();
+        let tag = columns.tag.map(|tag| cells[tag].to_owned()).filter(|tag| !tag.is_empty());
+        Ok(NewPlant::try_from(UncheckedNewPlant { id: id.get(), name, tag })?)
     }
 }
 
@@ -286,7 +340,7 @@ impl CsvRows {
         Self {
             reader,
             start: Some(Vec::new()),
-            has_header: false,
+            columns: None,
             is_stopped: false,
             lines: Lines::default(),
             record: Record {
@@ -294,9 +348,8 @@ impl CsvRows {
                 bytes: 0,
                 text: vec![0; ROW_MAX_BYTES].into(),
                 text_bytes: 0,
-                ends: [0; CSV_HEADER.len() + 1],
+                ends: [0; CELLS_KEPT],
                 cells: 0,
-                has_too_many_cells: false,
                 quotes: Quotes::CellBegins,
             },
         }
@@ -327,9 +380,12 @@ impl CsvRows {
         {
             let message = "a quote is open at the end; close it, and double those within";
             let open_quote = Failure::new(ErrorNumber::WrongShape, message);
-            self.end_record(line, Err(open_quote), rows)?;
+            self.fail_record(line, open_quote, rows)?;
         }
-        if self.has_header { Ok(()) } else { Err(wrong_header()) }
+        match self.columns {
+            Some(_) => Ok(()),
+            None => Err(wrong_header("there is none")),
+        }
     }
 
     fn read_records(&mut self, mut part: &[u8], rows: &mut Vec<Row>) -> Result<(), Failure> {
@@ -348,13 +404,17 @@ impl CsvRows {
                 }
             };
             let Record { bytes, text, text_bytes, ends, cells, .. } = &mut self.record;
-            let (result, read, written, ended) =
-                self.reader.read_record(part, &mut text[*text_bytes..], &mut ends[*cells..]);
+            let mut ends_not_kept = [0; CELLS_KEPT];
+            let (result, read, written, ended) = self.reader.read_record(
+                part,
+                &mut text[*text_bytes..],
+                if *cells < CELLS_KEPT { &mut ends[*cells..] } else { &mut ends_not_kept },
+            );
             let (done, rest) = part.split_at(read);
             part = rest;
             *bytes += read;
             *text_bytes += written;
-            *cells += ended;
+            *cells = CELLS_KEPT.min(*cells + ended);
             for byte in done {
                 self.lines.read(*byte);
                 self.record.quotes = self.record.quotes.after(*byte);
@@ -370,38 +430,42 @@ impl CsvRows {
                     "the import stops here, for the end of this row may be missed where a quote \
                      is open",
                 );
-                self.end_record(line, Err(failure), rows)?;
+                self.fail_record(line, failure, rows)?;
             } else if is_whole {
-                self.end_record(line, self.record.plant(), rows)?;
-            } else if matches!(result, ReadRecordResult::OutputEndsFull) {
-                // The others are not kept.
-                self.record.has_too_many_cells = true;
-                self.record.cells = 0;
+                match self.columns {
+                    Some(columns) => rows.push(Row { line, plant: self.record.plant(columns) }),
+                    None => self.columns = Some(self.record.columns()?),
+                }
+                self.record.line = None;
             }
         }
         Ok(())
     }
 
-    fn end_record(
+    /// Ends a record that cannot be read to its end.
+    fn fail_record(
         &mut self,
         line: u64,
-        plant: Result<NewPlant, Failure>,
+        failure: Failure,
         rows: &mut Vec<Row>,
     ) -> Result<(), Failure> {
         self.record.line = None;
-        if self.has_header {
-            rows.push(Row { line, plant });
-            return Ok(());
+        if self.columns.is_none() {
+            return Err(wrong_header(&failure.error().message));
         }
-        self.has_header = self.record.cells().is_ok_and(|cells| cells == CSV_HEADER);
-        if self.has_header { Ok(()) } else { Err(wrong_header()) }
+        rows.push(Row { line, plant: Err(failure) });
+        Ok(())
     }
 }
 
-pub(crate) fn wrong_header() -> Failure {
+pub(crate) fn wrong_header(problem: &str) -> Failure {
     Failure::new(
         ErrorNumber::WrongShape,
-        format!("the first line of a CSV body must be {}", CSV_HEADER.join(",")),
+        format!(
+            "the first line of a CSV body must name its columns: {}, in any order, where tag may be left out; \
+             {problem}",
+            CSV_HEADER.join(",")
+        ),
     )
 }
 
@@ -547,9 +611,16 @@ mod tests {
             "",
             "\n\n",
             "1,a,b\n",
-            "id,name\n",
+            "id,tag\n",
+            "name,tag\n",
             "id,name,tag,x\n",
+            "id,name,tag,x,y,z,id,name,tag\n",
+            "id,name,name\n",
+            "tag,id,name,tag\n",
             "ID,name,tag",
+            "id, name,tag",
+            "id,name,",
+            "id,\"name\"x,tag\n",
             "\"id,name,tag\n",
             "\n\u{feff}id,name,tag\n",
             "\u{feff}\u{feff}id,name,tag\n",
@@ -558,5 +629,31 @@ mod tests {
             check(TransferFormat::Csv, body.as_bytes(), Err(1004));
         }
         check(TransferFormat::Csv, b"id,name,tag", Ok(&[]));
+    }
+
+    #[test]
+    fn the_columns_of_csv_may_come_in_any_order_and_without_tags() {
+        for (body, expected) in [
+            ("tag,name,id\na,Rosa,1\n,Salix,2\n1,a,b\n", &["Rosa,a", "Salix,", "1004"] as &[_]),
+            ("name,id,tag\nRosa,1,a\nSalix,2,\nAcer,3\n", &["Rosa,a", "Salix,", "1004"]),
+            ("id,name\n1,Rosa\n2,\"Salix\"\n3,Acer,b\n4\n", &["Rosa,", "Salix,", "1004", "1004"]),
+            ("\u{feff}name,id\nRosa,1\nSalix,2\n", &["Rosa,", "Salix,"]),
+        ] {
+            let mut reader = Rows::new(TransferFormat::Csv);
+            let mut rows = Vec::new();
+            reader.read(body.as_bytes(), &mut rows).unwrap();
+            reader.finish(&mut rows).unwrap();
+            let found: Vec<String> = rows
+                .into_iter()
+                .map(|row| match row.plant {
+                    Ok(plant) => {
+                        let plant = plant.plant();
+                        format!("{},{}", plant.name(), plant.tag().unwrap_or_default())
+                    }
+                    Err(failure) => (failure.number() as i32).to_string(),
+                })
+                .collect();
+            assert_eq!(found, expected, "{body}");
+        }
     }
 }

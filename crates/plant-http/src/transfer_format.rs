@@ -19,7 +19,8 @@ use crate::failure::Failure;
 pub enum TransferFormat {
     /// A JSON object in each line (<https://github.com/ndjson/ndjson-spec>).
     NdJson,
-    /// Comma-separated values (RFC 4180), with the header `id,name,tag`; an empty tag cell is no tag.
+    /// Comma-separated values (RFC 4180). An export has the header `id,name,tag`; an import takes its columns in any
+    /// order, with or without `tag`. An empty tag cell is no tag.
     Csv,
 }
 

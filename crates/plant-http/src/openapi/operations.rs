@@ -206,7 +206,7 @@ pub(crate) fn import_plants() -> Operation {
         .description(format!(
             "Takes a plant from each row of a body of any length. Each row stands alone: it is on disk when the \
              report comes, or counted as failed, with one of the errors {row_failures}. A row is a line of NDJSON such \
-             as `{{\"id\":7,\"name\":\"Rosa canina\"}}`, or one of CSV behind the header `{header}`. It may be at most \
+             as `{{\"id\":7,\"name\":\"Rosa canina\"}}`, or one of CSV behind a header such as `{header}`. It may be at most \
              {ROW_MAX_BYTES} bytes. The body may take any time, without a pause of more than {seconds} s. An import \
              that breaks off keeps what it has taken."
         ))
@@ -216,7 +216,7 @@ pub(crate) fn import_plants() -> Operation {
             on_conflict,
         )])
         .body(ndjson_media())
-        .body(csv_media())
+        .body(csv_body_media())
         .answer(
             Answer::new(StatusCode::OK, "What became of the rows.").media(
                 Media::json(Shape::ImportReport.reference()).example(
@@ -234,7 +234,7 @@ pub(crate) fn import_plants() -> Operation {
         .failures(&STORE_FAILURES)
         .failures(&[NotJson, WrongContentType, WrongShape, WrongParameter])
         .failure_example(not_whole(&"the last chunk is missing"))
-        .failure_example(wrong_header())
+        .failure_example(wrong_header("\"genus\" is unknown"))
         .failure_example(read_on_conflict("on_conflict=ask").expect_err("there is no such way"))
 }
 
@@ -339,12 +339,31 @@ fn ndjson_media() -> Media {
     )
 }
 
+/// CSV as an export has it.
 fn csv_media() -> Media {
     let header = CSV_HEADER.join(",");
-    let schema = schemas::file(format!(
-        "Comma-separated values (RFC 4180) with the header `{header}`. An empty tag cell is no tag."
-    ))
-    .pattern(Some(format!(r"^{header}(\r?\n|$)")));
+    csv_media_with(&format!("with the header `{header}`. An empty tag cell is no tag."), &header)
+}
+
+/// CSV as an import takes it.
+fn csv_body_media() -> Media {
+    let [id, name, tag] = CSV_HEADER;
+    csv_media_with(
+        &format!(
+            "with a header that names the columns `{id}`, `{name}` and `{tag}` in any order. An empty {tag} cell is no \
+             tag, and the column may be left out."
+        ),
+        &format!(
+            "({id},{name}(,{tag})?|{name},{id}(,{tag})?|{id},{tag},{name}|{name},{tag},{id}|{tag},{id},{name}|\
+             {tag},{name},{id})"
+        ),
+    )
+}
+
+fn csv_media_with(description: &str, header_pattern: &str) -> Media {
+    let schema = schemas::file(format!("Comma-separated values (RFC 4180) {description}"))
+        .pattern(Some(format!(r"^{header_pattern}(\r?\n|$)")));
+    let header = CSV_HEADER.join(",");
     Media::new(TransferFormat::Csv.media_type(), schema).example(
         "rows",
         "Two plants",
