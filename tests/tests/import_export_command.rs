@@ -302,12 +302,44 @@ fn the_format_is_what_the_flag_says_and_else_what_the_name_says() {
         run(&with_flag(command(server.address(), &["export", text(&path)])), 0);
         assert_eq!(fs::read_to_string(&path).unwrap(), body, "{name}");
     }
-    for name in ["plants", "plants.txt", "plants.json", "plants.csv.gz", ".csv"] {
+    for name in ["plants", "plants.txt", "plants.csv.gz", ".csv"] {
         let path = file(&folder, name, csv);
         for subcommand in ["import", "export"] {
             let launch = command(server.address(), &[subcommand, text(&path)]);
             check_refusal(&launch, USAGE, &[name, "--format"]);
         }
+    }
+    let path = file(&folder, "plants.json", "[]");
+    check_refusal(&command(server.address(), &["export", text(&path)]), USAGE, &["csv or ndjson"]);
+}
+
+#[test]
+fn an_array_of_json_is_imported_as_other_rows_are() {
+    let plants = difficult_plants();
+    let rows: Vec<String> = plants.iter().map(NewPlant::json).collect();
+    let array = format!("[\n  {}\n]\n", rows.join(",\n  "));
+    let folder = folder();
+    for (name, flag) in [("plants.json", None), ("plants", Some("--format=json"))] {
+        let server = TestServer::start();
+        let path = file(&folder, name, &array);
+        let launch = command(server.address(), &["import", text(&path)]).arguments(flag);
+        let counts = ": 8 created, 0 replaced, 0 skipped, 0 failed";
+        assert_summary(run(&launch, 0).stdout().trim_end(), "imported 8 plants", counts);
+        assert_eq!(server.client().list_all("limit=1000"), plants);
+        // A comma more, and one that is missing.
+        for (body, line) in
+            [(format!("[{},]", rows[0]), 1), (format!("[\n{}\n{}]", rows[0], rows[1]), 3)]
+        {
+            let path = file(&folder, "broken.json", body);
+            let launch = command(server.address(), &["import", "--on-conflict=skip", text(&path)]);
+            check_failed_rows(&run(&launch, FINDINGS), text(&path), &[(line, 1001)]);
+        }
+        let path = file(&folder, "object.json", &rows[0]);
+        check_refusal(
+            &command(server.address(), &["import", text(&path)]),
+            FINDINGS,
+            &["array", "1004"],
+        );
     }
 }
 

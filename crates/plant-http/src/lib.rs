@@ -88,7 +88,9 @@ pub use tokens::Tokens;
 pub use tokens_file::{
     Scope, TOKEN_NAME_MAX_CHARACTERS, TOKENS_MAX, TokenName, TokenRecord, TokensFile,
 };
-pub use transfer_format::{TransferFormat, UnknownTransferFormat};
+pub use transfer_format::{
+    ImportFormat, TransferFormat, UnknownImportFormat, UnknownTransferFormat,
+};
 pub use unix_socket::{UNIX_SOCKET_PATH_MAX_BYTES, UnixSocket};
 
 /// The examples of the README, which are tested as these here are.

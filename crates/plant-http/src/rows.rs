@@ -2,9 +2,10 @@
 
 use csv_core::ReadRecordResult;
 use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
+use serde::de::IgnoredAny;
 
 use crate::failure::{ErrorNumber, Failure};
-use crate::transfer_format::{CSV_HEADER, TransferFormat};
+use crate::transfer_format::{CSV_HEADER, ImportFormat, TransferFormat};
 use crate::wire::read_new_plant;
 
 /// The largest row that is read, in bytes, without what ends it.
@@ -31,13 +32,15 @@ pub(crate) struct Row {
 pub(crate) enum Rows {
     NdJson(NdJsonRows),
     Csv(Box<CsvRows>),
+    JsonArray(JsonArrayRows),
 }
 
 impl Rows {
-    pub(crate) fn new(format: TransferFormat) -> Self {
+    pub(crate) fn new(format: ImportFormat) -> Self {
         match format {
-            TransferFormat::NdJson => Self::NdJson(NdJsonRows::default()),
-            TransferFormat::Csv => Self::Csv(Box::new(CsvRows::new())),
+            ImportFormat::Rows(TransferFormat::NdJson) => Self::NdJson(NdJsonRows::default()),
+            ImportFormat::Rows(TransferFormat::Csv) => Self::Csv(Box::new(CsvRows::new())),
+            ImportFormat::JsonArray => Self::JsonArray(JsonArrayRows::default()),
         }
     }
 
@@ -49,6 +52,7 @@ impl Rows {
                 Ok(())
             }
             Self::Csv(reader) => reader.read(part, rows),
+            Self::JsonArray(reader) => reader.read(part, rows),
         }
     }
 
@@ -60,6 +64,7 @@ impl Rows {
                 Ok(())
             }
             Self::Csv(reader) => reader.finish(rows),
+            Self::JsonArray(reader) => reader.finish(rows),
         }
     }
 
@@ -68,6 +73,7 @@ impl Rows {
         match self {
             Self::NdJson(_) => false,
             Self::Csv(reader) => reader.is_stopped,
+            Self::JsonArray(reader) => reader.is_stopped,
         }
     }
 }
@@ -77,7 +83,7 @@ impl Rows {
 /// ```
 /// use plant_http::{RowCounter, TransferFormat};
 ///
-/// let mut counter = RowCounter::new(TransferFormat::Csv);
+/// let mut counter = RowCounter::new(TransferFormat::Csv.into());
 /// counter.read(b"id,name,tag\n1,Rosa,\n\n2,Sa");
 /// counter.read(b"lix,\nnot a plant");
 /// assert_eq!(counter.finish(), 3);
@@ -91,7 +97,7 @@ pub struct RowCounter {
 impl RowCounter {
     /// A counter that has read nothing yet.
     #[must_use]
-    pub fn new(format: TransferFormat) -> Self {
+    pub fn new(format: ImportFormat) -> Self {
         Self { rows: Some(Rows::new(format)), count: 0 }
     }
 
@@ -163,13 +169,198 @@ impl NdJsonRows {
         if self.is_too_large || row.len() > ROW_MAX_BYTES {
             rows.push(Row { line: self.lines, plant: Err(too_large()) });
         } else if !row.trim_ascii().is_empty() {
-            let unchecked = read_new_plant(row);
-            let plant = unchecked.and_then(|unchecked| Ok(NewPlant::try_from(unchecked)?));
-            rows.push(Row { line: self.lines, plant });
+            rows.push(Row { line: self.lines, plant: plant_of_json(row) });
         }
         self.line.clear();
         self.is_too_large = false;
     }
+}
+
+fn plant_of_json(text: &[u8]) -> Result<NewPlant, Failure> {
+    Ok(NewPlant::try_from(read_new_plant(text)?)?)
+}
+
+/// The elements of a JSON array. It finds where they end, and does not look at what is in them.
+///
+/// Where the syntax is broken, the end of an element could be missed, and text within a string be taken for a plant.
+/// So nothing that follows is read: a row that fails says so.
+#[derive(Default)]
+pub(crate) struct JsonArrayRows {
+    lines: Lines,
+    place: Place,
+    /// The element that has not ended yet.
+    element: Vec<u8>,
+    /// The line that the element begins in.
+    element_line: u64,
+    is_stopped: bool,
+}
+
+/// Where in the array the reader is.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Place {
+    #[default]
+    BeforeArray,
+    /// Behind the opening bracket.
+    Start,
+    /// Within an element, and so many brackets and braces.
+    Element {
+        depth: usize,
+        string: JsonString,
+    },
+    BehindElement,
+    BehindComma,
+    BehindArray,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum JsonString {
+    Outside,
+    Inside,
+    /// Behind a backslash.
+    Escape,
+}
+
+impl JsonArrayRows {
+    fn read(&mut self, part: &[u8], rows: &mut Vec<Row>) -> Result<(), Failure> {
+        for byte in part {
+            if self.is_stopped {
+                break;
+            }
+            self.read_byte(*byte, rows)?;
+            self.lines.read(*byte);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
+        match self.place {
+            _ if self.is_stopped => {}
+            Place::BehindArray => {}
+            Place::BeforeArray => return Err(not_an_array()),
+            Place::Element { .. } => self.stop(self.element_line, ENDS_EARLY, rows),
+            _ => self.stop(self.line(), ENDS_EARLY, rows),
+        }
+        Ok(())
+    }
+
+    /// The line that the next byte is in.
+    fn line(&self) -> u64 {
+        self.lines.ended + 1
+    }
+
+    fn read_byte(&mut self, byte: u8, rows: &mut Vec<Row>) -> Result<(), Failure> {
+        if let Place::Element { depth, string } = self.place {
+            // What is neither an object nor an array nor a string has no end of its own.
+            let is_behind = depth == 0
+                && string == JsonString::Outside
+                && matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b']');
+            if !is_behind {
+                self.read_byte_of_element(byte, depth, string, rows);
+                return Ok(());
+            }
+            self.end_element(rows);
+        }
+        match (self.place, byte) {
+            _ if self.is_stopped => {}
+            (_, b' ' | b'\t' | b'\n' | b'\r') => {}
+            (Place::BeforeArray, b'[') => self.place = Place::Start,
+            (Place::BeforeArray, _) => return Err(not_an_array()),
+            (Place::Start | Place::BehindElement, b']') => self.place = Place::BehindArray,
+            (Place::BehindElement, b',') => self.place = Place::BehindComma,
+            (Place::BehindElement, _) => {
+                self.stop(self.line(), "a comma is missing between two elements", rows);
+            }
+            (Place::BehindComma, b']') => {
+                self.stop(
+                    self.line(),
+                    "a comma stands before the end of the array; remove it",
+                    rows,
+                );
+            }
+            (Place::Start | Place::BehindComma, b',') => {
+                self.stop(
+                    self.line(),
+                    "a comma stands where an element is expected; remove it",
+                    rows,
+                );
+            }
+            (Place::BehindArray, _) => {
+                self.stop(
+                    self.line(),
+                    "something stands behind the end of the array; remove it",
+                    rows,
+                );
+            }
+            (Place::Start | Place::BehindComma | Place::Element { .. }, _) => {
+                self.element_line = self.line();
+                self.read_byte_of_element(byte, 0, JsonString::Outside, rows);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_byte_of_element(
+        &mut self,
+        byte: u8,
+        depth: usize,
+        string: JsonString,
+        rows: &mut Vec<Row>,
+    ) {
+        if self.element.len() == ROW_MAX_BYTES {
+            self.is_stopped = true;
+            let failure = too_large().and_say(&format!("{IMPORT_STOPS}, {END_MAY_BE_MISSED}"));
+            rows.push(Row { line: self.element_line, plant: Err(failure) });
+            return;
+        }
+        self.element.push(byte);
+        let (depth, string) = match (string, byte) {
+            (JsonString::Escape, _) => (depth, JsonString::Inside),
+            (JsonString::Inside, b'\\') => (depth, JsonString::Escape),
+            (JsonString::Inside, b'"') => (depth, JsonString::Outside),
+            (JsonString::Outside, b'"') => (depth, JsonString::Inside),
+            (JsonString::Outside, b'{' | b'[') => (depth + 1, string),
+            (JsonString::Outside, b'}' | b']') => (depth.saturating_sub(1), string),
+            _ => (depth, string),
+        };
+        self.place = Place::Element { depth, string };
+        if depth == 0 && string == JsonString::Outside && matches!(byte, b'}' | b']') {
+            self.end_element(rows);
+        }
+    }
+
+    fn end_element(&mut self, rows: &mut Vec<Row>) {
+        self.place = Place::BehindElement;
+        let mut plant = plant_of_json(&self.element);
+        // Only the end of what is JSON is certain.
+        if plant.is_err() && serde_json::from_slice::<IgnoredAny>(&self.element).is_err() {
+            self.is_stopped = true;
+            plant = plant.map_err(|failure| failure.and_say(IMPORT_STOPS));
+        }
+        rows.push(Row { line: self.element_line, plant });
+        self.element.clear();
+    }
+
+    fn stop(&mut self, line: u64, problem: &str, rows: &mut Vec<Row>) {
+        self.is_stopped = true;
+        let failure = Failure::new(ErrorNumber::NotJson, problem).and_say(IMPORT_STOPS);
+        rows.push(Row { line, plant: Err(failure) });
+    }
+}
+
+const ENDS_EARLY: &str =
+    "the body ends before the array does; see that it is whole, and ends with ]";
+
+/// What is said of a row behind which nothing is read.
+const IMPORT_STOPS: &str = "the import stops here, and what was taken before stays";
+
+const END_MAY_BE_MISSED: &str = "for the end of this row may be missed where a quote is open";
+
+pub(crate) fn not_an_array() -> Failure {
+    Failure::new(
+        ErrorNumber::WrongShape,
+        "a JSON body of an import must be an array of plants, such as [{\"id\":1,\"name\":\"Rosa\"}]; for one plant \
+         in each line, send application/x-ndjson",
+    )
 }
 
 /// A record in each row, behind a header that says which column is which. Records may go over several lines where a quoted cell does.
@@ -426,10 +617,7 @@ impl CsvRows {
             if row_bytes > ROW_MAX_BYTES || matches!(result, ReadRecordResult::OutputFull) {
                 // What is open here may be a quote, which would take in all that follows.
                 self.is_stopped = true;
-                let failure = too_large().and_say(
-                    "the import stops here, for the end of this row may be missed where a quote \
-                     is open",
-                );
+                let failure = too_large().and_say(&format!("{IMPORT_STOPS}, {END_MAY_BE_MISSED}"));
                 self.fail_record(line, failure, rows)?;
             } else if is_whole {
                 match self.columns {
@@ -476,7 +664,8 @@ mod tests {
     /// The lines and the names or error numbers of the rows, which are the same wherever the body is
     /// cut into parts.
     #[track_caller]
-    fn check(format: TransferFormat, body: &[u8], expected: Result<&[(u64, &str)], i32>) {
+    fn check(format: impl Into<ImportFormat>, body: &[u8], expected: Result<&[(u64, &str)], i32>) {
+        let format = format.into();
         for part_bytes in [1, 2, 3, 5, 7, body.len().max(1)] {
             let mut reader = Rows::new(format);
             let mut rows = Vec::new();
@@ -639,7 +828,7 @@ mod tests {
             ("id,name\n1,Rosa\n2,\"Salix\"\n3,Acer,b\n4\n", &["Rosa,", "Salix,", "1004", "1004"]),
             ("\u{feff}name,id\nRosa,1\nSalix,2\n", &["Rosa,", "Salix,"]),
         ] {
-            let mut reader = Rows::new(TransferFormat::Csv);
+            let mut reader = Rows::new(TransferFormat::Csv.into());
             let mut rows = Vec::new();
             reader.read(body.as_bytes(), &mut rows).unwrap();
             reader.finish(&mut rows).unwrap();
@@ -655,5 +844,80 @@ mod tests {
                 .collect();
             assert_eq!(found, expected, "{body}");
         }
+    }
+
+    #[track_caller]
+    fn check_array(body: impl AsRef<[u8]>, expected: &[(u64, &str)]) {
+        check(ImportFormat::JsonArray, body.as_ref(), Ok(expected));
+    }
+
+    const ROSA: &str = r#"{"id":1,"name":"Rosa"}"#;
+
+    #[test]
+    fn the_elements_of_a_json_array_are_rows() {
+        check_array("[]", &[]);
+        check_array(" \r\n[\n\t] \n", &[]);
+        let expected = "\"Rosa\"";
+        check_array(format!("[{ROSA}]"), &[(1, expected)]);
+        let lines = format!("[\n  {ROSA},\r\n\n{ROSA}\n,\r{ROSA}]\n");
+        check_array(lines, &[(2, expected), (4, expected), (6, expected)]);
+        let spread = "[{\n\"id\" : 1,\n\"name\": \"a]},\\\"[{\\\\\",\n\"x\":[[{}],\"]\"]}\n]";
+        check_array(spread, &[(1, r#""a]},\"[{\\""#)]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_element_keeps_none_of_the_others() {
+        let wrong = r#"{"id":1,"name":""}"#;
+        let body = format!(
+            "[1, null ,\"a,]\\\"\",[1,[{ROSA}]],\n{{}},{wrong},{{\"id\":1,\"name\":\"\\ud800\"}},{ROSA}]"
+        );
+        let shape = (1, "1004");
+        check_array(
+            body,
+            &[shape, shape, shape, shape, (2, "1004"), (2, "1005"), (2, "1001"), (2, "\"Rosa\"")],
+        );
+    }
+
+    #[test]
+    fn nothing_is_read_behind_what_breaks_a_json_array() {
+        let rosa = (1, "\"Rosa\"");
+        for (body, stop) in [
+            (format!("[{ROSA}"), (1, "1001")),
+            (format!("[{ROSA}\n\n"), (3, "1001")),
+            (format!("[{ROSA},\n"), (2, "1001")),
+            (format!("[{ROSA},\n{{\"id\":2,\n"), (2, "1001")),
+            (format!("[{ROSA},\n1"), (2, "1001")),
+            (format!("[{ROSA},\n]{ROSA}"), (2, "1001")),
+            (format!("[{ROSA},\n,{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA}\n{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA}x,{ROSA}]"), (1, "1001")),
+            (format!("[{ROSA}]\n,{ROSA}"), (2, "1001")),
+            (format!("[{ROSA}]\n[{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA}]]"), (1, "1001")),
+            (format!("[{ROSA},\nx,{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n}},{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n{{\"id\":1],{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n{{\"id\":1,\"name\":\"a\"b\"}},{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n\"a\"{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n\"{}", format!("{ROSA},").repeat(5000)), (2, "1003")),
+        ] {
+            check_array(body, &[rosa, stop]);
+        }
+        check_array(format!("[,{ROSA}]"), &[(1, "1001")]);
+        check_array("[", &[(1, "1001")]);
+        for body in ["", "\n", "{}", ROSA, "\u{feff}[]", "null", "\"[]\"", "]", "x[]"] {
+            check(ImportFormat::JsonArray, body.as_bytes(), Err(1004));
+        }
+    }
+
+    #[test]
+    fn an_element_may_be_as_large_as_a_line() {
+        let element = |bytes: usize| {
+            let shortest = r#"{"id":1,"name":"Rosa","x":""}"#.len();
+            format!(r#"{{"id":1,"name":"Rosa","x":"{}"}}"#, "x".repeat(bytes - shortest))
+        };
+        let (largest, too_large) = (element(ROW_MAX_BYTES), element(ROW_MAX_BYTES + 1));
+        let body = format!("[{largest},\n {largest}\n, {too_large},\n{largest}]");
+        check_array(body, &[(1, "\"Rosa\""), (2, "\"Rosa\""), (3, "1003")]);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, ensure};
 use indicatif::{HumanCount, ProgressBar};
-use plant_http::{FailedRow, ImportReport, RowCounter, TransferFormat, way_to_go_on};
+use plant_http::{FailedRow, ImportFormat, ImportReport, RowCounter, TransferFormat, way_to_go_on};
 use ureq::http::{Method, Response, header};
 use ureq::{Body, SendBody};
 
@@ -58,7 +58,7 @@ fn check_access(options: &ImportOptions, remote: &Remote) -> Result<(), Stop> {
 
 fn send(
     options: &ImportOptions,
-    format: TransferFormat,
+    format: ImportFormat,
     remote: &Remote,
     mut upload: Upload<'_>,
 ) -> Result<ImportReport, Stop> {
@@ -172,7 +172,7 @@ struct Upload<'a> {
 }
 
 impl<'a> Upload<'a> {
-    fn new(source: Source, format: TransferFormat, progress: &'a ProgressBar) -> Self {
+    fn new(source: Source, format: ImportFormat, progress: &'a ProgressBar) -> Self {
         let Source { file, length } = source;
         let counter = RowCounter::new(format);
         Self { file, left: length, progress, sent: 0, counter, failure: None }
