@@ -395,9 +395,9 @@ fn a_csv_body_begins_with_its_header_and_may_have_a_byte_order_mark_before_it() 
         "",
         "\n",
         "1,Rosa,x",
-        "id,name",
+        "id,tag",
         "id,name,tag,more",
-        "name,id,tag",
+        "name,id,id",
         "ID,Name,Tag",
         "id, name, tag",
         "id;name;tag",
@@ -425,6 +425,36 @@ fn a_csv_body_begins_with_its_header_and_may_have_a_byte_order_mark_before_it() 
         let errors = answer.assert_report(Counts { failed: 1, ..CREATED_ONE });
         assert_eq!(errors, [(3, 1004)], "{header:?}");
         client.read(id).assert_new_plant(id, "Rosa", Some("x"));
+    }
+}
+
+#[test]
+fn the_columns_of_a_csv_body_may_come_in_any_order_and_a_wrong_one_is_named() {
+    let server = TestServer::start();
+    let client = server.client();
+    for (id, (header, row, tag)) in (1..).zip([
+        ("tag,name,id", "x,Rosa,1", Some("x")),
+        ("name,id,tag", "Rosa,2,", None),
+        ("name,id", "Rosa,3", None),
+        ("id,name", "4,Rosa", None),
+    ]) {
+        client.import(Format::Csv, "", format!("{header}\n{row}\n")).assert_report(CREATED_ONE);
+        client.read(id).assert_new_plant(id, "Rosa", tag);
+    }
+    for (header, problems) in [
+        ("id,name,genus", &["\"genus\" is unknown"] as &[_]),
+        ("id,name,tag,genus,species", &["\"genus\" is unknown"]),
+        ("id,name,tag,name", &["\"name\" is repeated"]),
+        ("ID,name", &["\"ID\" is unknown", "\"id\" is missing"]),
+        ("tag", &["\"id\" is missing", "\"name\" is missing"]),
+        ("1,Rosa,x", &["\"1\" is unknown", "\"id\" is missing"]),
+        ("", &["there is none"]),
+    ] {
+        let answer = client.import(Format::Csv, "", format!("{header}\n"));
+        let message = answer.assert_error(400, 1004);
+        for problem in problems {
+            assert!(message.contains(problem), "{header}: {message}");
+        }
     }
 }
 
@@ -518,7 +548,8 @@ fn another_content_type_is_1002() {
     for lines in [
         "",
         "Content-Type:\r\n",
-        "Content-Type: application/json\r\n",
+        "Content-Type: application/json; charset=latin1\r\n",
+        "Content-Type: text/json\r\n",
         "Content-Type: application/ndjson\r\n",
         "Content-Type: text/plain\r\n",
         "Content-Type: text/csvx\r\n",
@@ -541,11 +572,49 @@ fn another_content_type_is_1002() {
         (3, "Text/CSV", "id,name,tag\n3,Rosa,\n"),
         (4, "text/csv;charset=UTF-8", "id,name,tag\n4,Rosa,\n"),
         (5, "text/csv; charset=utf-8; header=present", "id,name,tag\n5,Rosa,\n"),
+        (6, "application/json", "[{\"id\":6,\"name\":\"Rosa\"}]"),
+        (7, "Application/JSON;charset=utf-8", "[ {\"id\":7,\"name\":\"Rosa\"} ]\n"),
     ] {
         let answer = send(&server, "", &format!("Content-Type: {content_type}\r\n"), body);
         answer.assert_report(CREATED_ONE);
         server.client().read(id).assert_new_plant(id, "Rosa", None);
     }
+}
+
+#[test]
+fn the_elements_of_a_json_array_are_taken_until_its_syntax_breaks() {
+    let server = TestServer::start();
+    let client = server.client();
+    let import = |body: &str| {
+        send(&server, "?on_conflict=replace", "Content-Type: application/json\r\n", body)
+    };
+    let [rosa, salix] = [1, 2].map(|id| NewPlant::new(id, "Rosa", None).json());
+    let errors = import(&format!("[\n{rosa},\n{{}},\n {salix}\n]"));
+    let errors = errors.assert_report(Counts { created: 2, failed: 1, ..Counts::default() });
+    assert_eq!(errors, [(3, 1004)]);
+    for (body, line, word) in [
+        (format!("[{rosa}\n{salix}]"), 2, "comma is missing"),
+        (format!("[{rosa},\n]"), 2, "comma"),
+        (format!("[{rosa},\n,{salix}]"), 2, "comma"),
+        (format!("[{rosa},\n"), 2, "body ends"),
+        (format!("[{rosa}"), 1, "body ends"),
+        (format!("[{rosa}]\n{salix}"), 2, "behind the end"),
+        (format!("[{rosa},\n{{\"id\":1,\"name\":\"Ro\"sa\"}},{salix}]"), 2, ""),
+    ] {
+        let answer = import(&body);
+        assert_eq!(answer.status, 200, "{body}: {answer:?}");
+        let report = answer.json();
+        assert_eq!((&report["replaced"], &report["failed"]), (&1.into(), &1.into()), "{body}");
+        assert_eq!(report["errors"][0]["line"], line, "{body}");
+        assert_eq!(report["errors"][0]["error"], 1001, "{body}");
+        let message = report["errors"][0]["message"].as_str().expect("a message");
+        let words = [word, "the import stops here, and what was taken before stays"];
+        assert!(words.into_iter().all(|word| message.contains(word)), "{body}: {message}");
+    }
+    for body in ["", " \n", &rosa, "null", "\u{feff}[]"] {
+        assert!(import(body).assert_error(400, 1004).contains("array"), "{body}");
+    }
+    assert_eq!(listed(&client).len(), 2);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::process::Command;
 use std::thread;
 
 use plantd_tests::{
-    DEADLINE, Format, Launch, NewPlant, Process, TOKEN, TestServer, wait_until, write_tokens_file,
+    DEADLINE, Format, Launch, NewPlant, Nginx, Process, TOKEN, TestServer, wait_until,
+    write_tokens_file,
 };
 use tempfile::TempDir;
 
@@ -301,12 +302,44 @@ fn the_format_is_what_the_flag_says_and_else_what_the_name_says() {
         run(&with_flag(command(server.address(), &["export", text(&path)])), 0);
         assert_eq!(fs::read_to_string(&path).unwrap(), body, "{name}");
     }
-    for name in ["plants", "plants.txt", "plants.json", "plants.csv.gz", ".csv"] {
+    for name in ["plants", "plants.txt", "plants.csv.gz", ".csv"] {
         let path = file(&folder, name, csv);
         for subcommand in ["import", "export"] {
             let launch = command(server.address(), &[subcommand, text(&path)]);
             check_refusal(&launch, USAGE, &[name, "--format"]);
         }
+    }
+    let path = file(&folder, "plants.json", "[]");
+    check_refusal(&command(server.address(), &["export", text(&path)]), USAGE, &["csv or ndjson"]);
+}
+
+#[test]
+fn an_array_of_json_is_imported_as_other_rows_are() {
+    let plants = difficult_plants();
+    let rows: Vec<String> = plants.iter().map(NewPlant::json).collect();
+    let array = format!("[\n  {}\n]\n", rows.join(",\n  "));
+    let folder = folder();
+    for (name, flag) in [("plants.json", None), ("plants", Some("--format=json"))] {
+        let server = TestServer::start();
+        let path = file(&folder, name, &array);
+        let launch = command(server.address(), &["import", text(&path)]).arguments(flag);
+        let counts = ": 8 created, 0 replaced, 0 skipped, 0 failed";
+        assert_summary(run(&launch, 0).stdout().trim_end(), "imported 8 plants", counts);
+        assert_eq!(server.client().list_all("limit=1000"), plants);
+        // A comma more, and one that is missing.
+        for (body, line) in
+            [(format!("[{},]", rows[0]), 1), (format!("[\n{}\n{}]", rows[0], rows[1]), 3)]
+        {
+            let path = file(&folder, "broken.json", body);
+            let launch = command(server.address(), &["import", "--on-conflict=skip", text(&path)]);
+            check_failed_rows(&run(&launch, FINDINGS), text(&path), &[(line, 1001)]);
+        }
+        let path = file(&folder, "object.json", &rows[0]);
+        check_refusal(
+            &command(server.address(), &["import", text(&path)]),
+            FINDINGS,
+            &["array", "1004"],
+        );
     }
 }
 
@@ -342,11 +375,15 @@ fn a_url_may_have_a_path_and_a_slash_at_its_end() {
 
     let proxy = FakeServer::start(|head, stream| {
         let path = head.split(' ').nth(1).unwrap_or_default();
-        answer(stream, "200 OK", NDJSON, &format!("{{\"path\":\"{path}\"}}\n"));
+        match path {
+            "/store/1/plants/export" => answer(stream, "200 OK", EXPORT_OF_TWO, TWO_ROWS),
+            "/store/1/plants?limit=1000&after=2" => answer(stream, "200 OK", JSON, "[]"),
+            _ => answer(stream, "404 Not Found", JSON, ""),
+        }
     });
     let url = format!("http://{}/store/1/", proxy.address);
     let launch = Launch::new().arguments(["export", "--url", &url]);
-    assert_eq!(run(&launch, 0).stdout(), "{\"path\":\"/store/1/plants/export\"}\n");
+    assert_eq!(run(&launch, 0).stdout(), TWO_ROWS);
 }
 
 #[test]
@@ -468,7 +505,7 @@ fn a_server_that_is_not_there_ends_with_74() {
 fn a_file_that_is_refused_as_a_whole_ends_with_1() {
     let server = TestServer::start();
     let folder = folder();
-    for body in ["", "1,Rosa,\n", "name,id,tag\n"] {
+    for body in ["", "1,Rosa,\n", "names,id,tag\n"] {
         let path = file(&folder, "plants.csv", body);
         let launch = command(server.address(), &["import", text(&path)]);
         check_refusal(&launch, FINDINGS, &["id,name,tag", "1004"]);
@@ -594,6 +631,148 @@ fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_as_it_was() {
     }
 }
 
+/// The export command ends with 74, says these words, and leaves what was there.
+#[track_caller]
+fn check_no_export(address: SocketAddr, words: &[&str], name: &str) {
+    let folder = folder();
+    let path = file(&folder, name, "as it was");
+    check_refusal(&command(address, &["export", text(&path)]), IO, words);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "as it was");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+}
+
+#[test]
+fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_as_it_was() {
+    const CSV: &str = "text/csv\r\nX-Total-Count: 2";
+    let two_follow = r#"[{"id":3,"name":"Salix"},{"id":4,"name":"Salix"}]"#;
+    let row = "{\"id\":1,\"name\":\"Rosa\"}\n";
+    let error = r#"{"error":5003,"message":"shutting down"}"#;
+    let cases = [
+        // Between two rows: by nothing but the plants that follow can it be known.
+        ("a.ndjson", EXPORT_OF_TWO, row, ("200 OK", two_follow), "1 of 2 plants"),
+        ("a.ndjson", EXPORT_OF_TWO, "", ("200 OK", two_follow), "0 of 2 plants"),
+        ("a.csv", CSV, "id,name,tag\n1,Rosa,\n", ("200 OK", two_follow), "1 of 2 plants"),
+        // Nobody can be asked.
+        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("503 Service Unavailable", error), "shutting down"),
+        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("200 OK", "[{\"id\":3"), "checked"),
+        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("200 OK", ""), "checked"),
+        // What follows is the same again and again.
+        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("200 OK", two_follow), "ascending"),
+        // Within a row.
+        ("a.ndjson", EXPORT_OF_TWO, row.trim_end(), ("200 OK", "[]"), "within a row"),
+        ("a.csv", CSV, "id,name,tag\n1,Rosa,\n2,Sal", ("200 OK", "[]"), "within a row"),
+        ("a.csv", CSV, "id,name", ("200 OK", "[]"), "broke off"),
+        ("a.csv", CSV, "", ("200 OK", "[]"), "broke off"),
+        // It is something else.
+        ("a.csv", CSV, "1,Rosa,\n2,Salix,\n", ("200 OK", "[]"), "id,name,tag"),
+        ("a.csv", CSV, "id,name,tag\n1\n", ("200 OK", "[]"), "no plant"),
+        ("a.ndjson", EXPORT_OF_TWO, "<p>Plants</p>\n", ("200 OK", "[]"), "no plant"),
+        ("a.ndjson", NDJSON, TWO_ROWS, ("200 OK", "[]"), "x-total-count"),
+        (
+            "a.ndjson",
+            "application/x-ndjson\r\nX-Total-Count: two",
+            TWO_ROWS,
+            ("200 OK", "[]"),
+            "x-total-count",
+        ),
+        (
+            "a.ndjson",
+            "application/x-ndjson\r\nX-Total-Count: 2\r\nContent-Encoding: gzip",
+            TWO_ROWS,
+            ("200 OK", "[]"),
+            "--url",
+        ),
+    ];
+    for (name, content_type, rows, (status, following), word) in cases {
+        let server = FakeServer::start(move |head, stream| {
+            if head.contains("/plants/export") {
+                answer(stream, "200 OK", content_type, rows);
+            } else {
+                answer(stream, status, JSON, following);
+            }
+        });
+        check_no_export(server.address, &[word], name);
+    }
+}
+
+#[test]
+fn an_export_whose_end_cannot_be_told_is_refused() {
+    for (version, framing) in [
+        ("1.1", ""),
+        ("1.0", ""),
+        ("1.0", "Content-Length: 48\r\n"),
+        ("1.0", "Transfer-Encoding: chunked\r\n"),
+        ("1.1", "Transfer-Encoding: identity\r\n"),
+    ] {
+        let server = FakeServer::start(move |head, stream| {
+            if head.contains("/plants/export") {
+                let answer = format!(
+                    "HTTP/{version} 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n{framing}\r\n{TWO_ROWS}"
+                );
+                stream.write_all(answer.as_bytes()).expect("somebody reads");
+            } else {
+                answer(stream, "200 OK", JSON, "[]");
+            }
+        });
+        check_no_export(server.address, &["where its answer ends", "HTTP/1.1"], "plants.ndjson");
+    }
+}
+
+#[test]
+fn an_export_that_was_cut_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
+    let server = FakeServer::start(|head, stream| {
+        assert!(head.contains(" http/1.0\r\n"), "{head}");
+        if head.contains("/plants/export") {
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n\r\n\
+                 {{\"id\":1,\"name\":\"Rosa\"}}\n"
+            );
+            stream.write_all(answer.as_bytes()).expect("somebody reads");
+        } else {
+            answer(stream, "200 OK", JSON, "[{\"id\":2,\"name\":\"Salix\"}]");
+        }
+    });
+    let nginx = Nginx::of_http_1_0(server.address);
+    check_no_export(nginx.address(), &["1 of 2 plants", "HTTP/1.0"], "plants.ndjson");
+}
+
+#[test]
+fn a_part_of_an_export_that_went_to_standard_output_is_to_be_thrown_away() {
+    let server = FakeServer::start(|head, stream| {
+        if head.contains("/plants/export") {
+            answer(stream, "200 OK", EXPORT_OF_TWO, "{\"id\":1,\"name\":\"Rosa\"}\n");
+        } else {
+            answer(stream, "200 OK", JSON, "[{\"id\":2,\"name\":\"Salix\"}]");
+        }
+    });
+    let process = run(&command(server.address, &["export"]), IO);
+    assert!(process.stderr().contains("throw away the part that went to standard output"));
+}
+
+#[test]
+fn plants_that_come_and_go_at_the_end_of_an_export_do_not_fail_it() {
+    let row = "{\"id\":1,\"name\":\"Rosa\"}\n";
+    let created = "[{\"id\":3,\"name\":\"Salix\"},{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}]";
+    let created_row = "{\"id\":3,\"name\":\"Salix\"}\n{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}\n";
+    for (rows, following, expected) in [
+        // The second one was deleted before its turn came.
+        (row, "[]", row.to_owned()),
+        ("", "[]", String::new()),
+        // Two came behind the last one.
+        (TWO_ROWS, created, format!("{TWO_ROWS}{created_row}")),
+    ] {
+        let server = FakeServer::start(move |head, stream| {
+            if head.contains("/plants/export") {
+                answer(stream, "200 OK", EXPORT_OF_TWO, rows);
+            } else {
+                let is_end = head.contains("after=4");
+                answer(stream, "200 OK", JSON, if is_end { "[]" } else { following });
+            }
+        });
+        assert_eq!(run(&command(server.address, &["export"]), 0).stdout(), expected);
+    }
+}
+
 /// As [`check_refusal`], where some of the plants may stand on standard output.
 #[track_caller]
 fn check_refusal_of_output(launch: &Launch, exit_code: i32) {
@@ -604,7 +783,7 @@ fn check_refusal_of_output(launch: &Launch, exit_code: i32) {
 #[test]
 fn an_export_that_is_killed_leaves_the_file_as_it_was() {
     let server = FakeServer::start(|_, stream| {
-        let part = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\
+        let part = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nX-Total-Count: 2\r\n\
                     Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n";
         stream.write_all(part.as_bytes()).expect("somebody reads");
         // The rest comes when the client is gone.
@@ -687,6 +866,42 @@ fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
 }
 
 #[test]
+fn an_import_ends_with_0_only_when_the_report_accounts_for_every_row() {
+    let of =
+        |created: u64| EMPTY_REPORT.replace("\"created\":0", &format!("\"created\":{created}"));
+    let (one, two, three) = (of(1), of(2), of(3));
+    let cases: [(&str, &str, &str, i32, &str); 9] = [
+        ("200 OK", JSON, &two, 0, ""),
+        ("200 OK", JSON, &one, IO, "2 rows were sent"),
+        ("200 OK", JSON, &three, IO, "2 rows were sent"),
+        ("200 OK", JSON, EMPTY_REPORT, IO, "2 rows were sent"),
+        ("200 OK", JSON, "", IO, "does not tell"),
+        ("200 OK", JSON, "{}", IO, "does not tell"),
+        ("200 OK", "text/html", "<p>Plants</p>", IO, "does not tell"),
+        ("204 No Content", JSON, "", IO, "204"),
+        ("302 Found\r\nLocation: http://a.example", JSON, &two, USAGE, "http://a.example"),
+    ];
+    for (status, content_type, body, exit_code, word) in cases {
+        let texts = [status, content_type, body].map(str::to_owned);
+        let server = FakeServer::start(move |head, stream| {
+            if is_question(head) {
+                return answer(stream, "200 OK", JSON, EMPTY_REPORT);
+            }
+            io::copy(&mut stream.take(ROWS.len() as u64), &mut io::sink()).expect("it is sent");
+            let [status, content_type, body] = texts.each_ref().map(String::as_str);
+            answer(stream, status, content_type, body);
+        });
+        let folder = folder();
+        let path = file(&folder, "plants.csv", ROWS);
+        let launch = command(server.address, &["import", text(&path)]);
+        match exit_code {
+            0 => drop(run(&launch, 0)),
+            _ => check_refusal(&launch, exit_code, &[word]),
+        }
+    }
+}
+
+#[test]
 fn help_names_both_commands_and_their_flags() {
     let help = run(&Launch::new().arguments(["--help"]), 0).stdout();
     assert!(help.contains("import") && help.contains("export"), "{help}");
@@ -715,6 +930,11 @@ fn what_the_environment_says_to_a_server_is_nothing_to_a_client() {
 
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
+/// The content type of an export that began with two plants, and what it may be.
+const EXPORT_OF_TWO: &str = "application/x-ndjson\r\nX-Total-Count: 2";
+const TWO_ROWS: &str = "{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":2,\"name\":\"Salix\"}\n";
+/// Two rows that a report has to account for.
+const ROWS: &str = "id,name,tag\n1,Rosa,\n\n2,Salix,\n";
 const EMPTY_REPORT: &str = r#"{"created":0,"replaced":0,"skipped":0,"failed":0,"errors":[]}"#;
 
 /// A server that does what a real one does not do on demand. It has read the head of a request when it

@@ -16,7 +16,7 @@ use crate::failure::{ErrorNumber, Failure};
 use crate::parameters;
 use crate::request_context::RequestContext;
 use crate::rows::{Row, Rows};
-use crate::transfer_format::TransferFormat;
+use crate::transfer_format::ImportFormat;
 
 /// The most failed rows that a report lists. It counts all of them.
 pub const REPORT_MAX_ERRORS: usize = 1000;
@@ -35,7 +35,7 @@ pub(crate) async fn import(
     mut body: BodyStream,
 ) -> Result<HttpResponse, Failure> {
     let asked = parameters::on_conflict(request.query_string())
-        .and_then(|on_conflict| Ok((on_conflict, TransferFormat::of_body(request.headers())?)));
+        .and_then(|on_conflict| Ok((on_conflict, ImportFormat::of_body(request.headers())?)));
     let (on_conflict, format) = match asked {
         Ok(asked) => asked,
         Err(failure) => {

@@ -4,7 +4,7 @@
 //!   with a [`TlsCertificate`] or without. Its example is a whole server.
 //! - [`Tokens`] says who may do what; a [`TokensFile`] keeps them.
 //! - [`openapi_document`] says what is served.
-//! - [`ImportReport`], [`TransferFormat`] and the limits are for those who write clients.
+//! - [`ImportReport`], [`RowCounter`], [`TransferFormat`] and the limits are for those who write clients.
 //!
 //! The walk of one request: [`server`](serve) takes the connection → `exchange` numbers the request,
 //! checks its token before anything of its body is read, and logs its end → `routes` matches →
@@ -82,7 +82,7 @@ pub use plants::TOTAL_COUNT_HEADER;
 pub use private_file::{PRIVATE_FILE_MAX_BYTES, PrivateFile};
 pub use request_end::{CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 pub use routes::{RouteInfo, routes};
-pub use rows::ROW_MAX_BYTES;
+pub use rows::{ROW_MAX_BYTES, RowCounter};
 pub use server::{Drain, PlantService, serve};
 pub use tls::TlsCertificate;
 pub use token::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, TOKEN_PREFIX, Token};
@@ -90,7 +90,9 @@ pub use tokens::Tokens;
 pub use tokens_file::{
     Scope, TOKEN_NAME_MAX_CHARACTERS, TOKENS_MAX, TokenName, TokenRecord, TokensFile,
 };
-pub use transfer_format::{TransferFormat, UnknownTransferFormat};
+pub use transfer_format::{
+    ImportFormat, TransferFormat, UnknownImportFormat, UnknownTransferFormat,
+};
 pub use unix_socket::{UNIX_SOCKET_PATH_MAX_BYTES, UnixSocket};
 
 /// The examples of the README, which are tested as these here are.

@@ -2,13 +2,20 @@
 
 use csv_core::ReadRecordResult;
 use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
+use serde::de::IgnoredAny;
 
 use crate::failure::{ErrorNumber, Failure};
-use crate::transfer_format::{CSV_HEADER, TransferFormat};
+use crate::transfer_format::{CSV_HEADER, ImportFormat, TransferFormat};
 use crate::wire::read_new_plant;
 
 /// The largest row that is read, in bytes, without what ends it.
 pub const ROW_MAX_BYTES: usize = 64 * 1024;
+
+/// How many cells of a CSV row are kept: one more than there may be, which a message can name.
+const CELLS_KEPT: usize = CSV_HEADER.len() + 1;
+
+/// How much of the name of a wrong column a message shows, in characters.
+const COLUMN_SHOWN_MAX_CHARACTERS: usize = 64;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
@@ -25,13 +32,15 @@ pub(crate) struct Row {
 pub(crate) enum Rows {
     NdJson(NdJsonRows),
     Csv(Box<CsvRows>),
+    JsonArray(JsonArrayRows),
 }
 
 impl Rows {
-    pub(crate) fn new(format: TransferFormat) -> Self {
+    pub(crate) fn new(format: ImportFormat) -> Self {
         match format {
-            TransferFormat::NdJson => Self::NdJson(NdJsonRows::default()),
-            TransferFormat::Csv => Self::Csv(Box::new(CsvRows::new())),
+            ImportFormat::Rows(TransferFormat::NdJson) => Self::NdJson(NdJsonRows::default()),
+            ImportFormat::Rows(TransferFormat::Csv) => Self::Csv(Box::new(CsvRows::new())),
+            ImportFormat::JsonArray => Self::JsonArray(JsonArrayRows::default()),
         }
     }
 
@@ -43,6 +52,7 @@ impl Rows {
                 Ok(())
             }
             Self::Csv(reader) => reader.read(part, rows),
+            Self::JsonArray(reader) => reader.read(part, rows),
         }
     }
 
@@ -54,6 +64,7 @@ impl Rows {
                 Ok(())
             }
             Self::Csv(reader) => reader.finish(rows),
+            Self::JsonArray(reader) => reader.finish(rows),
         }
     }
 
@@ -62,6 +73,53 @@ impl Rows {
         match self {
             Self::NdJson(_) => false,
             Self::Csv(reader) => reader.is_stopped,
+            Self::JsonArray(reader) => reader.is_stopped,
+        }
+    }
+}
+
+/// Counts the rows of a body as an import counts them, so that a client can compare them with the report.
+///
+/// ```
+/// use plant_http::{RowCounter, TransferFormat};
+///
+/// let mut counter = RowCounter::new(TransferFormat::Csv.into());
+/// counter.read(b"id,name,tag\n1,Rosa,\n\n2,Sa");
+/// counter.read(b"lix,\nnot a plant");
+/// assert_eq!(counter.finish(), 3);
+/// ```
+pub struct RowCounter {
+    /// `None` when no more rows are read, whatever follows.
+    rows: Option<Rows>,
+    count: u64,
+}
+
+impl RowCounter {
+    /// A counter that has read nothing yet.
+    #[must_use]
+    pub fn new(format: ImportFormat) -> Self {
+        Self { rows: Some(Rows::new(format)), count: 0 }
+    }
+
+    /// Reads the next part of the body.
+    pub fn read(&mut self, part: &[u8]) {
+        self.count(|rows, found| rows.read(part, found));
+    }
+
+    /// How many rows there are in all of what was read.
+    #[must_use]
+    pub fn finish(mut self) -> u64 {
+        self.count(Rows::finish);
+        self.count
+    }
+
+    fn count(&mut self, read: impl FnOnce(&mut Rows, &mut Vec<Row>) -> Result<(), Failure>) {
+        let Some(rows) = &mut self.rows else { return };
+        let mut found = Vec::new();
+        let is_last = read(rows, &mut found).is_err() || rows.is_stopped();
+        self.count += found.len() as u64;
+        if is_last {
+            self.rows = None;
         }
     }
 }
@@ -111,24 +169,253 @@ impl NdJsonRows {
         if self.is_too_large || row.len() > ROW_MAX_BYTES {
             rows.push(Row { line: self.lines, plant: Err(too_large()) });
         } else if !row.trim_ascii().is_empty() {
-            let unchecked = read_new_plant(row);
-            let plant = unchecked.and_then(|unchecked| Ok(NewPlant::try_from(unchecked)?));
-            rows.push(Row { line: self.lines, plant });
+            rows.push(Row { line: self.lines, plant: plant_of_json(row) });
         }
         self.line.clear();
         self.is_too_large = false;
     }
 }
 
-/// A record in each row, behind a header. Records may go over several lines where a quoted cell does.
+fn plant_of_json(text: &[u8]) -> Result<NewPlant, Failure> {
+    Ok(NewPlant::try_from(read_new_plant(text)?)?)
+}
+
+/// The elements of a JSON array. It finds where they end, and does not look at what is in them.
+///
+/// Where the syntax is broken, the end of an element could be missed, and text within a string be taken for a plant.
+/// So nothing that follows is read: a row that fails says so.
+#[derive(Default)]
+pub(crate) struct JsonArrayRows {
+    lines: Lines,
+    place: Place,
+    /// The element that has not ended yet.
+    element: Vec<u8>,
+    /// The line that the element begins in.
+    element_line: u64,
+    is_stopped: bool,
+}
+
+/// Where in the array the reader is.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Place {
+    #[default]
+    BeforeArray,
+    /// Behind the opening bracket.
+    Start,
+    /// Within an element, and so many brackets and braces.
+    Element {
+        depth: usize,
+        string: JsonString,
+    },
+    BehindElement,
+    BehindComma,
+    BehindArray,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum JsonString {
+    Outside,
+    Inside,
+    /// Behind a backslash.
+    Escape,
+}
+
+impl JsonArrayRows {
+    fn read(&mut self, part: &[u8], rows: &mut Vec<Row>) -> Result<(), Failure> {
+        for byte in part {
+            if self.is_stopped {
+                break;
+            }
+            self.read_byte(*byte, rows)?;
+            self.lines.read(*byte);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
+        match self.place {
+            _ if self.is_stopped => {}
+            Place::BehindArray => {}
+            Place::BeforeArray => return Err(not_an_array()),
+            Place::Element { .. } => self.stop(self.element_line, ENDS_EARLY, rows),
+            _ => self.stop(self.line(), ENDS_EARLY, rows),
+        }
+        Ok(())
+    }
+
+    /// The line that the next byte is in.
+    fn line(&self) -> u64 {
+        self.lines.ended + 1
+    }
+
+    fn read_byte(&mut self, byte: u8, rows: &mut Vec<Row>) -> Result<(), Failure> {
+        if let Place::Element { depth, string } = self.place {
+            // What is neither an object nor an array nor a string has no end of its own.
+            let is_behind = depth == 0
+                && string == JsonString::Outside
+                && matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b']');
+            if !is_behind {
+                self.read_byte_of_element(byte, depth, string, rows);
+                return Ok(());
+            }
+            self.end_element(rows);
+        }
+        match (self.place, byte) {
+            _ if self.is_stopped => {}
+            (_, b' ' | b'\t' | b'\n' | b'\r') => {}
+            (Place::BeforeArray, b'[') => self.place = Place::Start,
+            (Place::BeforeArray, _) => return Err(not_an_array()),
+            (Place::Start | Place::BehindElement, b']') => self.place = Place::BehindArray,
+            (Place::BehindElement, b',') => self.place = Place::BehindComma,
+            (Place::BehindElement, _) => {
+                self.stop(self.line(), "a comma is missing between two elements", rows);
+            }
+            (Place::BehindComma, b']') => {
+                self.stop(
+                    self.line(),
+                    "a comma stands before the end of the array; remove it",
+                    rows,
+                );
+            }
+            (Place::Start | Place::BehindComma, b',') => {
+                self.stop(
+                    self.line(),
+                    "a comma stands where an element is expected; remove it",
+                    rows,
+                );
+            }
+            (Place::BehindArray, _) => {
+                self.stop(
+                    self.line(),
+                    "something stands behind the end of the array; remove it",
+                    rows,
+                );
+            }
+            (Place::Start | Place::BehindComma | Place::Element { .. }, _) => {
+                self.element_line = self.line();
+                self.read_byte_of_element(byte, 0, JsonString::Outside, rows);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_byte_of_element(
+        &mut self,
+        byte: u8,
+        depth: usize,
+        string: JsonString,
+        rows: &mut Vec<Row>,
+    ) {
+        if self.element.len() == ROW_MAX_BYTES {
+            self.is_stopped = true;
+            let failure = too_large().and_say(&format!("{IMPORT_STOPS}, {END_MAY_BE_MISSED}"));
+            rows.push(Row { line: self.element_line, plant: Err(failure) });
+            return;
+        }
+        self.element.push(byte);
+        let (depth, string) = match (string, byte) {
+            (JsonString::Escape, _) => (depth, JsonString::Inside),
+            (JsonString::Inside, b'\\') => (depth, JsonString::Escape),
+            (JsonString::Inside, b'"') => (depth, JsonString::Outside),
+            (JsonString::Outside, b'"') => (depth, JsonString::Inside),
+            (JsonString::Outside, b'{' | b'[') => (depth + 1, string),
+            (JsonString::Outside, b'}' | b']') => (depth.saturating_sub(1), string),
+            _ => (depth, string),
+        };
+        self.place = Place::Element { depth, string };
+        if depth == 0 && string == JsonString::Outside && matches!(byte, b'}' | b']') {
+            self.end_element(rows);
+        }
+    }
+
+    fn end_element(&mut self, rows: &mut Vec<Row>) {
+        self.place = Place::BehindElement;
+        let mut plant = plant_of_json(&self.element);
+        // Only the end of what is JSON is certain.
+        if plant.is_err() && serde_json::from_slice::<IgnoredAny>(&self.element).is_err() {
+            self.is_stopped = true;
+            plant = plant.map_err(|failure| failure.and_say(IMPORT_STOPS));
+        }
+        rows.push(Row { line: self.element_line, plant });
+        self.element.clear();
+    }
+
+    fn stop(&mut self, line: u64, problem: &str, rows: &mut Vec<Row>) {
+        self.is_stopped = true;
+        let failure = Failure::new(ErrorNumber::NotJson, problem).and_say(IMPORT_STOPS);
+        rows.push(Row { line, plant: Err(failure) });
+    }
+}
+
+const ENDS_EARLY: &str =
+    "the body ends before the array does; see that it is whole, and ends with ]";
+
+/// What is said of a row behind which nothing is read.
+const IMPORT_STOPS: &str = "the import stops here, and what was taken before stays";
+
+const END_MAY_BE_MISSED: &str = "for the end of this row may be missed where a quote is open";
+
+pub(crate) fn not_an_array() -> Failure {
+    Failure::new(
+        ErrorNumber::WrongShape,
+        "a JSON body of an import must be an array of plants, such as [{\"id\":1,\"name\":\"Rosa\"}]; for one plant \
+         in each line, send application/x-ndjson",
+    )
+}
+
+/// A record in each row, behind a header that says which column is which. Records may go over several lines where a quoted cell does.
 pub(crate) struct CsvRows {
     reader: csv_core::Reader,
     /// The first bytes of the body, until it can be told whether they are a byte order mark.
     start: Option<Vec<u8>>,
-    has_header: bool,
+    columns: Option<Columns>,
     is_stopped: bool,
     lines: Lines,
     record: Record,
+}
+
+/// Which cell of a record is which.
+#[derive(Clone, Copy)]
+struct Columns {
+    id: usize,
+    name: usize,
+    tag: Option<usize>,
+    count: usize,
+}
+
+impl Columns {
+    fn read(header: &[&str]) -> Result<Self, Failure> {
+        let [id, name, tag] =
+            CSV_HEADER.map(|column| header.iter().position(|cell| *cell == column));
+        let mut problems = Vec::new();
+        for (at, cell) in header.iter().enumerate() {
+            let is_repeated = header[..at].contains(cell);
+            if is_repeated || !CSV_HEADER.contains(cell) {
+                let shown: String = cell.chars().take(COLUMN_SHOWN_MAX_CHARACTERS).collect();
+                let problem = if is_repeated { "is repeated" } else { "is unknown" };
+                problems.push(format!("{shown:?} {problem}"));
+            }
+        }
+        let missing = [("id", id), ("name", name)].into_iter().filter(|(_, at)| at.is_none());
+        problems.extend(missing.map(|(column, _)| format!("{column:?} is missing")));
+        match (id, name) {
+            (Some(id), Some(name)) if problems.is_empty() => {
+                Ok(Self { id, name, tag, count: header.len() })
+            }
+            _ => Err(wrong_header(&problems.join(", "))),
+        }
+    }
+
+    /// The names of the columns in their order.
+    fn names(self) -> String {
+        let mut names: Vec<_> =
+            [(Some(self.id), "id"), (Some(self.name), "name"), (self.tag, "tag")]
+                .into_iter()
+                .filter_map(|(at, name)| Some((at?, name)))
+                .collect();
+        names.sort_unstable();
+        names.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(",")
+    }
 }
 
 /// Counts lines. A line feed, a carriage return, or both in this order end one.
@@ -155,10 +442,9 @@ struct Record {
     /// The text of the cells, one after the other.
     text: Box<[u8]>,
     text_bytes: usize,
-    /// Where the cells end. There is room for one more than there should be.
-    ends: [usize; CSV_HEADER.len() + 1],
+    /// Where the cells end. Those that come after one too many are not kept.
+    ends: [usize; CELLS_KEPT],
     cells: usize,
-    has_too_many_cells: bool,
     quotes: Quotes,
 }
 
@@ -193,41 +479,46 @@ impl Record {
         self.line = Some(line);
         self.quotes = Quotes::CellBegins;
         (self.bytes, self.text_bytes, self.cells) = (0, 0, 0);
-        self.has_too_many_cells = false;
     }
 
-    /// The cells, if there are as many as there should be.
-    fn cells(&self) -> Result<[&str; CSV_HEADER.len()], Failure> {
+    /// The texts of the cells that are kept.
+    fn cells(&self) -> Result<[&str; CELLS_KEPT], Failure> {
         if self.quotes == Quotes::Broken {
             return Err(Failure::new(
                 ErrorNumber::WrongShape,
                 "text stands behind a closing quote; double the quotes within a quoted cell",
             ));
         }
-        if self.has_too_many_cells || self.cells != CSV_HEADER.len() {
-            return Err(Failure::new(
-                ErrorNumber::WrongShape,
-                format!("a row must have {} cells: {}", CSV_HEADER.len(), CSV_HEADER.join(",")),
-            ));
-        }
         let mut begin = 0;
-        let mut cells = [""; CSV_HEADER.len()];
-        for (cell, end) in cells.iter_mut().zip(self.ends) {
-            let text = &self.text[begin..end];
+        let mut cells = [""; CELLS_KEPT];
+        for (cell, end) in cells.iter_mut().zip(&self.ends[..self.cells]) {
+            let text = &self.text[begin..*end];
             *cell = std::str::from_utf8(text)
                 .map_err(|_| Failure::new(ErrorNumber::NotJson, "the row is not text in UTF-8"))?;
-            begin = end;
+            begin = *end;
         }
         Ok(cells)
     }
 
-    fn plant(&self) -> Result<NewPlant, Failure> {
-        let [id, name, tag] = self.cells()?;
-        let id: PlantId = id
+    fn columns(&self) -> Result<Columns, Failure> {
+        let cells = self.cells().map_err(|failure| wrong_header(&failure.error().message))?;
+        Columns::read(&cells[..self.cells])
+    }
+
+    fn plant(&self, columns: Columns) -> Result<NewPlant, Failure> {
+        if self.cells != columns.count && self.quotes != Quotes::Broken {
+            return Err(Failure::new(
+                ErrorNumber::WrongShape,
+                format!("a row must have {} cells: {}", columns.count, columns.names()),
+            ));
+        }
+        let cells = self.cells()?;
+        let id: PlantId = cells[columns.id]
             .parse()
             .map_err(|refusal| Failure::new(ErrorNumber::WrongShape, format!("id: {refusal}")))?;
-        let tag = (!tag.is_empty()).then(|| tag.to_owned());
-        Ok(NewPlant::try_from(UncheckedNewPlant { id: id.get(), name: name.to_owned(), tag })?)
+        let name = cells[columns.name].to_owned();
+        let tag = columns.tag.map(|tag| cells[tag].to_owned()).filter(|tag| !tag.is_empty());
+        Ok(NewPlant::try_from(UncheckedNewPlant { id: id.get(), name, tag })?)
     }
 }
 
@@ -240,7 +531,7 @@ impl CsvRows {
         Self {
             reader,
             start: Some(Vec::new()),
-            has_header: false,
+            columns: None,
             is_stopped: false,
             lines: Lines::default(),
             record: Record {
@@ -248,9 +539,8 @@ impl CsvRows {
                 bytes: 0,
                 text: vec![0; ROW_MAX_BYTES].into(),
                 text_bytes: 0,
-                ends: [0; CSV_HEADER.len() + 1],
+                ends: [0; CELLS_KEPT],
                 cells: 0,
-                has_too_many_cells: false,
                 quotes: Quotes::CellBegins,
             },
         }
@@ -281,9 +571,12 @@ impl CsvRows {
         {
             let message = "a quote is open at the end; close it, and double those within";
             let open_quote = Failure::new(ErrorNumber::WrongShape, message);
-            self.end_record(line, Err(open_quote), rows)?;
+            self.fail_record(line, open_quote, rows)?;
         }
-        if self.has_header { Ok(()) } else { Err(wrong_header()) }
+        match self.columns {
+            Some(_) => Ok(()),
+            None => Err(wrong_header("there is none")),
+        }
     }
 
     fn read_records(&mut self, mut part: &[u8], rows: &mut Vec<Row>) -> Result<(), Failure> {
@@ -302,13 +595,17 @@ impl CsvRows {
                 }
             };
             let Record { bytes, text, text_bytes, ends, cells, .. } = &mut self.record;
-            let (result, read, written, ended) =
-                self.reader.read_record(part, &mut text[*text_bytes..], &mut ends[*cells..]);
+            let mut ends_not_kept = [0; CELLS_KEPT];
+            let (result, read, written, ended) = self.reader.read_record(
+                part,
+                &mut text[*text_bytes..],
+                if *cells < CELLS_KEPT { &mut ends[*cells..] } else { &mut ends_not_kept },
+            );
             let (done, rest) = part.split_at(read);
             part = rest;
             *bytes += read;
             *text_bytes += written;
-            *cells += ended;
+            *cells = CELLS_KEPT.min(*cells + ended);
             for byte in done {
                 self.lines.read(*byte);
                 self.record.quotes = self.record.quotes.after(*byte);
@@ -320,42 +617,43 @@ impl CsvRows {
             if row_bytes > ROW_MAX_BYTES || matches!(result, ReadRecordResult::OutputFull) {
                 // What is open here may be a quote, which would take in all that follows.
                 self.is_stopped = true;
-                let failure = too_large().and_say(
-                    "the import stops here, for the end of this row may be missed where a quote \
-                     is open",
-                );
-                self.end_record(line, Err(failure), rows)?;
+                let failure = too_large().and_say(&format!("{IMPORT_STOPS}, {END_MAY_BE_MISSED}"));
+                self.fail_record(line, failure, rows)?;
             } else if is_whole {
-                self.end_record(line, self.record.plant(), rows)?;
-            } else if matches!(result, ReadRecordResult::OutputEndsFull) {
-                // The others are not kept.
-                self.record.has_too_many_cells = true;
-                self.record.cells = 0;
+                match self.columns {
+                    Some(columns) => rows.push(Row { line, plant: self.record.plant(columns) }),
+                    None => self.columns = Some(self.record.columns()?),
+                }
+                self.record.line = None;
             }
         }
         Ok(())
     }
 
-    fn end_record(
+    /// Ends a record that cannot be read to its end.
+    fn fail_record(
         &mut self,
         line: u64,
-        plant: Result<NewPlant, Failure>,
+        failure: Failure,
         rows: &mut Vec<Row>,
     ) -> Result<(), Failure> {
         self.record.line = None;
-        if self.has_header {
-            rows.push(Row { line, plant });
-            return Ok(());
+        if self.columns.is_none() {
+            return Err(wrong_header(&failure.error().message));
         }
-        self.has_header = self.record.cells().is_ok_and(|cells| cells == CSV_HEADER);
-        if self.has_header { Ok(()) } else { Err(wrong_header()) }
+        rows.push(Row { line, plant: Err(failure) });
+        Ok(())
     }
 }
 
-pub(crate) fn wrong_header() -> Failure {
+pub(crate) fn wrong_header(problem: &str) -> Failure {
     Failure::new(
         ErrorNumber::WrongShape,
-        format!("the first line of a CSV body must be {}", CSV_HEADER.join(",")),
+        format!(
+            "the first line of a CSV body must name its columns: {}, in any order, where tag may be left out; \
+             {problem}",
+            CSV_HEADER.join(",")
+        ),
     )
 }
 
@@ -366,7 +664,8 @@ mod tests {
     /// The lines and the names or error numbers of the rows, which are the same wherever the body is
     /// cut into parts.
     #[track_caller]
-    fn check(format: TransferFormat, body: &[u8], expected: Result<&[(u64, &str)], i32>) {
+    fn check(format: impl Into<ImportFormat>, body: &[u8], expected: Result<&[(u64, &str)], i32>) {
+        let format = format.into();
         for part_bytes in [1, 2, 3, 5, 7, body.len().max(1)] {
             let mut reader = Rows::new(format);
             let mut rows = Vec::new();
@@ -501,9 +800,16 @@ mod tests {
             "",
             "\n\n",
             "1,a,b\n",
-            "id,name\n",
+            "id,tag\n",
+            "name,tag\n",
             "id,name,tag,x\n",
+            "id,name,tag,x,y,z,id,name,tag\n",
+            "id,name,name\n",
+            "tag,id,name,tag\n",
             "ID,name,tag",
+            "id, name,tag",
+            "id,name,",
+            "id,\"name\"x,tag\n",
             "\"id,name,tag\n",
             "\n\u{feff}id,name,tag\n",
             "\u{feff}\u{feff}id,name,tag\n",
@@ -512,5 +818,106 @@ mod tests {
             check(TransferFormat::Csv, body.as_bytes(), Err(1004));
         }
         check(TransferFormat::Csv, b"id,name,tag", Ok(&[]));
+    }
+
+    #[test]
+    fn the_columns_of_csv_may_come_in_any_order_and_without_tags() {
+        for (body, expected) in [
+            ("tag,name,id\na,Rosa,1\n,Salix,2\n1,a,b\n", &["Rosa,a", "Salix,", "1004"] as &[_]),
+            ("name,id,tag\nRosa,1,a\nSalix,2,\nAcer,3\n", &["Rosa,a", "Salix,", "1004"]),
+            ("id,name\n1,Rosa\n2,\"Salix\"\n3,Acer,b\n4\n", &["Rosa,", "Salix,", "1004", "1004"]),
+            ("\u{feff}name,id\nRosa,1\nSalix,2\n", &["Rosa,", "Salix,"]),
+        ] {
+            let mut reader = Rows::new(TransferFormat::Csv.into());
+            let mut rows = Vec::new();
+            reader.read(body.as_bytes(), &mut rows).unwrap();
+            reader.finish(&mut rows).unwrap();
+            let found: Vec<String> = rows
+                .into_iter()
+                .map(|row| match row.plant {
+                    Ok(plant) => {
+                        let plant = plant.plant();
+                        format!("{},{}", plant.name(), plant.tag().unwrap_or_default())
+                    }
+                    Err(failure) => (failure.number() as i32).to_string(),
+                })
+                .collect();
+            assert_eq!(found, expected, "{body}");
+        }
+    }
+
+    #[track_caller]
+    fn check_array(body: impl AsRef<[u8]>, expected: &[(u64, &str)]) {
+        check(ImportFormat::JsonArray, body.as_ref(), Ok(expected));
+    }
+
+    const ROSA: &str = r#"{"id":1,"name":"Rosa"}"#;
+
+    #[test]
+    fn the_elements_of_a_json_array_are_rows() {
+        check_array("[]", &[]);
+        check_array(" \r\n[\n\t] \n", &[]);
+        let expected = "\"Rosa\"";
+        check_array(format!("[{ROSA}]"), &[(1, expected)]);
+        let lines = format!("[\n  {ROSA},\r\n\n{ROSA}\n,\r{ROSA}]\n");
+        check_array(lines, &[(2, expected), (4, expected), (6, expected)]);
+        let spread = "[{\n\"id\" : 1,\n\"name\": \"a]},\\\"[{\\\\\",\n\"x\":[[{}],\"]\"]}\n]";
+        check_array(spread, &[(1, r#""a]},\"[{\\""#)]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_element_keeps_none_of_the_others() {
+        let wrong = r#"{"id":1,"name":""}"#;
+        let body = format!(
+            "[1, null ,\"a,]\\\"\",[1,[{ROSA}]],\n{{}},{wrong},{{\"id\":1,\"name\":\"\\ud800\"}},{ROSA}]"
+        );
+        let shape = (1, "1004");
+        check_array(
+            body,
+            &[shape, shape, shape, shape, (2, "1004"), (2, "1005"), (2, "1001"), (2, "\"Rosa\"")],
+        );
+    }
+
+    #[test]
+    fn nothing_is_read_behind_what_breaks_a_json_array() {
+        let rosa = (1, "\"Rosa\"");
+        for (body, stop) in [
+            (format!("[{ROSA}"), (1, "1001")),
+            (format!("[{ROSA}\n\n"), (3, "1001")),
+            (format!("[{ROSA},\n"), (2, "1001")),
+            (format!("[{ROSA},\n{{\"id\":2,\n"), (2, "1001")),
+            (format!("[{ROSA},\n1"), (2, "1001")),
+            (format!("[{ROSA},\n]{ROSA}"), (2, "1001")),
+            (format!("[{ROSA},\n,{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA}\n{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA}x,{ROSA}]"), (1, "1001")),
+            (format!("[{ROSA}]\n,{ROSA}"), (2, "1001")),
+            (format!("[{ROSA}]\n[{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA}]]"), (1, "1001")),
+            (format!("[{ROSA},\nx,{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n}},{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n{{\"id\":1],{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n{{\"id\":1,\"name\":\"a\"b\"}},{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n\"a\"{ROSA}]"), (2, "1001")),
+            (format!("[{ROSA},\n\"{}", format!("{ROSA},").repeat(5000)), (2, "1003")),
+        ] {
+            check_array(body, &[rosa, stop]);
+        }
+        check_array(format!("[,{ROSA}]"), &[(1, "1001")]);
+        check_array("[", &[(1, "1001")]);
+        for body in ["", "\n", "{}", ROSA, "\u{feff}[]", "null", "\"[]\"", "]", "x[]"] {
+            check(ImportFormat::JsonArray, body.as_bytes(), Err(1004));
+        }
+    }
+
+    #[test]
+    fn an_element_may_be_as_large_as_a_line() {
+        let element = |bytes: usize| {
+            let shortest = r#"{"id":1,"name":"Rosa","x":""}"#.len();
+            format!(r#"{{"id":1,"name":"Rosa","x":"{}"}}"#, "x".repeat(bytes - shortest))
+        };
+        let (largest, too_large) = (element(ROW_MAX_BYTES), element(ROW_MAX_BYTES + 1));
+        let body = format!("[{largest},\n {largest}\n, {too_large},\n{largest}]");
+        check_array(body, &[(1, "\"Rosa\""), (2, "\"Rosa\""), (3, "1003")]);
     }
 }

@@ -11,7 +11,7 @@ use crate::gate::bearer_token;
 use crate::idempotency_key::{IDEMPOTENCY_KEY_MAX_CHARACTERS, idempotency_key as read_key};
 use crate::parameters::{LIMIT_MAX, ListQuery, on_conflict};
 use crate::token::{TOKEN_PREFIX, Token};
-use crate::transfer_format::TransferFormat;
+use crate::transfer_format::{ImportFormat, TransferFormat};
 
 pub(super) fn entity_tags(input: &[u8]) {
     let Some(values) = values(input) else { return };
@@ -87,8 +87,8 @@ pub(super) fn media_types(input: &[u8]) {
     *request.headers_mut() = headers(&header::ACCEPT, &values);
     let format = TransferFormat::of_answer(&request);
     let written = [HeaderValue::from_static(format.content_type())];
-    let again = TransferFormat::of_body(&headers(&header::CONTENT_TYPE, &written));
-    assert_eq!(again.expect("it was written"), format);
+    let again = ImportFormat::of_body(&headers(&header::CONTENT_TYPE, &written));
+    assert_eq!(again.expect("it was written"), format.into());
 }
 
 pub(super) fn query(input: &[u8]) {

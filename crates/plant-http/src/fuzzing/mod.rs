@@ -11,12 +11,13 @@ mod rows;
 pub use plant_store::fuzzing::Target;
 
 /// Everything in this crate that reads bytes from clients.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "new_plant", check: json::new_plant },
     Target { name: "plant", check: json::plant },
     Target { name: "merge_patch", check: json::merge_patch },
     Target { name: "ndjson", check: rows::ndjson },
     Target { name: "csv", check: rows::csv },
+    Target { name: "json_array", check: rows::json_array },
     Target { name: "entity_tags", check: heads::entity_tags },
     Target { name: "idempotency_key", check: heads::idempotency_key },
     Target { name: "authorization", check: heads::authorization },

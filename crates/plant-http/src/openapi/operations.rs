@@ -14,7 +14,7 @@ use crate::failure::ErrorNumber::{
 };
 use crate::import::{FailedRow, ImportReport};
 use crate::parameters::{LIMIT_DEFAULT, LIMIT_MAX, on_conflict as read_on_conflict, wrong_limit};
-use crate::rows::{ROW_MAX_BYTES, wrong_header};
+use crate::rows::{ROW_MAX_BYTES, not_an_array, wrong_header};
 use crate::transfer_format::{CSV_HEADER, TransferFormat};
 use crate::wire::{read_plant as read_plant_body, read_plant_patch};
 
@@ -206,8 +206,8 @@ pub(crate) fn import_plants() -> Operation {
         .description(format!(
             "Takes a plant from each row of a body of any length. Each row stands alone: it is on disk when the \
              report comes, or counted as failed, with one of the errors {row_failures}. A row is a line of NDJSON such \
-             as `{{\"id\":7,\"name\":\"Rosa canina\"}}`, or one of CSV behind the header `{header}`. It may be at most \
-             {ROW_MAX_BYTES} bytes. The body may take any time, without a pause of more than {seconds} s. An import \
+             as `{{\"id\":7,\"name\":\"Rosa canina\"}}`, one of CSV behind a header such as `{header}`, or an element of \
+             a JSON array. It may be at most {ROW_MAX_BYTES} bytes. The body may take any time, without a pause of more than {seconds} s. An import \
              that breaks off keeps what it has taken."
         ))
         .parameters([query(
@@ -216,7 +216,8 @@ pub(crate) fn import_plants() -> Operation {
             on_conflict,
         )])
         .body(ndjson_media())
-        .body(csv_media())
+        .body(csv_body_media())
+        .body(json_array_media())
         .answer(
             Answer::new(StatusCode::OK, "What became of the rows.").media(
                 Media::json(Shape::ImportReport.reference()).example(
@@ -234,7 +235,8 @@ pub(crate) fn import_plants() -> Operation {
         .failures(&STORE_FAILURES)
         .failures(&[NotJson, WrongContentType, WrongShape, WrongParameter])
         .failure_example(not_whole(&"the last chunk is missing"))
-        .failure_example(wrong_header())
+        .failure_example(wrong_header("\"genus\" is unknown"))
+        .failure_example(not_an_array())
         .failure_example(read_on_conflict("on_conflict=ask").expect_err("there is no such way"))
 }
 
@@ -310,12 +312,40 @@ fn ndjson_media() -> Media {
     )
 }
 
+fn json_array_media() -> Media {
+    let plants = schemas::array_of_any(&[Shape::NewPlant, Shape::NewPlantWithNullableTag]);
+    Media::json(plants).example(
+        "rows",
+        "Two plants",
+        json!([new_plant(), {"id": 8, "name": "Salix alba"}]),
+    )
+}
+
+/// CSV as an export has it.
 fn csv_media() -> Media {
     let header = CSV_HEADER.join(",");
-    let schema = schemas::file(format!(
-        "Comma-separated values (RFC 4180) with the header `{header}`. An empty tag cell is no tag."
-    ))
-    .pattern(Some(format!(r"^{header}(\r?\n|$)")));
+    csv_media_with(&format!("with the header `{header}`. An empty tag cell is no tag."), &header)
+}
+
+/// CSV as an import takes it.
+fn csv_body_media() -> Media {
+    let [id, name, tag] = CSV_HEADER;
+    csv_media_with(
+        &format!(
+            "with a header that names the columns `{id}`, `{name}` and `{tag}` in any order. An empty {tag} cell is no \
+             tag, and the column may be left out."
+        ),
+        &format!(
+            "({id},{name}(,{tag})?|{name},{id}(,{tag})?|{id},{tag},{name}|{name},{tag},{id}|{tag},{id},{name}|\
+             {tag},{name},{id})"
+        ),
+    )
+}
+
+fn csv_media_with(description: &str, header_pattern: &str) -> Media {
+    let schema = schemas::file(format!("Comma-separated values (RFC 4180) {description}"))
+        .pattern(Some(format!(r"^{header_pattern}(\r?\n|$)")));
+    let header = CSV_HEADER.join(",");
     Media::new(TransferFormat::Csv.media_type(), schema).example(
         "rows",
         "Two plants",

@@ -135,6 +135,11 @@ pub(super) fn any_of(shapes: &[Shape]) -> RefOr<Schema> {
     }
 }
 
+/// An array of any length, each of whose elements is any of several shapes.
+pub(super) fn array_of_any(shapes: &[Shape]) -> RefOr<Schema> {
+    Array::builder().items(any_of(shapes)).into()
+}
+
 /// What a page of a list is.
 pub(super) fn page() -> RefOr<Schema> {
     array_of(Shape::NewPlant, LIMIT_MAX).into()

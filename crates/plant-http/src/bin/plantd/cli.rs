@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use plant_http::{CorsOrigin, Scope, TOKEN_PREFIX, TransferFormat};
+use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
+use plant_http::{CorsOrigin, ImportFormat, Scope, TOKEN_PREFIX, TransferFormat};
 use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
 use crate::exit_code;
@@ -168,9 +168,10 @@ pub(crate) struct ImportOptions {
     /// The file of the plants; - is standard input, which must not rest for 10 s
     pub(crate) file: PathBuf,
 
-    /// What is in the file [default: as its name says, .csv, .ndjson or .jsonl; ndjson for -]
-    #[arg(long, value_name = "csv|ndjson")]
-    pub(crate) format: Option<TransferFormat>,
+    /// What is in the file; json is an array of plants [default: as its name says, .csv, .json, .ndjson or .jsonl;
+    /// ndjson for -]
+    #[arg(long, value_name = "csv|json|ndjson")]
+    pub(crate) format: Option<ImportFormat>,
 
     /// What becomes of a plant whose id is taken
     #[arg(long, value_name = "error|skip|replace", default_value_t)]

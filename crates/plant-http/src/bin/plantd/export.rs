@@ -4,10 +4,11 @@ use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context as _, anyhow};
-use indicatif::ProgressBar;
-use plant_http::{TOTAL_COUNT_HEADER, TransferFormat};
-use ureq::http::{HeaderMap, Method, Response, header};
+use anyhow::{Context as _, anyhow, bail, ensure};
+use indicatif::{HumanCount, ProgressBar};
+use plant_domain::{NewPlant, PlantId};
+use plant_http::{LIMIT_MAX, ROW_MAX_BYTES, TOTAL_COUNT_HEADER, TransferFormat};
+use ureq::http::{HeaderMap, Method, Response, Version, header};
 use ureq::{Body, Error};
 
 use crate::cli::ExportOptions;
@@ -29,17 +30,22 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
 
     let begun = Instant::now();
     let answer = ask(&remote, format)?;
-    let progress = progress::of_plants(total(answer.headers()));
+    let total =
+        total(answer.headers()).with_context(|| is_not_plantd(&remote)).map_err(Stop::Io)?;
+    let progress = progress::of_plants(Some(total));
     let copied = copy(answer, &mut output, format, &progress);
+    let exported = copied.and_then(|copied| reach_end(&remote, copied, total, &mut output, format));
     progress.finish_and_clear();
-    let plants = copied.map_err(|broken| match broken {
-        Broken::Source(cause) => cause.context(format!(
-            "{} broke off before the end, and what came is no whole export; run it again",
-            remote.url()
-        )),
-        Broken::Output(cause) => anyhow::Error::from(cause).context(cannot_write()),
-    });
-    let plants = plants.map_err(Stop::Io)?;
+    let plants = exported.map_err(|broken| {
+        Stop::Io(match broken {
+            Broken::Source(cause) => cause.context(format!(
+                "the export from {} is not whole; {}run it again",
+                remote.url(),
+                output.advice_on_part()
+            )),
+            Broken::Output(cause) => anyhow::Error::from(cause).context(cannot_write()),
+        })
+    })?;
     output.finish().with_context(cannot_write).map_err(Stop::Io)?;
 
     let summary = progress::summary(plants, begun.elapsed());
@@ -79,56 +85,170 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
             format.media_type()
         )));
     }
-    // A body that ends where the connection does may have been cut anywhere.
-    if !headers.contains_key(header::TRANSFER_ENCODING)
-        && !headers.contains_key(header::CONTENT_LENGTH)
-    {
+    if !is_framed(&answer) {
         return Err(Stop::Io(anyhow!(
             "{} does not say where its answer ends, so that a part could pass for the whole; name by \
-             --url where plantd itself is",
+             --url where plantd itself is, or let the proxy in between speak HTTP/1.1",
             remote.url()
         )));
     }
     Ok(answer)
 }
 
-/// How many plants there are when the export begins.
-fn total(headers: &HeaderMap) -> Option<u64> {
-    headers.get(TOTAL_COUNT_HEADER)?.to_str().ok()?.parse().ok()
+fn is_not_plantd(remote: &Remote) -> String {
+    format!("{} does not answer as plantd does; name by --url where plantd itself is", remote.url())
 }
 
-/// Which side of a copy failed.
+/// Whether the answer says where its body ends. A body that ends where the connection does may have been cut anywhere,
+/// and one in another coding is not made of rows.
+fn is_framed(answer: &Response<Body>) -> bool {
+    let headers = answer.headers();
+    let is_chunked = match headers.get(header::TRANSFER_ENCODING) {
+        Some(coding) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        None => headers.contains_key(header::CONTENT_LENGTH),
+    };
+    is_chunked
+        && answer.version() == Version::HTTP_11
+        && !headers.contains_key(header::CONTENT_ENCODING)
+}
+
+/// How many plants there are when the export begins.
+fn total(headers: &HeaderMap) -> anyhow::Result<u64> {
+    let total = headers.get(TOTAL_COUNT_HEADER);
+    let total = total.with_context(|| format!("there is no header {TOTAL_COUNT_HEADER}"))?;
+    let number = total.to_str().ok().and_then(|total| total.parse().ok());
+    number.with_context(|| format!("the header {TOTAL_COUNT_HEADER} is no number: {total:?}"))
+}
+
+/// Why an export is not whole.
 enum Broken {
     Source(anyhow::Error),
     Output(io::Error),
 }
 
-/// Copies all plants, and returns how many there were.
+impl From<anyhow::Error> for Broken {
+    fn from(cause: anyhow::Error) -> Self {
+        Self::Source(cause)
+    }
+}
+
+/// The plants that were written.
+struct Copied {
+    plants: u64,
+    last: Option<PlantId>,
+}
+
+/// Copies the rows of the answer.
 fn copy(
     answer: Response<Body>,
     output: &mut Output,
     format: TransferFormat,
     progress: &ProgressBar,
-) -> Result<u64, Broken> {
+) -> Result<Copied, Broken> {
     let mut source = answer.into_body().into_reader();
+    let header = format.rows(true, &[])?;
+    let mut start = vec![0; header.len()];
+    source.read_exact(&mut start).map_err(broken_off)?;
+    if start != header {
+        return Err(anyhow!("it does not begin with {:?}", String::from_utf8_lossy(&header)).into());
+    }
+    output.write_all(&start).map_err(Broken::Output)?;
+
     let mut buffer = vec![0; BUFFER_BYTES];
+    let mut plants = 0;
     // In both formats no row has a line end within, for no plant has one.
-    let mut lines = 0;
-    let header_lines = match format {
-        TransferFormat::Csv => 1,
-        TransferFormat::NdJson => 0,
-    };
+    let mut last_row = Vec::new();
+    let mut unfinished_row = Vec::new();
     loop {
         let part = match source.read(&mut buffer) {
-            Ok(0) => return Ok(u64::saturating_sub(lines, header_lines)),
+            Ok(0) => break,
             Ok(length) => &buffer[..length],
             Err(cause) if cause.kind() == ErrorKind::Interrupted => continue,
-            Err(cause) => {
-                return Err(Broken::Source(remote::connection_failure(Error::from(cause))));
-            }
+            Err(cause) => return Err(broken_off(cause)),
         };
         output.write_all(part).map_err(Broken::Output)?;
-        lines += part.iter().filter(|byte| **byte == b'\n').count() as u64;
-        progress.set_position(lines.saturating_sub(header_lines));
+        for piece in part.split_inclusive(|byte| *byte == b'\n') {
+            unfinished_row.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                plants += 1;
+                std::mem::swap(&mut last_row, &mut unfinished_row);
+                unfinished_row.clear();
+            } else if unfinished_row.len() > ROW_MAX_BYTES {
+                return Err(anyhow!("a row has more than {ROW_MAX_BYTES} bytes").into());
+            }
+        }
+        progress.set_position(plants);
     }
+    if !unfinished_row.is_empty() {
+        return Err(anyhow!("it ends within a row, after {plants} whole ones").into());
+    }
+    let last = match last_row.as_slice() {
+        [] => None,
+        row => Some(id_of(row, format).context("its last row is no plant")?),
+    };
+    Ok(Copied { plants, last })
+}
+
+fn broken_off(cause: io::Error) -> Broken {
+    Broken::Source(remote::connection_failure(Error::from(cause)).context("it broke off"))
+}
+
+fn id_of(row: &[u8], format: TransferFormat) -> anyhow::Result<PlantId> {
+    match format {
+        TransferFormat::NdJson => Ok(serde_json::from_slice::<NewPlant>(row)?.id()),
+        TransferFormat::Csv => {
+            let mut record = csv::StringRecord::new();
+            let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(row);
+            reader.read_record(&mut record)?;
+            let [Some(id), Some(_), Some(_), None] = [0, 1, 2, 3].map(|cell| record.get(cell))
+            else {
+                bail!("it has {} cells", record.len());
+            };
+            Ok(id.parse()?)
+        }
+    }
+}
+
+/// Makes sure that no plant is left out at the end, and returns how many there are.
+///
+/// A proxy that speaks HTTP/1.0 to the server hands on a whole answer where the server broke off. So the server is
+/// asked what follows the last row. Plants that follow were cut off where fewer came than there were at the
+/// beginning. Otherwise they may have been created meanwhile: they are taken too, for a plant that was there all the
+/// while may be among them.
+fn reach_end(
+    remote: &Remote,
+    copied: Copied,
+    total: u64,
+    output: &mut Output,
+    format: TransferFormat,
+) -> Result<u64, Broken> {
+    let Copied { mut plants, mut last } = copied;
+    loop {
+        let following = plants_after(remote, last).context("its end cannot be checked")?;
+        let Some(following_last) = following.last() else { return Ok(plants) };
+        if plants < total {
+            let [plants, total] = [plants, total].map(HumanCount);
+            let cause = anyhow!(
+                "{plants} of {total} plants came, and more follow; a proxy that speaks HTTP/1.0 to plantd hides \
+                 where an answer was cut, so let it speak HTTP/1.1"
+            );
+            return Err(cause.into());
+        }
+        output.write_all(&format.rows(false, &following)?).map_err(Broken::Output)?;
+        plants += following.len() as u64;
+        last = Some(following_last.id());
+    }
+}
+
+/// The plants of the next page.
+fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<NewPlant>> {
+    let after = last.map(|last| format!("&after={last}")).unwrap_or_default();
+    let request = remote.request(Method::GET, &format!("/plants?limit={LIMIT_MAX}{after}"));
+    let answer = remote.send(request.body(())?)?;
+    let mut answer = remote.check(answer, Stop::Io).map_err(Stop::into_error)?;
+    let plants: Vec<NewPlant> = remote::read_json(&mut answer)?;
+    let is_ascending = plants.first().is_none_or(|first| last.is_none_or(|last| last < first.id()))
+        && plants.is_sorted_by(|one, next| one.id() < next.id());
+    ensure!(is_ascending, "the plants that follow do not have ascending ids");
+    Ok(plants)
 }

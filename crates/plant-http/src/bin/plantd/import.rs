@@ -6,11 +6,11 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use indicatif::{HumanCount, ProgressBar};
-use plant_http::{FailedRow, ImportReport, TransferFormat, way_to_go_on};
-use ureq::SendBody;
-use ureq::http::{Method, header};
+use plant_http::{FailedRow, ImportFormat, ImportReport, RowCounter, TransferFormat, way_to_go_on};
+use ureq::http::{Method, Response, header};
+use ureq::{Body, SendBody};
 
 use crate::Stop;
 use crate::cli::ImportOptions;
@@ -24,11 +24,11 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
         .with_context(|| cannot_read(&options.file))
         .map_err(Stop::Io)?;
 
-    check_access(&remote)?;
+    check_access(options, &remote)?;
 
     let begun = Instant::now();
     let progress = progress::of_bytes(source.length);
-    let report = send(options, format, &remote, Upload::new(source, &progress));
+    let report = send(options, format, &remote, Upload::new(source, format, &progress));
     progress.finish_and_clear();
     let report = report?;
 
@@ -45,7 +45,7 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
 }
 
 /// Imports nothing, so that a server that does not take the token says so before the file is sent.
-fn check_access(remote: &Remote) -> Result<(), Stop> {
+fn check_access(options: &ImportOptions, remote: &Remote) -> Result<(), Stop> {
     let answer = remote
         .request(Method::POST, "/plants/import")
         .header(header::CONTENT_TYPE, TransferFormat::NdJson.media_type())
@@ -53,12 +53,12 @@ fn check_access(remote: &Remote) -> Result<(), Stop> {
         .map_err(anyhow::Error::from)
         .and_then(|request| remote.send(request));
     let answer = answer.with_context(|| remote.cannot_reach()).map_err(Stop::Io)?;
-    remote.check(answer, Stop::Findings).map(drop)
+    read_report(options, remote, answer, 0).map(drop)
 }
 
 fn send(
     options: &ImportOptions,
-    format: TransferFormat,
+    format: ImportFormat,
     remote: &Remote,
     mut upload: Upload<'_>,
 ) -> Result<ImportReport, Stop> {
@@ -90,9 +90,32 @@ fn send(
             };
             Stop::Io(cause.context(what + &advice))
         })?;
+    read_report(options, remote, answer, upload.counter.finish())
+}
+
+/// The report, which accounts for each of the rows that were sent.
+fn read_report(
+    options: &ImportOptions,
+    remote: &Remote,
+    answer: Response<Body>,
+    rows: u64,
+) -> Result<ImportReport, Stop> {
     let mut answer = remote.check(answer, Stop::Findings)?;
-    remote::read_json(&mut answer)
-        .with_context(|| format!("{} does not tell what it took", remote.url()))
+    let report: anyhow::Result<ImportReport> = remote::read_json(&mut answer);
+    let report = report.and_then(|report| {
+        let ImportReport { created, replaced, skipped, failed, errors: _ } = report;
+        let told = [created, replaced, skipped, failed].into_iter().fold(0, u64::saturating_add);
+        ensure!(told == rows, "{rows} rows were sent, and it tells of {told}");
+        Ok(report)
+    });
+    report
+        .with_context(|| {
+            format!(
+                "{} does not tell what became of each row; see that --url names plantd itself, and import all \
+                 again with --on-conflict {}",
+                remote.url(), way_to_go_on(options.on_conflict)
+            )
+        })
         .map_err(Stop::Io)
 }
 
@@ -143,14 +166,16 @@ struct Upload<'a> {
     progress: &'a ProgressBar,
     /// How many bytes were handed on to be sent.
     sent: u64,
+    counter: RowCounter,
     /// Why the source could not be read.
     failure: Option<io::Error>,
 }
 
 impl<'a> Upload<'a> {
-    fn new(source: Source, progress: &'a ProgressBar) -> Self {
+    fn new(source: Source, format: ImportFormat, progress: &'a ProgressBar) -> Self {
         let Source { file, length } = source;
-        Self { file, left: length, progress, sent: 0, failure: None }
+        let counter = RowCounter::new(format);
+        Self { file, left: length, progress, sent: 0, counter, failure: None }
     }
 
     fn read_source(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -171,6 +196,7 @@ impl<'a> Upload<'a> {
             ));
         }
         self.sent += read as u64;
+        self.counter.read(&buffer[..read]);
         self.progress.inc(read as u64);
         Ok(read)
     }

@@ -83,6 +83,14 @@ enum Stop {
 }
 
 impl Stop {
+    fn into_error(self) -> anyhow::Error {
+        let (Self::Findings(error)
+        | Self::Usage(error)
+        | Self::Io(error)
+        | Self::Configuration(error)) = self;
+        error
+    }
+
     /// A file that cannot be read is one thing, a file that says what cannot be right is another.
     fn of_file(error: anyhow::Error) -> Self {
         if error.chain().any(|cause| cause.is::<io::Error>()) {

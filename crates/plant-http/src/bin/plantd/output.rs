@@ -45,6 +45,16 @@ impl Output {
         Ok(Self::File { unfinished, path })
     }
 
+    /// What is to be done about a part that was written, before the whole is written again. The part of a file is gone
+    /// by itself.
+    pub(crate) fn advice_on_part(&self) -> &'static str {
+        match self {
+            Self::Standard(_) => "throw away the part that went to standard output, and ",
+            Self::Stream(_) => "throw away the part that was written, and ",
+            Self::File { .. } => "",
+        }
+    }
+
     /// Ends the writing, and puts a file where it belongs.
     pub(crate) fn finish(self) -> io::Result<()> {
         match self {

@@ -1,5 +1,7 @@
 //! A running server, as the client commands see it.
 
+use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -7,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use plant_http::{Token, TransferFormat};
+use plant_http::Token;
 use serde::Deserialize;
 use ureq::http::request::Builder;
 use ureq::http::{Method, Request, Response, Uri, header};
@@ -148,23 +150,22 @@ fn refusal(response: &mut Response<Body>) -> anyhow::Result<String> {
 }
 
 /// The format that was asked for, or else the one that the name of the file says.
-pub(crate) fn transfer_format(
-    asked: Option<TransferFormat>,
+pub(crate) fn transfer_format<F: FromStr<Err: Display>>(
+    asked: Option<F>,
     file: &Path,
-) -> Result<TransferFormat, Stop> {
-    let by_name = || match file.extension() {
-        _ if file == Path::new("-") => Some(TransferFormat::NdJson),
-        Some(extension) => match extension.to_str()?.to_ascii_lowercase().as_str() {
-            "csv" => Some(TransferFormat::Csv),
-            "ndjson" | "jsonl" => Some(TransferFormat::NdJson),
-            _ => None,
-        },
-        None => None,
+) -> Result<F, Stop> {
+    if let Some(format) = asked {
+        return Ok(format);
+    }
+    let extension = file.extension().and_then(OsStr::to_str).unwrap_or_default();
+    let word = match extension.to_ascii_lowercase().as_str() {
+        _ if file == Path::new("-") => "ndjson".to_owned(),
+        "jsonl" => "ndjson".to_owned(),
+        extension => extension.to_owned(),
     };
-    asked.or_else(by_name).ok_or_else(|| {
+    word.parse().map_err(|unknown: F::Err| {
         Stop::Usage(anyhow!(
-            "the name {} does not end in .csv, .ndjson or .jsonl; say what is in the file by \
-             --format csv or --format ndjson",
+            "the name {} does not say what is in the file; say it by --format: {unknown}",
             file.display()
         ))
     })
@@ -245,6 +246,8 @@ impl ClientToken {
 
 #[cfg(test)]
 mod tests {
+    use plant_http::{ImportFormat, TransferFormat};
+
     use super::*;
 
     #[test]
@@ -281,6 +284,12 @@ mod tests {
 
     #[track_caller]
     fn check(asked: Option<TransferFormat>, file: &str, expected: Option<TransferFormat>) {
+        assert_eq!(transfer_format(asked, Path::new(file)).ok(), expected, "{file}");
+        let asked = asked.map(ImportFormat::from);
+        let expected = match file {
+            "plants.json" if asked.is_none() => Some(ImportFormat::JsonArray),
+            _ => expected.map(ImportFormat::from),
+        };
         assert_eq!(transfer_format(asked, Path::new(file)).ok(), expected, "{file}");
     }
 
