@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
+use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use plant_http::{CorsOrigin, ImportFormat, Scope, TOKEN_PREFIX, TransferFormat};
 use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 

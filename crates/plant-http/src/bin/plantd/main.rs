@@ -87,6 +87,7 @@ impl Stop {
         let (Self::Findings(error)
         | Self::Usage(error)
         | Self::Io(error)
+        | Self::CutOff(error)
         | Self::Configuration(error)) = self;
         error
     }
