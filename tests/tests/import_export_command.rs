@@ -268,6 +268,26 @@ fn rows_that_fail_are_listed_with_their_lines_and_end_with_1() {
 }
 
 #[test]
+fn rows_whose_ids_are_taken_are_listed_with_both_ways_to_go_on() {
+    let folder = folder();
+    let path = file(&folder, "plants.csv", "id,name,tag\n1,Rosa,\n2,Salix,\nx,Acer,\n");
+    let cases: [(_, &[(u32, u32)], &[&str]); 3] = [
+        (None, &[(2, 3001), (4, 1004)], &["skip", "keeps", "replace", "takes"]),
+        (Some("--on-conflict=skip"), &[(4, 1004)], &["--on-conflict skip"]),
+        (Some("--on-conflict=replace"), &[(4, 1004)], &["--on-conflict replace"]),
+    ];
+    for (arguments, failed, ways) in cases {
+        let server = server_with(&[NewPlant::new(1, "old", None)]);
+        let launch = command(server.address(), &["import", text(&path)]).arguments(arguments);
+        let process = run(&launch, FINDINGS);
+        check_failed_rows(&process, text(&path), failed);
+        let stderr = process.stderr();
+        let last = stderr.lines().last().unwrap_or_default();
+        assert!(ways.iter().all(|way| last.contains(way)), "{last}");
+    }
+}
+
+#[test]
 fn rows_that_fail_and_are_not_listed_are_counted() {
     let server = TestServer::start();
     let folder = folder();
@@ -499,6 +519,47 @@ fn a_server_that_is_not_there_ends_with_74() {
 
     let launch = Launch::new().arguments(["export", "--url", "http://plants.invalid"]);
     check_refusal(&launch, IO, &["http://plants.invalid", "--url"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_connection_is_said_with_what_to_do() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refused = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let server = TestServer::start();
+    let plain = server.address().to_string();
+    let silent = FakeServer::start(|_, _| {}).address.to_string();
+    let other = FakeServer::start(|_, stream| {
+        stream.write_all(b"220 mail.example ESMTP\r\n").expect("somebody reads");
+    });
+    let other = other.address.to_string();
+    let folder = folder();
+    let path = file(&folder, "plants.csv", "id,name,tag\n");
+    for (scheme, authority, words) in [
+        ("http", refused.as_str(), ["nothing listens", "start the server"]),
+        ("https", &refused, ["nothing listens", "start the server"]),
+        ("http", "plants.invalid", ["is not known", "--url"]),
+        ("https", &plain, ["does not speak TLS", "http://"]),
+        ("http", &silent, ["broke the connection off", "https://"]),
+        ("http", &other, ["does not answer in HTTP", "--url"]),
+    ] {
+        let url = format!("{scheme}://{authority}");
+        for arguments in [["export", "-"], ["import", text(&path)]] {
+            let launch = Launch::new().arguments(arguments).arguments(["--url", &url]);
+            check_refusal(&launch, IO, &[&url, words[0], words[1]]);
+        }
+    }
+    let wrong = command(server.address(), &["export"]).environment("PLANTD_TOKEN", "wrong");
+    check_refusal(
+        &wrong,
+        CONFIGURATION,
+        &["does not take the token of PLANTD_TOKEN", "--token-file"],
+    );
+    // A proxy that speaks HTTP/1.0 is on the way, and has to be mended.
+    let error = r#"{"error":1008,"message":"send HTTP/1.1"}"#;
+    let old =
+        FakeServer::start(move |_, stream| answer(stream, "426 Upgrade Required", JSON, error));
+    check_refusal(&command(old.address, &["export"]), IO, &["send HTTP/1.1", "1008"]);
 }
 
 #[test]

@@ -432,13 +432,32 @@ fn import_and_export_move_plants_over_tls_when_they_trust_the_authority() {
     let mut process = import.spawn();
     process.assert_exit_code(IO);
     let said = process.stderr();
-    assert!(said.contains("cannot reach") && said.contains("UnknownIssuer"), "{said}");
+    assert!(
+        said.contains("does not trust the certificate") && said.contains("SSL_CERT_FILE"),
+        "{said}"
+    );
+    assert!(said.contains("UnknownIssuer") && !said.contains("cannot reach"), "{said}");
     assert!(said.lines().count() == 1 && !said.contains(TOKEN), "{said}");
 
     let trusting = |launch: Launch| launch.environment("SSL_CERT_FILE", files.roots());
     trusting(import).spawn().assert_exit_code(0);
-    let export = Launch::new().arguments(["export", "--url", &url]);
-    let mut process = trusting(export).spawn();
+    let other_name = url.replace("127.0.0.1", "[::ffff:127.0.0.1]");
+    let export = |url: &str| trusting(Launch::new().arguments(["export", "--url", url]));
+    let no_roots = |name| {
+        export(&url).environment("SSL_CERT_FILE", name).environment("SSL_CERT_DIR", "/missing")
+    };
+    for (launch, words) in [
+        (export(&other_name), ["is for another name", "--url"]),
+        (no_roots("/missing"), ["there are no certificates", "SSL_CERT_FILE"]),
+        (no_roots("/dev/null"), ["there are no certificates", "SSL_CERT_FILE"]),
+    ] {
+        let mut process = launch.spawn();
+        process.assert_exit_code(IO);
+        let said = process.stderr();
+        assert!(words.into_iter().all(|word| said.contains(word)), "{said}");
+        assert!(said.lines().count() == 1 && !said.contains("cannot reach"), "{said}");
+    }
+    let mut process = export(&url).spawn();
     process.assert_exit_code(0);
     assert_eq!(process.stdout(), rows);
 }

@@ -69,7 +69,6 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
         .body(())
         .map_err(anyhow::Error::from)
         .and_then(|request| remote.send(request))
-        .with_context(|| remote.cannot_reach())
         .map_err(Stop::Io)?;
     let answer = remote.check(answer, Stop::Usage)?;
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow, ensure};
 use indicatif::{HumanCount, ProgressBar};
 use plant_http::{FailedRow, ImportFormat, ImportReport, RowCounter, TransferFormat, way_to_go_on};
+use plant_store::OnConflict;
 use ureq::http::{Method, Response, header};
 use ureq::{Body, SendBody};
 
@@ -36,9 +37,15 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
     say_summary(&report, begun).map_err(Stop::Io)?;
     if report.failed > 0 {
         let failed = HumanCount(report.failed);
-        let way = way_to_go_on(options.on_conflict);
+        let ways = match options.on_conflict {
+            OnConflict::Error => {
+                "skip, which keeps plants whose ids are taken, or with replace, which takes those of the file"
+            }
+            OnConflict::Skip => "skip",
+            OnConflict::Replace => "replace",
+        };
         return Err(Stop::Findings(anyhow!(
-            "rows that failed: {failed}; mend them and import all again with --on-conflict {way}"
+            "rows that failed: {failed}; mend them and import all again with --on-conflict {ways}"
         )));
     }
     Ok(())
@@ -52,7 +59,7 @@ fn check_access(options: &ImportOptions, remote: &Remote) -> Result<(), Stop> {
         .body(())
         .map_err(anyhow::Error::from)
         .and_then(|request| remote.send(request));
-    let answer = answer.with_context(|| remote.cannot_reach()).map_err(Stop::Io)?;
+    let answer = answer.map_err(Stop::Io)?;
     read_report(options, remote, answer, 0).map(drop)
 }
 
@@ -77,8 +84,7 @@ fn send(
             let url = remote.url();
             let (what, cause) = match upload.failure.take() {
                 Some(cause) => (cannot_read(&options.file), cause.into()),
-                None if upload.sent > 0 => (format!("{url} broke the connection off"), cause),
-                None => (remote.cannot_reach(), cause),
+                None => (format!("{url} did not take all of it"), cause),
             };
             let advice = match upload.sent {
                 0 => String::new(),

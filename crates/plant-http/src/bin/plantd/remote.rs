@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
+use std::net::ToSocketAddrs as _;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use ureq::http::request::Builder;
 use ureq::http::{Method, Request, Response, Uri, header};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::{Agent, AsSendBody, Body, Error};
+use ureq::{Agent, AsSendBody, Body, Error, Timeout};
 
 use crate::cli::RemoteOptions;
 use crate::{Stop, TOKEN_VARIABLE};
@@ -64,10 +65,6 @@ impl Remote {
         &self.url.0
     }
 
-    pub(crate) fn cannot_reach(&self) -> String {
-        format!("cannot reach {}; name another by --url", self.url.0)
-    }
-
     /// The beginning of a request; `path` begins with a slash.
     pub(crate) fn request(&self, method: Method, path: &str) -> Builder {
         Request::builder()
@@ -77,9 +74,49 @@ impl Remote {
     }
 
     /// Sends a request and returns the answer, whatever its status. Without an answer, the error is
-    /// what is wrong with the connection.
+    /// what is wrong with the connection, and what to do about it.
     pub(crate) fn send(&self, request: Request<impl AsSendBody>) -> anyhow::Result<Response<Body>> {
-        self.agent.run(request).map_err(connection_failure)
+        self.agent.run(request).map_err(|error| {
+            let problem = self.problem(&error);
+            connection_failure(error).context(problem)
+        })
+    }
+
+    fn problem(&self, error: &Error) -> String {
+        let url = &self.url.0;
+        if let Some(error) = tls_error(error) {
+            return tls_problem(url, error);
+        }
+        let kind = match error {
+            Error::Io(cause) => Some(cause.kind()),
+            _ => None,
+        };
+        match (error, kind) {
+            (_, Some(ErrorKind::ConnectionRefused)) => {
+                format!("nothing listens at {url}; start the server, or name another by --url")
+            }
+            (Error::Timeout(Timeout::Resolve | Timeout::Connect), _) => format!(
+                "{url} does not answer the call within {} s; see that the server runs and that no firewall is in \
+                 between, or name another by --url",
+                CONNECT_TIMEOUT.as_secs()
+            ),
+            (Error::Timeout(_), _) => {
+                format!("{url} does not answer; see what its log says, and run this again")
+            }
+            (Error::Protocol(_), _) if !is_end(error) => {
+                format!("{url} does not answer in HTTP; name by --url where plantd is")
+            }
+            _ if is_end(error) => format!(
+                "{url} broke the connection off; see what its log says, and where it speaks TLS, begin --url with \
+                 https://"
+            ),
+            _ if !self.url.is_name_known() => {
+                format!(
+                    "the name in {url} is not known; mend it in --url, or see that this machine finds names"
+                )
+            }
+            _ => format!("cannot reach {url}; name another by --url"),
+        }
     }
 
     /// Tells an answer of success from a refusal. `stop` is for a refusal of what was asked for.
@@ -105,17 +142,64 @@ impl Remote {
             .unwrap_or_else(|_| format!("it answered {status} and does not say why"));
         Err(match status.as_u16() {
             401 | 403 => Stop::Configuration(anyhow!(
-                "{url} does not take the token of {}: {refusal}",
+                "{url} does not take the token of {}: {refusal}; name the file of another by --token-file",
                 self.token.origin
             )),
             404 | 405 => Stop::Usage(anyhow!(
                 "{url} does not know this operation: {refusal}; name by --url where plantd is"
             )),
             // It is the server, or the way to it, that is not ready.
-            408 | 429 => Stop::Io(anyhow!("{url} gave up: {refusal}")),
+            408 | 426 | 429 => Stop::Io(anyhow!("{url} gave up: {refusal}")),
             400..=499 => stop(anyhow!("{url} refused it: {refusal}")),
             _ => Stop::Io(anyhow!("{url} failed: {refusal}")),
         })
+    }
+}
+
+/// Whether the server ended the connection before it had answered.
+fn is_end(error: &Error) -> bool {
+    let Error::Io(cause) = error else { return false };
+    matches!(
+        cause.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+    )
+}
+
+fn tls_error(error: &Error) -> Option<&rustls::Error> {
+    match error {
+        Error::Rustls(error) => Some(error),
+        Error::Io(cause) => cause.get_ref()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn tls_problem(url: &str, error: &rustls::Error) -> String {
+    use rustls::CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext,
+    };
+    use rustls::Error::{General, InvalidCertificate, InvalidMessage, Other};
+    match error {
+        InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
+            format!("the certificate of {url} is for another name; use a name that it has in --url")
+        }
+        InvalidCertificate(
+            Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
+        ) => format!(
+            "the certificate of {url} is not in force; renew it, and see that the clocks of both machines are right"
+        ),
+        InvalidCertificate(_) => format!(
+            "this machine does not trust the certificate of {url}; name by SSL_CERT_FILE a file with the certificate \
+             of its issuer"
+        ),
+        InvalidMessage(_) => format!("{url} does not speak TLS; begin --url with http://"),
+        General(_) | Other(_) => format!(
+            "there are no certificates by which {url} could be trusted; name by SSL_CERT_FILE a file that holds some"
+        ),
+        _ => format!("{url} and this machine cannot agree on TLS; see what its log says"),
     }
 }
 
@@ -180,6 +264,14 @@ pub(crate) fn printable(text: &str) -> String {
 /// no slash at its end.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerUrl(String);
+
+impl ServerUrl {
+    fn is_name_known(&self) -> bool {
+        let uri: Option<Uri> = self.0.parse().ok();
+        let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+        (host.trim_matches(['[', ']']), 0).to_socket_addrs().is_ok()
+    }
+}
 
 impl FromStr for ServerUrl {
     type Err = anyhow::Error;
