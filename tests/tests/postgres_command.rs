@@ -498,7 +498,7 @@ fn writes_and_reads_go_on_after_the_tables_were_changed_under_a_running_server()
                ALTER COLUMN tag TYPE {kind}"
         ));
         client.read(id).assert_new_plant(id, "Rosa", Some("b"));
-        assert_eq!(client.list_all("name=ros").len(), client.list_all("").len());
+        assert_eq!(client.list_all(&format!("name=ros&after={}", id - 1)).len(), 2);
         client.create(id + 2, "Abies", None).assert_plant("Abies", None);
         client.put(id + 3, r#"{"name":"Abies"}"#).assert_made("Abies", None);
         client.put(id, r#"{"name":"Salix"}"#).assert_plant("Salix", None);
@@ -508,42 +508,48 @@ fn writes_and_reads_go_on_after_the_tables_were_changed_under_a_running_server()
     }
 }
 
-/// What keeps every write from being carried out, and what mends that.
-const NO_WRITES: [(&str, &str); 8] = [
-    ("REVOKE INSERT ON SCHEMA.events FROM USER", "GRANT INSERT ON SCHEMA.events TO USER"),
-    ("REVOKE UPDATE ON SCHEMA.plants FROM USER", "GRANT UPDATE ON SCHEMA.plants TO USER"),
+/// What keeps writes from being carried out, what mends that, and whether `/readyz` says so before anyone writes.
+const NO_WRITES: [(&str, &str, bool); 8] = [
+    ("REVOKE INSERT ON SCHEMA.events FROM USER", "GRANT INSERT ON SCHEMA.events TO USER", true),
+    ("REVOKE UPDATE ON SCHEMA.plants FROM USER", "GRANT UPDATE ON SCHEMA.plants TO USER", true),
     (
         "REVOKE ALL ON SEQUENCE SCHEMA.event_blocks FROM USER",
         "GRANT USAGE, SELECT ON SEQUENCE SCHEMA.event_blocks TO USER",
+        false,
     ),
     (
         "ALTER TABLE SCHEMA.plants RENAME COLUMN folded_name TO hidden",
         "ALTER TABLE SCHEMA.plants RENAME COLUMN hidden TO folded_name",
-    ),
-    (
-        "ALTER TABLE SCHEMA.plants DROP CONSTRAINT plants_pkey",
-        "ALTER TABLE SCHEMA.plants ADD PRIMARY KEY (id)",
+        true,
     ),
     (
         "CREATE TABLE SCHEMA.saved AS TABLE SCHEMA.counters; TRUNCATE SCHEMA.counters",
         "INSERT INTO SCHEMA.counters TABLE SCHEMA.saved",
+        true,
     ),
     (
         "ALTER TABLE SCHEMA.plants ADD CONSTRAINT nothing CHECK (false) NOT VALID",
         "ALTER TABLE SCHEMA.plants DROP CONSTRAINT nothing",
+        false,
     ),
-    ("RAISE 53100", "DROP TRIGGER refuse ON SCHEMA.plants"),
+    ("RAISE 53100", "DROP TRIGGER refuse ON SCHEMA.plants", false),
+    ("RAISE 25006", "DROP TRIGGER refuse ON SCHEMA.plants", false),
 ];
 
 #[test]
 fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_that_is_mended() {
     let tables = OnTables::start();
     let client = tables.server.client();
-    client.create(0, "Rosa", None).assert_plant("Rosa", None);
-    for (id, (harm, mend)) in (1..).zip(NO_WRITES) {
+    for id in [0, -1] {
+        client.create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+    for (id, (harm, mend, is_seen)) in (1..).zip(NO_WRITES) {
         match harm.split_once("RAISE ") {
             Some((_, sqlstate)) => tables.raise("plants", "true", sqlstate),
             None => drop(tables.query(harm)),
+        }
+        if is_seen {
+            wait_until("/readyz to say no", || !is_ready(&client));
         }
         // A change, which all of these keep from being carried out.
         let name = format!("Rosa {id}");
@@ -559,7 +565,13 @@ fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_tha
         client.create(id, "Abies", None).assert_plant("Abies", None);
         client.put(0, &put).assert_plant(&name, None);
     }
-    assert_eq!(client.list("").total_count(), Some(NO_WRITES.len() + 1));
+    assert_eq!(client.list("").total_count(), Some(NO_WRITES.len() + 2));
+
+    // Without the index, an id could be taken twice.
+    tables.query("ALTER TABLE SCHEMA.plants DROP CONSTRAINT plants_pkey");
+    wait_until("/readyz to say no", || !is_ready(&client));
+    tables.query("ALTER TABLE SCHEMA.plants ADD PRIMARY KEY (id)");
+    wait_until("/readyz to say yes", || is_ready(&client));
 }
 
 /// The plant that PostgreSQL refuses.
