@@ -65,8 +65,8 @@ fn migrate_makes_the_tables_and_says_so_and_later_that_they_are_there() {
     let schema = fresh_schema_name();
     let launch = migrate(shared().url(), &schema);
     for said in [
-        format!("made the tables in schema {schema}, version 1\n"),
-        format!("the tables in schema {schema} have version 1 already\n"),
+        format!("made the tables in schema {schema}, version 2\n"),
+        format!("the tables in schema {schema} have version 2 already\n"),
     ] {
         let mut process = launch.spawn();
         process.assert_exit_code(0);
