@@ -55,7 +55,8 @@ fn launch() -> (Launch, TempDir) {
 fn is_ready(client: &Client) -> bool {
     let answer = client.get("/readyz");
     if answer.status != 200 {
-        answer.assert_error(503, 5003);
+        let said = answer.assert_error(503, 5003);
+        assert!(said.contains("database does not answer or takes no writes"), "{said}");
     }
     answer.status == 200
 }
@@ -281,7 +282,8 @@ fn a_server_stays_up_while_postgres_is_away_and_goes_on_when_it_is_back() {
         // Each is tried for some seconds, and the second time nobody has to see that again.
         if stopped == 1 {
             let begun = Instant::now();
-            client.create(2, "Abies", None).assert_error(503, 5003);
+            let said = client.create(2, "Abies", None).assert_error(503, 5003);
+            assert!(said.contains("database does not answer"), "{said}");
             client.delete(1).assert_error(503, 5003);
             assert!(begun.elapsed() < 2 * FEW_SECONDS, "{:?}", begun.elapsed());
             client.read(1).assert_error(503, 5002);
@@ -418,6 +420,41 @@ fn over_tls_only_the_server_that_is_vouched_for_gets_anything() {
         }
     }
     assert!(begun.elapsed() < 2 * FEW_SECONDS, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn why_postgres_lets_nobody_in_is_said_with_what_to_do() {
+    let cluster = Cluster::start();
+    let who = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    write_for_server(&cluster.data().join("pg_hba.conf"), who);
+    cluster.set("password_encryption", "scram-sha-256");
+    cluster.query("CREATE ROLE gardener LOGIN SUPERUSER PASSWORD 'another-one'");
+    cluster.query("CREATE DATABASE shelf");
+    cluster.query("ALTER DATABASE shelf SET default_transaction_read_only = on");
+    let port = cluster.port();
+    let place = |user: &str, database: &str| {
+        format!("postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable")
+    };
+    for (url, words) in [
+        (
+            place(&format!("gardener:{PASSWORD}"), "postgres"),
+            ["password authentication failed", "check the user and the password in the URL"],
+        ),
+        (place("gardener", "postgres"), ["password missing", "put the password into the URL"]),
+        (place("gardener:another-one", "none"), ["does not exist", "create the database"]),
+        (place("gardener:another-one", "shelf"), ["does not allow writes", "read_only"]),
+    ] {
+        for command in ["serve", "migrate"] {
+            let (launch, _folder) = launch();
+            let launch = launch.postgres(&url, "plants").arguments([command]);
+            let stderr = refusal(&launch, IO);
+            assert!(stderr.contains("PostgreSQL refuses the connection"), "{url}: {stderr}");
+            assert!(!stderr.contains("does not answer"), "{url}: {stderr}");
+            for words in words {
+                assert!(stderr.contains(words), "{url}: {stderr}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -148,39 +148,47 @@ impl From<PoolError> for Trouble {
 
 /// Why there is no connection. Whatever it is, it may be mended, so it is tried again.
 fn not_let_in(error: tokio_postgres::Error) -> Trouble {
-    let (said, advice) = if let Some(cause) = error.as_db_error() {
-        let advice = match cause.code() {
-            code if code.code().starts_with("28") => {
-                "; check the user and the password in the URL, and pg_hba.conf of the server"
-            }
-            &SqlState::INVALID_CATALOG_NAME => {
-                "; create the database, or name another one in the URL"
-            }
-            &SqlState::TOO_MANY_CONNECTIONS => {
-                "; raise max_connections of the server, or lower --postgres-connections"
-            }
-            _ => "",
-        };
-        (said(cause), advice)
+    if let Some(cause) = error.as_db_error() {
+        return refuses_connection(&said(cause), advice_about(cause.code()));
+    }
+    // Without a source, the client has given up waiting.
+    let source = error.source();
+    let network = source.map(<dyn Error>::downcast_ref::<io::Error>);
+    let is_unanswered = network.is_none_or(|cause| cause.is_some_and(is_of_the_network));
+    let is_read_only =
+        network.flatten().is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied);
+    let said = format!("{:#}", anyhow::Error::from(error));
+    if is_unanswered {
+        Trouble::NoAnswer(said)
+    } else if is_read_only {
+        refuses_connection(
+            &said,
+            "name its primary in the URL, or turn default_transaction_read_only off",
+        )
+    } else if said.contains("password missing") {
+        refuses_connection(&said, "put the password into the URL")
     } else {
-        let is_read_only = match error.source().map(<dyn Error>::downcast_ref::<io::Error>) {
-            // The client has given up waiting.
-            None => None,
-            Some(Some(cause)) if is_of_the_network(cause) => None,
-            Some(cause) => {
-                Some(cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied))
-            }
-        };
-        let said = format!("{:#}", anyhow::Error::from(error));
-        match is_read_only {
-            None => return Trouble::NoAnswer(said),
-            Some(false) => (said, ""),
-            Some(true) => {
-                (said, "; name its primary in the URL, or turn default_transaction_read_only off")
-            }
+        refuses_connection(&said, "")
+    }
+}
+
+/// What to do where a connection is refused for this.
+fn advice_about(code: &SqlState) -> &'static str {
+    match *code {
+        SqlState::INVALID_CATALOG_NAME => "create the database, or name another one in the URL",
+        SqlState::TOO_MANY_CONNECTIONS => {
+            "raise max_connections of the server, or lower --postgres-connections"
         }
-    };
-    Trouble::Unavailable(format!("refuses the connection: {said}{advice}"))
+        _ if code.code().starts_with("28") => {
+            "check the user and the password in the URL, and pg_hba.conf of the server"
+        }
+        _ => "",
+    }
+}
+
+fn refuses_connection(said: &str, advice: &str) -> Trouble {
+    let sign = if advice.is_empty() { "" } else { "; " };
+    Trouble::Unavailable(format!("refuses the connection: {said}{sign}{advice}"))
 }
 
 /// Whether the connection was not made or has broken. All else was found out from what the server said.
