@@ -4,12 +4,14 @@ use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use plantd_tests::{
-    Authority, Client, Connection, Launch, TestServer, UNPRIVILEGED, create_request, create_token,
-    is_root, paste, plant_body, program, replace_file, revoke_token, shown_command, token_command,
-    wait_until,
+    Authority, Client, Connection, Counts, Format, Launch, TestServer, UNPRIVILEGED,
+    create_request, create_token, is_root, paste, plant_body, program, replace_file, revoke_token,
+    shown_command, token_command, wait_until,
 };
 use tempfile::TempDir;
 use test_postgres::{Cluster, fresh_schema_name, shared};
@@ -53,7 +55,8 @@ fn launch() -> (Launch, TempDir) {
 fn is_ready(client: &Client) -> bool {
     let answer = client.get("/readyz");
     if answer.status != 200 {
-        answer.assert_error(503, 5003);
+        let said = answer.assert_error(503, 5003);
+        assert!(said.contains("database does not answer or takes no writes"), "{said}");
     }
     answer.status == 200
 }
@@ -63,8 +66,8 @@ fn migrate_makes_the_tables_and_says_so_and_later_that_they_are_there() {
     let schema = fresh_schema_name();
     let launch = migrate(shared().url(), &schema);
     for said in [
-        format!("made the tables in schema {schema}, version 1\n"),
-        format!("the tables in schema {schema} have version 1 already\n"),
+        format!("made the tables in schema {schema}, version 2\n"),
+        format!("the tables in schema {schema} have version 2 already\n"),
     ] {
         let mut process = launch.spawn();
         process.assert_exit_code(0);
@@ -279,7 +282,8 @@ fn a_server_stays_up_while_postgres_is_away_and_goes_on_when_it_is_back() {
         // Each is tried for some seconds, and the second time nobody has to see that again.
         if stopped == 1 {
             let begun = Instant::now();
-            client.create(2, "Abies", None).assert_error(503, 5003);
+            let said = client.create(2, "Abies", None).assert_error(503, 5003);
+            assert!(said.contains("database does not answer"), "{said}");
             client.delete(1).assert_error(503, 5003);
             assert!(begun.elapsed() < 2 * FEW_SECONDS, "{:?}", begun.elapsed());
             client.read(1).assert_error(503, 5002);
@@ -419,6 +423,41 @@ fn over_tls_only_the_server_that_is_vouched_for_gets_anything() {
 }
 
 #[test]
+fn why_postgres_lets_nobody_in_is_said_with_what_to_do() {
+    let cluster = Cluster::start();
+    let who = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    write_for_server(&cluster.data().join("pg_hba.conf"), who);
+    cluster.set("password_encryption", "scram-sha-256");
+    cluster.query("CREATE ROLE gardener LOGIN SUPERUSER PASSWORD 'another-one'");
+    cluster.query("CREATE DATABASE shelf");
+    cluster.query("ALTER DATABASE shelf SET default_transaction_read_only = on");
+    let port = cluster.port();
+    let place = |user: &str, database: &str| {
+        format!("postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable")
+    };
+    for (url, words) in [
+        (
+            place(&format!("gardener:{PASSWORD}"), "postgres"),
+            ["password authentication failed", "check the user and the password in the URL"],
+        ),
+        (place("gardener", "postgres"), ["password missing", "put the password into the URL"]),
+        (place("gardener:another-one", "none"), ["does not exist", "create the database"]),
+        (place("gardener:another-one", "shelf"), ["does not allow writes", "read_only"]),
+    ] {
+        for command in ["serve", "migrate"] {
+            let (launch, _folder) = launch();
+            let launch = launch.postgres(&url, "plants").arguments([command]);
+            let stderr = refusal(&launch, IO);
+            assert!(stderr.contains("PostgreSQL refuses the connection"), "{url}: {stderr}");
+            assert!(!stderr.contains("does not answer"), "{url}: {stderr}");
+            for words in words {
+                assert!(stderr.contains(words), "{url}: {stderr}");
+            }
+        }
+    }
+}
+
+#[test]
 fn certificates_that_cannot_be_read_are_said() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let none = folder.path().join("none.pem");
@@ -431,4 +470,228 @@ fn certificates_that_cannot_be_read_are_said() {
         let stderr = refusal(&migrate(&url, "plants"), exit_code);
         assert!(stderr.contains(&path.display().to_string()), "{stderr}");
     }
+}
+
+/// A server whose user of the database may use the tables, but did not make them.
+struct OnTables {
+    schema: String,
+    user: String,
+    server: TestServer,
+}
+
+impl OnTables {
+    fn start() -> Self {
+        let (schema, user) = (fresh_schema_name(), fresh_schema_name());
+        migrate(shared().url(), &schema).spawn().assert_exit_code(0);
+        shared().query(&format!(
+            "CREATE ROLE {user}; GRANT USAGE ON SCHEMA {schema} TO {user}; \
+             GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {user}; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}"
+        ));
+        let url = shared().url();
+        let sign = if url.contains('?') { '&' } else { '?' };
+        let url = format!("{url}{sign}options=-c%20role%3D{user}");
+        let server = TestServer::start_with(Launch::new().postgres(&url, &schema));
+        Self { schema, user, server }
+    }
+
+    /// Runs statements in which `SCHEMA` and `USER` stand for the names.
+    #[track_caller]
+    fn query(&self, sql: &str) -> String {
+        shared().query(&sql.replace("SCHEMA", &self.schema).replace("USER", &self.user))
+    }
+
+    /// Makes PostgreSQL raise this error before rows of a table are written that meet a condition.
+    #[track_caller]
+    fn raise(&self, table: &str, condition: &str, sqlstate: &str) {
+        self.query(&format!(
+            "CREATE OR REPLACE FUNCTION SCHEMA.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+               RAISE EXCEPTION 'not this one' USING ERRCODE = '{sqlstate}'; END $$; \
+             CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON SCHEMA.{table} FOR EACH ROW \
+               WHEN ({condition}) EXECUTE FUNCTION SCHEMA.refuse()"
+        ));
+    }
+}
+
+impl Drop for OnTables {
+    fn drop(&mut self) {
+        let user = &self.user;
+        // Where the cluster has gone, so has the user.
+        let _ = shared().try_query(&format!("DROP OWNED BY {user}; DROP ROLE {user}"));
+    }
+}
+
+#[test]
+fn writes_and_reads_go_on_after_the_tables_were_changed_under_a_running_server() {
+    let tables = OnTables::start();
+    let client = tables.server.client();
+    for (round, kind) in (0..).zip(["varchar(255)", "text COLLATE \"C\""]) {
+        let id = 10 * round;
+        client.create(id, "Rosa", Some("a")).assert_plant("Rosa", Some("a"));
+        client.put(id + 1, r#"{"name":"Rosa"}"#).assert_made("Rosa", None);
+        client.patch(id, r#"{"tag":"b"}"#).assert_plant("Rosa", Some("b"));
+        tables.query(&format!(
+            "ALTER TABLE SCHEMA.plants ALTER COLUMN name TYPE {kind}, ALTER COLUMN folded_name TYPE {kind}, \
+               ALTER COLUMN tag TYPE {kind}"
+        ));
+        client.read(id).assert_new_plant(id, "Rosa", Some("b"));
+        assert_eq!(client.list_all(&format!("name=ros&after={}", id - 1)).len(), 2);
+        client.create(id + 2, "Abies", None).assert_plant("Abies", None);
+        client.put(id + 3, r#"{"name":"Abies"}"#).assert_made("Abies", None);
+        client.put(id, r#"{"name":"Salix"}"#).assert_plant("Salix", None);
+        client.patch(id + 1, r#"{"tag":"c"}"#).assert_plant("Rosa", Some("c"));
+        client.delete(id + 1).assert_no_content();
+        assert!(is_ready(&client));
+    }
+}
+
+/// What keeps writes from being carried out, what mends that, and whether `/readyz` says so before anyone writes.
+const NO_WRITES: [(&str, &str, bool); 8] = [
+    ("REVOKE INSERT ON SCHEMA.events FROM USER", "GRANT INSERT ON SCHEMA.events TO USER", true),
+    ("REVOKE UPDATE ON SCHEMA.plants FROM USER", "GRANT UPDATE ON SCHEMA.plants TO USER", true),
+    (
+        "REVOKE ALL ON SEQUENCE SCHEMA.event_blocks FROM USER",
+        "GRANT USAGE, SELECT ON SEQUENCE SCHEMA.event_blocks TO USER",
+        false,
+    ),
+    (
+        "ALTER TABLE SCHEMA.plants RENAME COLUMN folded_name TO hidden",
+        "ALTER TABLE SCHEMA.plants RENAME COLUMN hidden TO folded_name",
+        true,
+    ),
+    (
+        "CREATE TABLE SCHEMA.saved AS TABLE SCHEMA.counters; TRUNCATE SCHEMA.counters",
+        "INSERT INTO SCHEMA.counters TABLE SCHEMA.saved",
+        true,
+    ),
+    (
+        "ALTER TABLE SCHEMA.plants ADD CONSTRAINT nothing CHECK (false) NOT VALID",
+        "ALTER TABLE SCHEMA.plants DROP CONSTRAINT nothing",
+        false,
+    ),
+    ("RAISE 53100", "DROP TRIGGER refuse ON SCHEMA.plants", false),
+    ("RAISE 25006", "DROP TRIGGER refuse ON SCHEMA.plants", false),
+];
+
+#[test]
+fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_that_is_mended() {
+    let tables = OnTables::start();
+    let client = tables.server.client();
+    for id in [0, -1] {
+        client.create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+    for (id, (harm, mend, is_seen)) in (1..).zip(NO_WRITES) {
+        match harm.split_once("RAISE ") {
+            Some((_, sqlstate)) => tables.raise("plants", "true", sqlstate),
+            None => drop(tables.query(harm)),
+        }
+        if is_seen {
+            wait_until("/readyz to say no", || !is_ready(&client));
+        }
+        // A change, which all of these keep from being carried out.
+        let name = format!("Rosa {id}");
+        let put = format!(r#"{{"name":"{name}"}}"#);
+        let said = client.put(0, &put).assert_error(503, 5003);
+        assert!(said.contains("database") && said.contains("nothing was written"), "{said}");
+        // Nothing but /readyz is asked until it says yes.
+        for _ in 0..2 {
+            assert!(!is_ready(&client), "ready after {harm}");
+        }
+        tables.query(mend);
+        wait_until("/readyz to say yes", || is_ready(&client));
+        client.create(id, "Abies", None).assert_plant("Abies", None);
+        client.put(0, &put).assert_plant(&name, None);
+    }
+    assert_eq!(client.list("").total_count(), Some(NO_WRITES.len() + 2));
+
+    // Without the index, an id could be taken twice.
+    tables.query("ALTER TABLE SCHEMA.plants DROP CONSTRAINT plants_pkey");
+    wait_until("/readyz to say no", || !is_ready(&client));
+    tables.query("ALTER TABLE SCHEMA.plants ADD PRIMARY KEY (id)");
+    wait_until("/readyz to say yes", || is_ready(&client));
+}
+
+/// The plant that PostgreSQL refuses.
+const REFUSED: i64 = 7;
+
+#[test]
+fn a_write_that_postgres_refuses_is_refused_alone_each_time() {
+    const GOOD_CLIENTS: i64 = 8;
+    const WRITES: i64 = 25;
+    for harm in [
+        "UPDATE SCHEMA.plants SET revision = 9223372036854775807 WHERE id = 7",
+        "RAISE P0001",
+        "RAISE 42501",
+        "ALTER TABLE SCHEMA.plants ADD CONSTRAINT good CHECK (id <> 7) NOT VALID",
+        "CREATE FUNCTION SCHEMA.drop_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+         CREATE TRIGGER drop_row BEFORE INSERT OR UPDATE ON SCHEMA.plants FOR EACH ROW \
+           WHEN (NEW.id = 7) EXECUTE FUNCTION SCHEMA.drop_row()",
+    ] {
+        let tables = OnTables::start();
+        let client = tables.server.client();
+        client.create(REFUSED, "Rosa", None).assert_plant("Rosa", None);
+        match harm.split_once("RAISE ") {
+            Some((_, sqlstate)) => tables.raise("plants", "NEW.id = 7", sqlstate),
+            None => drop(tables.query(harm)),
+        }
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let guilty: Vec<_> = (0..2)
+                .map(|guilty| {
+                    let (client, is_done) = (tables.server.client(), &is_done);
+                    scope.spawn(move || {
+                        let mut refused = 0;
+                        while refused < 3 || !is_done.load(Ordering::Relaxed) {
+                            let put = format!(r#"{{"name":"guilty {guilty}"}}"#);
+                            let said = client.put(REFUSED, &put).assert_error(500, 5005);
+                            assert!(said.contains("nothing was written"), "{said}");
+                            refused += 1;
+                        }
+                    })
+                })
+                .collect();
+            let good: Vec<_> = (1..=GOOD_CLIENTS)
+                .map(|number| {
+                    let client = tables.server.client();
+                    scope.spawn(move || {
+                        for id in number * 1000..number * 1000 + WRITES {
+                            client.create(id, "Abies", None).assert_plant("Abies", None);
+                            client.put(id, r#"{"name":"Salix"}"#).assert_plant("Salix", None);
+                        }
+                    })
+                })
+                .collect();
+            let good: Vec<_> = good.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            is_done.store(true, Ordering::Relaxed);
+            let guilty: Vec<_> = guilty.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            for joined in good.into_iter().chain(guilty) {
+                joined.unwrap_or_else(|_| panic!("after {harm}"));
+            }
+        });
+        assert!(is_ready(&client), "{harm}");
+        let all = GOOD_CLIENTS * WRITES + 1;
+        assert_eq!(client.list("").total_count(), usize::try_from(all).ok(), "{harm}");
+        client.read(REFUSED).assert_new_plant(REFUSED, "Rosa", None);
+        // What is refused is told in the log.
+        let log = tables.server.stderr();
+        assert!(log.contains("error=5005"), "{log}");
+    }
+}
+
+#[test]
+fn a_row_of_an_import_that_postgres_refuses_fails_alone() {
+    let tables = OnTables::start();
+    let client = tables.server.client();
+    tables.query("ALTER TABLE SCHEMA.plants ADD CONSTRAINT good CHECK (name <> 'guilty')");
+    let row = |id: i64| {
+        let name = if id % 100 == 42 { "guilty" } else { "Rosa" };
+        format!("{{\"id\":{id},\"name\":\"{name}\"}}\n")
+    };
+    let body: String = (1..=300).map(row).collect();
+    let answer = client.import(Format::Ndjson, "", body);
+    let errors = answer.assert_report(Counts { created: 297, failed: 3, ..Counts::default() });
+    assert_eq!(errors, [(42, 5005), (142, 5005), (242, 5005)]);
+    assert_eq!(client.list("").total_count(), Some(297));
+    assert!(tables.server.stderr().contains("good"), "{}", tables.server.stderr());
+    assert!(is_ready(&client));
 }

@@ -1,5 +1,7 @@
 //! Which plants someone looks for.
 
+use unicase::UniCase;
+
 use crate::{Violations, rules};
 
 /// What someone says to look for. It becomes a [`PlantFilter`] by [`PlantFilter::try_from`].
@@ -94,13 +96,18 @@ impl TryFrom<UncheckedPlantFilter> for PlantFilter {
     }
 }
 
-/// A name without the difference between upper and lower case: [`str::to_lowercase`], whatever
-/// compares it, so that every store finds the same plants.
+/// A name without the difference between upper and lower case, by the full case folding of Unicode: names that differ in
+/// nothing else have the same folded name. It is the same for every store, so that all find the same plants.
 ///
 /// ```
-/// assert_eq!(plant_domain::fold_name("ROSA × Damascena"), "rosa × damascena");
+/// use plant_domain::fold_name;
+///
+/// assert_eq!(fold_name("ROSA × Damascena"), "rosa × damascena");
+/// // A sigma at the end of a word is a sigma.
+/// assert_eq!(fold_name("ΑΣ"), fold_name("ας"));
+/// assert_eq!(fold_name("Straße"), fold_name("STRASSE"));
 /// ```
 #[must_use]
 pub fn fold_name(name: &str) -> String {
-    name.to_lowercase()
+    UniCase::new(name).to_folded_case()
 }

@@ -92,7 +92,7 @@ impl AuditedImport {
                 Imported::Created => "created",
                 Imported::Replaced => "replaced",
                 // Nothing changed.
-                Imported::Skipped | Imported::IdTaken => continue,
+                Imported::Skipped | Imported::IdTaken | Imported::Refused(_) => continue,
             };
             log::debug!(target: IMPORT_LOG, "{outcome} {} plant={plant}", self.context);
         }

@@ -44,6 +44,8 @@ pub(crate) enum ErrorNumber {
     /// Nothing was written.
     Busy = 5003,
     RequestTimeout = 5004,
+    /// The database refuses this write, and will refuse it again; nothing was written.
+    Refused = 5005,
 }
 
 impl ErrorNumber {
@@ -64,7 +66,7 @@ impl ErrorNumber {
             Self::NoSuchPlant | Self::NoSuchPath => StatusCode::NOT_FOUND,
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Internal | Self::Refused => StatusCode::INTERNAL_SERVER_ERROR,
             Self::StoreFailed | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         }
@@ -132,6 +134,21 @@ impl Failure {
             ErrorNumber::StoreFailed,
             "the store failed; where this was a write its outcome is unknown, so read before sending it \
              again",
+        )
+    }
+
+    pub(crate) fn refused() -> Self {
+        Self::new(
+            ErrorNumber::Refused,
+            "the server's database refuses this plant, and nothing was written; do not send it again, and tell those \
+             who run the server: the log has the database's reason under this answer's X-Request-Id",
+        )
+    }
+
+    pub(crate) fn unavailable() -> Self {
+        Self::new(
+            ErrorNumber::Busy,
+            "the server's database does not answer or takes no writes, and nothing was written; try again later",
         )
     }
 
@@ -213,6 +230,8 @@ impl From<StoreError> for Failure {
                 ErrorNumber::StoreFailed,
                 "the disk of the store is full and nothing was written; make room on it, then send it again",
             ),
+            StoreError::Unavailable(cause) => Self { cause: Some(cause), ..Self::unavailable() },
+            StoreError::Refused(cause) => Self { cause: Some(cause), ..Self::refused() },
             StoreError::Failed(cause) => Self { cause: Some(cause), ..Self::store_failed() },
         }
     }

@@ -128,6 +128,9 @@ impl Import {
                 match id {
                     Ok(id) => {
                         let imported = imported.next().ok_or_else(Failure::internal)?;
+                        if let Imported::Refused(cause) = &imported {
+                            log::error!("{cause}: {} plant={id}", self.context);
+                        }
                         self.report.add(line, id, imported);
                     }
                     Err(failure) => self.report.add_failed(line, failure),
@@ -231,6 +234,7 @@ impl ImportReport {
             Imported::Replaced => self.replaced += 1,
             Imported::Skipped => self.skipped += 1,
             Imported::IdTaken => self.add_failed(line, StoreError::IdTaken(id).into()),
+            Imported::Refused(cause) => self.add_failed(line, StoreError::Refused(cause).into()),
         }
     }
 

@@ -20,6 +20,8 @@ use tokio::sync::{oneshot, watch};
 
 const TOKEN: &str = "0123456789abcdef";
 const PANICS: i64 = 1;
+const IS_UNAVAILABLE: i64 = 5;
+const IS_REFUSED: i64 = 6;
 const IS_BUSY: i64 = 2;
 const FAILS: i64 = 3;
 const FAILS_FOR_GOOD: i64 = 4;
@@ -51,6 +53,8 @@ impl PlantRepository for Misbehaves {
         match new_plant.id().get() {
             PANICS => panic!("a panic in the repository"),
             IS_BUSY => Err(StoreError::Busy),
+            IS_UNAVAILABLE => Err(StoreError::Unavailable(failure())),
+            IS_REFUSED => Err(StoreError::Refused(failure())),
             FAILS => Err(failure().into()),
             FAILS_FOR_GOOD => {
                 self.failed.send_replace(true);
@@ -96,7 +100,15 @@ impl PlantRepository for Misbehaves {
         _on_conflict: OnConflict,
     ) -> Result<Vec<Imported>, StoreError> {
         let fails = new_plants.iter().any(|new_plant| new_plant.id().get() == FAILS);
-        if fails { Err(failure().into()) } else { Ok(vec![Imported::Created; new_plants.len()]) }
+        let imported = |new_plant: NewPlant| match new_plant.id().get() {
+            IS_REFUSED => Imported::Refused(failure()),
+            _ => Imported::Created,
+        };
+        if fails {
+            Err(failure().into())
+        } else {
+            Ok(new_plants.into_iter().map(imported).collect())
+        }
     }
 
     async fn get(&self, _id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
@@ -224,19 +236,44 @@ fn a_panic_is_a_500_and_the_server_stays_up() {
 }
 
 #[test]
-fn a_busy_store_is_a_503_that_says_when_to_come_back() {
+fn a_store_that_takes_no_writes_is_a_503_that_says_when_to_come_back() {
     let server = RunningServer::start();
-    let path = format!("/plants/{IS_BUSY}");
+    for id in [IS_BUSY, IS_UNAVAILABLE] {
+        let path = format!("/plants/{id}");
+        for answer in [
+            server.create(id),
+            server.send("PUT", &path, r#"{"name":"Rosa"}"#),
+            server.send("PATCH", &path, "{}"),
+            server.send("DELETE", &path, ""),
+            server.send("GET", "/readyz", ""),
+        ] {
+            check(&answer, "503", 5003);
+            assert!(answer.contains("retry-after: "), "{answer}");
+        }
+    }
+    server.stop().expect("ends well");
+}
+
+#[test]
+fn a_refused_write_is_a_500_that_need_not_be_sent_again() {
+    let server = RunningServer::start();
+    let path = format!("/plants/{IS_REFUSED}");
     for answer in [
-        server.create(IS_BUSY),
+        server.create(IS_REFUSED),
         server.send("PUT", &path, r#"{"name":"Rosa"}"#),
         server.send("PATCH", &path, "{}"),
         server.send("DELETE", &path, ""),
-        server.send("GET", "/readyz", ""),
     ] {
-        check(&answer, "503", 5003);
-        assert!(answer.contains("retry-after: "), "{answer}");
+        check(&answer, "500", 5005);
+        assert!(!answer.contains("retry-after: "), "{answer}");
+        assert!(answer.contains("nothing was written"), "{answer}");
     }
+    let rows = [100, IS_REFUSED, 101].map(|id| format!("{{\"id\":{id},\"name\":\"Rosa\"}}\n"));
+    let report = server.send_as("application/x-ndjson", "POST", "/plants/import", &rows.concat());
+    assert!(report.starts_with("HTTP/1.1 200"), "{report}");
+    assert!(report.contains(r#""created":2,"replaced":0,"skipped":0,"failed":1"#), "{report}");
+    assert!(report.contains(r#"{"line":2,"error":5005,"message":""#), "{report}");
+    assert!(!report.contains(CAUSE), "the client is told of the inside: {report}");
     server.stop().expect("ends well");
 }
 

@@ -19,12 +19,18 @@ pub enum StoreError {
     /// The plant is not in the state that the change asks for; nothing was written.
     #[error("the precondition {0} failed")]
     PreconditionFailed(Precondition),
-    /// Too much waits to be written, or the disk or the database does not answer; nothing was written.
+    /// Too much waits to be written, or the disk does not answer; nothing was written.
     #[error("the store is too busy")]
     Busy,
     /// The disk has too little room; nothing was written. The store takes writes again as soon as there is room.
     #[error("the disk of the store is full")]
     DiskFull,
+    /// The database does not answer, or takes no writes; nothing was written.
+    #[error("the database does not answer or takes no writes: {0}")]
+    Unavailable(StoreFailure),
+    /// The database refuses this write, and will refuse it again, while it takes others; nothing was written.
+    #[error("the database refuses this write: {0}")]
+    Refused(StoreFailure),
     /// The store is closed; nothing was written.
     #[error("the store is closed")]
     Closed,
@@ -43,6 +49,15 @@ impl From<anyhow::Error> for StoreFailure {
         Self(Arc::new(cause))
     }
 }
+
+/// Two are the same where one is a clone of the other.
+impl PartialEq for StoreFailure {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for StoreFailure {}
 
 impl fmt::Display for StoreFailure {
     /// The whole chain of causes.

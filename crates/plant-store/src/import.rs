@@ -3,6 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+#[cfg(doc)]
+use crate::StoreError;
+use crate::StoreFailure;
+
 /// What to do with a plant whose id is taken. As a word it is `error`, `skip` or `replace`.
 ///
 /// ```
@@ -47,7 +51,7 @@ impl FromStr for OnConflict {
 pub struct UnknownOnConflict;
 
 /// What became of one plant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Imported {
     /// Its id was free: it was created.
     Created,
@@ -57,4 +61,6 @@ pub enum Imported {
     Skipped,
     /// Its id was taken, and it was refused, as [`OnConflict::Error`] says.
     IdTaken,
+    /// The database refuses it, as [`StoreError::Refused`] says.
+    Refused(StoreFailure),
 }

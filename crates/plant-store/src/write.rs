@@ -241,6 +241,7 @@ pub(crate) fn imported(outcome: Outcome, on_conflict: OnConflict) -> Result<Impo
         (Ok(_), _) => Ok(Imported::Replaced),
         (Err(StoreError::IdTaken(_)), OnConflict::Skip) => Ok(Imported::Skipped),
         (Err(StoreError::IdTaken(_)), _) => Ok(Imported::IdTaken),
+        (Err(StoreError::Refused(cause)), _) => Ok(Imported::Refused(cause)),
         (Err(error), _) => Err(error),
     }
 }

@@ -21,12 +21,13 @@ use super::headers::AnswerHeader;
 use super::schemas::Shape;
 
 /// Answers that many operations have in common, each with the name that it has in the document.
-const SHARED: [(&str, &[ErrorNumber]); 6] = [
+const SHARED: [(&str, &[ErrorNumber]); 7] = [
     ("NoValidToken", &[ErrorNumber::NoToken, ErrorNumber::InvalidToken]),
     ("InsufficientScope", &[ErrorNumber::InsufficientScope]),
     ("RequestTimeout", &[ErrorNumber::RequestTimeout]),
     ("TooManyRequests", &[ErrorNumber::TooManyRequests]),
     ("InternalError", &[ErrorNumber::Internal]),
+    ("InternalErrorOrRefusal", &[ErrorNumber::Internal, ErrorNumber::Refused]),
     ("Unavailable", &[ErrorNumber::StoreFailed, ErrorNumber::Busy]),
 ];
 
@@ -133,7 +134,13 @@ fn meaning(number: ErrorNumber) -> &'static str {
         ErrorNumber::StoreFailed => {
             "the store failed and the outcome of a write is unknown, or its disk is full and nothing was written"
         }
-        ErrorNumber::Busy => "too busy, or the server is shutting down; nothing was written",
+        ErrorNumber::Busy => {
+            "too busy, the database does not answer or takes no writes, or the server is shutting down; nothing was \
+             written"
+        }
+        ErrorNumber::Refused => {
+            "the server's database refuses this plant, and will refuse it again; nothing was written"
+        }
         ErrorNumber::RequestTimeout => {
             "the request did not arrive in time; nothing was done, but for the rows of an import that had come"
         }
@@ -169,6 +176,7 @@ fn example(number: ErrorNumber) -> Failure {
         ErrorNumber::Internal => Failure::internal(),
         ErrorNumber::StoreFailed => Failure::store_failed(),
         ErrorNumber::Busy => StoreError::Busy.into(),
+        ErrorNumber::Refused => Failure::refused(),
         ErrorNumber::RequestTimeout => body::did_not_arrive(body::BODY_DEADLINE),
     }
 }

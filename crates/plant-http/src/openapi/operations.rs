@@ -10,7 +10,7 @@ use utoipa::openapi::{ObjectBuilder, Required, Type};
 use crate::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, JSON, MERGE_PATCH, not_whole};
 use crate::failure::ErrorNumber::{
     self, BodyTooLarge, Busy, IdTaken, NoSuchPlant, NotJson, OldVersion, PreconditionFailed,
-    RuleBroken, StoreFailed, WrongContentType, WrongParameter, WrongShape,
+    Refused, RuleBroken, StoreFailed, WrongContentType, WrongParameter, WrongShape,
 };
 use crate::import::{FailedRow, ImportReport};
 use crate::parameters::{LIMIT_DEFAULT, LIMIT_MAX, on_conflict as read_on_conflict, wrong_limit};
@@ -34,13 +34,17 @@ const JSON_BODY_FAILURES: [ErrorNumber; 5] =
     [NotJson, WrongContentType, BodyTooLarge, WrongShape, RuleBroken];
 
 /// What may be wrong with a row of an import.
-const ROW_FAILURES: [ErrorNumber; 5] = [NotJson, BodyTooLarge, WrongShape, RuleBroken, IdTaken];
+const ROW_FAILURES: [ErrorNumber; 6] =
+    [NotJson, BodyTooLarge, WrongShape, RuleBroken, IdTaken, Refused];
 
 /// What no schema can say of a body.
 const MEMBERS: &str = "`id`, `name` and `tag` may each appear once; other members are ignored.";
 
 /// What may go wrong where the store is asked.
 const STORE_FAILURES: [ErrorNumber; 2] = [StoreFailed, Busy];
+
+/// What may go wrong where the store is asked to write one plant.
+const WRITE_FAILURES: [ErrorNumber; 3] = [StoreFailed, Busy, Refused];
 
 pub(crate) fn create_plant() -> Operation {
     Operation::new(CREATE, OperationTag::Plants, "Create a plant")
@@ -61,7 +65,7 @@ pub(crate) fn create_plant() -> Operation {
                 .links("$request.body#/id", &[READ, PUT, PATCH, DELETE]),
         )
         .failures(&JSON_BODY_FAILURES)
-        .failures(&STORE_FAILURES)
+        .failures(&WRITE_FAILURES)
         .failures(&[WrongParameter, IdTaken])
 }
 
@@ -150,7 +154,7 @@ pub(crate) fn put_plant() -> Operation {
                 .links("$request.path.id", &[READ, PATCH, DELETE]),
         )
         .failures(&JSON_BODY_FAILURES)
-        .failures(&STORE_FAILURES)
+        .failures(&WRITE_FAILURES)
         .failures(&[WrongParameter, PreconditionFailed])
         .failure_example(read_plant_body(b"{}").expect_err("it has no name"))
 }
@@ -177,7 +181,7 @@ pub(crate) fn patch_plant() -> Operation {
                 .links("$request.path.id", &[READ, DELETE]),
         )
         .failures(&JSON_BODY_FAILURES)
-        .failures(&STORE_FAILURES)
+        .failures(&WRITE_FAILURES)
         .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
         .failure_example(read_plant_patch(br#"{"tag":7}"#).expect_err("it is no text"))
 }
@@ -190,7 +194,7 @@ pub(crate) fn delete_plant() -> Operation {
             Answer::new(StatusCode::NO_CONTENT, "The plant is gone.")
                 .links("$request.path.id", &[READ]),
         )
-        .failures(&STORE_FAILURES)
+        .failures(&WRITE_FAILURES)
         .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
 }
 

@@ -599,14 +599,14 @@ async fn an_import_says_of_each_plant_what_became_of_it(place: &impl Place) {
     let refused = repository.import(rows("Salix"), OnConflict::Error).await.expect("imports");
     assert_eq!(refused, [Imported::Created, Imported::IdTaken, Imported::IdTaken]);
     let skipped = repository.import(rows("Abies"), OnConflict::Skip).await.expect("imports");
-    assert_eq!(skipped, [Imported::Skipped; 3]);
+    assert_eq!(skipped, vec![Imported::Skipped; 3]);
     let name = async |id| {
         let stored = get(&repository, PlantId::from(id)).await.expect("it is there");
         stored.plant.name().to_owned()
     };
     assert_eq!((name(0).await, name(1).await), ("Salix".to_owned(), "Rosa".to_owned()));
     let replaced = repository.import(rows("Abies"), OnConflict::Replace).await.expect("imports");
-    assert_eq!(replaced, [Imported::Replaced; 3]);
+    assert_eq!(replaced, vec![Imported::Replaced; 3]);
     assert_eq!((name(0).await, name(1).await), ("Abies".to_owned(), "Abies".to_owned()));
     assert_eq!(repository.import(Vec::new(), OnConflict::Error).await.expect("imports"), []);
     assert_eq!(repository.count().await.expect("counts"), 2);

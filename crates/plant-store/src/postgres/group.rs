@@ -7,12 +7,16 @@
 //!    in the row of the block; and counts them. Where all rows are new, that is one statement, which fails as a whole
 //!    where one of them is there already.
 //! 3. Writes whose row has become another one are tried again, after a look at it.
+//! 4. Where PostgreSQL refuses the group, the same is [rehearsed](Writer::rehearse) with plants that were written
+//!    before. Where that fails too, PostgreSQL takes no writes now. Otherwise the group is halved until what is refused
+//!    stands alone.
 //!
 //! Every group has a random id, which stands in the row of its block. Where nobody knows what became of a commit, who
 //! wants to know writes such a row: either it is there already, and so is all of the group, or the group can never be
 //! committed any more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -28,6 +32,7 @@ use super::reader::LATE_COMMIT_PATIENCE;
 use super::schema::COUNTER_SLOTS;
 use super::sessions::{PATIENCE, Session, Sessions, Trouble, pause};
 use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_number};
+use super::write_health::{Sample, WriteHealth};
 use crate::plant_record::{PlantRecord, Record};
 use crate::write::{Decided, Decision, Outcome, Write};
 use crate::{EventKind, IdempotencyDigest, StoreError, StoreFailure};
@@ -59,7 +64,11 @@ pub(super) struct Writer {
     pub(super) last_block: Arc<AtomicI64>,
     /// How many of the next groups count on no id being free.
     pub(super) doubt: Arc<AtomicU32>,
+    pub(super) health: Arc<WriteHealth>,
 }
+
+/// Takes the outcome of the write at a place in its group, as soon as it is known.
+pub(super) type Answer<'a> = &'a mut (dyn FnMut(usize, Outcome) + Send);
 
 /// What there is of a plant.
 #[derive(Clone, Debug, Default)]
@@ -70,13 +79,21 @@ struct Present {
 }
 
 /// Writes that are carried out together.
-struct Group<'w> {
-    writes: &'w [Write],
-    /// What is decided of each write, and on the disk as far as it changes something.
-    decided: Vec<Option<Result<Decided, StoreError>>>,
+struct Group<'a> {
+    /// Those that have no answer yet, each at its place.
+    writes: Vec<Option<Write>>,
+    answer: Answer<'a>,
+    /// The places that are tried now.
+    part: Range<usize>,
     /// The plants that have to be read before anything is decided of them.
     to_read: BTreeSet<PlantId>,
     present: HashMap<PlantId, Present>,
+    /// The revisions of rows that were expected and not found.
+    not_found: HashMap<PlantId, Option<i64>>,
+    /// When it was begun, or a write had its answer last.
+    last_answer: Instant,
+    /// Whether other writes were found to be carried out since it was begun.
+    is_rehearsed: bool,
 }
 
 /// What a group would make of its plants.
@@ -107,6 +124,14 @@ struct Committed {
     written: BTreeSet<PlantId>,
 }
 
+/// Why a part of a group is not tried again.
+enum GivenUp {
+    /// PostgreSQL refuses something of it, and takes other writes.
+    Refused(StoreFailure),
+    /// No part of the group would be carried out.
+    All(StoreError),
+}
+
 /// Why a try did not lead to the end.
 enum Failed {
     /// It wrote nothing.
@@ -122,35 +147,65 @@ impl From<Trouble> for Failed {
 }
 
 impl Writer {
-    /// Carries out writes that nobody has put in an order, and says of each what became of it. However things stand, it
-    /// comes to an end: after a while it gives up what cannot be done.
-    pub(super) async fn carry_out(&self, writes: Vec<Write>) -> Vec<Outcome> {
+    /// Carries out writes that nobody has put in an order, and answers each. However things stand, it comes to an end:
+    /// after a while it gives up what cannot be done.
+    pub(super) async fn carry_out(&self, writes: Vec<Write>, answer: Answer<'_>) {
         let less = |doubt: u32| doubt.checked_sub(1);
         let is_in_doubt =
             self.doubt.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
         let needs_a_look = |write: &&Write| is_in_doubt || !matches!(write, Write::Create { .. });
         let to_read = writes.iter().filter(needs_a_look).map(Write::id).collect();
-        self.carry_out_after_reading(to_read, writes).await
+        self.carry_out_group(Group::new(writes, to_read, answer)).await;
     }
 
-    /// As [`Self::carry_out`], each after those before it, unless somebody else changes the same plants meanwhile.
+    /// As [`Self::carry_out`], each after those before it, unless somebody else changes the same plants meanwhile. Returns
+    /// the outcomes.
     pub(super) async fn carry_out_in_turn(&self, writes: Vec<Write>) -> Vec<Outcome> {
-        self.carry_out_after_reading(writes.iter().map(Write::id).collect(), writes).await
+        let mut outcomes: Vec<Option<Outcome>> = writes.iter().map(|_| None).collect();
+        let to_read = writes.iter().map(Write::id).collect();
+        let mut answer = |place: usize, outcome| outcomes[place] = Some(outcome);
+        self.carry_out_group(Group::new(writes, to_read, &mut answer)).await;
+        // Each has its answer.
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or(Err(StoreError::Busy))).collect()
     }
 
-    async fn carry_out_after_reading(
-        &self,
-        to_read: BTreeSet<PlantId>,
-        writes: Vec<Write>,
-    ) -> Vec<Outcome> {
-        let mut group = Group::new(&writes, to_read);
-        let begun = Instant::now();
-        let mut tries = 0;
-        let mut given_up = None;
-        while given_up.is_none() && !group.is_done() {
+    async fn carry_out_group(&self, mut group: Group<'_>) {
+        // The first part stands last.
+        let mut parts = vec![group.part.clone()];
+        while let Some(part) = parts.pop() {
+            group.part = part;
+            match self.carry_out_part(&mut group).await {
+                Ok(()) => {}
+                Err(GivenUp::Refused(cause)) => match group.halves() {
+                    Some([first, second]) => parts.extend([second, first]),
+                    None => {
+                        group.pending().for_each(|(_, write)| self.health.note_refused(write.id()));
+                        group.answer_pending(&StoreError::Refused(cause));
+                    }
+                },
+                Err(GivenUp::All(error)) => {
+                    group.answer_pending(&error);
+                    // Of the other parts, nothing was sent.
+                    let error = match error {
+                        StoreError::Failed(cause) => StoreError::Unavailable(cause),
+                        error => error,
+                    };
+                    for part in parts.drain(..) {
+                        group.part = part;
+                        group.answer_pending(&error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out one part of a group, and tries again for a while what fails for now.
+    async fn carry_out_part(&self, group: &mut Group<'_>) -> Result<(), GivenUp> {
+        let (mut tries, mut was_stale) = (0, false);
+        loop {
             let has_counted_on_ids = group.counts_on_ids();
-            let failed = match self.try_once(&mut group).await {
-                Ok(()) if group.is_done() => break,
+            let mut failed = match self.try_once(group).await {
+                Ok(()) if group.is_done() => return Ok(()),
                 Ok(()) => Failed::WithoutTrace(Trouble::Conflict(
                     "others change the same plants".to_owned(),
                 )),
@@ -160,38 +215,59 @@ impl Writer {
                     failed
                 }
             };
-            given_up = match failed {
-                Failed::WithoutTrace(Trouble::Refused(cause)) => {
-                    let failure = StoreFailure::from(anyhow!(cause));
-                    log::error!("writes failed, and were not carried out: {failure}");
-                    Some(StoreError::from(failure))
+            match failed {
+                Failed::WithoutTrace(Trouble::StaleStatement(_)) if !was_stale => {
+                    was_stale = true;
+                    continue;
                 }
+                Failed::WithoutTrace(Trouble::Refused(said) | Trouble::StaleStatement(said)) => {
+                    let cause = StoreFailure::from(anyhow!(Trouble::Refused(said)));
+                    if group.is_rehearsed {
+                        return Err(GivenUp::Refused(cause));
+                    }
+                    let of_group = group.pending().map(|(_, write)| write.id()).collect();
+                    match self.rehearse(&of_group).await {
+                        // One more try tells whether that is still so.
+                        Ok(()) => {
+                            group.is_rehearsed = true;
+                            continue;
+                        }
+                        Err(Trouble::Refused(_) | Trouble::StaleStatement(_)) => {
+                            self.health.note_no_writes(&cause);
+                            return Err(GivenUp::All(StoreError::Unavailable(cause)));
+                        }
+                        Err(trouble) => failed = Failed::WithoutTrace(trouble),
+                    }
+                }
+                _ => {}
+            }
+            match failed {
                 // What was counted on is read now, which is an answer for whoever was wrong, and lets others through.
-                Failed::WithoutTrace(Trouble::Conflict(_)) if has_counted_on_ids => None,
-                Failed::WithoutTrace(trouble) if begun.elapsed() > PATIENCE => {
+                Failed::WithoutTrace(Trouble::Conflict(_)) if has_counted_on_ids => {}
+                Failed::WithoutTrace(trouble) if group.last_answer.elapsed() > PATIENCE => {
                     log::warn!("writes are given up, and were not carried out: {trouble}");
-                    Some(StoreError::Busy)
+                    let is_conflict = matches!(trouble, Trouble::Conflict(_));
+                    let is_told = matches!(trouble, Trouble::Unavailable(_));
+                    let cause = StoreFailure::from(anyhow!(trouble));
+                    if is_told {
+                        self.health.note_no_writes(&cause);
+                    }
+                    return Err(GivenUp::All(match is_conflict {
+                        true => StoreError::Busy,
+                        false => StoreError::Unavailable(cause),
+                    }));
                 }
                 Failed::WithoutTrace(_) => {
                     pause(tries).await;
                     tries += 1;
-                    None
                 }
                 Failed::Unknown(trouble) => {
-                    let failure = StoreFailure::from(anyhow::Error::from(trouble));
+                    let failure = StoreFailure::from(anyhow!(trouble));
                     log::error!("what became of writes is not known: {failure}");
-                    Some(StoreError::from(failure))
+                    return Err(GivenUp::All(failure.into()));
                 }
-            };
+            }
         }
-        let decided = group.decided;
-        let given_up = given_up.unwrap_or(StoreError::Busy);
-        let outcome = |(write, decided): (Write, Option<Result<Decided, StoreError>>)| match decided
-        {
-            Some(decided) => decided.map(|decided| write.written(decided)),
-            None => Err(given_up.clone()),
-        };
-        writes.into_iter().zip(decided).map(outcome).collect()
     }
 
     /// Carries out those that are not carried out yet, but for those whose plant somebody else changes meanwhile.
@@ -203,11 +279,10 @@ impl Writer {
             if plan.decided.iter().any(|(_, decided)| decided.is_ok()) {
                 self.wait_for_those_before(&session).await?;
             }
-            group.accept(plan, &Committed { block: 0, written: BTreeSet::new() });
+            group.accept(plan, &Committed { block: 0, written: BTreeSet::new() })?;
             return Ok(());
         }
-        let mut group_id = [0; GROUP_ID_BYTES];
-        getrandom::fill(&mut group_id).map_err(|cause| Trouble::Refused(cause.to_string()))?;
+        let group_id = random_group_id()?;
         let last_block = self.last_block.load(Ordering::Relaxed);
         let warnings = self.sessions.warnings.count();
         let committed = match self.commit(&session, &group_id, &plan).await {
@@ -224,14 +299,14 @@ impl Writer {
                 found.map_err(Failed::Unknown)?.ok_or(trouble)?
             }
             Err(trouble) => {
-                if matches!(trouble, Trouble::Conflict(_)) {
-                    self.skip_block(&session).await;
-                }
+                self.skip_block(&session).await;
                 return Err(trouble.into());
             }
         };
         self.last_block.fetch_max(committed.block, Ordering::Relaxed);
-        group.accept(plan, &committed);
+        let sample = plan.rows.iter().find(|(id, _)| committed.written.contains(id));
+        self.health.note_written(&committed.written, sample.and_then(|(id, row)| row.sample(*id)));
+        group.accept(plan, &committed)?;
         Ok(())
     }
 
@@ -294,10 +369,7 @@ impl Writer {
                     }
                     client.query(&insert, &new.parameters()).await
                 };
-                let update = async {
-                    let parameters = [&changed.parameters()[..], &[&changed.expected]].concat();
-                    client.query(&update, &parameters).await
-                };
+                let update = async { client.query(&update, &changed.parameters_of_change()).await };
                 // After an error, what is called a commit takes everything back.
                 let commit = client.batch_execute("COMMIT");
                 let told = async {
@@ -380,10 +452,69 @@ impl Writer {
         Ok(Some(Committed { block, written: ids.into_iter().map(PlantId::from).collect() }))
     }
 
-    /// Commits a change that changes nothing: where that is done, other writes would be taken too.
+    /// Commits a change that changes nothing, and asks for changes of no rows: where that is done, the tables are there,
+    /// and commits are taken.
     pub(super) async fn write_nothing(&self) -> Result<(), Trouble> {
         let session = self.sessions.get().await?;
+        let (new, changed) = (Columns::default(), Columns::default());
+        session.rows(&self.statements.insert_plants, &new.parameters()).await?;
+        session.rows(&self.statements.update_plants, &changed.parameters_of_change()).await?;
+        session.rows(&self.statements.seal_blocks, &[&1_i64, &0_i64]).await?;
         self.wait_for_those_before(&session).await
+    }
+
+    /// Finds out whether writes of other plants than these would be carried out: writes one that was written before, as it
+    /// was, and takes that back. A plant may be refused for itself, so several are tried.
+    pub(super) async fn rehearse(&self, others: &BTreeSet<PlantId>) -> Result<(), Trouble> {
+        self.write_nothing().await?;
+        let mut rehearsed = Ok(());
+        for sample in self.health.samples(others) {
+            rehearsed = self.rehearse_with(&sample).await;
+            if !matches!(rehearsed, Err(Trouble::Refused(_))) {
+                break;
+            }
+        }
+        rehearsed
+    }
+
+    async fn rehearse_with(&self, sample: &Sample) -> Result<(), Trouble> {
+        let session = self.sessions.get().await?;
+        let rehearsed = self.write_sample(&session, sample).await;
+        session.roll_back().await;
+        self.skip_block(&session).await;
+        rehearsed
+    }
+
+    /// Writes a plant in a transaction that is left open.
+    async fn write_sample(&self, session: &Session, sample: &Sample) -> Result<(), Trouble> {
+        let statements = &self.statements;
+        let begin = session.client()?.simple_query(&statements.begin);
+        let block = block_of(&session.answer(begin).await?)
+            .ok_or_else(|| Trouble::NoAnswer("a number is missing".to_owned()))?;
+        // The last revision of the block before, for what changes a plant has a later one.
+        let mut columns = Columns::of_sample(sample, -1);
+        session.rows(&statements.insert_plants, &columns.parameters()).await?;
+        let (id, slot, group_id) = (sample.id.get(), counter_slot(), random_group_id()?);
+        let group_id = group_id.as_slice();
+        let found = session.rows(&statements.plants_with_ids, &[&[id].as_slice()]).await?;
+        let row = found.first().ok_or_else(|| Trouble::Refused(NOT_WRITTEN.to_owned()))?;
+        let revision: i64 = row.try_get(1)?;
+        columns = Columns { expected: vec![Some(revision)], ..Columns::of_sample(sample, 0) };
+        let changed =
+            session.rows(&statements.update_plants, &columns.parameters_of_change()).await?;
+        if changed.is_empty() {
+            return Err(if revision == block * EVENTS_IN_A_BLOCK - 1 {
+                Trouble::Refused(NOT_WRITTEN.to_owned())
+            } else {
+                Trouble::Conflict("others change the same plant".to_owned())
+            });
+        }
+        let mut events = EventColumns::default();
+        events.push(&PlannedEvent { number: 0, kind: EventKind::Updated, id: sample.id });
+        let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
+        session.rows(&statements.insert_events, &of_events).await?;
+        session.rows(&statements.add_to_counter, &[&slot, &group_id]).await?;
+        Ok(())
     }
 
     /// Waits until all that is visible is as safe as what is acknowledged. Where a standby has to have it too, a commit is
@@ -408,6 +539,12 @@ fn block_of(answer: &[SimpleQueryMessage]) -> Option<i64> {
     })
 }
 
+fn random_group_id() -> Result<[u8; GROUP_ID_BYTES], Trouble> {
+    let mut group_id = [0; GROUP_ID_BYTES];
+    getrandom::fill(&mut group_id).map_err(|cause| Trouble::Refused(cause.to_string()))?;
+    Ok(group_id)
+}
+
 /// A row of the counters, by chance, so that those who write at the same time seldom wait for each other.
 fn counter_slot() -> i32 {
     fastrand::i32(0..COUNTER_SLOTS)
@@ -417,18 +554,39 @@ fn refused(cause: anyhow::Error) -> Trouble {
     Trouble::Refused(format!("{cause:#}"))
 }
 
-impl<'w> Group<'w> {
-    fn new(writes: &'w [Write], to_read: BTreeSet<PlantId>) -> Self {
+impl<'a> Group<'a> {
+    fn new(writes: Vec<Write>, to_read: BTreeSet<PlantId>, answer: Answer<'a>) -> Self {
         Self {
-            writes,
-            decided: writes.iter().map(|_| None).collect(),
+            part: 0..writes.len(),
+            writes: writes.into_iter().map(Some).collect(),
+            answer,
             to_read,
             present: HashMap::new(),
+            not_found: HashMap::new(),
+            last_answer: Instant::now(),
+            is_rehearsed: false,
         }
     }
 
     fn is_done(&self) -> bool {
-        self.decided.iter().all(Option::is_some)
+        self.pending().next().is_none()
+    }
+
+    /// What has no answer of the part that is tried now, in two parts, unless that is a single write.
+    fn halves(&self) -> Option<[Range<usize>; 2]> {
+        let places: Vec<usize> = self.pending().map(|(place, _)| place).collect();
+        let middle = *places.get(places.len() / 2).filter(|_| places.len() > 1)?;
+        Some([self.part.start..middle, middle..self.part.end])
+    }
+
+    /// Answers those of the part that is tried now that have no answer yet.
+    fn answer_pending(&mut self, error: &StoreError) {
+        for place in self.part.clone() {
+            if self.writes[place].take().is_some() {
+                (self.answer)(place, Err(error.clone()));
+            }
+        }
+        self.last_answer = Instant::now();
     }
 
     /// Whether it would be wrong if somebody had an id that it has not looked for.
@@ -442,9 +600,9 @@ impl<'w> Group<'w> {
         self.to_read.extend(ids);
     }
 
-    fn pending(&self) -> impl Iterator<Item = (usize, &'w Write)> {
-        let writes = self.writes.iter().enumerate();
-        writes.filter(|(place, _)| self.decided[*place].is_none())
+    /// The writes of the part that is tried now that have no answer yet.
+    fn pending(&self) -> impl Iterator<Item = (usize, &Write)> {
+        self.part.clone().filter_map(|place| Some((place, self.writes[place].as_ref()?)))
     }
 
     /// Reads the plants that nothing may be counted on of.
@@ -503,22 +661,59 @@ impl<'w> Group<'w> {
         Ok(plan)
     }
 
-    /// What was planned is done, but for plants whose rows were not written.
-    fn accept(&mut self, plan: Plan, committed: &Committed) {
+    /// What was planned is done, but for plants whose rows were not written. Somebody else has changed those, and they
+    /// are read again; where it is found then that nobody has, PostgreSQL keeps them from being written.
+    fn accept(&mut self, plan: Plan, committed: &Committed) -> Result<(), Trouble> {
         let Plan { decided, rows, .. } = plan;
         let first_revision = (committed.block * EVENTS_IN_A_BLOCK).cast_unsigned();
+        let real = |revision| match u64::checked_sub(revision, PLANNED_REVISIONS) {
+            Some(number) => first_revision + number,
+            None => revision,
+        };
         for (place, decided) in decided {
-            let id = self.writes[place].id();
+            let Some(write) = self.writes[place].take() else { continue };
+            let id = write.id();
             if rows.contains_key(&id) && !committed.written.contains(&id) {
                 self.to_read.insert(id);
-            } else {
-                let real = |revision| match u64::checked_sub(revision, PLANNED_REVISIONS) {
-                    Some(number) => first_revision + number,
-                    None => revision,
-                };
-                self.decided[place] = Some(decided.map(|decided| decided.map_revision(real)));
+                self.writes[place] = Some(write);
+                continue;
+            }
+            let decided = decided.map(|decided| write.written(decided.map_revision(real)));
+            (self.answer)(place, decided);
+            self.last_answer = Instant::now();
+        }
+        let mut kept = None;
+        for (id, row) in rows.into_iter().filter(|(id, _)| !committed.written.contains(id)) {
+            let expected = row.before.revision;
+            if self.not_found.insert(id, expected) == Some(expected) {
+                kept = Some((id, expected));
             }
         }
+        kept.map_or(Ok(()), |(id, expected)| Err(kept_as_it_is(id, expected)))
+    }
+}
+
+/// Nobody else changes a row, and yet it was not written.
+fn kept_as_it_is(id: PlantId, revision: Option<i64>) -> Trouble {
+    Trouble::Refused(match revision {
+        Some(revision) => format!(
+            "the row of plant {id} cannot be changed: its revision {revision} is not less than the next one, or {KEPT}"
+        ),
+        None => format!("the row of plant {id} cannot be made: {KEPT}"),
+    })
+}
+
+/// What keeps a row as it is without an error.
+const KEPT: &str = "a trigger, a rule or a policy keeps it as it is";
+
+/// What is said of rows that were rehearsed.
+const NOT_WRITTEN: &str = "a row was not written: a trigger, a rule or a policy keeps it as it is";
+
+impl PlannedRow {
+    /// The plant that it has become.
+    fn sample(&self, id: PlantId) -> Option<Sample> {
+        let after = self.after.as_ref()?.decode().ok()?;
+        Some(Sample { id, name: after.name.to_owned(), tag: after.tag.map(str::to_owned) })
     }
 }
 
@@ -612,6 +807,23 @@ impl<'a> Columns<'a> {
     fn parameters(&self) -> [&(dyn ToSql + Sync); 6] {
         let Self { ids, numbers, names, folded_names, tags, idempotency, .. } = self;
         [ids, numbers, names, folded_names, tags, idempotency]
+    }
+
+    /// As a statement takes them that changes rows.
+    fn parameters_of_change(&self) -> Vec<&(dyn ToSql + Sync)> {
+        [&self.parameters()[..], &[&self.expected]].concat()
+    }
+
+    fn of_sample(sample: &'a Sample, number: i64) -> Self {
+        Self {
+            ids: vec![sample.id.get()],
+            numbers: vec![number],
+            names: vec![Some(&sample.name)],
+            folded_names: vec![Some(fold_name(&sample.name))],
+            tags: vec![sample.tag.as_deref()],
+            idempotency: vec![None],
+            expected: vec![None],
+        }
     }
 
     fn push(&mut self, id: PlantId, row: &'a PlannedRow) -> anyhow::Result<()> {

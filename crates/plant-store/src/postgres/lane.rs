@@ -3,15 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::group::Writer;
-use super::queue::Queue;
+use super::queue::{Queue, WaitingWrite};
+use crate::StoreError;
+
+/// How many writes of plants that were refused lately wait at most.
+pub(super) const WAITING_ALONE: usize = 256;
 
 /// Takes groups of writes out of the queue and carries them out, one after the other.
 pub(super) struct Lane {
     pub(super) queue: Arc<Queue>,
     pub(super) writer: Writer,
+    /// Where writes go that others must not wait for.
+    pub(super) alone: mpsc::Sender<WaitingWrite>,
     pub(super) closing: CancellationToken,
     /// Whether something was written that upkeep has not seen.
     pub(super) has_written: Arc<AtomicBool>,
@@ -21,21 +28,51 @@ impl Lane {
     /// Goes on until there will be no more writes.
     pub(super) async fn run(self) {
         while let Some(group) = self.queue.take_group(&self.closing).await {
-            let (writer, has_written) = (self.writer.clone(), Arc::clone(&self.has_written));
-            // Where it panics, those who wait are told, and the next group is carried out.
-            let carried_out = tokio::spawn(async move {
-                let (writes, answers): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-                let outcomes = writer.carry_out(writes).await;
-                has_written.store(true, Ordering::Relaxed);
-                for (answer, outcome) in answers.into_iter().zip(outcomes) {
-                    // A client that has gone away does not listen: that is no error.
-                    let _ = answer.send(outcome);
+            let health = &self.writer.health;
+            let (alone, together): (Vec<_>, Vec<_>) =
+                group.into_iter().partition(|(write, _)| health.is_refused(write.id()));
+            for waiting in alone {
+                if let Err(full) = self.alone.try_send(waiting) {
+                    let (_, answer) = full.into_inner();
+                    let _ = answer.send(Err(StoreError::Busy));
                 }
-            });
-            if carried_out.await.is_err() {
-                log::error!("a group of writes panicked");
             }
+            carry_out(&self.writer, together, &self.has_written).await;
             self.queue.end_group();
         }
+    }
+}
+
+/// Carries out writes of plants that were refused lately, each alone, until there will be no more.
+pub(super) async fn carry_out_alone(
+    writer: Writer,
+    mut waiting: mpsc::Receiver<WaitingWrite>,
+    has_written: Arc<AtomicBool>,
+) {
+    while let Some(write) = waiting.recv().await {
+        carry_out(&writer, vec![write], &has_written).await;
+    }
+}
+
+/// Where it panics, those who wait are told.
+async fn carry_out(writer: &Writer, group: Vec<WaitingWrite>, has_written: &Arc<AtomicBool>) {
+    if group.is_empty() {
+        return;
+    }
+    let (writer, has_written) = (writer.clone(), Arc::clone(has_written));
+    let carried_out = tokio::spawn(async move {
+        let (writes, answers): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        let mut answers: Vec<_> = answers.into_iter().map(Some).collect();
+        let mut answer = |place: usize, outcome| {
+            if let Some(answer) = answers[place].take() {
+                // A client that has gone away does not listen: that is no error.
+                let _ = answer.send(outcome);
+            }
+        };
+        writer.carry_out(writes, &mut answer).await;
+        has_written.store(true, Ordering::Relaxed);
+    });
+    if carried_out.await.is_err() {
+        log::error!("a group of writes panicked");
     }
 }

@@ -18,6 +18,7 @@ mod sessions;
 mod statements;
 mod threads;
 mod upkeep;
+mod write_health;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -32,7 +33,7 @@ use tokio_util::task::TaskTracker;
 
 use self::group::{MAX_GROUP, Writer};
 use self::joint_reads::WaitingRead;
-use self::lane::Lane;
+use self::lane::{Lane, WAITING_ALONE, carry_out_alone};
 use self::queue::Queue;
 use self::reader::Reader;
 use self::readiness::Readiness;
@@ -143,13 +144,18 @@ impl PostgresRepository {
             statements: Arc::clone(&statements),
             last_block: Arc::new(AtomicI64::new(last_block)),
             doubt: Arc::default(),
+            health: Arc::default(),
         };
         let queue = Arc::<Queue>::default();
         let has_written = Arc::new(AtomicBool::new(true));
+        let (alone, waiting_alone) = mpsc::channel(WAITING_ALONE);
+        let carrying_out = carry_out_alone(writer.clone(), waiting_alone, Arc::clone(&has_written));
+        under_way.spawn_on(carrying_out, &runtime);
         for _ in 0..GROUPS_IN_FLIGHT {
             let lane = Lane {
                 queue: Arc::clone(&queue),
                 writer: writer.clone(),
+                alone: alone.clone(),
                 closing: closing.clone(),
                 has_written: Arc::clone(&has_written),
             };
@@ -262,10 +268,14 @@ impl PlantRepository for PostgresRepository {
             let mut all = Vec::with_capacity(writes.len());
             while !writes.is_empty() {
                 let rest = writes.split_off(writes.len().min(MAX_GROUP));
-                for outcome in writer.carry_out_in_turn(writes).await {
+                let outcomes = writer.carry_out_in_turn(writes).await;
+                let is_nothing_written = all.is_empty() && outcomes.iter().all(Result::is_err);
+                for outcome in outcomes {
                     all.push(match imported(outcome, on_conflict) {
-                        // It says that nothing was written, and some of an import may be.
-                        Err(StoreError::Busy) => {
+                        // They say that nothing was written, and some of the import is.
+                        Err(StoreError::Busy | StoreError::Unavailable(_))
+                            if !is_nothing_written =>
+                        {
                             let cause = anyhow!("PostgreSQL takes no more of an import for now");
                             return Err(StoreFailure::from(cause).into());
                         }
@@ -306,8 +316,9 @@ impl PlantRepository for PostgresRepository {
         }
         let readiness = Arc::clone(&self.readiness);
         // Whoever asks at the same time waits for the same look.
-        let looking = self.runtime.spawn(async move { readiness.lock().await.is_ready().await });
-        if looking.await.unwrap_or(false) { Ok(()) } else { Err(StoreError::Busy) }
+        let looking = self.runtime.spawn(async move { readiness.lock().await.check().await });
+        let found = looking.await.context("the look panicked").map_err(StoreFailure::from)?;
+        found.map_err(StoreError::Unavailable)
     }
 
     async fn failed(&self) -> StoreFailure {

@@ -47,7 +47,7 @@ impl Reader {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreFailure> {
         let begun = Instant::now();
-        let mut tries = 0;
+        let (mut tries, mut was_stale) = (0, false);
         loop {
             let answer = match self.sessions.get().await {
                 Ok(session) => session.rows(statement, parameters).await,
@@ -55,7 +55,10 @@ impl Reader {
             };
             match answer {
                 Ok(rows) => return Ok(rows),
-                Err(Trouble::NoAnswer(_) | Trouble::Conflict(_)) if begun.elapsed() < PATIENCE => {
+                Err(Trouble::StaleStatement(_)) if !was_stale => was_stale = true,
+                Err(Trouble::NoAnswer(_) | Trouble::Unavailable(_) | Trouble::Conflict(_))
+                    if begun.elapsed() < PATIENCE =>
+                {
                     pause(tries).await;
                     tries += 1;
                 }

@@ -1,10 +1,14 @@
 //! Whether writes are taken now.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use tokio::time::timeout;
 
 use super::group::Writer;
+use super::sessions::Trouble;
+use crate::StoreFailure;
 
 /// A write that takes longer than this makes the store count as not ready.
 const READY_WITHIN: Duration = Duration::from_secs(1);
@@ -12,12 +16,13 @@ const READY_WITHIN: Duration = Duration::from_secs(1);
 /// For how long it counts what the last look whether writes are taken has found.
 const LOOK_COUNTS_FOR: Duration = Duration::from_millis(500);
 
-/// Looks whether writes are taken, by a write that changes nothing.
+/// Looks whether writes are taken: by a write that changes nothing, and after writes that PostgreSQL did not take by a
+/// rehearsal, so that it is found without further writes when it takes them again.
 #[derive(Debug)]
 pub(super) struct Readiness {
     writer: Writer,
     /// When the last look was, and what it has found.
-    last: Option<(Instant, bool)>,
+    last: Option<(Instant, Result<(), StoreFailure>)>,
 }
 
 impl Readiness {
@@ -25,15 +30,50 @@ impl Readiness {
         Self { writer, last: None }
     }
 
-    pub(super) async fn is_ready(&mut self) -> bool {
-        match self.last {
-            Some((looked, found)) if looked.elapsed() < LOOK_COUNTS_FOR => found,
+    /// Why writes are not taken, if that is so.
+    pub(super) async fn check(&mut self) -> Result<(), StoreFailure> {
+        // A write that failed since says more than a look that found nothing wrong.
+        let is_outdated =
+            |found: &Result<_, _>| found.is_ok() && self.writer.health.no_writes().is_some();
+        match &self.last {
+            Some((looked, found)) if looked.elapsed() < LOOK_COUNTS_FOR && !is_outdated(found) => {
+                found.clone()
+            }
             _ => {
-                let look = timeout(READY_WITHIN, self.writer.write_nothing());
-                let found = matches!(look.await, Ok(Ok(())));
-                self.last = Some((Instant::now(), found));
+                let found = match timeout(READY_WITHIN, self.look()).await {
+                    Ok(found) => found,
+                    Err(_) => {
+                        let seconds = READY_WITHIN.as_secs();
+                        Err(anyhow!("PostgreSQL does not answer: not within {seconds} s").into())
+                    }
+                };
+                self.last = Some((Instant::now(), found.clone()));
                 found
             }
+        }
+    }
+
+    async fn look(&self) -> Result<(), StoreFailure> {
+        let found = match self.look_once().await {
+            // The statements are prepared again.
+            Err(Trouble::StaleStatement(_)) => self.look_once().await,
+            found => found,
+        };
+        found.map_err(|trouble| anyhow!(trouble))?;
+        match self.writer.health.no_writes() {
+            Some((false, cause)) => Err(cause),
+            Some((true, _)) => {
+                self.writer.health.note_rehearsed();
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn look_once(&self) -> Result<(), Trouble> {
+        match self.writer.health.no_writes() {
+            None => self.writer.write_nothing().await,
+            Some(_) => self.writer.rehearse(&BTreeSet::new()).await,
         }
     }
 }

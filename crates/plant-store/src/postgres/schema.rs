@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
+use plant_domain::fold_name;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
@@ -12,8 +13,11 @@ use super::PostgresConfig;
 use super::sessions::{Session, Sessions, Trouble};
 use super::statements::{SchemaName, Statements};
 
-/// The version of the tables that this program works with.
-pub(super) const VERSION: i32 = 1;
+/// The version of the tables that this program works with. In version 1, names were folded in another way.
+pub(super) const VERSION: i32 = 2;
+
+/// How many names are folded again at a time.
+const NAMES_AT_ONCE: i64 = 1000;
 
 /// How many rows share the counting. Whoever writes adds to one of them, and two who add to the same one wait for each
 /// other.
@@ -73,8 +77,8 @@ impl Engine {
         }
     }
 
-    /// The statements that lead from no tables to version 1. Each may be run again where it was run before.
-    fn version_1(self, schema: &SchemaName) -> Vec<String> {
+    /// The statements that make the tables. Each may be run again where it was run before.
+    fn make_tables(self, schema: &SchemaName) -> Vec<String> {
         let schema = schema.quoted();
         let (text, ascending, with_room) = (self.text(), self.ascending(), self.with_room());
         let mut statements = vec![
@@ -100,11 +104,7 @@ impl Engine {
                 "CREATE TABLE IF NOT EXISTS {schema}.counters (\
                    slot integer NOT NULL PRIMARY KEY, plants bigint NOT NULL, events bigint NOT NULL){with_room}"
             ),
-            format!(
-                "INSERT INTO {schema}.counters (slot, plants, events) \
-                 SELECT slot, 0, 0 FROM generate_series(0, {COUNTER_SLOTS} - 1) AS slots (slot) \
-                 ON CONFLICT (slot) DO NOTHING"
-            ),
+            make_counters(&schema),
             format!(
                 "CREATE TABLE IF NOT EXISTS {schema}.log (\
                    id integer NOT NULL PRIMARY KEY, forgotten_to bigint NOT NULL, \
@@ -127,14 +127,45 @@ impl Engine {
     }
 }
 
-/// Makes sure that the tables are there, in the version of this program, as far as the user of the database may do
-/// that, and that the server is one that plants can be trusted to. Returns the number of the last block of events.
+/// Makes the rows of the counters that are missing.
+fn make_counters(schema: &str) -> String {
+    format!(
+        "INSERT INTO {schema}.counters (slot, plants, events) \
+         SELECT slot, 0, 0 FROM generate_series(0, {COUNTER_SLOTS} - 1) AS slots (slot) \
+         ON CONFLICT (slot) DO NOTHING"
+    )
+}
+
+/// Counts again where rows of the counters were missing, while nobody writes.
+fn count_again(schema: &str) -> [String; 4] {
+    [
+        format!("LOCK TABLE {schema}.plants, {schema}.events, {schema}.counters IN EXCLUSIVE MODE"),
+        make_counters(schema),
+        format!("UPDATE {schema}.counters SET plants = 0, events = 0"),
+        format!(
+            "UPDATE {schema}.counters SET \
+               plants = (SELECT count(*) FROM {schema}.plants WHERE name IS NOT NULL), \
+               events = (SELECT coalesce(sum(cardinality(ids)), 0)::bigint FROM {schema}.events) \
+                 + (SELECT forgotten_events FROM {schema}.log WHERE id = 1) \
+             WHERE slot = 0"
+        ),
+    ]
+}
+
+/// Makes sure that the tables are there, as far as the user of the database may make them, that they have the version of
+/// this program, and that the server is one that plants can be trusted to. Returns the number of the last block of events.
 pub(super) async fn prepare(config: &PostgresConfig) -> anyhow::Result<i64> {
     let session = session(config).await?;
     check_server(&session).await?;
     match version(&session, &config.schema).await? {
         // Who may use the tables need not be someone who may make them.
         Some(VERSION) => {}
+        // Servers of the older program may still write, so a start alone changes nothing for them.
+        Some(found @ 1..VERSION) => bail!(
+            "the tables in schema {} have version {found}, and this program needs {VERSION}: run `plantd migrate`, \
+             and start again",
+            config.schema
+        ),
         found => {
             check_not_newer(found.unwrap_or_default())?;
             migrate_with(&session, &config.schema).await?;
@@ -289,14 +320,60 @@ async fn try_to_migrate(
     let lock = format!("SELECT version FROM {name}.layout WHERE id = 1 FOR UPDATE");
     let version: i32 = client.query_one(&lock, &[]).await?.try_get(0)?;
     if version < 1 {
-        for statement in engine.version_1(schema) {
+        for statement in engine.make_tables(schema) {
             client.batch_execute(&statement).await?;
         }
+    }
+    let counters = format!("SELECT count(*) FROM {name}.counters");
+    let counters: i64 = client.query_one(&counters, &[]).await?.try_get(0)?;
+    if version <= VERSION && counters < i64::from(COUNTER_SLOTS) {
+        for statement in count_again(&name) {
+            client.batch_execute(&statement).await?;
+        }
+    }
+    client.batch_execute("COMMIT").await?;
+    if version <= VERSION {
+        fold_names_again(client, &name).await?;
     }
     if version < VERSION {
         let note = format!("UPDATE {name}.layout SET version = {VERSION} WHERE id = 1");
         client.batch_execute(&note).await?;
     }
-    client.batch_execute("COMMIT").await?;
     Ok(version)
+}
+
+/// Folds names that were folded in another way, as servers of older programs do until they are replaced. Those of letters
+/// of ASCII alone are folded alike by all.
+async fn fold_names_again(client: &Client, schema: &str) -> Result<(), tokio_postgres::Error> {
+    let select = format!(
+        "SELECT id, name, folded_name FROM {schema}.plants \
+         WHERE id >= $1 AND octet_length(name) > char_length(name) ORDER BY id LIMIT $2"
+    );
+    // A plant that has another name by now was folded by who gave it.
+    let update = format!(
+        "UPDATE {schema}.plants SET folded_name = new.folded_name \
+         FROM unnest($1::bigint[], $2::text[], $3::text[]) AS new (id, name, folded_name) \
+         WHERE plants.id = new.id AND plants.name = new.name"
+    );
+    let (select, update) = (client.prepare(&select).await?, client.prepare(&update).await?);
+    let mut from = Some(i64::MIN);
+    while let Some(first) = from {
+        let rows = client.query(&select, &[&first, &NAMES_AT_ONCE]).await?;
+        let (mut ids, mut names, mut folded_names) = (Vec::new(), Vec::new(), Vec::new());
+        from = None;
+        for row in &rows {
+            let (id, name): (i64, &str) = (row.try_get(0)?, row.try_get(1)?);
+            from = id.checked_add(1);
+            let folded_name = fold_name(name);
+            if row.try_get::<_, Option<&str>>(2)? != Some(folded_name.as_str()) {
+                ids.push(id);
+                names.push(name);
+                folded_names.push(folded_name);
+            }
+        }
+        if !ids.is_empty() {
+            client.execute(&update, &[&ids, &names, &folded_names]).await?;
+        }
+    }
+    Ok(())
 }

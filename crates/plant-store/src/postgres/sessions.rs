@@ -1,5 +1,7 @@
 //! Connections to PostgreSQL: some for writing and some for reading, so that neither waits for the other.
 
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +11,7 @@ use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use tokio::time::timeout;
-use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -63,13 +65,20 @@ pub(super) async fn pause(tries: u32) {
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
-    /// There is no connection, or there is none any more.
+    /// There is no connection, or no answer: nobody knows whether what was sent was done.
     #[error("PostgreSQL does not answer: {0}")]
     NoAnswer(String),
+    /// PostgreSQL answers, but does nothing of the kind now; nothing was written.
+    #[error("PostgreSQL {0}")]
+    Unavailable(String),
     /// It was taken back, and may well be done when it is tried again.
     #[error("PostgreSQL took it back: {0}")]
     Conflict(String),
-    /// It is wrong, and will be so when it is tried again.
+    /// It was taken back because a prepared statement may no longer fit the tables. All statements have been
+    /// forgotten since, so the next try prepares them again.
+    #[error("PostgreSQL refused a statement that was prepared: {0}")]
+    StaleStatement(String),
+    /// It is wrong, and will be so when it is tried again; nothing was written.
     #[error("PostgreSQL refused it: {0}")]
     Refused(String),
 }
@@ -80,43 +89,112 @@ impl From<tokio_postgres::Error> for Trouble {
             return Self::NoAnswer(format!("{:#}", anyhow::Error::from(error)));
         };
         let code = cause.code();
-        let said = format!("{} ({})", cause.message(), code.code());
-        // PostgreSQL ends the session with it, or this is the wrong server by now.
+        let said = said(cause);
+        let is_of_class = |classes: &[&str]| classes.contains(&&code.code()[..2]);
+        // PostgreSQL ends the session with it, or does not know itself what it has done.
         let is_over = matches!(cause.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
-            || *code == SqlState::READ_ONLY_SQL_TRANSACTION
             || *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN
-            || ["08", "53", "57", "58"].iter().any(|class| code.code().starts_with(class));
+            || is_of_class(&["08"]);
         let is_conflict = [
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
-            SqlState::UNIQUE_VIOLATION,
             SqlState::LOCK_NOT_AVAILABLE,
-        ]
-        .contains(code);
-        // A statement that took too long had to wait for another one.
-        if is_conflict || *code == SqlState::QUERY_CANCELED {
-            Self::Conflict(said)
-        } else if is_over {
+            // A statement that took too long had to wait for another one.
+            SqlState::QUERY_CANCELED,
+        ];
+        let is_stale = [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME];
+        if is_over {
             Self::NoAnswer(said)
+        } else if is_conflict.contains(code) || is_own_unique_violation(cause) {
+            Self::Conflict(said)
+        // A disk that is full, a server that is about to stop, or one that is a standby by now.
+        } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION || is_of_class(&["53", "57", "58"]) {
+            Self::Unavailable(format!("takes no writes now: {said}"))
+        } else if is_stale.contains(code) {
+            Self::StaleStatement(said)
+        // Only the check that all rows were written divides, and a function would be named as the place.
+        } else if *code == SqlState::DIVISION_BY_ZERO && cause.where_().is_none() {
+            Self::Refused(ROWS_MISSING.to_owned())
         } else {
             Self::Refused(said)
         }
     }
 }
 
+/// What it means that not all rows were written.
+const ROWS_MISSING: &str = "a row was not written, as where a row of the table counters is missing (`plantd migrate` makes \
+     missing ones and counts again), or a trigger, a rule or a policy leaves rows out";
+
+fn said(cause: &DbError) -> String {
+    format!("{} ({})", cause.message(), cause.code().code())
+}
+
+/// Whether an id, or the number of a block or a group, is taken, and not what an index asks for that others have made.
+fn is_own_unique_violation(cause: &DbError) -> bool {
+    let is_own = |name: &str| name.starts_with("plants_pkey") || name.starts_with("events_");
+    *cause.code() == SqlState::UNIQUE_VIOLATION && cause.constraint().is_none_or(is_own)
+}
+
 impl From<PoolError> for Trouble {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
-                match Self::from(error) {
-                    // Who may not come in now may do so later, where that is mended.
-                    Self::Conflict(said) | Self::Refused(said) => Self::NoAnswer(said),
-                    no_answer @ Self::NoAnswer(_) => no_answer,
-                }
+                not_let_in(error)
             }
             error => Self::NoAnswer(error.to_string()),
         }
     }
+}
+
+/// Why there is no connection. Whatever it is, it may be mended, so it is tried again.
+fn not_let_in(error: tokio_postgres::Error) -> Trouble {
+    if let Some(cause) = error.as_db_error() {
+        return refuses_connection(&said(cause), advice_about(cause.code()));
+    }
+    // Without a source, the client has given up waiting.
+    let source = error.source();
+    let network = source.map(<dyn Error>::downcast_ref::<io::Error>);
+    let is_unanswered = network.is_none_or(|cause| cause.is_some_and(is_of_the_network));
+    let is_read_only =
+        network.flatten().is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied);
+    let said = format!("{:#}", anyhow::Error::from(error));
+    if is_unanswered {
+        Trouble::NoAnswer(said)
+    } else if is_read_only {
+        refuses_connection(
+            &said,
+            "name its primary in the URL, or turn default_transaction_read_only off",
+        )
+    } else if said.contains("password missing") {
+        refuses_connection(&said, "put the password into the URL")
+    } else {
+        refuses_connection(&said, "")
+    }
+}
+
+/// What to do where a connection is refused for this.
+fn advice_about(code: &SqlState) -> &'static str {
+    match *code {
+        SqlState::INVALID_CATALOG_NAME => "create the database, or name another one in the URL",
+        SqlState::TOO_MANY_CONNECTIONS => {
+            "raise max_connections of the server, or lower --postgres-connections"
+        }
+        _ if code.code().starts_with("28") => {
+            "check the user and the password in the URL, and pg_hba.conf of the server"
+        }
+        _ => "",
+    }
+}
+
+fn refuses_connection(said: &str, advice: &str) -> Trouble {
+    let sign = if advice.is_empty() { "" } else { "; " };
+    Trouble::Unavailable(format!("refuses the connection: {said}{sign}{advice}"))
+}
+
+/// Whether the connection was not made or has broken. All else was found out from what the server said.
+fn is_of_the_network(cause: &io::Error) -> bool {
+    cause.raw_os_error().is_some()
+        || [io::ErrorKind::TimedOut, io::ErrorKind::UnexpectedEof].contains(&cause.kind())
 }
 
 /// Sessions of one kind.
@@ -231,12 +309,24 @@ impl Session {
         };
         match &answer {
             Err(trouble @ Trouble::NoAnswer(_)) => self.reachable.note(Some(trouble)),
+            // Another session may come to another host.
+            Err(Trouble::Unavailable(_)) => self.reachable.note(None),
             _ => {
+                if let Err(Trouble::StaleStatement(_)) = &answer {
+                    self.forget_statements();
+                }
                 self.reachable.note(None);
                 self.is_usable.store(true, Ordering::Relaxed);
             }
         }
         answer
+    }
+
+    /// Has the statements of all sessions prepared again.
+    fn forget_statements(&self) {
+        if let Some(pool) = self.object.as_ref().and_then(Object::pool) {
+            pool.manager().statement_caches.clear();
+        }
     }
 
     /// The rows that a prepared statement gives.

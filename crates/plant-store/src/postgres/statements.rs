@@ -24,6 +24,9 @@ pub(super) const EVENTS_IN_A_BLOCK: i64 = 1024;
 /// What is read of a plant, in this order.
 const PLANT: &str = "id, revision, name, tag";
 
+/// Takes everything back where no counter was changed: that is the last row to be written, after all others.
+const ALL_WRITTEN: &str = "1 / (SELECT count(*) FROM counted)";
+
 /// How the kinds of events are kept.
 const CREATED: i16 = 1;
 const UPDATED: i16 = 2;
@@ -181,29 +184,32 @@ impl Statements {
         let block = format!("currval('{schema}.event_blocks')");
         let first_revision = format!("{block} * {EVENTS_IN_A_BLOCK}");
         Self {
-            // PostgreSQL happens to carry out from the last to the first what nothing is read from: so whoever waits for an
-            // id has no counter that others wait for. Nothing else hangs on it.
+            // The counter comes last, so that whoever waits for an id has no counter that others wait for.
             create_plants: format!(
                 "WITH block AS MATERIALIZED (SELECT nextval('{schema}.event_blocks') AS number), \
-                 counted AS (\
-                   UPDATE {schema}.counters \
-                   SET plants = plants + $12::bigint, events = events + $13::bigint \
-                   WHERE slot = $11), \
-                 logged AS (\
-                   INSERT INTO {schema}.events (block, group_id, revisions, kinds, ids) \
-                   SELECT block.number, $7::bytea, \
-                     ARRAY(SELECT block.number * {EVENTS_IN_A_BLOCK} + event.number \
-                       FROM unnest($8::bigint[]) AS event (number) ORDER BY event.number), \
-                     $9::smallint[], $10::bigint[] \
-                   FROM block), \
                  inserted AS (\
                    INSERT INTO {schema}.plants (id, revision, name, folded_name, tag, idempotency) \
                    SELECT new.id, block.number * {EVENTS_IN_A_BLOCK} + new.number, new.name, \
                      new.folded_name, new.tag, new.idempotency \
                    FROM block, \
                      unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[]) \
-                     AS new (id, number, name, folded_name, tag, idempotency)) \
-                 SELECT number FROM block"
+                     AS new (id, number, name, folded_name, tag, idempotency) \
+                   RETURNING id), \
+                 logged AS (\
+                   INSERT INTO {schema}.events (block, group_id, revisions, kinds, ids) \
+                   SELECT block.number, $7::bytea, \
+                     ARRAY(SELECT block.number * {EVENTS_IN_A_BLOCK} + event.number \
+                       FROM unnest($8::bigint[]) AS event (number) ORDER BY event.number), \
+                     $9::smallint[], $10::bigint[] \
+                   FROM block RETURNING block), \
+                 counted AS (\
+                   UPDATE {schema}.counters \
+                   SET plants = plants + $12::bigint, events = events + $13::bigint \
+                   WHERE slot = $11 \
+                     AND (SELECT count(*) FROM inserted) = cardinality($1::bigint[]) \
+                     AND (SELECT count(*) FROM logged) = 1 \
+                   RETURNING slot) \
+                 SELECT number, {ALL_WRITTEN} FROM block"
             ),
             begin: format!("BEGIN; SELECT nextval('{schema}.event_blocks')"),
             insert_plants: format!(
@@ -234,12 +240,15 @@ impl Statements {
                    AND plants.revision < {first_revision} + {EVENTS_IN_A_BLOCK}"
             ),
             add_to_counter: format!(
-                "UPDATE {schema}.counters SET plants = counters.plants + more.plants, events = counters.events + more.events \
+                "WITH counted AS (\
+                 UPDATE {schema}.counters SET plants = counters.plants + more.plants, events = counters.events + more.events \
                  FROM (SELECT count(*) AS events, \
                      coalesce(sum(CASE kind WHEN {CREATED} THEN 1 WHEN {DELETED} THEN -1 ELSE 0 END), 0) \
                        AS plants \
                    FROM (SELECT unnest(kinds) AS kind FROM {schema}.events WHERE group_id = $2) AS told \
-                 ) AS more WHERE slot = $1"
+                 ) AS more WHERE slot = $1 \
+                   AND EXISTS (SELECT FROM {schema}.events WHERE group_id = $2) RETURNING slot) \
+                 SELECT {ALL_WRITTEN}"
             ),
             skip_block: format!(
                 "INSERT INTO {schema}.events (block, revisions, kinds, ids) \
@@ -257,7 +266,9 @@ impl Statements {
                  ON CONFLICT (block) DO NOTHING"
             ),
             touch_counter: format!(
-                "UPDATE {schema}.counters SET plants = plants + 0 WHERE slot = $1"
+                "WITH counted AS (\
+                 UPDATE {schema}.counters SET plants = plants + 0 WHERE slot = $1 RETURNING slot) \
+                 SELECT {ALL_WRITTEN}"
             ),
             plants_with_ids: format!(
                 "SELECT {PLANT}, idempotency FROM {schema}.plants WHERE id = ANY($1::bigint[])"

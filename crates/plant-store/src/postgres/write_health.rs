@@ -1,0 +1,115 @@
+//! What PostgreSQL wrote and refused lately, to tell writes that it refuses from times when it takes none.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use plant_domain::PlantId;
+
+use crate::StoreFailure;
+
+/// How many plants are known at most to be refused. Where there are more, all are forgotten.
+const MOST_REFUSED: usize = 1024;
+
+/// For how long it counts that a plant was refused.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// How many plants that were written are kept to rehearse writes with.
+const SAMPLES: usize = 4;
+
+/// How long after a write that PostgreSQL could not take no rehearsal is believed: a disk that is full may still take a
+/// small change.
+const NO_WRITES_FOR: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Default)]
+pub(super) struct WriteHealth(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Plants that were refused, and when.
+    refused: HashMap<PlantId, Instant>,
+    /// Plants that were written, the newest first.
+    samples: VecDeque<Sample>,
+    /// When PostgreSQL took no writes last, unless it has taken some since.
+    no_writes: Option<(Instant, StoreFailure)>,
+}
+
+/// A plant as it was written.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    pub(super) id: PlantId,
+    pub(super) name: String,
+    pub(super) tag: Option<String>,
+}
+
+impl WriteHealth {
+    /// These plants were written, and one of them as the sample says.
+    pub(super) fn note_written(&self, ids: &BTreeSet<PlantId>, sample: Option<Sample>) {
+        let mut state = self.state();
+        state.note_writes();
+        if !state.refused.is_empty() {
+            state.refused.retain(|id, _| !ids.contains(id));
+        }
+        if let Some(sample) = sample {
+            state.samples.retain(|other| other.id != sample.id);
+            state.samples.truncate(SAMPLES - 1);
+            state.samples.push_front(sample);
+        }
+    }
+
+    /// PostgreSQL refuses a write of this plant, and takes others.
+    pub(super) fn note_refused(&self, id: PlantId) {
+        let mut state = self.state();
+        if state.refused.len() >= MOST_REFUSED {
+            state.refused.clear();
+        }
+        state.refused.insert(id, Instant::now());
+    }
+
+    /// Whether a write of this plant was refused lately.
+    pub(super) fn is_refused(&self, id: PlantId) -> bool {
+        self.state().refused.get(&id).is_some_and(|since| since.elapsed() < REFUSED_FOR)
+    }
+
+    /// PostgreSQL takes no writes, whichever they are.
+    pub(super) fn note_no_writes(&self, cause: &StoreFailure) {
+        let mut state = self.state();
+        if state.no_writes.is_none() {
+            log::error!("PostgreSQL takes no writes: {cause}");
+        }
+        state.no_writes = Some((Instant::now(), cause.clone()));
+    }
+
+    /// A rehearsal has found that PostgreSQL takes writes.
+    pub(super) fn note_rehearsed(&self) {
+        self.state().note_writes();
+    }
+
+    /// Why PostgreSQL took no writes last, if it has taken none since, and whether that is so long ago that it may be
+    /// rehearsed.
+    pub(super) fn no_writes(&self) -> Option<(bool, StoreFailure)> {
+        let (since, cause) = self.state().no_writes.clone()?;
+        Some((since.elapsed() >= NO_WRITES_FOR, cause))
+    }
+
+    /// Plants that were written, but for some, and for those that were refused lately.
+    pub(super) fn samples(&self, others: &BTreeSet<PlantId>) -> Vec<Sample> {
+        let state = self.state();
+        let is_fit = |sample: &&Sample| {
+            !others.contains(&sample.id) && !state.refused.contains_key(&sample.id)
+        };
+        state.samples.iter().filter(is_fit).cloned().collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn note_writes(&mut self) {
+        if self.no_writes.take().is_some() {
+            log::info!("PostgreSQL takes writes again");
+        }
+    }
+}
