@@ -1,5 +1,6 @@
 //! Taking many plants, row by row, in bounded memory.
 
+use std::mem;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -46,7 +47,8 @@ pub(crate) async fn import(
     let context = RequestContext::of_handled(&request)?;
     context.count_import(|_| {});
     let report = ImportReport::default();
-    let mut import = Import { repository, context, on_conflict, draining, report };
+    let mut import =
+        Import { repository, context, on_conflict, draining, report, has_logged_refusal: false };
     let imported = import.run(Rows::new(format), &mut body).await;
     let stop = import.draining.imports_stop();
     tokio::select! {
@@ -66,6 +68,8 @@ struct Import {
     on_conflict: OnConflict,
     draining: Data<Draining>,
     report: ImportReport,
+    /// The log has the reason for the first row that the database refuses. Those of all would fill it.
+    has_logged_refusal: bool,
 }
 
 impl Import {
@@ -128,7 +132,9 @@ impl Import {
                 match id {
                     Ok(id) => {
                         let imported = imported.next().ok_or_else(Failure::internal)?;
-                        if let Imported::Refused(cause) = &imported {
+                        if let Imported::Refused(cause) = &imported
+                            && !mem::replace(&mut self.has_logged_refusal, true)
+                        {
                             log::error!("{cause}: {} plant={id}", self.context);
                         }
                         self.report.add(line, id, imported);
