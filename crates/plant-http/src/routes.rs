@@ -170,20 +170,16 @@ impl Path {
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        // HEAD works wherever GET does. Its body is left out when the answer is sent.
-        let with_head = (method == Method::GET).then_some(Method::HEAD);
-        let methods = std::iter::once(method.clone()).chain(with_head).collect();
-        self.resource = self.resource.route(route_for(methods).to(handler));
+        self.resource = self.resource.route(route_for(with_head(&method)).to(handler));
         self.methods.push((method, describe));
         self
     }
 
     fn into_resource(self) -> Resource {
-        let has = |wanted: &Method| self.methods.iter().any(|(method, _)| method == wanted);
-        let takes_patches = has(&Method::PATCH);
-        let head = has(&Method::GET).then_some("HEAD");
-        let methods = self.methods.iter().map(|(method, _)| method.as_str());
-        let allow = methods.chain(head).chain(["OPTIONS"]).collect::<Vec<&str>>().join(", ");
+        let takes_patches = self.methods.iter().any(|(method, _)| *method == Method::PATCH);
+        let methods = self.methods.iter().flat_map(|(method, _)| with_head(method));
+        let methods: Vec<Method> = methods.chain([Method::OPTIONS]).collect();
+        let allow = methods.iter().map(Method::as_str).collect::<Vec<&str>>().join(", ");
         let options = allow.clone();
         self.resource
             .route(route_for(vec![Method::OPTIONS]).to(move || {
@@ -200,6 +196,11 @@ impl Path {
                 async move { Err::<HttpResponse, _>(no_such_method(&allow)) }
             }))
     }
+}
+
+/// HEAD works wherever GET does. Its body is left out when the answer is sent.
+fn with_head(method: &Method) -> Vec<Method> {
+    if *method == Method::GET { vec![Method::GET, Method::HEAD] } else { vec![method.clone()] }
 }
 
 fn route_for(methods: Vec<Method>) -> Route {

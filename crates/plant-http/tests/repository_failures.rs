@@ -20,12 +20,12 @@ use tokio::sync::{oneshot, watch};
 
 const TOKEN: &str = "0123456789abcdef";
 const PANICS: i64 = 1;
-const IS_UNAVAILABLE: i64 = 5;
-const IS_REFUSED: i64 = 6;
 const IS_BUSY: i64 = 2;
 const FAILS: i64 = 3;
 const FAILS_FOR_GOOD: i64 = 4;
 const LEAVES_A_THREAD: i64 = 5;
+const IS_UNAVAILABLE: i64 = 6;
+const IS_REFUSED: i64 = 7;
 const CAUSE: &str = "no space left on /var/lib/plants";
 
 /// Misbehaves as the id says.
