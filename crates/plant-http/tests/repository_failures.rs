@@ -25,7 +25,7 @@ const FAILS: i64 = 3;
 const FAILS_FOR_GOOD: i64 = 4;
 const LEAVES_A_THREAD: i64 = 5;
 const IS_UNAVAILABLE: i64 = 6;
-const IS_REFUSED: i64 = 7;
+const IS_REFUSED: i64 = 8;
 const CAUSE: &str = "no space left on /var/lib/plants";
 
 /// Misbehaves as the id says.
