@@ -271,16 +271,15 @@ fn rows_that_fail_are_listed_with_their_lines_and_end_with_1() {
 fn rows_whose_ids_are_taken_are_listed_with_both_ways_to_go_on() {
     let folder = folder();
     let path = file(&folder, "plants.csv", "id,name,tag\n1,Rosa,\n2,Salix,\nx,Acer,\n");
-    let cases: [(_, &[(u32, u32)], &[&str]); 3] = [
-        (None, &[(2, 3001), (4, 1004)], &["skip", "keeps", "replace", "takes"]),
-        (Some("--on-conflict=skip"), &[(4, 1004)], &["--on-conflict skip"]),
-        (Some("--on-conflict=replace"), &[(4, 1004)], &["--on-conflict replace"]),
-    ];
-    for (arguments, failed, ways) in cases {
+    for (arguments, failed, ways) in [
+        (None, vec![(2, 3001), (4, 1004)], vec!["skip", "keeps", "replace", "takes"]),
+        (Some("--on-conflict=skip"), vec![(4, 1004)], vec!["--on-conflict skip"]),
+        (Some("--on-conflict=replace"), vec![(4, 1004)], vec!["--on-conflict replace"]),
+    ] {
         let server = server_with(&[NewPlant::new(1, "old", None)]);
         let launch = command(server.address(), &["import", text(&path)]).arguments(arguments);
         let process = run(&launch, FINDINGS);
-        check_failed_rows(&process, text(&path), failed);
+        check_failed_rows(&process, text(&path), &failed);
         let stderr = process.stderr();
         let last = stderr.lines().last().unwrap_or_default();
         assert!(ways.iter().all(|way| last.contains(way)), "{last}");
@@ -603,7 +602,8 @@ fn a_file_that_cannot_be_written_ends_with_74() {
         let launch = command(server.address(), &["export", "--format=csv", text(path)]);
         check_refusal(&launch, IO, &["cannot write", text(path)]);
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+    let files = fs::read_dir(folder.path()).expect("it can be listed");
+    assert_eq!(files.count(), 1, "something was left behind");
 }
 
 fn mode(path: &Path) -> u32 {
@@ -682,7 +682,7 @@ fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_as_it_was() {
         let path = file(&folder, "plants.ndjson", "as it was");
         let url = format!("http://{}", server.address);
         check_refusal(&command(server.address, &["export", text(&path)]), IO, &[&url]);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "as it was", "{cut:?}");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "as it was", "{cut:?}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{cut:?}");
         // Where there is no file, there is none afterwards.
         let path = folder.path().join("new.ndjson");
@@ -698,8 +698,9 @@ fn check_no_export(address: SocketAddr, words: &[&str], name: &str) {
     let folder = folder();
     let path = file(&folder, name, "as it was");
     check_refusal(&command(address, &["export", text(&path)]), IO, words);
-    assert_eq!(fs::read_to_string(&path).unwrap(), "as it was");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "as it was");
+    let files = fs::read_dir(folder.path()).expect("it can be listed");
+    assert_eq!(files.count(), 1, "something was left behind");
 }
 
 #[test]
@@ -860,7 +861,7 @@ fn an_export_that_is_killed_leaves_the_file_as_it_was() {
         })
     });
     process.kill();
-    assert_eq!(fs::read_to_string(&path).unwrap(), "as it was");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "as it was");
 }
 
 #[test]
