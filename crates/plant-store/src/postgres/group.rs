@@ -7,9 +7,9 @@
 //!    in the row of the block; and counts them. Where all rows are new, that is one statement, which fails as a whole
 //!    where one of them is there already.
 //! 3. Writes whose row has become another one are tried again, after a look at it.
-//! 4. Where PostgreSQL refuses the group, the same is [rehearsed](Writer::rehearse) with plants that were written
-//!    before. Where that fails too, PostgreSQL takes no writes now. Otherwise the group is halved until what is refused
-//!    stands alone.
+//! 4. Where PostgreSQL refuses the group, it is halved until what is refused stands alone. Where no other part of it was
+//!    carried out meanwhile, the same is [rehearsed](Writer::rehearse) with plants that were written before: where that
+//!    fails too, PostgreSQL takes no writes now, and the whole group is given up.
 //!
 //! Every group has a random id, which stands in the row of its block. Where nobody knows what became of a commit, who
 //! wants to know writes such a row: either it is there already, and so is all of the group, or the group can never be
@@ -92,8 +92,8 @@ struct Group<'a> {
     not_found: HashMap<PlantId, Option<i64>>,
     /// When it was begun, or a write had its answer last.
     last_answer: Instant,
-    /// Whether other writes were found to be carried out since it was begun.
-    is_rehearsed: bool,
+    /// Since something of it was refused: whether other writes were carried out after that.
+    others_are_taken: Option<bool>,
 }
 
 /// What a group would make of its plants.
@@ -222,14 +222,16 @@ impl Writer {
                 }
                 Failed::WithoutTrace(Trouble::Refused(said) | Trouble::StaleStatement(said)) => {
                     let cause = StoreFailure::from(anyhow!(Trouble::Refused(said)));
-                    if group.is_rehearsed {
+                    let others_are_taken = *group.others_are_taken.get_or_insert(false);
+                    // Parts of it that are carried out show as well that it is no matter of all writes.
+                    if others_are_taken || group.halves().is_some() {
                         return Err(GivenUp::Refused(cause));
                     }
                     let of_group = group.pending().map(|(_, write)| write.id()).collect();
                     match self.rehearse(&of_group).await {
                         // One more try tells whether that is still so.
                         Ok(()) => {
-                            group.is_rehearsed = true;
+                            group.others_are_taken = Some(true);
                             continue;
                         }
                         Err(Trouble::Refused(_) | Trouble::StaleStatement(_)) => {
@@ -304,6 +306,7 @@ impl Writer {
             }
         };
         self.last_block.fetch_max(committed.block, Ordering::Relaxed);
+        group.others_are_taken = group.others_are_taken.map(|_| true);
         let sample = plan.rows.iter().find(|(id, _)| committed.written.contains(id));
         self.health.note_written(&committed.written, sample.and_then(|(id, row)| row.sample(*id)));
         group.accept(plan, &committed)?;
@@ -564,7 +567,7 @@ impl<'a> Group<'a> {
             present: HashMap::new(),
             not_found: HashMap::new(),
             last_answer: Instant::now(),
-            is_rehearsed: false,
+            others_are_taken: None,
         }
     }
 

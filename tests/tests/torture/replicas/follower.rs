@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use plant_store::{
     EventKind, EventPage, PlantRepository as _, PostgresConfig, PostgresRepository, Revision,
 };
-use plantd_tests::wait_until;
+use plantd_tests::{DEADLINE, wait_until};
 
 use super::log::{CREATED, DELETED, Log, Logged, UPDATED};
 
@@ -35,10 +36,13 @@ impl Follower {
             format!("{url}?application_name={schema}_follower").parse().expect("a URL"),
         );
         config.schema = schema.parse().expect("a name");
+        // A disturbance that comes while it opens would say nothing of the events.
+        let (opened, is_open) = mpsc::channel();
         let following = thread::spawn({
             let end = Arc::clone(&end);
-            move || follow(&config, &end)
+            move || follow(&config, &end, &opened)
         });
+        is_open.recv_timeout(DEADLINE).expect("the follower opens");
         Self { following: Some(following), end }
     }
 
@@ -70,10 +74,11 @@ impl Drop for Follower {
     }
 }
 
-fn follow(config: &PostgresConfig, end: &AtomicI64) -> Vec<Logged> {
+fn follow(config: &PostgresConfig, end: &AtomicI64, opened: &Sender<()>) -> Vec<Logged> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be made").block_on(async {
         let repository = PostgresRepository::open(config).await.expect("it opens");
+        opened.send(()).expect("somebody waits for that");
         let mut seen: Vec<Logged> = Vec::new();
         loop {
             let last = seen.last().map_or(0, |event| event.revision);
