@@ -91,7 +91,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
                 Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(cause),
                 _ => {}
             }
-            let mut file = File::create_new(path)?;
+            let mut file = File::options().write(true).create_new(true).open(path)?;
             file.write_all(&segment)?;
             file.sync_all()
         };
