@@ -20,12 +20,12 @@ use tokio::sync::{oneshot, watch};
 
 const TOKEN: &str = "0123456789abcdef";
 const PANICS: i64 = 1;
-const IS_UNAVAILABLE: i64 = 5;
-const IS_REFUSED: i64 = 6;
 const IS_BUSY: i64 = 2;
 const FAILS: i64 = 3;
 const FAILS_FOR_GOOD: i64 = 4;
-const LEAVES_A_THREAD: i64 = 5;
+const IS_UNAVAILABLE: i64 = 5;
+const IS_REFUSED: i64 = 6;
+const LEAVES_A_THREAD: i64 = 8;
 const CAUSE: &str = "no space left on /var/lib/plants";
 
 /// Misbehaves as the id says.
@@ -210,6 +210,17 @@ impl RunningServer {
         self.send("POST", "/plants", &format!(r#"{{"id":{id},"name":"Rosa"}}"#))
     }
 
+    /// The answers to a create, a put, a patch and a delete of this plant.
+    fn write_in_every_way(&self, id: i64) -> [String; 4] {
+        let path = format!("/plants/{id}");
+        [
+            self.create(id),
+            self.send("PUT", &path, r#"{"name":"Rosa"}"#),
+            self.send("PATCH", &path, "{}"),
+            self.send("DELETE", &path, ""),
+        ]
+    }
+
     fn stop(mut self) -> anyhow::Result<()> {
         let _ = self.stop.take().expect("once").send(());
         self.thread.take().expect("once").join().expect("the server does not panic")
@@ -239,14 +250,8 @@ fn a_panic_is_a_500_and_the_server_stays_up() {
 fn a_store_that_takes_no_writes_is_a_503_that_says_when_to_come_back() {
     let server = RunningServer::start();
     for id in [IS_BUSY, IS_UNAVAILABLE] {
-        let path = format!("/plants/{id}");
-        for answer in [
-            server.create(id),
-            server.send("PUT", &path, r#"{"name":"Rosa"}"#),
-            server.send("PATCH", &path, "{}"),
-            server.send("DELETE", &path, ""),
-            server.send("GET", "/readyz", ""),
-        ] {
+        let ready = server.send("GET", "/readyz", "");
+        for answer in server.write_in_every_way(id).into_iter().chain([ready]) {
             check(&answer, "503", 5003);
             assert!(answer.contains("retry-after: "), "{answer}");
         }
@@ -257,13 +262,7 @@ fn a_store_that_takes_no_writes_is_a_503_that_says_when_to_come_back() {
 #[test]
 fn a_refused_write_is_a_500_that_need_not_be_sent_again() {
     let server = RunningServer::start();
-    let path = format!("/plants/{IS_REFUSED}");
-    for answer in [
-        server.create(IS_REFUSED),
-        server.send("PUT", &path, r#"{"name":"Rosa"}"#),
-        server.send("PATCH", &path, "{}"),
-        server.send("DELETE", &path, ""),
-    ] {
+    for answer in server.write_in_every_way(IS_REFUSED) {
         check(&answer, "500", 5005);
         assert!(!answer.contains("retry-after: "), "{answer}");
         assert!(answer.contains("nothing was written"), "{answer}");
@@ -280,15 +279,8 @@ fn a_refused_write_is_a_500_that_need_not_be_sent_again() {
 #[test]
 fn a_failed_store_is_a_503_whose_cause_stays_in_the_log() {
     let server = RunningServer::start();
-    let path = format!("/plants/{FAILS}");
-    for answer in [
-        server.create(FAILS),
-        server.send("PUT", &path, r#"{"name":"Rosa"}"#),
-        server.send("PATCH", &path, "{}"),
-        server.send("DELETE", &path, ""),
-        server.send("GET", "/plants/7", ""),
-        server.send("GET", "/plants?after=7", ""),
-    ] {
+    let reads = ["/plants/7", "/plants?after=7"].map(|path| server.send("GET", path, ""));
+    for answer in server.write_in_every_way(FAILS).into_iter().chain(reads) {
         check(&answer, "503", 5002);
         assert!(answer.contains("retry-after: "), "{answer}");
     }
