@@ -22,7 +22,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// One row that holds something.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The line that it begins in; the first one is 1.
+    /// The line in which the row begins; the first line is 1.
     pub(crate) line: u64,
     /// What it says, if that is a plant.
     pub(crate) plant: Result<NewPlant, Failure>,
