@@ -1,10 +1,9 @@
 //! What the log tells of requests.
 //!
 //! Each request has one line. It stands under `plantd::audit` when the request may change something and
-//! was let in, else under `plantd::access`. That of an import has its counts. Each plant that an import brings has a line
-//! of its own under `plantd::audit::import`, but only where the log is asked for `debug` there: an import may bring
-//! millions. No line holds a query, a header but the request's id, or a body: each may hold
-//! a secret.
+//! was let in, else under `plantd::access`. The line of an import has its counts. Each plant that an import
+//! brings has a line of its own under `plantd::audit::import`, at the level `debug`: an import may bring
+//! millions. No line holds a query, a header but the request's id, or a body: each may hold a secret.
 
 use std::borrow::Cow;
 use std::fmt;

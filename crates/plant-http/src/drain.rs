@@ -6,9 +6,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// How long before the end of the drain imports stop, so that they can tell how far they came: time for the store to
-/// take what has come, and for a client to take the answer. It is at most half of the drain.
+/// How long before the end of the drain imports stop, at most half of the drain. In this time the store takes the rows
+/// that have come, and the client reads how far its import came.
 const LAST_ANSWERS: Duration = Duration::from_secs(4);
+
+/// Later than any drain ends.
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// How far the drain is.
 #[derive(Debug, Default)]
@@ -28,9 +31,12 @@ impl Draining {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// No more connections are taken from now on, and those at rest are to end. Others have so much time.
+    /// No more connections are taken from now on, and those at rest end. The others may take `allowed`.
     pub(crate) fn close(&self, allowed: Duration) {
-        let stop = Instant::now() + (allowed - LAST_ANSWERS.min(allowed / 2));
+        let now = Instant::now();
+        let until_stop = allowed - LAST_ANSWERS.min(allowed / 2);
+        // A drain that may take longer than the clock can count has no end to stop before.
+        let stop = now.checked_add(until_stop).unwrap_or(now + FAR_FUTURE);
         self.imports_stop.send_replace(Some(stop));
     }
 

@@ -62,7 +62,7 @@ impl ExchangePolicy {
         let line = is_logged.then(|| {
             let method = cut(request.method().as_str(), LOGGED_METHOD_MAX_BYTES);
             let path = cut(request.path(), LOGGED_PATH_MAX_BYTES);
-            // Whoever comes through a Unix socket has no address.
+            // A client on a Unix socket has no address.
             match request.peer_addr() {
                 Some(peer) => format!("{peer} {method} {path}"),
                 None => format!("unix {method} {path}"),

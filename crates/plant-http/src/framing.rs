@@ -1,7 +1,7 @@
 //! What a request's head says about where the request ends, and heads that are refused because not
 //! everybody would read them alike.
 //!
-//! Whoever reads a length in another way than the one in front of him takes a part of a body for a
+//! A server that reads a length in another way than the proxy in front of it takes a part of a body for a
 //! request. actix-http refuses a head that can be read in two ways: two lengths, a length and chunks, a
 //! coding other than chunks, no `Host` or two of them. What is left is here.
 

@@ -174,7 +174,7 @@ impl Import {
     }
 }
 
-/// Where the disk became full meanwhile, some of the rows may have been written before.
+/// When the disk becomes full during a batch, some of its rows may have been written.
 fn failure_of_import(error: StoreError) -> Failure {
     match error {
         StoreError::DiskFull => Failure::new(

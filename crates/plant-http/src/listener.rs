@@ -30,11 +30,11 @@ const WORKERS_DEADLINE: Duration = Duration::from_secs(5);
 /// How often it is said that connections have to wait.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What had not ended when the time of the drain was over, and was cut off.
+/// What had not ended when the drain timed out, and was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DrainTimedOut {
-    /// So many connections on which there were requests without an answer, or with a part of it.
+    /// This many connections, with requests that had no answer, or a part of one.
     Connections(usize),
     /// Threads. All connections had ended.
     Threads,
@@ -136,7 +136,7 @@ impl Listener {
     /// [`DrainTimedOut`] when something had to be cut off, or what the socket failed with.
     pub(crate) async fn drain(self, draining: &Draining, allowed: Duration) -> anyhow::Result<()> {
         let Self { acceptor, name, mut workers, permits, max_connections, .. } = self;
-        // Who does not find the socket any more cannot connect to it just before it closes.
+        // A client that does not find the socket any more cannot connect to it just before it closes.
         drop(name);
         // The runtime knows only of those that its driver has seen.
         let acceptor = acceptor.into_acceptor().context("cannot drain the connections")?;

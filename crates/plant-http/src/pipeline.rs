@@ -10,8 +10,8 @@
 //! closes the connection (section 9.6), no chunk that is broken, and nothing of a head beyond its limits.
 //!
 //! Where a head or a body cannot be read any further, the client may still be sending. actix-http would close
-//! the connection with bytes that nobody has read, which resets it, and a reset can take the answer from the
-//! client. So [`Ending`] keeps the stream, and reads what comes for a while.
+//! the connection while unread bytes are there. That resets it, and a reset can take the answer from the client.
+//! So [`Ending`] keeps the stream, and reads on for a while.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -42,7 +42,7 @@ pub(crate) struct Turn {
     is_answered: Cell<bool>,
     has_ahead: Cell<bool>,
     broken_off: Cell<Option<BrokenOff>>,
-    /// Who waits for the request to begin, or to be answered.
+    /// The task that waits for the request to begin, or to be answered.
     waiting: Cell<Option<Waker>>,
 }
 
@@ -210,8 +210,7 @@ impl<Stream> Pipeline<Stream> {
 }
 
 impl<Stream: AsyncRead + Unpin> Pipeline<Stream> {
-    /// Reads what has no turn yet, so that an error of the connection is noticed. It is never ready but
-    /// with that.
+    /// Reads what has no turn yet, so that an error of the connection is noticed. Ready only with such an error.
     fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.ahead.is_empty() {
             let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];

@@ -97,7 +97,7 @@ impl PrivateFile {
 /// When a link of another user is there, or the disk does not take it; then the file is as it was.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> anyhow::Result<()> {
-        let place = Place::find(path)?;
+        let place = FilePlace::find(path)?;
         place.replace(text).map_err(Into::into)
     };
     write().map_err(|error| match error.downcast_ref::<io::Error>().map(io::Error::kind) {
@@ -111,9 +111,9 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Waits until nobody else has this lock, and keeps it until what it returns is dropped. It is on a file
-/// beside the one that is changed, which is replaced, and which others cannot open, so that they cannot
-/// keep it.
+/// Waits until nobody else has this lock, and keeps it until what it returns is dropped. The lock is on a file
+/// beside the one that is changed: that one is replaced. Other users cannot open the lock file, and so cannot
+/// keep the lock.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// put there, or when the folder is not there, may not be written to, or is on a file system without locks.
 pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     let cannot_lock = || format!("cannot lock {}; {FOLDER_ADVICE}", path.display());
-    let opened = Place::find(path).and_then(|place| place.open_lock());
+    let opened = FilePlace::find(path).and_then(|place| place.open_lock());
     let lock = opened.map_err(|error| match error.is::<io::Error>() {
         true => error.context(cannot_lock()),
         false => error,
@@ -143,17 +143,17 @@ pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Where a file is, or will be: its folder, which is opened once, so that all that is done is done there, and
-/// its name. The folder may belong to another user, who can put anything there at any time. So nothing is
-/// opened, written or given away that was not made here, or was not looked at when it was open.
-struct Place {
+/// Where a file is, or will be: its name, and its folder, which is opened once and used by its descriptor. The
+/// folder may belong to another user, who can put anything there at any time. So a file is opened, written or
+/// given away only when it was made here, or was checked after it was opened.
+struct FilePlace {
     folder: File,
     name: OsString,
     /// For messages.
     path: PathBuf,
 }
 
-impl Place {
+impl FilePlace {
     /// Follows links: what they lead to is replaced, and they stay what they are. A file may be a mounted
     /// secret. But of other users only root may lead elsewhere, for they could lead root to any file.
     fn find(path: &Path) -> anyhow::Result<Self> {

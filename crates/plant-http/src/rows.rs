@@ -11,7 +11,7 @@ use crate::wire::read_new_plant;
 /// The largest row that is read, in bytes, without what ends it.
 pub const ROW_MAX_BYTES: usize = 64 * 1024;
 
-/// How many cells of a CSV row are kept: one more than there may be, which a message can name.
+/// How many cells of a CSV row are kept: one more than there may be, so that a message can name the one too many.
 const CELLS_KEPT: usize = CSV_HEADER.len() + 1;
 
 /// How much of the name of a wrong column a message shows, in characters.
@@ -22,7 +22,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// One row that holds something.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The line that it begins in; the first one is 1.
+    /// The line in which the row begins; the first line is 1.
     pub(crate) line: u64,
     /// What it says, if that is a plant.
     pub(crate) plant: Result<NewPlant, Failure>,
@@ -180,14 +180,14 @@ fn plant_of_json(text: &[u8]) -> Result<NewPlant, Failure> {
     Ok(NewPlant::try_from(read_new_plant(text)?)?)
 }
 
-/// The elements of a JSON array. It finds where they end, and does not look at what is in them.
+/// The elements of a JSON array. Brackets and quotes tell where an element ends; serde_json reads what is in it.
 ///
 /// Where the syntax is broken, the end of an element could be missed, and text within a string be taken for a plant.
-/// So nothing that follows is read: a row that fails says so.
+/// So the first syntax error is reported as a failed row, and nothing behind it is read.
 #[derive(Default)]
 pub(crate) struct JsonArrayRows {
     lines: Lines,
-    place: Place,
+    place: ArrayPlace,
     /// The element that has not ended yet.
     element: Vec<u8>,
     /// The line that the element begins in.
@@ -197,7 +197,7 @@ pub(crate) struct JsonArrayRows {
 
 /// Where in the array the reader is.
 #[derive(Clone, Copy, Default, PartialEq)]
-enum Place {
+enum ArrayPlace {
     #[default]
     BeforeArray,
     /// Behind the opening bracket.
@@ -235,10 +235,10 @@ impl JsonArrayRows {
     fn finish(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
         match self.place {
             _ if self.is_stopped => {}
-            Place::BehindArray => {}
-            Place::BeforeArray => return Err(not_an_array()),
-            Place::Element { .. } => self.stop(self.element_line, ENDS_EARLY, rows),
-            _ => self.stop(self.line(), ENDS_EARLY, rows),
+            ArrayPlace::BehindArray => {}
+            ArrayPlace::BeforeArray => return Err(not_an_array()),
+            ArrayPlace::Element { .. } => self.stop(self.element_line, ENDS_EARLY, rows),
+            _ => self.stop_here(ENDS_EARLY, rows),
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl JsonArrayRows {
     }
 
     fn read_byte(&mut self, byte: u8, rows: &mut Vec<Row>) -> Result<(), Failure> {
-        if let Place::Element { depth, string } = self.place {
+        if let ArrayPlace::Element { depth, string } = self.place {
             // What is neither an object nor an array nor a string has no end of its own.
             let is_behind = depth == 0
                 && string == JsonString::Outside
@@ -263,35 +263,19 @@ impl JsonArrayRows {
         match (self.place, byte) {
             _ if self.is_stopped => {}
             (_, b' ' | b'\t' | b'\n' | b'\r') => {}
-            (Place::BeforeArray, b'[') => self.place = Place::Start,
-            (Place::BeforeArray, _) => return Err(not_an_array()),
-            (Place::Start | Place::BehindElement, b']') => self.place = Place::BehindArray,
-            (Place::BehindElement, b',') => self.place = Place::BehindComma,
-            (Place::BehindElement, _) => {
-                self.stop(self.line(), "a comma is missing between two elements", rows);
+            (ArrayPlace::BeforeArray, b'[') => self.place = ArrayPlace::Start,
+            (ArrayPlace::BeforeArray, _) => return Err(not_an_array()),
+            (ArrayPlace::Start | ArrayPlace::BehindElement, b']') => {
+                self.place = ArrayPlace::BehindArray
             }
-            (Place::BehindComma, b']') => {
-                self.stop(
-                    self.line(),
-                    "a comma stands before the end of the array; remove it",
-                    rows,
-                );
+            (ArrayPlace::BehindElement, b',') => self.place = ArrayPlace::BehindComma,
+            (ArrayPlace::BehindElement, _) => self.stop_here(MISSING_COMMA, rows),
+            (ArrayPlace::BehindComma, b']') => self.stop_here(COMMA_BEFORE_END, rows),
+            (ArrayPlace::Start | ArrayPlace::BehindComma, b',') => {
+                self.stop_here(COMMA_FOR_ELEMENT, rows);
             }
-            (Place::Start | Place::BehindComma, b',') => {
-                self.stop(
-                    self.line(),
-                    "a comma stands where an element is expected; remove it",
-                    rows,
-                );
-            }
-            (Place::BehindArray, _) => {
-                self.stop(
-                    self.line(),
-                    "something stands behind the end of the array; remove it",
-                    rows,
-                );
-            }
-            (Place::Start | Place::BehindComma | Place::Element { .. }, _) => {
+            (ArrayPlace::BehindArray, _) => self.stop_here(BEHIND_ARRAY, rows),
+            (ArrayPlace::Start | ArrayPlace::BehindComma | ArrayPlace::Element { .. }, _) => {
                 self.element_line = self.line();
                 self.read_byte_of_element(byte, 0, JsonString::Outside, rows);
             }
@@ -322,14 +306,14 @@ impl JsonArrayRows {
             (JsonString::Outside, b'}' | b']') => (depth.saturating_sub(1), string),
             _ => (depth, string),
         };
-        self.place = Place::Element { depth, string };
+        self.place = ArrayPlace::Element { depth, string };
         if depth == 0 && string == JsonString::Outside && matches!(byte, b'}' | b']') {
             self.end_element(rows);
         }
     }
 
     fn end_element(&mut self, rows: &mut Vec<Row>) {
-        self.place = Place::BehindElement;
+        self.place = ArrayPlace::BehindElement;
         let mut plant = plant_of_json(&self.element);
         // Only the end of what is JSON is certain.
         if plant.is_err() && serde_json::from_slice::<IgnoredAny>(&self.element).is_err() {
@@ -340,6 +324,11 @@ impl JsonArrayRows {
         self.element.clear();
     }
 
+    /// Stops in the line that the next byte is in.
+    fn stop_here(&mut self, problem: &str, rows: &mut Vec<Row>) {
+        self.stop(self.line(), problem, rows);
+    }
+
     fn stop(&mut self, line: u64, problem: &str, rows: &mut Vec<Row>) {
         self.is_stopped = true;
         let failure = Failure::new(ErrorNumber::NotJson, problem).and_say(IMPORT_STOPS);
@@ -347,6 +336,10 @@ impl JsonArrayRows {
     }
 }
 
+const MISSING_COMMA: &str = "a comma is missing between two elements";
+const COMMA_BEFORE_END: &str = "a comma stands before the end of the array; remove it";
+const COMMA_FOR_ELEMENT: &str = "a comma stands where an element is expected; remove it";
+const BEHIND_ARRAY: &str = "something stands behind the end of the array; remove it";
 const ENDS_EARLY: &str =
     "the body ends before the array does; see that it is whole, and ends with ]";
 
@@ -363,7 +356,8 @@ pub(crate) fn not_an_array() -> Failure {
     )
 }
 
-/// A record in each row, behind a header that says which column is which. Records may go over several lines where a quoted cell does.
+/// A record in each row, behind a header that names the columns. A quoted cell, and so a record, may have several
+/// lines.
 pub(crate) struct CsvRows {
     reader: csv_core::Reader,
     /// The first bytes of the body, until it can be told whether they are a byte order mark.

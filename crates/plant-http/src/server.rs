@@ -217,7 +217,7 @@ fn connection_service(
                 // Plain connections have no room for it.
                 Some(certificate) => Box::pin(certificate.shake_hands(wire, draining.closed()))
                     .await
-                    // Whoever looks at all ports of a machine would fill the log.
+                    // Port scanners would flood the log.
                     .inspect_err(|cause| log::debug!("no TLS handshake with {peer:?}: {cause}"))?,
             };
             let connection = Connection::new(transport, draining.closed());

@@ -54,7 +54,7 @@ impl Tokens {
                         .rate_limit
                         .map(|rate| Arc::new(RateLimiter::direct(Quota::per_second(rate)))),
                 };
-                // The same token with another expiry is as new.
+                // With another expiry, its life begins anew.
                 let life = match before {
                     Some(token) if token.record.expires == record.expires => {
                         Arc::clone(&token.life)
@@ -101,9 +101,9 @@ pub(crate) struct TokenInForce {
 
 /// How long a token is valid in this process, whatever becomes of the clock.
 struct Life {
-    /// By then its time is over, as the clock was when it was read first.
+    /// When its time is over at the latest: by what the clock showed when the token was first read.
     end: Option<Instant>,
-    /// The clock was at its expiry once.
+    /// The token was found expired once.
     has_ended: AtomicBool,
 }
 

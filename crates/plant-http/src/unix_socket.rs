@@ -16,7 +16,7 @@ use crate::private_file;
 /// The most bytes that the path of a Unix socket may have.
 pub const UNIX_SOCKET_PATH_MAX_BYTES: usize = 107;
 
-/// Who may connect: the owner, and the group, which may be a proxy's.
+/// Lets the owner connect, and the group, which may be a proxy's.
 const MODE: u32 = 0o660;
 
 /// A Unix socket that listens, and its name in the file system, which is removed with it.
@@ -68,9 +68,9 @@ impl UnixSocket {
     }
 }
 
-/// Sets the mode of the socket at `path`, and of nothing else: the folder may be another user's, whose link would
-/// lead to any file. A socket that has a name is changed by its path alone, so this is the one below `/proc`, of
-/// what was looked at.
+/// Sets the mode of the socket at `path`, and of nothing else: the folder may be another user's, who can put a link
+/// there that leads to any file. The mode of a named socket can be set by a path only. So this takes the path below
+/// `/proc` of the socket that was opened and checked.
 fn set_mode(path: &Path) -> anyhow::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let socket = File::from(rustix::fs::open(path, flags, Mode::empty())?);

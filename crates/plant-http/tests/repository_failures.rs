@@ -210,6 +210,17 @@ impl RunningServer {
         self.send("POST", "/plants", &format!(r#"{{"id":{id},"name":"Rosa"}}"#))
     }
 
+    /// The answers to a create, a put, a patch and a delete of this plant.
+    fn write_in_every_way(&self, id: i64) -> [String; 4] {
+        let path = format!("/plants/{id}");
+        [
+            self.create(id),
+            self.send("PUT", &path, r#"{"name":"Rosa"}"#),
+            self.send("PATCH", &path, "{}"),
+            self.send("DELETE", &path, ""),
+        ]
+    }
+
     fn stop(mut self) -> anyhow::Result<()> {
         let _ = self.stop.take().expect("once").send(());
         self.thread.take().expect("once").join().expect("the server does not panic")
@@ -239,14 +250,8 @@ fn a_panic_is_a_500_and_the_server_stays_up() {
 fn a_store_that_takes_no_writes_is_a_503_that_says_when_to_come_back() {
     let server = RunningServer::start();
     for id in [IS_BUSY, IS_UNAVAILABLE] {
-        let path = format!("/plants/{id}");
-        for answer in [
-            server.create(id),
-            server.send("PUT", &path, r#"{"name":"Rosa"}"#),
-            server.send("PATCH", &path, "{}"),
-            server.send("DELETE", &path, ""),
-            server.send("GET", "/readyz", ""),
-        ] {
+        let ready = server.send("GET", "/readyz", "");
+        for answer in server.write_in_every_way(id).into_iter().chain([ready]) {
             check(&answer, "503", 5003);
             assert!(answer.contains("retry-after: "), "{answer}");
         }
@@ -257,13 +262,7 @@ fn a_store_that_takes_no_writes_is_a_503_that_says_when_to_come_back() {
 #[test]
 fn a_refused_write_is_a_500_that_need_not_be_sent_again() {
     let server = RunningServer::start();
-    let path = format!("/plants/{IS_REFUSED}");
-    for answer in [
-        server.create(IS_REFUSED),
-        server.send("PUT", &path, r#"{"name":"Rosa"}"#),
-        server.send("PATCH", &path, "{}"),
-        server.send("DELETE", &path, ""),
-    ] {
+    for answer in server.write_in_every_way(IS_REFUSED) {
         check(&answer, "500", 5005);
         assert!(!answer.contains("retry-after: "), "{answer}");
         assert!(answer.contains("nothing was written"), "{answer}");
@@ -280,15 +279,8 @@ fn a_refused_write_is_a_500_that_need_not_be_sent_again() {
 #[test]
 fn a_failed_store_is_a_503_whose_cause_stays_in_the_log() {
     let server = RunningServer::start();
-    let path = format!("/plants/{FAILS}");
-    for answer in [
-        server.create(FAILS),
-        server.send("PUT", &path, r#"{"name":"Rosa"}"#),
-        server.send("PATCH", &path, "{}"),
-        server.send("DELETE", &path, ""),
-        server.send("GET", "/plants/7", ""),
-        server.send("GET", "/plants?after=7", ""),
-    ] {
+    let reads = ["/plants/7", "/plants?after=7"].map(|path| server.send("GET", path, ""));
+    for answer in server.write_in_every_way(FAILS).into_iter().chain(reads) {
         check(&answer, "503", 5002);
         assert!(answer.contains("retry-after: "), "{answer}");
     }

@@ -22,7 +22,8 @@ pub enum StoreError {
     /// Too much waits to be written, or the disk does not answer; nothing was written.
     #[error("the store is too busy")]
     Busy,
-    /// The disk has too little room; nothing was written. The store takes writes again as soon as there is room.
+    /// The disk has too little room; nothing was written, except that an import may have taken some of its plants. The
+    /// store takes writes again as soon as there is room.
     #[error("the disk of the store is full")]
     DiskFull,
     /// The database does not answer, or takes no writes; nothing was written.

@@ -85,8 +85,9 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Closed`], [`StoreError::DiskFull`], or [`StoreError::Failed`] when the store failed: the plants
-    /// up to some one were taken, and those after it not, unless somebody else changed some of them meanwhile.
+    /// [`StoreError::Closed`], or [`StoreError::Failed`] when the store failed: the plants up to some one were taken,
+    /// and those after it not, unless somebody else changed some of them meanwhile. [`StoreError::DiskFull`] when some were
+    /// not taken, which may be any of them.
     ///
     /// ```
     /// # use plant_domain::NewPlant;

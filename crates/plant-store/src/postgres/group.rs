@@ -7,13 +7,13 @@
 //!    in the row of the block; and counts them. Where all rows are new, that is one statement, which fails as a whole
 //!    where one of them is there already.
 //! 3. Writes whose row has become another one are tried again, after a look at it.
-//! 4. Where PostgreSQL refuses the group, it is halved until what is refused stands alone. Where no other part of it was
-//!    carried out meanwhile, the same is [rehearsed](Writer::rehearse) with plants that were written before: where that
-//!    fails too, PostgreSQL takes no writes now, and the whole group is given up.
+//! 4. Where PostgreSQL refuses the group, the group is halved until the refused write stands alone. Where no other part
+//!    of it was carried out meanwhile, the writer [rehearses](Writer::rehearse) the same statements with plants that it
+//!    wrote before. Where that fails too, PostgreSQL takes no writes now, and the whole group is given up.
 //!
-//! Every group has a random id, which stands in the row of its block. Where nobody knows what became of a commit, who
-//! wants to know writes such a row: either it is there already, and so is all of the group, or the group can never be
-//! committed any more.
+//! Every group has a random id, which stands in the row of its block. Where nobody knows what became of a commit, the
+//! writer inserts a row with the same id: either one is there already, and so is all of the group, or the group can
+//! never be committed any more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -41,14 +41,14 @@ use crate::{EventKind, IdempotencyDigest, StoreError, StoreFailure};
 pub(super) const MAX_GROUP: usize = 512;
 const _: () = assert!(MAX_GROUP as u64 <= EVENTS_IN_A_BLOCK.unsigned_abs());
 
-/// For how long it is tried to find out what became of a group. It is counted from when that was lost.
+/// How long the writer tries to find out what became of a group, counted from when that was lost.
 const FINDING_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Where the revisions begin that a group plans with before it has any. No real one is so great.
 const PLANNED_REVISIONS: u64 = 1 << 62;
 
 /// How many groups read what they create too after one of nothing but creates was taken back, mostly for an id that is
-/// taken (a plant that was removed has its row too). Whoever creates what is there often does so many times, and a
+/// taken (a plant that was removed has its row too). A client that creates what is there often does so many times, and a
 /// statement that fails leaves rows for PostgreSQL to clear away.
 const GROUPS_OF_DOUBT: u32 = 100;
 
@@ -126,9 +126,9 @@ struct Committed {
 
 /// Why a part of a group is not tried again.
 enum GivenUp {
-    /// PostgreSQL refuses something of it, and takes other writes.
+    /// PostgreSQL refuses something of this part, and takes other writes.
     Refused(StoreFailure),
-    /// No part of the group would be carried out.
+    /// No part of the group can be carried out.
     All(StoreError),
 }
 
@@ -147,8 +147,8 @@ impl From<Trouble> for Failed {
 }
 
 impl Writer {
-    /// Carries out writes that nobody has put in an order, and answers each. However things stand, it comes to an end:
-    /// after a while it gives up what cannot be done.
+    /// Carries out writes that nobody has put in an order, and answers each. It always ends: after a while it gives up
+    /// what cannot be done.
     pub(super) async fn carry_out(&self, writes: Vec<Write>, answer: Answer<'_>) {
         let less = |doubt: u32| doubt.checked_sub(1);
         let is_in_doubt =
@@ -272,7 +272,7 @@ impl Writer {
         }
     }
 
-    /// Carries out those that are not carried out yet, but for those whose plant somebody else changes meanwhile.
+    /// Carries out the pending writes, except where somebody else changes the plant meanwhile.
     async fn try_once(&self, group: &mut Group<'_>) -> Result<(), Failed> {
         let session = self.sessions.get().await?;
         group.read(&session, &self.statements).await?;
@@ -433,7 +433,7 @@ impl Writer {
         }
     }
 
-    /// Takes the place of the group, unless it is committed. Whoever still has it in a transaction is waited for.
+    /// Takes the place of the group, unless it is committed. Waits for a transaction that still has it.
     async fn seal(&self, group_id: &[u8], last_block: i64) -> Result<Option<Committed>, Trouble> {
         let session = self.sessions.get().await?;
         session.rows(&self.statements.seal_group, &[&group_id]).await?;
@@ -466,8 +466,9 @@ impl Writer {
         self.wait_for_those_before(&session).await
     }
 
-    /// Finds out whether writes of other plants than these would be carried out: writes one that was written before, as it
-    /// was, and takes that back. A plant may be refused for itself, so several are tried.
+    /// Finds out whether PostgreSQL takes writes of other plants than these: writes one that this server wrote before, as
+    /// it was, and takes that back. A plant may be refused for itself, so several are tried. Without any, it is enough
+    /// that a write of nothing is taken.
     pub(super) async fn rehearse(&self, others: &BTreeSet<PlantId>) -> Result<(), Trouble> {
         self.write_nothing().await?;
         let mut rehearsed = Ok(());
@@ -521,8 +522,8 @@ impl Writer {
     }
 
     /// Waits until all that is visible is as safe as what is acknowledged. Where a standby has to have it too, a commit is
-    /// shown also when nobody has waited for that to the end, for its session was ended. Whoever commits later waits for
-    /// all that is before.
+    /// shown also when nobody has waited for that to the end, for its session was ended. A later commit waits for all
+    /// that is before it.
     async fn wait_for_those_before(&self, session: &Session) -> Result<(), Trouble> {
         let warnings = self.sessions.warnings.count();
         session.rows(&self.statements.touch_counter, &[&counter_slot()]).await?;
@@ -592,12 +593,12 @@ impl<'a> Group<'a> {
         self.last_answer = Instant::now();
     }
 
-    /// Whether it would be wrong if somebody had an id that it has not looked for.
+    /// Whether it takes for granted, without a look, that some id is free.
     fn counts_on_ids(&self) -> bool {
         self.pending().any(|(_, write)| !self.to_read.contains(&write.id()))
     }
 
-    /// Counts on nothing any more.
+    /// No longer counts on any id being free.
     fn read_all_next_time(&mut self) {
         let ids: Vec<PlantId> = self.pending().map(|(_, write)| write.id()).collect();
         self.to_read.extend(ids);
@@ -608,7 +609,7 @@ impl<'a> Group<'a> {
         self.part.clone().filter_map(|place| Some((place, self.writes[place].as_ref()?)))
     }
 
-    /// Reads the plants that nothing may be counted on of.
+    /// Reads the plants of pending writes, except those whose ids are counted on to be free.
     async fn read(&mut self, session: &Session, statements: &Statements) -> Result<(), Trouble> {
         self.present.clear();
         let ids: BTreeSet<i64> = self

@@ -26,7 +26,7 @@ impl Warnings {
     fn note(&self, message: &AsyncMessage) {
         if let AsyncMessage::Notice(notice) = message {
             log::debug!("PostgreSQL says: {notice}");
-            // Who takes back what may be over by itself is told that it is.
+            // PostgreSQL answers so to a ROLLBACK of a transaction that is over already.
             let is_of_us = *notice.code() == SqlState::NO_ACTIVE_SQL_TRANSACTION;
             if notice.parsed_severity() == Some(Severity::Warning) && !is_of_us {
                 self.0.fetch_add(1, Ordering::Release);

@@ -10,10 +10,10 @@ use super::group::Writer;
 use super::queue::{Queue, WaitingWrite};
 use crate::StoreError;
 
-/// How many writes of plants that were refused lately wait at most.
+/// How many writes of plants that were refused lately may wait. Further ones are refused at once ([`StoreError::Busy`]).
 pub(super) const WAITING_ALONE: usize = 256;
 
-/// Takes groups of writes out of the queue and carries them out, one after the other.
+/// Carries out one group of writes at a time.
 pub(super) struct Lane {
     pub(super) queue: Arc<Queue>,
     pub(super) writer: Writer,
@@ -54,7 +54,7 @@ pub(super) async fn carry_out_alone(
     }
 }
 
-/// Where it panics, those who wait are told.
+/// When it panics, the answers are dropped, which tells those who wait.
 async fn carry_out(writer: &Writer, group: Vec<WaitingWrite>, has_written: &Arc<AtomicBool>) {
     if group.is_empty() {
         return;

@@ -1,6 +1,6 @@
 //! The repository in PostgreSQL, of which many may work on the same plants at once.
 //!
-//! Writes wait in a queue. Whoever is free takes what waits as one [`group`] and commits it in one transaction, and
+//! Writes wait in a queue. A free [`lane`] takes what waits as one [`group`] and commits it in one transaction, and
 //! several groups are on their way at once. The [`reader`] shows what is committed. What is said to PostgreSQL stands
 //! in [`statements`], and [`schema`] makes the tables.
 
@@ -55,7 +55,7 @@ pub use self::statements::{DEFAULT_POSTGRES_SCHEMA, NotASchemaName, SchemaName};
 /// smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
 
-/// How many reads of single plants wait to be taken. Who comes on top waits until there is room.
+/// How many reads of single plants wait to be taken. Further reads wait until there is room.
 const WAITING_READS: usize = 1024;
 
 /// How many reads of single plants are on their way at once. Each asks for all plants that somebody waits for.
@@ -315,7 +315,7 @@ impl PlantRepository for PostgresRepository {
             return Err(StoreError::Closed);
         }
         let readiness = Arc::clone(&self.readiness);
-        // Whoever asks at the same time waits for the same look.
+        // Those who ask at the same time wait for the same look.
         let looking = self.runtime.spawn(async move { readiness.lock().await.check().await });
         let found = looking.await.context("the look panicked").map_err(StoreFailure::from)?;
         found.map_err(StoreError::Unavailable)

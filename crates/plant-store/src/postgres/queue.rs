@@ -1,4 +1,4 @@
-//! The writes that wait for a group. Whoever adds one seldom wakes anybody for it: to wake a thread for each write takes
+//! The writes that wait for a group. A new write seldom wakes a lane: to wake a thread for each write takes
 //! both threads some microseconds, of the twenty that a create takes in all of the program.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -95,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// A group is carried out. Whoever has done it looks for the next one.
+    /// A group is carried out. The lane that did it looks for the next one.
     pub(super) fn end_group(&self) {
         self.state().groups_in_flight -= 1;
     }
@@ -205,7 +205,7 @@ mod tests {
         next_group(&queue, &closing).await.expect("a group");
         let groups = [next_group(&queue, &closing), next_group(&queue, &closing)];
         tokio::task::yield_now().await;
-        // Who is woken for the first one goes on waiting.
+        // The lane that is woken for the first one goes on waiting.
         push(&queue, 1);
         tokio::task::yield_now().await;
         push(&queue, MAX_GROUP + ENOUGH - 1);

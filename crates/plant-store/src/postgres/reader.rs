@@ -233,7 +233,7 @@ impl Reader {
         Ok(EventPage::Kept(events))
     }
 
-    /// Sees to it that what is not committed by now of these blocks never will be. Whoever is just committing is waited
+    /// Sees to it that what is not committed by now of these blocks never will be. A commit that is just going on is waited
     /// for, and whoever has not begun to begins anew, in a later block.
     pub(super) async fn seal(&self, first: i64, last: i64) -> Result<(), StoreFailure> {
         let last = last.min(first + MOST_SEALED - 1);

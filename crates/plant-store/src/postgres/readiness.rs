@@ -13,11 +13,11 @@ use crate::StoreFailure;
 /// A write that takes longer than this makes the store count as not ready.
 const READY_WITHIN: Duration = Duration::from_secs(1);
 
-/// For how long it counts what the last look whether writes are taken has found.
+/// How long what a look has found stays valid.
 const LOOK_COUNTS_FOR: Duration = Duration::from_millis(500);
 
-/// Looks whether writes are taken: by a write that changes nothing, and after writes that PostgreSQL did not take by a
-/// rehearsal, so that it is found without further writes when it takes them again.
+/// Looks whether PostgreSQL takes writes. While all is well, it commits a write that changes nothing. After a write that
+/// PostgreSQL did not take, it rehearses one, and so finds out by itself when writes are taken again.
 #[derive(Debug)]
 pub(super) struct Readiness {
     writer: Writer,
@@ -30,7 +30,7 @@ impl Readiness {
         Self { writer, last: None }
     }
 
-    /// Why writes are not taken, if that is so.
+    /// Says why writes are not taken, if they are not.
     pub(super) async fn check(&mut self) -> Result<(), StoreFailure> {
         // A write that failed since says more than a look that found nothing wrong.
         let is_outdated =

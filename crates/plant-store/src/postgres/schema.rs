@@ -19,8 +19,8 @@ pub(super) const VERSION: i32 = 2;
 /// How many names are folded again at a time.
 const NAMES_AT_ONCE: i64 = 1000;
 
-/// How many rows share the counting. Whoever writes adds to one of them, and two who add to the same one wait for each
-/// other.
+/// How many rows share the counting. Each write adds to one of them, and two writes that add to the same one wait for
+/// each other.
 pub(super) const COUNTER_SLOTS: i32 = 128;
 
 /// How often it is tried to make the tables while others do so too.
@@ -158,7 +158,7 @@ pub(super) async fn prepare(config: &PostgresConfig) -> anyhow::Result<i64> {
     let session = session(config).await?;
     check_server(&session).await?;
     match version(&session, &config.schema).await? {
-        // Who may use the tables need not be someone who may make them.
+        // A user may have the right to use the tables, and not to make them.
         Some(VERSION) => {}
         // Servers of the older program may still write, so a start alone changes nothing for them.
         Some(found @ 1..VERSION) => bail!(
@@ -256,7 +256,7 @@ async fn migrate_with(session: &Session, schema: &SchemaName) -> anyhow::Result<
                 }
                 return Ok(version);
             }
-            // Who makes the same thing at the same time is told of a conflict, in more than one way.
+            // Two programs that make the same thing at once meet a conflict, of more than one kind.
             Err(error) if is_conflict(&error) && attempt < ATTEMPTS => {
                 attempt += 1;
                 session.roll_back().await;
@@ -300,7 +300,7 @@ async fn try_to_migrate(
     let name = schema.quoted();
     // An index of many plants takes longer to make than anything else may take.
     client.batch_execute("SET statement_timeout = 0").await?;
-    // Who may make tables in a schema need not be someone who may make one.
+    // A user may have the right to make tables in a schema, and not to make a schema.
     let of_schema = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
     if client.query_opt(of_schema, &[&schema.to_string()]).await?.is_none() {
         client.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {name}")).await?;
@@ -315,7 +315,7 @@ async fn try_to_migrate(
             "INSERT INTO {name}.layout (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING"
         ))
         .await?;
-    // Whoever comes second waits for this row, and then finds everything done.
+    // A second program waits for this row, and then finds everything done.
     client.batch_execute("BEGIN").await?;
     let lock = format!("SELECT version FROM {name}.layout WHERE id = 1 FOR UPDATE");
     let version: i32 = client.query_one(&lock, &[]).await?.try_get(0)?;
@@ -336,20 +336,23 @@ async fn try_to_migrate(
         fold_names_again(client, &name).await?;
     }
     if version < VERSION {
-        let note = format!("UPDATE {name}.layout SET version = {VERSION} WHERE id = 1");
+        // A newer program may have migrated meanwhile.
+        let note = format!(
+            "UPDATE {name}.layout SET version = {VERSION} WHERE id = 1 AND version < {VERSION}"
+        );
         client.batch_execute(&note).await?;
     }
     Ok(version)
 }
 
-/// Folds names that were folded in another way, as servers of older programs do until they are replaced. Those of letters
-/// of ASCII alone are folded alike by all.
+/// Folds again the names that an older program folded: its servers go on doing so until they are replaced. Every version
+/// folds names in ASCII alike, so these are left out.
 async fn fold_names_again(client: &Client, schema: &str) -> Result<(), tokio_postgres::Error> {
     let select = format!(
         "SELECT id, name, folded_name FROM {schema}.plants \
          WHERE id >= $1 AND octet_length(name) > char_length(name) ORDER BY id LIMIT $2"
     );
-    // A plant that has another name by now was folded by who gave it.
+    // A name that has changed meanwhile was folded by the program that changed it.
     let update = format!(
         "UPDATE {schema}.plants SET folded_name = new.folded_name \
          FROM unnest($1::bigint[], $2::text[], $3::text[]) AS new (id, name, folded_name) \

@@ -19,7 +19,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::PostgresConfig;
 use super::hosts::{self, Hosts, Warnings};
 
-/// What is done at once may take so long. Then the connection is given up.
+/// How long PostgreSQL may take to answer. Then the connection is given up.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a statement may take in the server, which ends it before anybody here gives up; but for `COMMIT`, which is
@@ -68,7 +68,7 @@ pub(super) enum Trouble {
     /// There is no connection, or no answer: nobody knows whether what was sent was done.
     #[error("PostgreSQL does not answer: {0}")]
     NoAnswer(String),
-    /// PostgreSQL answers, but does nothing of the kind now; nothing was written.
+    /// PostgreSQL answers, but takes no connections or no writes now; nothing was written.
     #[error("PostgreSQL {0}")]
     Unavailable(String),
     /// It was taken back, and may well be done when it is tried again.
@@ -78,7 +78,7 @@ pub(super) enum Trouble {
     /// forgotten since, so the next try prepares them again.
     #[error("PostgreSQL refused a statement that was prepared: {0}")]
     StaleStatement(String),
-    /// It is wrong, and will be so when it is tried again; nothing was written.
+    /// PostgreSQL will refuse it again when it is tried again; nothing was written.
     #[error("PostgreSQL refused it: {0}")]
     Refused(String),
 }
@@ -129,7 +129,7 @@ fn said(cause: &DbError) -> String {
     format!("{} ({})", cause.message(), cause.code().code())
 }
 
-/// Whether an id, or the number of a block or a group, is taken, and not what an index asks for that others have made.
+/// Whether an id, or the number of a block or a group, is taken. A unique index that somebody else has made is not ours.
 fn is_own_unique_violation(cause: &DbError) -> bool {
     let is_own = |name: &str| name.starts_with("plants_pkey") || name.starts_with("events_");
     *cause.code() == SqlState::UNIQUE_VIOLATION && cause.constraint().is_none_or(is_own)
@@ -146,7 +146,7 @@ impl From<PoolError> for Trouble {
     }
 }
 
-/// Why there is no connection. Whatever it is, it may be mended, so it is tried again.
+/// Why there is no connection. Any cause may be mended meanwhile, so a new try is worth it.
 fn not_let_in(error: tokio_postgres::Error) -> Trouble {
     if let Some(cause) = error.as_db_error() {
         return refuses_connection(&said(cause), advice_about(cause.code()));
@@ -172,7 +172,7 @@ fn not_let_in(error: tokio_postgres::Error) -> Trouble {
     }
 }
 
-/// What to do where a connection is refused for this.
+/// What to do about a connection that is refused with this code.
 fn advice_about(code: &SqlState) -> &'static str {
     match *code {
         SqlState::INVALID_CATALOG_NAME => "create the database, or name another one in the URL",
@@ -191,7 +191,7 @@ fn refuses_connection(said: &str, advice: &str) -> Trouble {
     Trouble::Unavailable(format!("refuses the connection: {said}{sign}{advice}"))
 }
 
-/// Whether the connection was not made or has broken. All else was found out from what the server said.
+/// Whether the network failed. Every other error comes from what the server said.
 fn is_of_the_network(cause: &io::Error) -> bool {
     cause.raw_os_error().is_some()
         || [io::ErrorKind::TimedOut, io::ErrorKind::UnexpectedEof].contains(&cause.kind())

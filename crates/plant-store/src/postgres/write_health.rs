@@ -1,4 +1,4 @@
-//! What PostgreSQL wrote and refused lately, to tell writes that it refuses from times when it takes none.
+//! What PostgreSQL wrote and refused lately: this tells a single write that it refuses from a time when it takes none.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,17 +8,17 @@ use plant_domain::PlantId;
 
 use crate::StoreFailure;
 
-/// How many plants are known at most to be refused. Where there are more, all are forgotten.
+/// How many refused plants are remembered. One more makes it forget all of them.
 const MOST_REFUSED: usize = 1024;
 
-/// For how long it counts that a plant was refused.
+/// How long a refused plant is remembered.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// How many plants that were written are kept to rehearse writes with.
 const SAMPLES: usize = 4;
 
-/// How long after a write that PostgreSQL could not take no rehearsal is believed: a disk that is full may still take a
-/// small change.
+/// After a write that PostgreSQL did not take, a rehearsal that succeeds is not believed for so long: a full disk may
+/// still take a small change.
 const NO_WRITES_FOR: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ struct State {
     refused: HashMap<PlantId, Instant>,
     /// Plants that were written, the newest first.
     samples: VecDeque<Sample>,
-    /// When PostgreSQL took no writes last, unless it has taken some since.
+    /// When PostgreSQL last took no writes, and why, unless it has taken some since.
     no_writes: Option<(Instant, StoreFailure)>,
 }
 
@@ -85,14 +85,14 @@ impl WriteHealth {
         self.state().note_writes();
     }
 
-    /// Why PostgreSQL took no writes last, if it has taken none since, and whether that is so long ago that it may be
-    /// rehearsed.
+    /// Why PostgreSQL took no writes last, if it has taken none since, and whether that is so long ago that a rehearsal is
+    /// believed.
     pub(super) fn no_writes(&self) -> Option<(bool, StoreFailure)> {
         let (since, cause) = self.state().no_writes.clone()?;
         Some((since.elapsed() >= NO_WRITES_FOR, cause))
     }
 
-    /// Plants that were written, but for some, and for those that were refused lately.
+    /// Plants that were written, without `others`, and without those whose refusal was not forgotten yet.
     pub(super) fn samples(&self, others: &BTreeSet<PlantId>) -> Vec<Sample> {
         let state = self.state();
         let is_fit = |sample: &&Sample| {

@@ -198,7 +198,7 @@ impl Committer {
             while !waiting.is_empty() {
                 // Whatever has failed, the group before or something else.
                 if self.progress.failure().is_some() {
-                    // Whoever still waits is told of the failure when the queue is dropped.
+                    // Those who still wait are told of the failure when the queue is dropped.
                     return;
                 }
                 self.commit_and_answer(&mut waiting);
@@ -298,15 +298,15 @@ impl Committer {
         Ok(all_decided)
     }
 
-    /// Says whether the record was appended. It is not where the other segment of the journal is wanted and the disk
-    /// is full, for sled does not get then what stands in there.
+    /// Returns whether the record was appended. It is not when the journal needs its other segment while the disk is
+    /// full: what stands in there has not reached sled yet.
     fn append(&mut self, record: journal::Record) -> anyhow::Result<bool> {
         let is_full = self.shared.generations.read().active_changes() >= self.changes_in_memory;
         if is_full || !self.journal.has_room_for(&record) {
             if !self.fold_thread.wait(&self.room)? {
                 return Ok(false);
             }
-            // It may have taken so long that whoever waits was told of a failure.
+            // It may have taken so long that those who wait were told of a failure.
             self.progress.check()?;
             fault::point("before-segment-switch");
             self.journal.switch_segment();

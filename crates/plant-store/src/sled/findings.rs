@@ -12,9 +12,9 @@ const MAX_LISTED: usize = 1_000;
 /// Takes what is found to be wrong.
 #[derive(Clone, Debug)]
 pub(super) enum Findings {
-    /// Whoever is to serve the database goes no further: the first finding is an error.
+    /// For a server, which goes no further: the first finding is an error.
     Refuse,
-    /// Whoever looks at it wants to know all.
+    /// For a check, which tells of all of them.
     List { listed: Vec<String>, unlisted: u64 },
 }
 

@@ -115,8 +115,8 @@ impl FoldThread {
         Ok(())
     }
 
-    /// Waits for the fold that is under way, if one is, and says whether it has ended. It does not while the disk is
-    /// full, and then nobody waits for it.
+    /// Waits for the fold that is under way, if one is. Returns false, without waiting to the end, when the disk is
+    /// full: the fold may then take days.
     pub(super) fn wait(&mut self, room: &Room) -> anyhow::Result<bool> {
         while self.is_under_way {
             match self.reports.recv_timeout(LOOK_INTERVAL) {

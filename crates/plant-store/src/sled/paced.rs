@@ -41,7 +41,7 @@ pub(super) struct PacedDb {
     flushed_after_bytes: Cell<usize>,
     /// Where sled's log ended then, in bytes since its begin.
     log_end: Cell<i64>,
-    /// What is written waits for room on the disk, where this is said.
+    /// Where writes wait for room on the disk. Without it they do not wait.
     room: Option<Arc<Room>>,
 }
 
@@ -66,7 +66,7 @@ impl PacedDb {
         }
     }
 
-    /// Waits for room on the disk from now on, rather than let sled find none.
+    /// Lets writes wait for room on the disk from now on, so that sled never finds it full.
     pub(super) fn in_room(self, room: Arc<Room>) -> Self {
         Self { room: Some(room), ..self }
     }
@@ -100,7 +100,7 @@ impl PacedDb {
         Ok(self.room.as_ref().map_or(Ok(()), |room| room.wait())?)
     }
 
-    /// Flushes if it must before so many bytes more, and waits for room on the disk then. A write of them after that
+    /// Flushes if it must before so many bytes more, and then waits for room on the disk. A write of these bytes then
     /// waits for neither.
     pub(super) fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
         let unflushed = self.unflushed_bytes.get();

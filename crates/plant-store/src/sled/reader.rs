@@ -22,7 +22,7 @@ use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 /// How many plants are taken from memory, or from the tag index, at a time at most.
 const RUN: usize = 256;
 
-/// How many plants are read from sled at most before who folds gets a turn. Who waits for one to fold waits for
+/// How many plants are read from sled at most before the fold gets a turn. A write that waits for a fold waits for
 /// them too.
 const MOST_UNDER_A_LOCK: usize = 1_024;
 

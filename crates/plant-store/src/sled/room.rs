@@ -1,8 +1,8 @@
-//! The room that is left on the disk: sled must never meet a full one, for it does not survive that.
+//! The room that is left on the disk. sled does not survive a full disk, so it must never meet one.
 //!
-//! An append to the journal takes no room, for both of its segments were written in full when they were made. A
-//! fold does, so it looks before each of its steps and waits while there is too little. What was acknowledged
-//! waits with it, in the journal and in memory. Meanwhile writes are refused, and reads go on.
+//! An append to the journal takes no room: both of its segments were written in full when they were made. A fold
+//! takes room. So it looks before each part that it flushes, and waits while there is too little: what was
+//! acknowledged stays in the journal and in memory. Meanwhile writes are refused, and reads go on.
 
 use std::fs::File;
 use std::io;
@@ -17,13 +17,13 @@ use super::progress::{LOOK_INTERVAL, Progress};
 
 const MIB: u64 = 1024 * 1024;
 
-/// With less room than this, in bytes, the disk counts as full. Between two looks a fold gives sled what is to be
-/// about 512 KiB of its log; in all, two segments of the journal wait for sled, and a file system that copies on
-/// write, or a restored journal that has holes, takes room for those too.
+/// With less room than this, in bytes, the disk counts as full. It has to hold what a fold gives sled between two looks,
+/// about 512 KiB of sled's log. It also has to hold two segments of the journal: a file system that copies on write, or
+/// a restored journal that has holes, takes room for appends too.
 const RESERVE_BYTES: u64 = 32 * MIB;
 
-/// A full disk has room again from this on, in bytes. It is more than the reserve, so that the store does not go back
-/// and forth.
+/// With this much room, in bytes, a full disk counts as having room again. It is more than the reserve, so that the
+/// store does not go back and forth.
 const ENOUGH_BYTES: u64 = 40 * MIB;
 
 /// With less room than this, in bytes, the log warns.
@@ -67,7 +67,7 @@ impl Room {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Looks how much room there is, and logs what has changed. Where the file system does not say, there is enough.
+    /// Looks how much room there is, and logs a change. A file system that does not say counts as having enough.
     pub(super) fn look(&self) {
         let free_bytes = (self.free_bytes)(&self.file).unwrap_or(u64::MAX);
         let was_full = self.is_full();
@@ -95,7 +95,7 @@ impl Room {
         self.has_warned.store(is_low || warned_before, Ordering::Relaxed);
     }
 
-    /// Looks, and waits while the disk is full. That is no failure, and may take days.
+    /// Looks, and waits while the disk is full. A full disk is no failure, and the wait may take days.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Room {
     }
 }
 
-/// What others than root may take. Sled makes no files once it is open, so inodes do not matter.
+/// What users other than root may take. sled makes no files once it is open, so inodes do not matter.
 fn free_bytes(file: &File) -> Option<u64> {
     let found = fstatvfs(file).ok()?;
     // Some file systems that know no limit say that they have no blocks.

@@ -297,8 +297,8 @@ impl Cli {
     }
 }
 
-/// Where a wrong value came from the environment, so that its flag does not stand on the command line: that flag,
-/// if it is known.
+/// `Some` when a wrong value came from the environment, for its flag is not on the command line. Holds that flag, if it
+/// is known.
 fn flag_of_environment(error: &clap::Error) -> Option<Option<String>> {
     if error.kind() == ErrorKind::InvalidUtf8 {
         return std::env::args_os().all(|argument| argument.to_str().is_some()).then_some(None);
@@ -322,7 +322,8 @@ fn variable_of(command: &clap::Command, flag: &str) -> Option<OsString> {
     variable.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
 }
 
-/// `--port`, which many programs have and this one has not: the flag that is most like it means something else.
+/// Answers `--port`, which many other programs have. Without this, clap would suggest the most similar flag, which means
+/// something else.
 fn port_hint() -> Arg {
     let hint = "where to listen is --listen ADDRESS:PORT, such as --listen 127.0.0.1:8090";
     Arg::new("port")

@@ -61,7 +61,7 @@ pub(crate) fn cannot_write(file: &Path) -> String {
     }
 }
 
-/// The answer that brings the plants in this format, and whose end can be told.
+/// Asks for the plants in this format. Refuses an answer whose end cannot be told.
 fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> {
     let answer = remote
         .request(Method::GET, "/plants/export")
@@ -98,8 +98,8 @@ fn is_not_plantd(remote: &Remote) -> String {
     format!("{} does not answer as plantd does; name by --url where plantd itself is", remote.url())
 }
 
-/// Whether the answer says where its body ends. A body that ends where the connection does may have been cut anywhere,
-/// and one in another coding is not made of rows.
+/// Whether the answer says where its body ends, and the body is plain rows. A body that ends where the connection does
+/// may have been cut anywhere.
 fn is_framed(answer: &Response<Body>) -> bool {
     let headers = answer.headers();
     let is_chunked = match headers.get(header::TRANSFER_ENCODING) {
@@ -208,12 +208,12 @@ fn id_of(row: &[u8], format: TransferFormat) -> anyhow::Result<PlantId> {
     }
 }
 
-/// Makes sure that no plant is left out at the end, and returns how many there are.
+/// Makes sure that no plant is left out at the end, and returns how many plants there are.
 ///
-/// A proxy that speaks HTTP/1.0 to the server hands on a whole answer where the server broke off. So the server is
-/// asked what follows the last row. Plants that follow were cut off where fewer came than there were at the
-/// beginning. Otherwise they may have been created meanwhile: they are taken too, for a plant that was there all the
-/// while may be among them.
+/// A proxy that speaks HTTP/1.0 to the server makes a whole answer of one that the server broke off. So this asks the
+/// server what follows the last row. When plants follow, and fewer came than there were at the beginning, the export
+/// counts as cut. Otherwise the plants that follow may have been created meanwhile. They are taken too, for a plant
+/// that was there all the while may be among them.
 fn reach_end(
     remote: &Remote,
     copied: Copied,

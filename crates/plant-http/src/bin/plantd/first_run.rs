@@ -23,7 +23,7 @@ pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<()> 
 
 /// Removes the file `first-run-token` in `data` when its token is one of these, which were revoked: what is in
 /// it opens nothing any more. Returns the file that was removed.
-pub(crate) fn remove_token(
+pub(crate) fn remove_token_file(
     data: &Path,
     revoked: &[TokenRecord],
 ) -> anyhow::Result<Option<PathBuf>> {

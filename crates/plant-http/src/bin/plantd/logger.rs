@@ -7,17 +7,17 @@ use anyhow::{Context as _, anyhow, ensure};
 use env_logger::DEFAULT_FILTER_ENV;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-/// Where what we log ourselves comes from.
+/// What the targets of our own crates begin with.
 const OURS: [&str; 2] = ["plantd", "plant_"];
 
-/// How long before the clock shows what cannot be written as a date the log writes none: a line takes less time.
+/// The log writes no date from this long before the last one on: a line takes less time than this.
 const DATE_MARGIN: Duration = Duration::from_secs(1);
 
 /// Of what others log, warnings and errors alone. Below that some tell whole heads of requests, with the
 /// tokens in them, and no `RUST_LOG` should let a token into the log.
 struct Logger {
     dated: env_logger::Logger,
-    /// For times that are no dates, about which the other one panics, also where a panic is logged.
+    /// For times that are no dates: `dated` panics about those, even while it logs a panic.
     undated: env_logger::Logger,
 }
 
@@ -29,7 +29,7 @@ struct Logger {
 pub(crate) fn start(default: &str) -> anyhow::Result<()> {
     let said = env::var_os(DEFAULT_FILTER_ENV).unwrap_or_default();
     let said = said.to_str().with_context(|| format!("{DEFAULT_FILTER_ENV} is not UTF-8"))?;
-    // An empty variable says nothing, as where it is not there.
+    // An empty variable counts as unset.
     let is_said = said.split(',').any(|directive| !directive.trim().is_empty());
     if is_said {
         check(said).with_context(|| {
@@ -56,8 +56,8 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A name without a level is a target, of which everything is logged, and nothing of all others. So a level that
-/// is mistyped would turn the log off: such a name has to be one of ours.
+/// env_logger takes a name without a level for a target, logs everything of it, and nothing else. So a mistyped
+/// level would turn the log off: a name without a level has to be one of our targets.
 fn check(filter: &str) -> anyhow::Result<()> {
     env_filter::Builder::new().try_parse(filter).map_err(|error| anyhow!("{error}"))?;
     let directives = filter.split('/').next().unwrap_or_default().split(',').map(str::trim);

@@ -49,7 +49,7 @@ fn make_folder(folder: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
-/// What says the time of an answer or a certificate panics where the clock shows what is no date.
+/// The code that dates answers, and that checks certificates, panics when the clock shows no date.
 fn check_clock() -> anyhow::Result<()> {
     ensure!(
         logger::is_date(SystemTime::now()),

@@ -103,7 +103,7 @@ impl Remote {
             (Error::Timeout(_), _) => {
                 format!("{url} does not answer; see what its log says, and run this again")
             }
-            (Error::Protocol(_), _) if !is_end(error) => {
+            (Error::Protocol(_), _) => {
                 format!("{url} does not answer in HTTP; name by --url where plantd is")
             }
             _ if is_end(error) => format!(

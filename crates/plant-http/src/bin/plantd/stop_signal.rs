@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 /// Waits for a signal in a thread of its own, for a start keeps the main thread busy.
 pub(crate) struct StopSignal {
-    /// Held by who decides whether a signal ends a start or drains a server.
+    /// Locked while it is decided whether a signal ends a start or drains a server.
     is_starting: Arc<Mutex<bool>>,
     has_come: oneshot::Receiver<()>,
 }
@@ -57,7 +57,7 @@ impl StopSignal {
     pub(crate) fn once_ready(self) -> impl Future<Output = ()> {
         *self.is_starting.lock().unwrap_or_else(PoisonError::into_inner) = false;
         async move {
-            // Without the thread no signal would come any more, so that its end is one.
+            // Should the thread end, no signal would come any more, so its end counts as one.
             let _ = self.has_come.await;
         }
     }
@@ -74,8 +74,8 @@ struct Signals {
 impl Signals {
     fn new() -> anyhow::Result<Self> {
         let signal = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
-        // By default they end the process. Scripts send them to servers that then open their log anew. The
-        // handler stays when what waits for it is dropped.
+        // By default they end the process. Scripts send them to servers that reopen their log then. The handler
+        // stays installed when the stream is dropped.
         drop(signal(SignalKind::user_defined1(), "SIGUSR1")?);
         drop(signal(SignalKind::user_defined2(), "SIGUSR2")?);
         let is_hangup_ignored = is_ignored(SignalKind::hangup());

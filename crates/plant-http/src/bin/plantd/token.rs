@@ -100,7 +100,7 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
     let count = revoked.len();
     let tokens = if count == 1 { "token" } else { "tokens" };
     let data = &options.folder.data;
-    let removed = first_run::remove_token(data, &revoked).with_context(|| {
+    let removed = first_run::remove_token_file(data, &revoked).with_context(|| {
         format!("revoked {count} {tokens}; remove first-run-token in {} yourself", data.display())
     });
     let mut said = format!("revoked {count} {tokens}");
