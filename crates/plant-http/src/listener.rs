@@ -146,8 +146,11 @@ impl Listener {
         if timeout(allowed, permits.acquire_many(max_connections)).await.is_err() {
             let open = usize::try_from(max_connections).unwrap_or(usize::MAX);
             let open = open.saturating_sub(permits.available_permits());
-            // A thread may be stuck in one of them: none is waited for.
-            return Err(DrainTimedOut::Connections(open).into());
+            // The last connection may have ended just now.
+            if open > 0 {
+                // A thread may be stuck in one of them: none is waited for.
+                return Err(DrainTimedOut::Connections(open).into());
+            }
         }
         let ended = timeout(WORKERS_DEADLINE, workers.end()).await;
         ended.map_err(|_| DrainTimedOut::Threads.into())

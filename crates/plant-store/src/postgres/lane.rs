@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::group::Writer;
 use super::queue::{Queue, WaitingWrite};
+use super::sessions::PATIENCE;
 use crate::StoreError;
 
 /// How many writes of plants that were refused lately may wait. Further ones are refused at once ([`StoreError::Busy`]).
@@ -18,7 +20,7 @@ pub(super) struct Lane {
     pub(super) queue: Arc<Queue>,
     pub(super) writer: Writer,
     /// Where writes go that others must not wait for.
-    pub(super) alone: mpsc::Sender<WaitingWrite>,
+    pub(super) alone: mpsc::Sender<(Instant, WaitingWrite)>,
     pub(super) closing: CancellationToken,
     /// Whether something was written that upkeep has not seen.
     pub(super) has_written: Arc<AtomicBool>,
@@ -32,8 +34,8 @@ impl Lane {
             let (alone, together): (Vec<_>, Vec<_>) =
                 group.into_iter().partition(|(write, _)| health.is_refused(write.id()));
             for waiting in alone {
-                if let Err(full) = self.alone.try_send(waiting) {
-                    let (_, answer) = full.into_inner();
+                if let Err(full) = self.alone.try_send((Instant::now(), waiting)) {
+                    let (_, (_, answer)) = full.into_inner();
                     let _ = answer.send(Err(StoreError::Busy));
                 }
             }
@@ -43,14 +45,19 @@ impl Lane {
     }
 }
 
-/// Carries out writes of plants that were refused lately, each alone, until there will be no more.
+/// Carries out writes of plants that were refused lately, each alone, until there will be no more. While PostgreSQL is
+/// away, each of them takes long, so those that have waited for [`PATIENCE`] are refused ([`StoreError::Busy`]).
 pub(super) async fn carry_out_alone(
     writer: Writer,
-    mut waiting: mpsc::Receiver<WaitingWrite>,
+    mut waiting: mpsc::Receiver<(Instant, WaitingWrite)>,
     has_written: Arc<AtomicBool>,
 ) {
-    while let Some(write) = waiting.recv().await {
-        carry_out(&writer, vec![write], &has_written).await;
+    while let Some((since, (write, answer))) = waiting.recv().await {
+        if since.elapsed() > PATIENCE {
+            let _ = answer.send(Err(StoreError::Busy));
+        } else {
+            carry_out(&writer, vec![(write, answer)], &has_written).await;
+        }
     }
 }
 
