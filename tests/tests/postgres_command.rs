@@ -476,6 +476,7 @@ fn certificates_that_cannot_be_read_are_said() {
 struct OnTables {
     schema: String,
     user: String,
+    url: String,
     server: TestServer,
 }
 
@@ -492,7 +493,12 @@ impl OnTables {
         let sign = if url.contains('?') { '&' } else { '?' };
         let url = format!("{url}{sign}options=-c%20role%3D{user}");
         let server = TestServer::start_with(Launch::new().postgres(&url, &schema));
-        Self { schema, user, server }
+        Self { schema, user, url, server }
+    }
+
+    /// One more server.
+    fn another_server(&self) -> TestServer {
+        TestServer::start_with(Launch::new().postgres(&self.url, &self.schema))
     }
 
     /// Runs statements in which `SCHEMA` and `USER` stand for the names.
@@ -609,6 +615,27 @@ fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_tha
     wait_until("/readyz to say no", || !is_ready(&client));
     tables.query("ALTER TABLE SCHEMA.plants ADD PRIMARY KEY (id)");
     wait_until("/readyz to say yes", || is_ready(&client));
+}
+
+#[test]
+fn a_server_that_has_written_nothing_yet_tells_a_refused_write_from_a_time_when_none_is_taken() {
+    let tables = OnTables::start();
+    for id in [1, 2] {
+        tables.server.client().create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+    tables.raise("plants", "true", "P0001");
+    let server = tables.another_server();
+    let client = server.client();
+    client.create(3, "Abies", None).assert_error(503, 5003);
+    assert!(!is_ready(&client));
+    tables.query("DROP TRIGGER refuse ON SCHEMA.plants");
+    wait_until("/readyz to say yes", || is_ready(&client));
+
+    tables.raise("plants", "NEW.id = 3", "P0001");
+    let server = tables.another_server();
+    let client = server.client();
+    client.create(3, "Abies", None).assert_error(500, 5005);
+    assert!(is_ready(&client));
 }
 
 /// The plant that PostgreSQL refuses.

@@ -8,8 +8,8 @@
 //!    where one of them is there already.
 //! 3. Writes whose row has become another one are tried again, after a look at it.
 //! 4. Where PostgreSQL refuses the group, the group is halved until the refused write stands alone. Where no other part
-//!    of it was carried out meanwhile, the writer [rehearses](Writer::rehearse) the same statements with plants that it
-//!    wrote before. Where that fails too, PostgreSQL takes no writes now, and the whole group is given up.
+//!    of it was carried out meanwhile, the writer [rehearses](Writer::rehearse) the same statements with the
+//!    plants that were written last. Where that fails too, PostgreSQL takes no writes now, and the whole group is given up.
 //!
 //! Every group has a random id, which stands in the row of its block. Where nobody knows what became of a commit, the
 //! writer inserts a row with the same id: either one is there already, and so is all of the group, or the group can
@@ -32,7 +32,7 @@ use super::reader::LATE_COMMIT_PATIENCE;
 use super::schema::COUNTER_SLOTS;
 use super::sessions::{PATIENCE, Session, Sessions, Trouble, pause};
 use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_number};
-use super::write_health::{Sample, WriteHealth};
+use super::write_health::WriteHealth;
 use crate::plant_record::{PlantRecord, Record};
 use crate::write::{Decided, Decision, Outcome, Write};
 use crate::{EventKind, IdempotencyDigest, StoreError, StoreFailure};
@@ -307,8 +307,7 @@ impl Writer {
         };
         self.last_block.fetch_max(committed.block, Ordering::Relaxed);
         group.others_are_taken = group.others_are_taken.map(|_| true);
-        let sample = plan.rows.iter().find(|(id, _)| committed.written.contains(id));
-        self.health.note_written(&committed.written, sample.and_then(|(id, row)| row.sample(*id)));
+        self.health.note_written(&committed.written);
         group.accept(plan, &committed)?;
         Ok(())
     }
@@ -466,19 +465,29 @@ impl Writer {
         self.wait_for_those_before(&session).await
     }
 
-    /// Finds out whether PostgreSQL takes writes of other plants than these: writes one that this server wrote before, as
-    /// it was, and takes that back. A plant may be refused for itself, so several are tried. Without any, it is enough
-    /// that a write of nothing is taken.
+    /// Finds out whether PostgreSQL takes writes of other plants than these: writes one of those that were written last
+    /// once more, as it is, and takes that back. A plant may be refused for itself, so several are tried. Without any, it
+    /// is enough that a write of nothing is taken.
     pub(super) async fn rehearse(&self, others: &BTreeSet<PlantId>) -> Result<(), Trouble> {
         self.write_nothing().await?;
         let mut rehearsed = Ok(());
-        for sample in self.health.samples(others) {
+        for sample in self.samples(others).await? {
             rehearsed = self.rehearse_with(&sample).await;
             if !matches!(rehearsed, Err(Trouble::Refused(_))) {
                 break;
             }
         }
         rehearsed
+    }
+
+    /// Some of the plants that were written last, by any server, but for `others` and those that were refused.
+    async fn samples(&self, others: &BTreeSet<PlantId>) -> Result<Vec<Sample>, Trouble> {
+        let unfit = others.iter().copied().chain(self.health.refused());
+        let unfit: Vec<i64> = unfit.map(PlantId::get).collect();
+        let session = self.sessions.get().await?;
+        let rows = session.rows(&self.statements.newest_plants, &[&unfit]).await?;
+        let samples = rows.iter().map(Sample::of_row).collect::<Result<_, _>>()?;
+        Ok(samples)
     }
 
     async fn rehearse_with(&self, sample: &Sample) -> Result<(), Trouble> {
@@ -498,9 +507,9 @@ impl Writer {
         // The last revision of the block before, for what changes a plant has a later one.
         let mut columns = Columns::of_sample(sample, -1);
         session.rows(&statements.insert_plants, &columns.parameters()).await?;
-        let (id, slot, group_id) = (sample.id.get(), counter_slot(), random_group_id()?);
+        let (slot, group_id) = (counter_slot(), random_group_id()?);
         let group_id = group_id.as_slice();
-        let found = session.rows(&statements.plants_with_ids, &[&[id].as_slice()]).await?;
+        let found = session.rows(&statements.plants_with_ids, &[&[sample.id].as_slice()]).await?;
         let row = found.first().ok_or_else(|| Trouble::Refused(NOT_WRITTEN.to_owned()))?;
         let revision: i64 = row.try_get(1)?;
         columns = Columns { expected: vec![Some(revision)], ..Columns::of_sample(sample, 0) };
@@ -514,7 +523,7 @@ impl Writer {
             });
         }
         let mut events = EventColumns::default();
-        events.push(&PlannedEvent { number: 0, kind: EventKind::Updated, id: sample.id });
+        events.push(&PlannedEvent { number: 0, kind: EventKind::Updated, id: sample.id.into() });
         let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
         session.rows(&statements.insert_events, &of_events).await?;
         session.rows(&statements.add_to_counter, &[&slot, &group_id]).await?;
@@ -713,11 +722,16 @@ const KEPT: &str = "a trigger, a rule or a policy keeps it as it is";
 /// What is said of rows that were rehearsed.
 const NOT_WRITTEN: &str = "a row was not written: a trigger, a rule or a policy keeps it as it is";
 
-impl PlannedRow {
-    /// The plant that it has become.
-    fn sample(&self, id: PlantId) -> Option<Sample> {
-        let after = self.after.as_ref()?.decode().ok()?;
-        Some(Sample { id, name: after.name.to_owned(), tag: after.tag.map(str::to_owned) })
+/// A plant as it stands in its row.
+struct Sample {
+    id: i64,
+    name: String,
+    tag: Option<String>,
+}
+
+impl Sample {
+    fn of_row(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self { id: row.try_get(0)?, name: row.try_get(1)?, tag: row.try_get(2)? })
     }
 }
 
@@ -820,7 +834,7 @@ impl<'a> Columns<'a> {
 
     fn of_sample(sample: &'a Sample, number: i64) -> Self {
         Self {
-            ids: vec![sample.id.get()],
+            ids: vec![sample.id],
             numbers: vec![number],
             names: vec![Some(&sample.name)],
             folded_names: vec![Some(fold_name(&sample.name))],

@@ -21,6 +21,10 @@ use crate::EventKind;
 /// How many revisions a block has. A group has no more events.
 pub(super) const EVENTS_IN_A_BLOCK: i64 = 1024;
 
+/// How many plants writes are rehearsed with, and in how many of the last blocks with events they are looked for.
+const SAMPLES: i64 = 4;
+const BLOCKS_OF_SAMPLES: i64 = 32;
+
 /// What is read of a plant, in this order.
 const PLANT: &str = "id, revision, name, tag";
 
@@ -138,6 +142,8 @@ pub(super) struct Statements {
     pub(super) touch_counter: String,
     /// `$1` ids: [`PLANT`], and the idempotency digest.
     pub(super) plants_with_ids: String,
+    /// Id, name and tag of some of the plants that were written last, without those whose ids are in `$1`.
+    pub(super) newest_plants: String,
     /// `$1` first id, `$2` how many: [`PLANT`].
     pub(super) plants_from: String,
     /// As [`Self::plants_from`], with `$3` tag.
@@ -272,6 +278,14 @@ impl Statements {
             ),
             plants_with_ids: format!(
                 "SELECT {PLANT}, idempotency FROM {schema}.plants WHERE id = ANY($1::bigint[])"
+            ),
+            newest_plants: format!(
+                "SELECT id, name, tag FROM {schema}.plants \
+                 WHERE id = ANY(ARRAY(SELECT unnest(ids) FROM (\
+                     SELECT ids FROM {schema}.events WHERE cardinality(ids) > 0 \
+                     ORDER BY block DESC LIMIT {BLOCKS_OF_SAMPLES}) AS newest)) \
+                   AND id <> ALL($1::bigint[]) AND name IS NOT NULL \
+                 ORDER BY revision DESC LIMIT {SAMPLES}"
             ),
             plants_from: format!(
                 "SELECT {PLANT} FROM {schema}.plants WHERE id >= $1 ORDER BY id LIMIT $2"

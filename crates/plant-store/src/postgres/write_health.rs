@@ -1,6 +1,6 @@
 //! What PostgreSQL wrote and refused lately: this tells a single write that it refuses from a time when it takes none.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,6 @@ const MOST_REFUSED: usize = 1024;
 /// How long a refused plant is remembered.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// How many plants that were written are kept to rehearse writes with.
-const SAMPLES: usize = 4;
-
 /// After a write that PostgreSQL did not take, a rehearsal that succeeds is not believed for so long: a full disk may
 /// still take a small change.
 const NO_WRITES_FOR: Duration = Duration::from_secs(2);
@@ -28,32 +25,17 @@ pub(super) struct WriteHealth(Mutex<State>);
 struct State {
     /// Plants that were refused, and when.
     refused: HashMap<PlantId, Instant>,
-    /// Plants that were written, the newest first.
-    samples: VecDeque<Sample>,
     /// When PostgreSQL last took no writes, and why, unless it has taken some since.
     no_writes: Option<(Instant, StoreFailure)>,
 }
 
-/// A plant as it was written.
-#[derive(Clone, Debug)]
-pub(super) struct Sample {
-    pub(super) id: PlantId,
-    pub(super) name: String,
-    pub(super) tag: Option<String>,
-}
-
 impl WriteHealth {
-    /// These plants were written, and one of them as the sample says.
-    pub(super) fn note_written(&self, ids: &BTreeSet<PlantId>, sample: Option<Sample>) {
+    /// These plants were written.
+    pub(super) fn note_written(&self, ids: &BTreeSet<PlantId>) {
         let mut state = self.state();
         state.note_writes();
         if !state.refused.is_empty() {
             state.refused.retain(|id, _| !ids.contains(id));
-        }
-        if let Some(sample) = sample {
-            state.samples.retain(|other| other.id != sample.id);
-            state.samples.truncate(SAMPLES - 1);
-            state.samples.push_front(sample);
         }
     }
 
@@ -92,13 +74,9 @@ impl WriteHealth {
         Some((since.elapsed() >= NO_WRITES_FOR, cause))
     }
 
-    /// Plants that were written, without `others`, and without those whose refusal was not forgotten yet.
-    pub(super) fn samples(&self, others: &BTreeSet<PlantId>) -> Vec<Sample> {
-        let state = self.state();
-        let is_fit = |sample: &&Sample| {
-            !others.contains(&sample.id) && !state.refused.contains_key(&sample.id)
-        };
-        state.samples.iter().filter(is_fit).cloned().collect()
+    /// The plants that were refused and not forgotten since.
+    pub(super) fn refused(&self) -> Vec<PlantId> {
+        self.state().refused.keys().copied().collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
