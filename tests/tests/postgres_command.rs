@@ -552,7 +552,7 @@ fn writes_and_reads_go_on_after_the_tables_were_changed_under_a_running_server()
 }
 
 /// What keeps writes from being carried out, what mends that, and whether `/readyz` says so before anyone writes.
-const NO_WRITES: [(&str, &str, bool); 8] = [
+const NO_WRITES: [(&str, &str, bool); 10] = [
     ("REVOKE INSERT ON SCHEMA.events FROM USER", "GRANT INSERT ON SCHEMA.events TO USER", true),
     ("REVOKE UPDATE ON SCHEMA.plants FROM USER", "GRANT UPDATE ON SCHEMA.plants TO USER", true),
     (
@@ -573,6 +573,19 @@ const NO_WRITES: [(&str, &str, bool); 8] = [
     (
         "ALTER TABLE SCHEMA.plants ADD CONSTRAINT nothing CHECK (false) NOT VALID",
         "ALTER TABLE SCHEMA.plants DROP CONSTRAINT nothing",
+        false,
+    ),
+    (
+        "CREATE FUNCTION SCHEMA.drop_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+         CREATE TRIGGER drop_row BEFORE INSERT OR UPDATE ON SCHEMA.plants FOR EACH ROW \
+           EXECUTE FUNCTION SCHEMA.drop_row()",
+        "DROP TRIGGER drop_row ON SCHEMA.plants",
+        false,
+    ),
+    (
+        "CREATE TABLE SCHEMA.sequence AS SELECT last_value FROM SCHEMA.event_blocks; \
+         SELECT setval('SCHEMA.event_blocks', 1)",
+        "SELECT setval('SCHEMA.event_blocks', last_value + 1000) FROM SCHEMA.sequence",
         false,
     ),
     ("RAISE 53100", "DROP TRIGGER refuse ON SCHEMA.plants", false),
@@ -609,11 +622,34 @@ fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_tha
         client.put(0, &put).assert_plant(&name, None);
     }
     assert_eq!(client.list("").total_count(), Some(NO_WRITES.len() + 2));
+}
 
-    // Without the index, an id could be taken twice.
+#[test]
+fn without_the_index_that_keeps_an_id_from_being_taken_twice_no_plant_is_created() {
+    let tables = OnTables::start();
+    tables.server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
     tables.query("ALTER TABLE SCHEMA.plants DROP CONSTRAINT plants_pkey");
-    wait_until("/readyz to say no", || !is_ready(&client));
+    let fresh = tables.another_server();
+    for client in [tables.server.client(), fresh.client()] {
+        client.create(1, "Abies", None).assert_error(503, 5003);
+        client.put(2, r#"{"name":"Abies"}"#).assert_error(503, 5003);
+        assert!(!is_ready(&client));
+    }
     tables.query("ALTER TABLE SCHEMA.plants ADD PRIMARY KEY (id)");
+    for client in [tables.server.client(), fresh.client()] {
+        wait_until("/readyz to say yes", || is_ready(&client));
+        client.create(1, "Abies", None).assert_error(400, 3001);
+    }
+}
+
+#[test]
+fn without_the_index_that_tells_whether_a_group_is_committed_readyz_says_no() {
+    let tables = OnTables::start();
+    let client = tables.server.client();
+    assert!(is_ready(&client));
+    tables.query("ALTER TABLE SCHEMA.events DROP CONSTRAINT events_group_id_key");
+    wait_until("/readyz to say no", || !is_ready(&client));
+    tables.query("ALTER TABLE SCHEMA.events ADD UNIQUE (group_id)");
     wait_until("/readyz to say yes", || is_ready(&client));
 }
 

@@ -32,7 +32,7 @@ use super::reader::LATE_COMMIT_PATIENCE;
 use super::schema::COUNTER_SLOTS;
 use super::sessions::{PATIENCE, Session, Sessions, Trouble, pause};
 use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_number};
-use super::write_health::WriteHealth;
+use super::write_health::{READY_WITHIN, WriteHealth};
 use crate::plant_record::{PlantRecord, Record};
 use crate::write::{Decided, Decision, Outcome, Write};
 use crate::{EventKind, IdempotencyDigest, StoreError, StoreFailure};
@@ -227,8 +227,7 @@ impl Writer {
                     if others_are_taken || group.halves().is_some() {
                         return Err(GivenUp::Refused(cause));
                     }
-                    let of_group = group.pending().map(|(_, write)| write.id()).collect();
-                    match self.rehearse(&of_group).await {
+                    match self.rehearse(&group.pending_ids()).await {
                         // One more try tells whether that is still so.
                         Ok(()) => {
                             group.others_are_taken = Some(true);
@@ -248,13 +247,21 @@ impl Writer {
                 Failed::WithoutTrace(Trouble::Conflict(_)) if has_counted_on_ids => {}
                 Failed::WithoutTrace(trouble) if group.last_answer.elapsed() > PATIENCE => {
                     log::warn!("writes are given up, and were not carried out: {trouble}");
+                    let takes_no_writes = match trouble {
+                        // As where the sequence of the blocks is behind, and each block is there already.
+                        Trouble::Conflict(_) => {
+                            let of_group = group.pending_ids();
+                            let rehearsed = timeout(READY_WITHIN, self.rehearse(&of_group)).await;
+                            !matches!(rehearsed, Ok(Ok(())))
+                        }
+                        ref trouble => matches!(trouble, Trouble::Unavailable(_)),
+                    };
                     let is_conflict = matches!(trouble, Trouble::Conflict(_));
-                    let is_told = matches!(trouble, Trouble::Unavailable(_));
                     let cause = StoreFailure::from(anyhow!(trouble));
-                    if is_told {
+                    if takes_no_writes {
                         self.health.note_no_writes(&cause);
                     }
-                    return Err(GivenUp::All(match is_conflict {
+                    return Err(GivenUp::All(match is_conflict && !takes_no_writes {
                         true => StoreError::Busy,
                         false => StoreError::Unavailable(cause),
                     }));
@@ -462,18 +469,19 @@ impl Writer {
         session.rows(&self.statements.insert_plants, &new.parameters()).await?;
         session.rows(&self.statements.update_plants, &changed.parameters_of_change()).await?;
         session.rows(&self.statements.seal_blocks, &[&1_i64, &0_i64]).await?;
+        session.rows(&self.statements.seal_group, &[&None::<&[u8]>]).await?;
         self.wait_for_those_before(&session).await
     }
 
     /// Finds out whether PostgreSQL takes writes of other plants than these: writes one of those that were written last
-    /// once more, as it is, and takes that back. A plant may be refused for itself, so several are tried. Without any, it
-    /// is enough that a write of nothing is taken.
+    /// once more, as it is, and takes that back. A plant may be refused, or changed by others, so several are tried.
+    /// Without any, it is enough that a write of nothing is taken.
     pub(super) async fn rehearse(&self, others: &BTreeSet<PlantId>) -> Result<(), Trouble> {
         self.write_nothing().await?;
         let mut rehearsed = Ok(());
         for sample in self.samples(others).await? {
             rehearsed = self.rehearse_with(&sample).await;
-            if !matches!(rehearsed, Err(Trouble::Refused(_))) {
+            if !matches!(rehearsed, Err(Trouble::Refused(_) | Trouble::Conflict(_))) {
                 break;
             }
         }
@@ -502,24 +510,25 @@ impl Writer {
     async fn write_sample(&self, session: &Session, sample: &Sample) -> Result<(), Trouble> {
         let statements = &self.statements;
         let begin = session.client()?.simple_query(&statements.begin);
-        let block = block_of(&session.answer(begin).await?)
-            .ok_or_else(|| Trouble::NoAnswer("a number is missing".to_owned()))?;
+        session.answer(begin).await?;
         // The last revision of the block before, for what changes a plant has a later one.
         let mut columns = Columns::of_sample(sample, -1);
         session.rows(&statements.insert_plants, &columns.parameters()).await?;
-        let (slot, group_id) = (counter_slot(), random_group_id()?);
-        let group_id = group_id.as_slice();
-        let found = session.rows(&statements.plants_with_ids, &[&[sample.id].as_slice()]).await?;
+        let (ids, slot, group_id) = ([sample.id], counter_slot(), random_group_id()?);
+        let (ids, group_id) = (ids.as_slice(), group_id.as_slice());
+        let found = session.rows(&statements.plants_with_ids, &[&ids]).await?;
         let row = found.first().ok_or_else(|| Trouble::Refused(NOT_WRITTEN.to_owned()))?;
         let revision: i64 = row.try_get(1)?;
         columns = Columns { expected: vec![Some(revision)], ..Columns::of_sample(sample, 0) };
         let changed =
             session.rows(&statements.update_plants, &columns.parameters_of_change()).await?;
         if changed.is_empty() {
-            return Err(if revision == block * EVENTS_IN_A_BLOCK - 1 {
-                Trouble::Refused(NOT_WRITTEN.to_owned())
-            } else {
-                Trouble::Conflict("others change the same plant".to_owned())
+            let found = session.rows(&statements.plants_with_ids, &[&ids]).await?;
+            let is_as_before =
+                found.first().map(|row| row.try_get(1)).transpose()? == Some(revision);
+            return Err(match is_as_before {
+                true => Trouble::Refused(NOT_WRITTEN.to_owned()),
+                false => Trouble::Conflict("others change the same plant".to_owned()),
             });
         }
         let mut events = EventColumns::default();
@@ -609,8 +618,12 @@ impl<'a> Group<'a> {
 
     /// No longer counts on any id being free.
     fn read_all_next_time(&mut self) {
-        let ids: Vec<PlantId> = self.pending().map(|(_, write)| write.id()).collect();
-        self.to_read.extend(ids);
+        self.to_read.append(&mut self.pending_ids());
+    }
+
+    /// The plants of pending writes.
+    fn pending_ids(&self) -> BTreeSet<PlantId> {
+        self.pending().map(|(_, write)| write.id()).collect()
     }
 
     /// The writes of the part that is tried now that have no answer yet.
@@ -621,16 +634,11 @@ impl<'a> Group<'a> {
     /// Reads the plants of pending writes, except those whose ids are counted on to be free.
     async fn read(&mut self, session: &Session, statements: &Statements) -> Result<(), Trouble> {
         self.present.clear();
-        let ids: BTreeSet<i64> = self
-            .pending()
-            .map(|(_, write)| write.id())
-            .filter(|id| self.to_read.contains(id))
-            .map(PlantId::get)
-            .collect();
+        let ids = self.pending_ids();
+        let ids: Vec<i64> = ids.intersection(&self.to_read).map(|id| id.get()).collect();
         if ids.is_empty() {
             return Ok(());
         }
-        let ids: Vec<i64> = ids.into_iter().collect();
         for row in session.rows(&statements.plants_with_ids, &[&ids]).await? {
             let (id, present) = Present::of_row(&row).map_err(refused)?;
             self.present.insert(id, present);

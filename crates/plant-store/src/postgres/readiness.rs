@@ -8,10 +8,8 @@ use tokio::time::timeout;
 
 use super::group::Writer;
 use super::sessions::Trouble;
+use super::write_health::READY_WITHIN;
 use crate::StoreFailure;
-
-/// A write that takes longer than this makes the store count as not ready.
-const READY_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long what a look has found stays valid.
 const LOOK_COUNTS_FOR: Duration = Duration::from_millis(500);

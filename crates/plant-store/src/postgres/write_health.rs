@@ -14,6 +14,9 @@ const MOST_REFUSED: usize = 1024;
 /// How long a refused plant is remembered.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
+/// A write that takes longer than this makes the store count as not ready.
+pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);
+
 /// After a write that PostgreSQL did not take, a rehearsal that succeeds is not believed for so long: a full disk may
 /// still take a small change.
 const NO_WRITES_FOR: Duration = Duration::from_secs(2);
