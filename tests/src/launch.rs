@@ -215,7 +215,9 @@ impl Launch {
     /// When it cannot be built or started.
     #[must_use]
     pub fn spawn_reading(&self, stdin: impl Into<Stdio>) -> Process {
-        let mut words = self.wrapper.clone();
+        // Where the tests were started by `nohup` or the like, the program would ignore SIGHUP too.
+        let mut words = ["env", "--default-signal=HUP"].map(OsString::from).to_vec();
+        words.extend(self.wrapper.iter().cloned());
         words.push(self.program_for_all.as_deref().unwrap_or_else(|| (self.program)()).into());
         words.extend(self.arguments.iter().cloned());
         let mut command = Command::new(&words[0]);
