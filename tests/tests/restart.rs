@@ -187,6 +187,7 @@ fn what_is_passed_and_cannot_be_listened_on_is_refused_at_once() {
     let file = OwnedFd::from(tempfile::tempfile().expect("a file can be made"));
     for (launch, words) in [
         (tcp().environment("LISTEN_FDS", "2"), "2 sockets"),
+        (tcp().environment("LISTEN_FDS", "-1"), "\"-1\" is no count"),
         (tcp().environment("PLANTD_LISTEN", "127.0.0.1:0"), "PLANTD_LISTEN"),
         (tcp().arguments(["--listen", "127.0.0.1:0"]), "--listen"),
         (

@@ -1,5 +1,6 @@
 //! Where the server listens, and how that is said.
 
+use std::env;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
@@ -145,6 +146,8 @@ pub(crate) enum PassedSocket {
 
 impl PassedSocket {
     fn from_environment() -> anyhow::Result<Option<Self>> {
+        let count = env::var("LISTEN_FDS").unwrap_or_else(|_| "0".to_owned());
+        ensure!(count.parse::<u16>().is_ok(), "{count:?} is no count of sockets");
         let mut passed = ListenFd::from_env();
         match passed.len() {
             0 => return Ok(None),
