@@ -280,10 +280,16 @@ fn a_body_in_broken_chunks_is_1001_and_nothing_is_created() {
         format!("{length:x}\r\n{body}\r\nzz\r\n"),
         format!("-{length:x}\r\n{body}\r\n0\r\n\r\n"),
         format!("ffffffffffffffffff\r\n{body}"),
+        format!("0x{length:x}\r\n{body}\r\n0\r\n\r\n"),
+        format!("{length:x}\n{body}\r\n0\r\n\r\n"),
+        format!("{length:x}\r\n{body}XX0\r\n\r\n"),
     ] {
         let mut connection = server.connect();
         connection.send(chunked_head() + &chunks);
-        connection.receive().assert_error(400, 1001);
+        let answer = connection.receive();
+        answer.assert_error(400, 1001);
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(text.contains("chunks are broken") && !text.contains("None"), "{chunks:?}: {text}");
         connection.wait_for_close();
         server.client().read(1).assert_error(404, 3002);
     }

@@ -758,6 +758,35 @@ fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_
 }
 
 #[test]
+fn an_export_with_a_row_that_is_wrong_ends_with_74_and_leaves_the_file_as_it_was() {
+    let rosa = "{\"id\":1,\"name\":\"Rosa\"}\n";
+    let salix = "{\"id\":2,\"name\":\"Salix\"}\n";
+    let csv = "id,name,tag\n";
+    for (name, rows, words) in [
+        ("a.ndjson", format!("{rosa}<html>\n{salix}"), ["line 2", "no plant"]),
+        ("a.ndjson", format!("{rosa}{{\n{salix}"), ["line 2", "no plant"]),
+        ("a.ndjson", format!("{{\"name\":\"Acer\"}}\n{rosa}{salix}"), ["line 1", "no plant"]),
+        ("a.ndjson", format!("{rosa}{salix}\n{salix}"), ["line 4", "plant 2 behind the plant 2"]),
+        ("a.ndjson", format!("{salix}{rosa}"), ["line 2", "plant 1 behind the plant 2"]),
+        ("a.csv", format!("{csv}1,Rosa,\n<html>\n2,Salix,\n"), ["line 3", "no plant"]),
+        ("a.csv", format!("{csv}1,Rosa,\n1,Rosa,\n"), ["line 3", "plant 1 behind the plant 1"]),
+        // A quoted cell may hold a line end, and a name may not.
+        ("a.csv", format!("{csv}1,\"Ro\nsa\",\n2,Salix,\n"), ["line 2", "no plant"]),
+        ("a.csv", format!("{csv}1,\"Rosa,\n2,Salix,\n"), ["line 2", "no plant"]),
+    ] {
+        let media_type = if name.ends_with("csv") { "text/csv" } else { NDJSON };
+        let server = FakeServer::start(move |head, stream| {
+            if head.contains("/plants/export") {
+                answer(stream, "200 OK", &format!("{media_type}\r\nX-Total-Count: 2"), &rows);
+            } else {
+                answer(stream, "200 OK", JSON, "[]");
+            }
+        });
+        check_no_export(server.address, &words, name);
+    }
+}
+
+#[test]
 fn an_export_whose_end_cannot_be_told_is_refused() {
     for (version, framing) in [
         ("1.1", ""),

@@ -1,6 +1,5 @@
 //! Bodies, read in bounded memory and bounded time.
 
-use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -129,7 +128,7 @@ impl BodyStream {
 
     async fn read(&mut self) -> Option<Result<Bytes, Failure>> {
         let part = self.payload.next().await?;
-        Some(part.map_err(|cause| not_whole(&cause)))
+        Some(part.map_err(|_| not_whole()))
     }
 }
 
@@ -226,8 +225,13 @@ pub(crate) fn too_large() -> Failure {
     )
 }
 
-pub(crate) fn not_whole(cause: &dyn fmt::Display) -> Failure {
-    Failure::new(ErrorNumber::NotJson, format!("the body did not arrive whole: {cause}"))
+/// actix-http gives one error for a body that ends early and for chunks that are broken.
+pub(crate) fn not_whole() -> Failure {
+    Failure::new(
+        ErrorNumber::NotJson,
+        "the body did not arrive whole, or its chunks are broken; send all of it, in chunks as in RFC 9112, \
+         section 7.1, or with a Content-Length",
+    )
 }
 
 pub(crate) fn did_not_arrive(allowed: Duration) -> Failure {

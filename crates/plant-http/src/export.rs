@@ -10,6 +10,7 @@ use anyhow::{Context as _, anyhow};
 use futures_util::stream;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_store::{PageRequest, PlantRepository, StoredPlant};
+use tokio::task::yield_now;
 
 use crate::failure::{ErrorNumber, Failure};
 use crate::parameters;
@@ -80,6 +81,9 @@ impl Export {
     /// should.
     async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
         let Some(next) = self.next else { return Ok(None) };
+        // The socket of a client that does not read takes megabytes before it is full, and until then the connection
+        // would ask for part after part. The others of this thread have their turn before each.
+        yield_now().await;
         // An export may take hours, and its token be revoked meanwhile.
         self.context.check_token().map_err(|failure| anyhow!("{failure}"))?;
         let after = match next {
@@ -138,4 +142,50 @@ fn csv(with_header: bool, plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
         writer.write_record([&id.to_string(), plant.name(), plant.tag().unwrap_or_default()])?;
     }
     writer.into_inner().context("writing to memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use std::sync::Arc;
+
+    use actix_http::Request;
+    use actix_http::body::{BoxBody, MessageBody as _};
+    use actix_web::HttpMessage as _;
+    use actix_web::test::TestRequest;
+    use futures_util::FutureExt as _;
+    use plant_domain::UncheckedNewPlant;
+    use plant_store::{OnConflict, SledConfig, SledRepository};
+
+    async fn next(body: &mut BoxBody) -> Option<Bytes> {
+        let part = poll_fn(|context| Pin::new(&mut *body).poll_next(context)).await;
+        part.map(|part| part.unwrap())
+    }
+
+    #[tokio::test]
+    async fn others_have_a_turn_before_each_part() {
+        const PARTS: usize = 3;
+        let folder = tempfile::tempdir().unwrap();
+        let config = SledConfig::new(folder.path().join("plants"));
+        let repository: Arc<dyn PlantRepository> = Arc::new(SledRepository::open(&config).unwrap());
+        let plants = (0..PARTS * PAGE_PLANTS).map(|id| {
+            let id = id.try_into().unwrap();
+            UncheckedNewPlant { id, name: "Rosa".to_owned(), tag: None }.try_into().unwrap()
+        });
+        repository.import(plants.collect(), OnConflict::Error).await.unwrap();
+
+        let request = TestRequest::get().to_http_request();
+        request.extensions_mut().insert(RequestContext::of_request(&Request::new()));
+        let answer = export(request, Data::from(repository)).await.unwrap();
+        let mut body = answer.into_body();
+        let mut parts = 0;
+        // At once there is nothing but the end.
+        while next(&mut body).now_or_never().is_none() {
+            assert!(next(&mut body).await.is_some(), "it waits for nothing");
+            parts += 1;
+        }
+        assert_eq!(parts, PARTS, "a part came without a turn of the others before it");
+    }
 }

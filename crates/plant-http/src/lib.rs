@@ -4,7 +4,7 @@
 //!   with a [`TlsCertificate`] or without. Its example is a whole server.
 //! - [`Tokens`] says who may do what; a [`TokensFile`] keeps them.
 //! - [`openapi_document`] says what is served.
-//! - [`ImportReport`], [`RowCounter`], [`TransferFormat`] and the limits are for those who write clients.
+//! - [`ImportReport`], [`ExportCheck`], [`RowCounter`], [`TransferFormat`] and the limits are for those who write clients.
 //!
 //! The walk of one request: [`server`](serve) takes the connection → `exchange` numbers the request,
 //! checks its token before anything of its body is read, and logs its end → `routes` matches →
@@ -82,7 +82,7 @@ pub use plants::TOTAL_COUNT_HEADER;
 pub use private_file::{PRIVATE_FILE_MAX_BYTES, PrivateFile};
 pub use request_end::{CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 pub use routes::{RouteInfo, routes};
-pub use rows::{ROW_MAX_BYTES, RowCounter};
+pub use rows::{ExportCheck, ROW_MAX_BYTES, RowCounter};
 pub use server::{Drain, PlantService, serve};
 pub use tls::TlsCertificate;
 pub use token::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, TOKEN_PREFIX, Token};

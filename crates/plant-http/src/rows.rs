@@ -1,5 +1,6 @@
 //! Plants that arrive row by row, in parts that end anywhere.
 
+use anyhow::{anyhow, ensure};
 use csv_core::ReadRecordResult;
 use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
 use serde::de::IgnoredAny;
@@ -121,6 +122,86 @@ impl RowCounter {
         if is_last {
             self.rows = None;
         }
+    }
+}
+
+/// Makes sure that each row of an export is a plant, with a greater id than the one before it.
+///
+/// ```
+/// use plant_http::{ExportCheck, TransferFormat};
+///
+/// let mut check = ExportCheck::new(TransferFormat::Csv);
+/// check.read(b"id,name,tag\n1,Rosa,\n3,Sa")?;
+/// check.read(b"lix,\n")?;
+/// check.finish()?;
+/// assert_eq!((check.plants(), check.last()), (2, Some(3.into())));
+///
+/// assert!(check.read(b"2,Acer,\n").is_err());
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+pub struct ExportCheck {
+    rows: Rows,
+    /// Those that are not checked yet.
+    found: Vec<Row>,
+    ends_with_line: bool,
+    plants: u64,
+    last: Option<PlantId>,
+}
+
+impl ExportCheck {
+    /// A check that has read nothing yet.
+    #[must_use]
+    pub fn new(format: TransferFormat) -> Self {
+        let rows = Rows::new(format.into());
+        Self { rows, found: Vec::new(), ends_with_line: true, plants: 0, last: None }
+    }
+
+    /// Reads the next part of the export.
+    ///
+    /// # Errors
+    ///
+    /// When a row is no plant, or its id is not greater than the one before.
+    pub fn read(&mut self, part: &[u8]) -> anyhow::Result<()> {
+        if let Some(byte) = part.last() {
+            self.ends_with_line = *byte == b'\n';
+        }
+        let read = self.rows.read(part, &mut self.found);
+        self.check(read)
+    }
+
+    /// The export is at its end.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`read`](Self::read), and when it ends within a row.
+    pub fn finish(&mut self) -> anyhow::Result<()> {
+        ensure!(self.ends_with_line, "it ends within a row, after {} whole ones", self.plants);
+        let read = self.rows.finish(&mut self.found);
+        self.check(read)
+    }
+
+    /// How many plants there are in what was read.
+    #[must_use]
+    pub const fn plants(&self) -> u64 {
+        self.plants
+    }
+
+    /// The id of the last of them.
+    #[must_use]
+    pub const fn last(&self) -> Option<PlantId> {
+        self.last
+    }
+
+    fn check(&mut self, read: Result<(), Failure>) -> anyhow::Result<()> {
+        for Row { line, plant } in self.found.drain(..) {
+            let plant = plant.map_err(|failure| anyhow!("line {line} is no plant: {failure}"))?;
+            let id = plant.id();
+            if let Some(last) = self.last.replace(id) {
+                ensure!(last < id, "line {line} has the plant {id} behind the plant {last}");
+            }
+            self.plants += 1;
+        }
+        read.map_err(|failure| anyhow!("{failure}"))
     }
 }
 

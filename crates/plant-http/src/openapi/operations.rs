@@ -238,7 +238,7 @@ pub(crate) fn import_plants() -> Operation {
         )
         .failures(&STORE_FAILURES)
         .failures(&[NotJson, WrongContentType, WrongShape, WrongParameter])
-        .failure_example(not_whole(&"the last chunk is missing"))
+        .failure_example(not_whole())
         .failure_example(wrong_header("\"genus\" is unknown"))
         .failure_example(not_an_array())
         .failure_example(read_on_conflict("on_conflict=ask").expect_err("there is no such way"))

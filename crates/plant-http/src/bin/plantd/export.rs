@@ -4,10 +4,10 @@ use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
-use plant_http::{LIMIT_MAX, ROW_MAX_BYTES, TOTAL_COUNT_HEADER, TransferFormat};
+use plant_http::{ExportCheck, LIMIT_MAX, TOTAL_COUNT_HEADER, TransferFormat};
 use ureq::http::{HeaderMap, Method, Response, Version, header};
 use ureq::{Body, Error};
 
@@ -137,7 +137,7 @@ struct Copied {
     last: Option<PlantId>,
 }
 
-/// Copies the rows of the answer.
+/// Copies the rows of the answer, each of which has to be a plant.
 fn copy(
     answer: Response<Body>,
     output: &mut Output,
@@ -153,11 +153,9 @@ fn copy(
     }
     output.write_all(&start).map_err(Broken::Output)?;
 
+    let mut check = ExportCheck::new(format);
+    check.read(&start)?;
     let mut buffer = vec![0; BUFFER_BYTES];
-    let mut plants = 0;
-    // In both formats no row has a line end within, for no plant has one.
-    let mut last_row = Vec::new();
-    let mut unfinished_row = Vec::new();
     loop {
         let part = match source.read(&mut buffer) {
             Ok(0) => break,
@@ -165,47 +163,16 @@ fn copy(
             Err(cause) if cause.kind() == ErrorKind::Interrupted => continue,
             Err(cause) => return Err(broken_off(cause)),
         };
+        check.read(part)?;
         output.write_all(part).map_err(Broken::Output)?;
-        for piece in part.split_inclusive(|byte| *byte == b'\n') {
-            unfinished_row.extend_from_slice(piece);
-            if piece.ends_with(b"\n") {
-                plants += 1;
-                std::mem::swap(&mut last_row, &mut unfinished_row);
-                unfinished_row.clear();
-            } else if unfinished_row.len() > ROW_MAX_BYTES {
-                return Err(anyhow!("a row has more than {ROW_MAX_BYTES} bytes").into());
-            }
-        }
-        progress.set_position(plants);
+        progress.set_position(check.plants());
     }
-    if !unfinished_row.is_empty() {
-        return Err(anyhow!("it ends within a row, after {plants} whole ones").into());
-    }
-    let last = match last_row.as_slice() {
-        [] => None,
-        row => Some(id_of(row, format).context("its last row is no plant")?),
-    };
-    Ok(Copied { plants, last })
+    check.finish()?;
+    Ok(Copied { plants: check.plants(), last: check.last() })
 }
 
 fn broken_off(cause: io::Error) -> Broken {
     Broken::Source(remote::connection_failure(Error::from(cause)).context("it broke off"))
-}
-
-fn id_of(row: &[u8], format: TransferFormat) -> anyhow::Result<PlantId> {
-    match format {
-        TransferFormat::NdJson => Ok(serde_json::from_slice::<NewPlant>(row)?.id()),
-        TransferFormat::Csv => {
-            let mut record = csv::StringRecord::new();
-            let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(row);
-            reader.read_record(&mut record)?;
-            let [Some(id), Some(_), Some(_), None] = [0, 1, 2, 3].map(|cell| record.get(cell))
-            else {
-                bail!("it has {} cells", record.len());
-            };
-            Ok(id.parse()?)
-        }
-    }
 }
 
 /// Makes sure that no plant is left out at the end, and returns how many plants there are.
