@@ -746,15 +746,25 @@ fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_
         ),
     ];
     for (name, content_type, rows, (status, following), word) in cases {
-        let server = FakeServer::start(move |head, stream| {
-            if head.contains("/plants/export") {
-                answer(stream, "200 OK", content_type, rows);
-            } else {
-                answer(stream, status, JSON, following);
-            }
-        });
+        let server = exporting(content_type, rows, (status, following));
         check_no_export(server.address, &[word], name);
     }
+}
+
+/// A server that exports these rows, and answers with this status and body when it is asked what follows them.
+fn exporting(
+    content_type: &str,
+    rows: &str,
+    following: (&'static str, &'static str),
+) -> FakeServer {
+    let (content_type, rows) = (content_type.to_owned(), rows.to_owned());
+    FakeServer::start(move |head, stream| {
+        if head.contains("/plants/export") {
+            answer(stream, "200 OK", &content_type, &rows);
+        } else {
+            answer(stream, following.0, JSON, following.1);
+        }
+    })
 }
 
 #[test]
@@ -775,13 +785,8 @@ fn an_export_with_a_row_that_is_wrong_ends_with_74_and_leaves_the_file_as_it_was
         ("a.csv", format!("{csv}1,\"Rosa,\n2,Salix,\n"), ["line 2", "no plant"]),
     ] {
         let media_type = if name.ends_with("csv") { "text/csv" } else { NDJSON };
-        let server = FakeServer::start(move |head, stream| {
-            if head.contains("/plants/export") {
-                answer(stream, "200 OK", &format!("{media_type}\r\nX-Total-Count: 2"), &rows);
-            } else {
-                answer(stream, "200 OK", JSON, "[]");
-            }
-        });
+        let server =
+            exporting(&format!("{media_type}\r\nX-Total-Count: 2"), &rows, ("200 OK", "[]"));
         check_no_export(server.address, &words, name);
     }
 }
@@ -829,13 +834,8 @@ fn an_export_that_was_cut_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
 
 #[test]
 fn a_part_of_an_export_that_went_to_standard_output_is_to_be_thrown_away() {
-    let server = FakeServer::start(|head, stream| {
-        if head.contains("/plants/export") {
-            answer(stream, "200 OK", EXPORT_OF_TWO, "{\"id\":1,\"name\":\"Rosa\"}\n");
-        } else {
-            answer(stream, "200 OK", JSON, "[{\"id\":2,\"name\":\"Salix\"}]");
-        }
-    });
+    let following = ("200 OK", "[{\"id\":2,\"name\":\"Salix\"}]");
+    let server = exporting(EXPORT_OF_TWO, "{\"id\":1,\"name\":\"Rosa\"}\n", following);
     let process = run(&command(server.address, &["export"]), IO);
     assert!(process.stderr().contains("throw away the part that went to standard output"));
 }

@@ -248,7 +248,7 @@ impl Writer {
                 Failed::WithoutTrace(trouble) if group.last_answer.elapsed() > PATIENCE => {
                     log::warn!("writes are given up, and were not carried out: {trouble}");
                     let takes_no_writes = match trouble {
-                        // As where the sequence of the blocks is behind, and each block is there already.
+                        // When the sequence is behind, every group conflicts with a block that is there already.
                         Trouble::Conflict(_) => {
                             let of_group = group.pending_ids();
                             let rehearsed = timeout(READY_WITHIN, self.rehearse(&of_group)).await;
@@ -473,9 +473,9 @@ impl Writer {
         self.wait_for_those_before(&session).await
     }
 
-    /// Finds out whether PostgreSQL takes writes of other plants than these: writes one of those that were written last
-    /// once more, as it is, and takes that back. A plant may be refused, or changed by others, so several are tried.
-    /// Without any, it is enough that a write of nothing is taken.
+    /// Finds out whether PostgreSQL takes writes of any plants but `others`. Writes a plant again as it is, and rolls back.
+    /// PostgreSQL may refuse this one plant, or another server change it, so up to four of the plants that were written
+    /// last are tried. Without any, it is enough that PostgreSQL takes a write of nothing.
     pub(super) async fn rehearse(&self, others: &BTreeSet<PlantId>) -> Result<(), Trouble> {
         self.write_nothing().await?;
         let mut rehearsed = Ok(());
@@ -514,19 +514,18 @@ impl Writer {
         // The last revision of the block before, for what changes a plant has a later one.
         let mut columns = Columns::of_sample(sample, -1);
         session.rows(&statements.insert_plants, &columns.parameters()).await?;
-        let (ids, slot, group_id) = ([sample.id], counter_slot(), random_group_id()?);
-        let (ids, group_id) = (ids.as_slice(), group_id.as_slice());
-        let found = session.rows(&statements.plants_with_ids, &[&ids]).await?;
-        let row = found.first().ok_or_else(|| Trouble::Refused(NOT_WRITTEN.to_owned()))?;
-        let revision: i64 = row.try_get(1)?;
-        columns = Columns { expected: vec![Some(revision)], ..Columns::of_sample(sample, 0) };
+        let (slot, group_id) = (counter_slot(), random_group_id()?);
+        let group_id = group_id.as_slice();
+        let revision = self.revision_of(session, sample.id).await?;
+        if revision.is_none() {
+            return Err(Trouble::Refused(NOT_WRITTEN.to_owned()));
+        }
+        columns = Columns { expected: vec![revision], ..Columns::of_sample(sample, 0) };
         let changed =
             session.rows(&statements.update_plants, &columns.parameters_of_change()).await?;
         if changed.is_empty() {
-            let found = session.rows(&statements.plants_with_ids, &[&ids]).await?;
-            let is_as_before =
-                found.first().map(|row| row.try_get(1)).transpose()? == Some(revision);
-            return Err(match is_as_before {
+            // Another server may have changed the plant since its revision was read.
+            return Err(match self.revision_of(session, sample.id).await? == revision {
                 true => Trouble::Refused(NOT_WRITTEN.to_owned()),
                 false => Trouble::Conflict("others change the same plant".to_owned()),
             });
@@ -537,6 +536,13 @@ impl Writer {
         session.rows(&statements.insert_events, &of_events).await?;
         session.rows(&statements.add_to_counter, &[&slot, &group_id]).await?;
         Ok(())
+    }
+
+    /// The revision in the row of a plant, if there is one.
+    async fn revision_of(&self, session: &Session, id: i64) -> Result<Option<i64>, Trouble> {
+        let ids: &[i64] = &[id];
+        let rows = session.rows(&self.statements.plants_with_ids, &[&ids]).await?;
+        Ok(rows.first().map(|row| row.try_get(1)).transpose()?)
     }
 
     /// Waits until all that is visible is as safe as what is acknowledged. Where a standby has to have it too, a commit is

@@ -231,8 +231,8 @@ impl Statements {
                    AS new (id, number, name, folded_name, tag, idempotency) \
                  ON CONFLICT (id) DO NOTHING RETURNING id"
             ),
-            // A session that has no block yet runs this too, for no rows. That is no error as long as the block is compared
-            // with what is expected, and not with each row of the table.
+            // `currval` fails in a session that has had no block. Such a session runs this for no rows, so `currval` is
+            // compared with `new`, which has no rows then, and not with the rows of the table.
             update_plants: format!(
                 "UPDATE {schema}.plants SET revision = {first_revision} + new.number, name = new.name, \
                    folded_name = new.folded_name, tag = new.tag, idempotency = new.idempotency \
