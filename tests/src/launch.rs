@@ -275,7 +275,7 @@ pub fn program() -> &'static Path {
     PROGRAM.get_or_init(|| {
         // The same words as in `cargo xtask test`, so that what is built there is taken as it is.
         build()
-            .args(["--workspace", "--features", "plant-store/conformance,plant-http/fuzzing"])
+            .args(["--workspace", "--features", "plant-store/conformance,plant-http/__internal"])
             .bin("plantd")
             .current_release()
             .run()
@@ -294,8 +294,8 @@ fn program_with_fault_points() -> &'static Path {
         build()
             .manifest_path(workspace.join("Cargo.toml"))
             .target_dir(workspace.join("target/fault-points"))
-            .package("plant-http")
-            .features("fault-points")
+            .package("plantd")
+            .features("__fault-points")
             .bin("plantd")
             .run()
             .expect("plantd with fault points must build")

@@ -10,7 +10,7 @@ use crate::{cargo, packages, tools};
 
 /// What tests need beside what a user gets by default. Not among them is what would change the program
 /// that they run: fault points are in a program of their own, which the tests build that need it.
-const FEATURES: &str = "plant-store/conformance,plant-http/fuzzing";
+const FEATURES: &str = "plant-store/conformance,plant-http/__internal";
 
 /// The variable in the environment that says where the plants are of the servers in the black-box tests.
 const STORE: &str = "PLANTD_TESTS_STORE";
@@ -153,6 +153,7 @@ mod tests {
             "crates/plant-domain",
             "crates/plant-http",
             "crates/plant-store",
+            "crates/plantd",
             "tests",
             "tests/postgres",
         ];

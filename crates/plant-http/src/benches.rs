@@ -2,7 +2,7 @@
 
 use plant_domain::UncheckedNewPlant;
 
-use crate::wire;
+use crate::extract::wire;
 
 /// The plant in the body of a create, where it has the right form.
 #[must_use]

@@ -17,14 +17,14 @@ use actix_web::web::Bytes;
 use futures_util::FutureExt as _;
 use log::Level;
 
+use crate::access::cors::{Cors, CorsQuestion};
+use crate::access::gate::Gate;
 use crate::audit::{ACCESS_LOG, AUDIT_LOG, LOGGED_METHOD_MAX_BYTES, LOGGED_PATH_MAX_BYTES, cut};
-use crate::connection::ConnectionState;
-use crate::cors::{Cors, CorsQuestion};
-use crate::drain::Draining;
-use crate::failure::{ErrorNumber, Failed, Failure};
-use crate::framing::{self, BodyLength};
-use crate::gate::Gate;
+use crate::errors::{ErrorNumber, Failed, Failure};
 use crate::request_context::{REQUEST_ID, RequestContext};
+use crate::server::drain::Draining;
+use crate::server::http1::connection::ConnectionState;
+use crate::server::http1::framing::{self, BodyLength};
 
 /// Every answer says these. What it is is what its content type says (the Fetch standard, section
 /// "X-Content-Type-Options"), and as a page it may do nothing.

@@ -27,73 +27,46 @@
 
 #![forbid(unsafe_code)]
 
-mod api_page;
+mod access;
 mod audit;
-#[cfg(feature = "benches")]
+#[cfg(feature = "__internal")]
+#[doc(hidden)]
 pub mod benches;
-mod body;
-mod connection;
-mod cors;
-mod drain;
-mod entity_tag;
+mod errors;
 mod exchange;
-mod export;
-mod failure;
-mod framing;
-#[cfg(feature = "fuzzing")]
+mod extract;
+#[cfg(feature = "__internal")]
+#[doc(hidden)]
 pub mod fuzzing;
-mod gate;
-mod health;
-mod idempotency_key;
-mod import;
-mod listener;
-mod listening_socket;
+mod handlers;
 mod openapi;
-mod parameters;
-mod pipeline;
-mod plants;
-mod private_file;
 mod request_context;
-mod request_end;
 mod routes;
-mod rows;
 mod server;
-mod static_file;
-mod tls;
-mod token;
-mod tokens;
-mod tokens_file;
-mod transfer_format;
-mod transport;
-mod unix_socket;
-mod wire;
-mod workers;
 
-pub use body::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
-pub use cors::CorsOrigin;
-pub use entity_tag::ENTITY_TAGS_MAX;
-pub use idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
-pub use import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
-pub use listener::DrainTimedOut;
-pub use listening_socket::ListeningSocket;
-pub use openapi::{API_VERSION, openapi_document};
-pub use parameters::{LIMIT_DEFAULT, LIMIT_MAX};
-pub use plants::TOTAL_COUNT_HEADER;
-pub use private_file::{PRIVATE_FILE_MAX_BYTES, PrivateFile};
-pub use request_end::{CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
-pub use routes::{RouteInfo, routes};
-pub use rows::{ExportCheck, ROW_MAX_BYTES, RowCounter};
-pub use server::{Drain, PlantService, serve};
-pub use tls::TlsCertificate;
-pub use token::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, TOKEN_PREFIX, Token};
-pub use tokens::Tokens;
-pub use tokens_file::{
-    Scope, TOKEN_NAME_MAX_CHARACTERS, TOKENS_MAX, TokenName, TokenRecord, TokensFile,
-};
-pub use transfer_format::{
+pub use access::cors::CorsOrigin;
+pub use access::token::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, TOKEN_PREFIX, Token};
+pub use access::token_record::{Scope, TOKEN_NAME_MAX_CHARACTERS, TokenName, TokenRecord};
+pub use access::tokens::Tokens;
+pub use extract::body::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
+pub use extract::entity_tag::ENTITY_TAGS_MAX;
+pub use extract::idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
+pub use extract::parameters::{LIMIT_DEFAULT, LIMIT_MAX};
+pub use extract::rows::{ExportCheck, ROW_MAX_BYTES, RowCounter};
+pub use extract::transfer_format::{
     ImportFormat, TransferFormat, UnknownImportFormat, UnknownTransferFormat,
 };
-pub use unix_socket::{UNIX_SOCKET_PATH_MAX_BYTES, UnixSocket};
+pub use handlers::import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
+pub use handlers::plants::TOTAL_COUNT_HEADER;
+pub use openapi::{API_VERSION, openapi_document};
+pub use routes::{RouteInfo, routes};
+pub use server::http1::request_end::{
+    CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES,
+};
+pub use server::listener::DrainTimedOut;
+pub use server::listening_socket::ListeningSocket;
+pub use server::tls::TlsCertificate;
+pub use server::{Drain, PlantService, serve};
 
 /// The examples of the README, which are tested as these here are.
 #[cfg(doctest)]

@@ -12,9 +12,9 @@ use actix_web::HttpRequest;
 use plant_domain::PlantId;
 use uuid::{Timestamp, Uuid};
 
+use crate::access::gate::{Gate, Identity};
 use crate::audit::ImportCounts;
-use crate::failure::Failure;
-use crate::gate::{Gate, Identity};
+use crate::errors::Failure;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

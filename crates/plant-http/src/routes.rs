@@ -8,12 +8,13 @@ use actix_web::guard::{self, GuardContext};
 use actix_web::web::ServiceConfig;
 use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, web};
 
-use crate::body::MERGE_PATCH;
-use crate::failure::{ErrorNumber, Failure};
-use crate::gate::scope_needed;
+use crate::access::gate::scope_needed;
+use crate::access::token_record::Scope;
+use crate::errors::{ErrorNumber, Failure};
+use crate::extract::body::MERGE_PATCH;
+use crate::handlers::{export, health, import, plants};
+use crate::openapi::{self, api_page};
 use crate::openapi::{Operation, operations};
-use crate::tokens_file::Scope;
-use crate::{api_page, export, health, import, openapi, plants};
 
 /// Each path with its methods: for each, what answers, and what the OpenAPI document says of it. The pages for
 /// people are not in the document.

@@ -6,7 +6,7 @@
 //! in the place of `panic(text)` lets it log that it has come there and stop for good.
 //! `after-plants@plant-fold` counts only the thread of that name, `after-plants@main` the opening.
 
-#[cfg(feature = "fault-points")]
+#[cfg(feature = "__fault-points")]
 mod switched_on {
     use std::mem;
     use std::sync::Once;
@@ -48,19 +48,19 @@ mod switched_on {
     }
 }
 
-#[cfg(feature = "fault-points")]
+#[cfg(feature = "__fault-points")]
 pub use switched_on::point;
 
-#[cfg(feature = "fault-points")]
+#[cfg(feature = "__fault-points")]
 pub(crate) use switched_on::limit;
 
 /// Nothing.
-#[cfg(not(feature = "fault-points"))]
+#[cfg(not(feature = "__fault-points"))]
 #[inline]
 pub(crate) const fn point(_name: &str) {}
 
 /// The limit as it is.
-#[cfg(not(feature = "fault-points"))]
+#[cfg(not(feature = "__fault-points"))]
 #[inline]
 pub(crate) const fn limit(_name: &str, limit: usize) -> usize {
     limit

@@ -50,9 +50,9 @@
 pub mod conformance;
 mod error;
 mod event;
-#[cfg(feature = "fault-points")]
+#[cfg(feature = "__fault-points")]
 pub mod fault;
-#[cfg(not(feature = "fault-points"))]
+#[cfg(not(feature = "__fault-points"))]
 mod fault;
 mod idempotency;
 mod import;
@@ -76,9 +76,9 @@ pub use postgres::{
 };
 pub use preconditions::{Precondition, Preconditions, Revisions};
 pub use repository::{Created, DEFAULT_KEEP_EVENTS, Page, PageRequest, PlantRepository, Put};
-#[cfg(feature = "benches")]
+#[cfg(feature = "__internal")]
 pub use sled::benches;
-#[cfg(feature = "fuzzing")]
+#[cfg(feature = "__internal")]
 pub use sled::fuzzing;
 pub use sled::{
     DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, Damaged, SledConfig, SledInspection,

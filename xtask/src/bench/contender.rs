@@ -46,7 +46,7 @@ fn build_one(
 ) -> anyhow::Result<Contender> {
     cargo::run(
         cargo::command(&workspace.workspace_root)
-            .args(["build", "--release", "--package", "plant-http"])
+            .args(["build", "--release", "--package", "plantd", "--package", "plant-http"])
             .args(what),
     )?;
     let executable = workspace.target_directory.join("release").join(path).into_std_path_buf();

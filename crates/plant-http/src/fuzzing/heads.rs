@@ -5,13 +5,15 @@ use actix_http::Request;
 use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use plant_store::{Preconditions, Revision, Revisions};
 
-use crate::body::check_media_type;
-use crate::entity_tag::{ENTITY_TAGS_MAX, entity_tag, preconditions};
-use crate::gate::bearer_token;
-use crate::idempotency_key::{IDEMPOTENCY_KEY_MAX_CHARACTERS, idempotency_key as read_key};
-use crate::parameters::{LIMIT_MAX, ListQuery, on_conflict};
-use crate::token::{TOKEN_PREFIX, Token};
-use crate::transfer_format::{ImportFormat, TransferFormat};
+use crate::access::gate::bearer_token;
+use crate::access::token::{TOKEN_PREFIX, Token};
+use crate::extract::body::check_media_type;
+use crate::extract::entity_tag::{ENTITY_TAGS_MAX, entity_tag, preconditions};
+use crate::extract::idempotency_key::{
+    IDEMPOTENCY_KEY_MAX_CHARACTERS, idempotency_key as read_key,
+};
+use crate::extract::parameters::{LIMIT_MAX, ListQuery, on_conflict};
+use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 
 pub(super) fn entity_tags(input: &[u8]) {
     let Some(values) = values(input) else { return };

@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use crate::failure::{ErrorNumber, Failure};
-use crate::wire::{read_new_plant, read_plant, read_plant_patch};
+use crate::errors::{ErrorNumber, Failure};
+use crate::extract::wire::{read_new_plant, read_plant, read_plant_patch};
 
 pub(super) fn new_plant(body: &[u8]) {
     let read = read_new_plant(body);

@@ -1,6 +1,8 @@
 //! Where requests end, in parts that end anywhere.
 
-use crate::request_end::{ChunksEnd, Found, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, HeadEnd};
+use crate::server::http1::request_end::{
+    ChunksEnd, Found, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, HeadEnd,
+};
 
 /// The first byte says how long the parts are in which the others come.
 pub(super) fn head_end(input: &[u8]) {

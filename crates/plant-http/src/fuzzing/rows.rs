@@ -3,9 +3,9 @@
 use plant_domain::{Error, NewPlant};
 use serde_json::value::RawValue;
 
-use crate::rows::{ROW_MAX_BYTES, Rows};
-use crate::transfer_format::{ImportFormat, TransferFormat};
-use crate::wire::read_new_plant;
+use crate::extract::rows::{ROW_MAX_BYTES, Rows};
+use crate::extract::transfer_format::{ImportFormat, TransferFormat};
+use crate::extract::wire::read_new_plant;
 
 /// Stands in an input for almost as much text as a row may have, which a fuzzer would not make up.
 const MUCH_TEXT: u8 = 0x1a;

@@ -9,13 +9,13 @@ use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::{Ref, RefOr, Response};
 
-use crate::body::{self, JSON};
-use crate::export;
-use crate::failure::{ErrorNumber, Failure};
-use crate::framing;
-use crate::gate;
-use crate::parameters;
-use crate::wire::read_new_plant;
+use crate::access::gate;
+use crate::errors::{ErrorNumber, Failure};
+use crate::extract::body::{self, JSON};
+use crate::extract::parameters;
+use crate::extract::wire::read_new_plant;
+use crate::handlers::export;
+use crate::server::http1::framing;
 
 use super::headers::AnswerHeader;
 use super::schemas::Shape;

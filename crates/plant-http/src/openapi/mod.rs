@@ -7,11 +7,13 @@
 //! - `operation` adds what every operation has in common.
 //! - `schemas` are the shapes of bodies, `headers` those of headers, `failures` the numbers of errors.
 
+pub(crate) mod api_page;
 mod failures;
 mod headers;
 mod operation;
 pub(crate) mod operations;
 mod schemas;
+mod static_file;
 
 use std::sync::LazyLock;
 
@@ -25,11 +27,11 @@ use utoipa::openapi::{
 
 pub(crate) use operation::Operation;
 
-use crate::body::JSON;
-use crate::failure::Failure;
-use crate::request_end::{HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
+use crate::errors::Failure;
+use crate::extract::body::JSON;
+use crate::openapi::static_file::StaticFile;
 use crate::routes::described_routes;
-use crate::static_file::StaticFile;
+use crate::server::http1::request_end::{HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 
 /// The version of the interface (specification, section "Versioning"), which is not the version of this
 /// program.

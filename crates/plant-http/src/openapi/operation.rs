@@ -10,11 +10,11 @@ use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::{HttpMethod, RefOr, Required, Response, Schema};
 
-use crate::body::{JSON, wrong_media_type};
-use crate::failure::{ErrorNumber, Failure};
-use crate::parameters::read_id;
+use crate::access::token_record::Scope;
+use crate::errors::{ErrorNumber, Failure};
+use crate::extract::body::{JSON, wrong_media_type};
+use crate::extract::parameters::read_id;
 use crate::routes::RouteInfo;
-use crate::tokens_file::Scope;
 
 use super::headers::AnswerHeader;
 use super::{OperationTag, failures, headers, schemas};

@@ -7,16 +7,18 @@ use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{ObjectBuilder, Required, Type};
 
-use crate::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, JSON, MERGE_PATCH, not_whole};
-use crate::failure::ErrorNumber::{
+use crate::errors::ErrorNumber::{
     self, BodyTooLarge, Busy, IdTaken, NoSuchPlant, NotJson, OldVersion, PreconditionFailed,
     Refused, RuleBroken, StoreFailed, WrongContentType, WrongParameter, WrongShape,
 };
-use crate::import::{FailedRow, ImportReport};
-use crate::parameters::{LIMIT_DEFAULT, LIMIT_MAX, on_conflict as read_on_conflict, wrong_limit};
-use crate::rows::{ROW_MAX_BYTES, not_an_array, wrong_header};
-use crate::transfer_format::{CSV_HEADER, TransferFormat};
-use crate::wire::{read_plant as read_plant_body, read_plant_patch};
+use crate::extract::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, JSON, MERGE_PATCH, not_whole};
+use crate::extract::parameters::{
+    LIMIT_DEFAULT, LIMIT_MAX, on_conflict as read_on_conflict, wrong_limit,
+};
+use crate::extract::rows::{ROW_MAX_BYTES, not_an_array, wrong_header};
+use crate::extract::transfer_format::{CSV_HEADER, TransferFormat};
+use crate::extract::wire::{read_plant as read_plant_body, read_plant_patch};
+use crate::handlers::import::{FailedRow, ImportReport};
 
 use super::headers::{AnswerHeader, idempotency_key, if_none_match, preconditions};
 use super::operation::{Answer, Media, Operation};

@@ -8,9 +8,9 @@ use utoipa::openapi::{
     Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, Type,
 };
 
-use crate::failure::Failure;
-use crate::import::REPORT_MAX_ERRORS;
-use crate::parameters::LIMIT_MAX;
+use crate::errors::Failure;
+use crate::extract::parameters::LIMIT_MAX;
+use crate::handlers::import::REPORT_MAX_ERRORS;
 
 /// What a name and a tag match, as a regular expression of ECMA-262: no control characters (Unicode's
 /// general category Cc), and at least one character that is not white space (Unicode's White_Space).

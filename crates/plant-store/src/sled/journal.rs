@@ -205,13 +205,13 @@ impl Record {
     }
 
     /// How much of a segment it takes, in bytes.
-    #[cfg(feature = "benches")]
+    #[cfg(feature = "__internal")]
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// A segment that holds the record at this place of something else.
-    #[cfg(feature = "fuzzing")]
+    #[cfg(feature = "__internal")]
     pub(super) fn in_segment(
         mut self,
         salt: [u8; SALT_BYTES],

@@ -4,7 +4,7 @@
 //! and shows it to readers in memory ([`generation`]). Another one brings many groups at once to sled
 //! ([`fold`]), where many plants share an entry ([`blocks`]).
 
-#[cfg(feature = "benches")]
+#[cfg(feature = "__internal")]
 pub mod benches;
 mod blocks;
 mod commit;
@@ -12,7 +12,7 @@ mod digest;
 mod engine;
 mod findings;
 mod fold;
-#[cfg(feature = "fuzzing")]
+#[cfg(feature = "__internal")]
 pub mod fuzzing;
 mod generation;
 mod guarded;

@@ -1,0 +1,5 @@
+pub(crate) mod cors;
+pub(crate) mod gate;
+pub(crate) mod token;
+pub(crate) mod token_record;
+pub(crate) mod tokens;

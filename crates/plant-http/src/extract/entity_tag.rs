@@ -1,0 +1,180 @@
+//! Entity tags, which name revisions of a plant or of a file, and the preconditions on them.
+
+use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use plant_store::{Preconditions, Revision, Revisions};
+
+use crate::errors::{ErrorNumber, Failure};
+
+/// The most entity tags that `If-Match` or `If-None-Match` may list.
+pub const ENTITY_TAGS_MAX: usize = 100;
+
+/// The plant's revision as a strong entity tag (RFC 9110, section 8.8.3).
+pub(crate) fn entity_tag(revision: Revision) -> (HeaderName, String) {
+    (header::ETAG, format!("\"{revision}\""))
+}
+
+/// The preconditions of a request (RFC 9110, sections 13.1.1 and 13.1.2).
+pub(crate) fn preconditions(headers: &HeaderMap) -> Result<Preconditions, Failure> {
+    Ok(Preconditions {
+        // Weak tags are never equal to anything in the strong comparison of If-Match.
+        if_match: revisions(headers, header::IF_MATCH, |tag| !tag.is_weak)?,
+        if_none_match: revisions(headers, header::IF_NONE_MATCH, |_| true)?,
+    })
+}
+
+/// Whether `If-None-Match` names the entity tag with this text, so that the client has what it asks for.
+pub(crate) fn if_none_match_names(headers: &HeaderMap, opaque: &[u8]) -> Result<bool, Failure> {
+    Ok(match entity_tags(headers, header::IF_NONE_MATCH)? {
+        None => false,
+        Some(EntityTags::Any) => true,
+        Some(EntityTags::OneOf(tags)) => tags.iter().any(|tag| tag.opaque == opaque),
+    })
+}
+
+/// The revisions that a header lists, of those tags that count.
+fn revisions(
+    headers: &HeaderMap,
+    name: HeaderName,
+    counts: impl Fn(&EntityTag<'_>) -> bool,
+) -> Result<Option<Revisions>, Failure> {
+    Ok(entity_tags(headers, name)?.map(|tags| match tags {
+        EntityTags::Any => Revisions::Any,
+        EntityTags::OneOf(tags) => {
+            let counted = tags.iter().filter(|tag| counts(tag));
+            Revisions::OneOf(counted.filter_map(EntityTag::revision).collect())
+        }
+    }))
+}
+
+/// The entity tags that a header lists.
+fn entity_tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<EntityTags<'_>>, Failure> {
+    let values: Vec<&HeaderValue> = headers.get_all(&name).collect();
+    if values.is_empty() {
+        return Ok(None);
+    }
+    if matches!(values[..], [any] if any.as_bytes().trim_ascii() == b"*") {
+        return Ok(Some(EntityTags::Any));
+    }
+    let mut tags = Vec::new();
+    let all_read = values.iter().all(|value| read_list(value.as_bytes(), &mut tags).is_some());
+    if !all_read || !(1..=ENTITY_TAGS_MAX).contains(&tags.len()) {
+        return Err(Failure::new(
+            ErrorNumber::WrongHeader,
+            format!(
+                "{} must be `*`, or 1 to {ENTITY_TAGS_MAX} entity tags in double quotes with commas \
+                 in between, such as \"7\"; send the ETag of an answer as it came",
+                if name == header::IF_MATCH { "If-Match" } else { "If-None-Match" },
+            ),
+        ));
+    }
+    Ok(Some(EntityTags::OneOf(tags)))
+}
+
+enum EntityTags<'a> {
+    Any,
+    OneOf(Vec<EntityTag<'a>>),
+}
+
+struct EntityTag<'a> {
+    is_weak: bool,
+    opaque: &'a [u8],
+}
+
+impl EntityTag<'_> {
+    /// The revision that we would write so; a tag of another kind is one that no plant has.
+    fn revision(&self) -> Option<Revision> {
+        let text = std::str::from_utf8(self.opaque).ok()?;
+        let sequence: u64 = text.parse().ok()?;
+        (sequence.to_string() == text).then(|| Revision::from(sequence))
+    }
+}
+
+/// Reads a list of entity tags. Elements may be empty (RFC 9110, section 5.6.1.2).
+fn read_list<'a>(value: &'a [u8], tags: &mut Vec<EntityTag<'a>>) -> Option<()> {
+    let mut rest = value.trim_ascii();
+    loop {
+        if !rest.is_empty() && !rest.starts_with(b",") {
+            let behind_weak_mark = rest.strip_prefix(b"W/");
+            let opened = behind_weak_mark.unwrap_or(rest).strip_prefix(b"\"")?;
+            let end = opened.iter().position(|byte| *byte == b'"')?;
+            let (opaque, closed) = opened.split_at(end);
+            let is_etagc = |byte: &u8| matches!(byte, 0x21 | 0x23..=0x7e | 0x80..);
+            if !opaque.iter().all(is_etagc) {
+                return None;
+            }
+            tags.push(EntityTag { is_weak: behind_weak_mark.is_some(), opaque });
+            rest = closed[1..].trim_ascii_start();
+        }
+        if rest.is_empty() {
+            return Some(());
+        }
+        rest = rest.strip_prefix(b",")?.trim_ascii_start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: HeaderName, values: &[&str]) -> Result<Preconditions, i32> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            let value = HeaderValue::from_bytes(value.as_bytes()).expect("a header value");
+            headers.append(name.clone(), value);
+        }
+        preconditions(&headers).map_err(|failure| failure.number() as i32)
+    }
+
+    fn one_of(revisions: &[u64]) -> Option<Revisions> {
+        Some(Revisions::OneOf(revisions.iter().copied().map(Revision::from).collect()))
+    }
+
+    #[test]
+    fn entity_tags_are_read_as_the_revisions_that_they_name() {
+        let strong = |values: &[&str]| check(header::IF_MATCH, values).map(|both| both.if_match);
+        let weak =
+            |values: &[&str]| check(header::IF_NONE_MATCH, values).map(|both| both.if_none_match);
+        for check in [&strong as &dyn Fn(&[&str]) -> _, &weak] {
+            assert_eq!(check(&[]), Ok(None));
+            assert_eq!(check(&["*"]), Ok(Some(Revisions::Any)));
+            assert_eq!(check(&["\"7\""]), Ok(one_of(&[7])));
+            assert_eq!(check(&["\"7\",\"8\"", " \"9\" "]), Ok(one_of(&[7, 8, 9])));
+            assert_eq!(check(&[", ,\"7\" ,,\t\"8\",", ""]), Ok(one_of(&[7, 8])));
+            let others =
+                "\"\", \"x,y\", \"007\", \"+7\", \"-7\", \"\u{e9}\", \"18446744073709551616\"";
+            assert_eq!(check(&[others]), Ok(one_of(&[])));
+        }
+        assert_eq!(strong(&["W/\"7\", \"8\""]), Ok(one_of(&[8])));
+        assert_eq!(weak(&["W/\"7\", \"8\""]), Ok(one_of(&[7, 8])));
+    }
+
+    #[test]
+    fn anything_else_is_a_wrong_header() {
+        let wrong = [
+            "",
+            ",",
+            "7",
+            "\"7",
+            "7\"",
+            "w/\"7\"",
+            "W/7",
+            "W/ \"7\"",
+            "\"7\" \"8\"",
+            "\"7\"x",
+            "*, \"7\"",
+            "\"7\", *",
+            "**",
+            "\"a b\"",
+            "'7'",
+        ];
+        for name in [header::IF_MATCH, header::IF_NONE_MATCH] {
+            for value in wrong {
+                assert_eq!(check(name.clone(), &[value]), Err(1007), "{value:?}");
+            }
+            assert_eq!(check(name.clone(), &["*", "*"]), Err(1007));
+            let tags = |count| vec!["\"7\""; count].join(",");
+            assert!(check(name.clone(), &[&tags(ENTITY_TAGS_MAX)]).is_ok());
+            assert_eq!(check(name.clone(), &[&tags(ENTITY_TAGS_MAX + 1)]), Err(1007));
+        }
+    }
+}

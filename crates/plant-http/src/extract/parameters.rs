@@ -1,0 +1,132 @@
+//! Path and query parameters.
+
+use actix_web::HttpRequest;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use plant_domain::{PlantFilter, PlantId, UncheckedPlantFilter};
+use plant_store::{OnConflict, PageRequest, UnknownOnConflict};
+
+use crate::errors::{ErrorNumber, Failure};
+
+/// The most plants that a page may have; the least is one.
+pub const LIMIT_MAX: usize = 1000;
+
+/// How many plants a page has at most unless something else is asked for.
+pub const LIMIT_DEFAULT: usize = 100;
+
+/// What has to be encoded in a query (RFC 3986, section 2.3), to be safe everywhere.
+const ALL_BUT_UNRESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The id in the path.
+pub(crate) fn plant_id(request: &HttpRequest) -> Result<PlantId, Failure> {
+    read_id("id", request.match_info().query("id"))
+}
+
+/// Refuses every query parameter, for operations that define none (specification, section "Create
+/// plant", rule 3): a parameter that is ignored in silence is a misunderstanding that nobody sees.
+pub(crate) fn no_query(request: &HttpRequest) -> Result<(), Failure> {
+    if request.query_string().is_empty() { Ok(()) } else { Err(needless_query()) }
+}
+
+pub(crate) fn needless_query() -> Failure {
+    wrong("this operation takes no query parameters; leave out what follows the `?`")
+}
+
+/// Which page of which plants is asked for.
+pub(crate) struct ListQuery {
+    pub(crate) page_request: PageRequest,
+    /// The filter, as it was asked for.
+    name: Option<String>,
+    tag: Option<String>,
+}
+
+impl ListQuery {
+    pub(crate) fn read(text: &str) -> Result<Self, Failure> {
+        let [limit, after, tag, name] = query(text, ["limit", "after", "tag", "name"])?;
+        let filter = UncheckedPlantFilter { name_part: name.clone(), tag: tag.clone() };
+        let filter = PlantFilter::try_from(filter);
+        let page_request = PageRequest {
+            filter: filter.map_err(|violations| wrong(violations.to_string()))?,
+            after: after.map(|after| read_id("after", &after)).transpose()?,
+            limit: limit.map_or(Ok(LIMIT_DEFAULT), |limit| read_limit(&limit))?,
+        };
+        Ok(Self { page_request, name, tag })
+    }
+
+    /// The query of the next page: the same filter and limit, and where to go on.
+    pub(crate) fn next(&self, after: PlantId) -> String {
+        let mut next = format!("limit={}&after={after}", self.page_request.limit);
+        for (parameter, value) in [("tag", &self.tag), ("name", &self.name)] {
+            if let Some(value) = value {
+                let value = utf8_percent_encode(value, ALL_BUT_UNRESERVED);
+                next.push_str(&format!("&{parameter}={value}"));
+            }
+        }
+        next
+    }
+}
+
+/// What an import with this query is to do with an id that is taken.
+pub(crate) fn on_conflict(text: &str) -> Result<OnConflict, Failure> {
+    let [on_conflict] = query(text, ["on_conflict"])?;
+    let on_conflict = on_conflict.map(|word| word.parse());
+    let on_conflict = on_conflict
+        .transpose()
+        .map_err(|cause: UnknownOnConflict| wrong(format!("on_conflict is wrong: {cause}")))?;
+    Ok(on_conflict.unwrap_or_default())
+}
+
+/// The values of the parameters that an operation takes, each of which may stand once. What the
+/// libraries take for a form is read more loosely: they replace what is not UTF-8, and leave an
+/// encoding that is none as it is.
+fn query<const N: usize>(text: &str, names: [&str; N]) -> Result<[Option<String>; N], Failure> {
+    let mut values = [const { None }; N];
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        // What cannot be decoded is none of the names.
+        let name = decode(name).unwrap_or_else(|| name.to_owned());
+        let Some(place) = names.iter().position(|known| *known == name) else {
+            let names = names.join(", ");
+            return Err(wrong(format!("there is no query parameter {name:.64}, only {names}")));
+        };
+        let value = decode(value).ok_or_else(|| {
+            wrong(format!("{name} must be UTF-8 with percent-encoding, such as %20 for a space"))
+        })?;
+        if values[place].replace(value).is_some() {
+            return Err(wrong(format!("{name} must stand once")));
+        }
+    }
+    Ok(values)
+}
+
+/// The text of a name or a value in a query, where `+` is a space as in a form.
+fn decode(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    parts.next();
+    let is_encoded = |part: &str| part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !parts.all(is_encoded) {
+        return None;
+    }
+    let text = text.replace('+', " ");
+    let decoded = percent_decode_str(&text).decode_utf8().ok()?;
+    Some(decoded.into_owned())
+}
+
+pub(crate) fn read_id(name: &str, text: &str) -> Result<PlantId, Failure> {
+    text.parse().map_err(|refusal| wrong(format!("{name}: {refusal}")))
+}
+
+fn read_limit(text: &str) -> Result<usize, Failure> {
+    match text.parse() {
+        Ok(limit @ 1..=LIMIT_MAX) if limit.to_string() == text => Ok(limit),
+        _ => Err(wrong_limit()),
+    }
+}
+
+pub(crate) fn wrong_limit() -> Failure {
+    wrong(format!("limit must be an integer from 1 to {LIMIT_MAX}"))
+}
+
+fn wrong(message: impl Into<String>) -> Failure {
+    Failure::new(ErrorNumber::WrongParameter, message)
+}

@@ -1,0 +1,159 @@
+//! The formats in which many plants travel at once.
+
+use std::fmt;
+use std::str::FromStr;
+
+use actix_http::HttpMessage;
+use actix_http::header::{HeaderMap, Quality};
+use actix_web::http::header::{Accept, Header as _};
+
+use crate::errors::Failure;
+use crate::extract::body::{JSON, check_media_type};
+
+/// How many plants are written, row by row. As a word it is `ndjson` or `csv`.
+///
+/// ```
+/// assert_eq!("csv".parse(), Ok(plant_http::TransferFormat::Csv));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferFormat {
+    /// A JSON object in each line (<https://github.com/ndjson/ndjson-spec>).
+    NdJson,
+    /// Comma-separated values (RFC 4180). An export has the header `id,name,tag`; an import takes its columns in any
+    /// order, with or without `tag`. An empty tag cell is no tag.
+    Csv,
+}
+
+pub(crate) const CSV_HEADER: [&str; 3] = ["id", "name", "tag"];
+
+const NDJSON: &str = "application/x-ndjson";
+const CSV: &str = "text/csv";
+
+impl TransferFormat {
+    /// The format that the client would rather have (RFC 9110, section 12.5.1). Where it wants
+    /// neither, it gets the default.
+    pub(crate) fn of_answer(request: &impl HttpMessage) -> Self {
+        let Ok(accept) = Accept::parse(request) else { return Self::NdJson };
+        // What counts for a format is the most specific range that it is in.
+        let quality = |ranges: [&str; 3]| {
+            let quality_of = |range: &str| {
+                let accepted = accept.iter().find(|item| item.item.essence_str() == range);
+                accepted.map(|item| item.quality)
+            };
+            ranges.into_iter().find_map(quality_of).unwrap_or(Quality::ZERO)
+        };
+        if quality([CSV, "text/*", "*/*"]) > quality([NDJSON, "application/*", "*/*"]) {
+            Self::Csv
+        } else {
+            Self::NdJson
+        }
+    }
+
+    /// The media type, without parameters.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::NdJson => NDJSON,
+            Self::Csv => CSV,
+        }
+    }
+
+    /// As it stands in a `Content-Type` header.
+    pub(crate) const fn content_type(self) -> &'static str {
+        match self {
+            Self::NdJson => NDJSON,
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+        }
+    }
+}
+
+/// How the plants of an import are written. As a word it is `ndjson`, `csv` or `json`.
+///
+/// ```
+/// use plant_http::{ImportFormat, TransferFormat};
+///
+/// assert_eq!("json".parse(), Ok(ImportFormat::JsonArray));
+/// assert_eq!("csv".parse(), Ok(ImportFormat::Rows(TransferFormat::Csv)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportFormat {
+    /// As an export writes them.
+    Rows(TransferFormat),
+    /// The elements of one JSON array (RFC 8259).
+    JsonArray,
+}
+
+impl ImportFormat {
+    const ALL: [Self; 3] =
+        [Self::Rows(TransferFormat::NdJson), Self::Rows(TransferFormat::Csv), Self::JsonArray];
+
+    /// The format that the body is said to have.
+    pub(crate) fn of_body(headers: &HeaderMap) -> Result<Self, Failure> {
+        let media_types = Self::ALL.map(Self::media_type);
+        let media_type = check_media_type(headers, &media_types)?;
+        let format = Self::ALL.into_iter().find(|format| format.media_type() == media_type);
+        format.ok_or_else(Failure::internal)
+    }
+
+    /// The media type, without parameters.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Rows(format) => format.media_type(),
+            Self::JsonArray => JSON,
+        }
+    }
+}
+
+impl From<TransferFormat> for ImportFormat {
+    fn from(format: TransferFormat) -> Self {
+        Self::Rows(format)
+    }
+}
+
+impl FromStr for ImportFormat {
+    type Err = UnknownImportFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownImportFormat> {
+        match text {
+            "json" => Ok(Self::JsonArray),
+            _ => text.parse().map(Self::Rows).map_err(|UnknownTransferFormat| UnknownImportFormat),
+        }
+    }
+}
+
+impl FromStr for TransferFormat {
+    type Err = UnknownTransferFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTransferFormat> {
+        match text {
+            "ndjson" => Ok(Self::NdJson),
+            "csv" => Ok(Self::Csv),
+            _ => Err(UnknownTransferFormat),
+        }
+    }
+}
+
+/// The word names none of the formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownTransferFormat;
+
+impl fmt::Display for UnknownTransferFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a format is csv or ndjson")
+    }
+}
+
+impl std::error::Error for UnknownTransferFormat {}
+
+/// The word names none of the formats of an import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownImportFormat;
+
+impl fmt::Display for UnknownImportFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a format is csv, json or ndjson")
+    }
+}
+
+impl std::error::Error for UnknownImportFormat {}

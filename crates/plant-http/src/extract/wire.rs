@@ -1,0 +1,437 @@
+//! The shape in which a plant arrives: a JSON object, told apart from everything that is not one.
+//!
+//! Syntax comes first. A body that is not JSON to its end is that and nothing else, whatever may be
+//! wrong with its members; so the whole text is read before any member is looked at.
+
+use std::fmt;
+
+use plant_domain::{TagPatch, UncheckedNewPlant, UncheckedPlant, UncheckedPlantPatch};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::errors::{ErrorNumber, Failure};
+
+/// Reads a NewPlant (specification, section "NewPlant"). Members that it does not know are ignored,
+/// and an absent tag may be `null`. The rules for its texts are not applied yet.
+pub(crate) fn read_new_plant(body: &[u8]) -> Result<UncheckedNewPlant, Failure> {
+    let members = Members::read(body)?;
+    let mut problems = Vec::new();
+    let id = members.id.required("id", integer, &mut problems);
+    match (id, members.plant(&mut problems)) {
+        (Some(id), Some(UncheckedPlant { name, tag })) if problems.is_empty() => {
+            Ok(UncheckedNewPlant { id, name, tag })
+        }
+        _ => Err(wrong_shape(&problems)),
+    }
+}
+
+/// Reads a Plant (specification, section "Plant"), and the id where there is one. Otherwise as
+/// [`read_new_plant`].
+pub(crate) fn read_plant(body: &[u8]) -> Result<(Option<i64>, UncheckedPlant), Failure> {
+    let members = Members::read(body)?;
+    let mut problems = Vec::new();
+    let id = members.id.if_present("id", integer, &mut problems);
+    match members.plant(&mut problems) {
+        Some(plant) if problems.is_empty() => Ok((id, plant)),
+        _ => Err(wrong_shape(&problems)),
+    }
+}
+
+/// Reads a merge patch (RFC 7396) of a Plant, and the id where there is one: an absent member stays
+/// as it is, `null` removes it. Otherwise as [`read_new_plant`].
+pub(crate) fn read_plant_patch(body: &[u8]) -> Result<(Option<i64>, UncheckedPlantPatch), Failure> {
+    let members = Members::read(body)?;
+    let mut problems = Vec::new();
+    let id = members.id.if_present("id", integer, &mut problems);
+    let name = members.name.if_present("name", text, &mut problems);
+    let tag = match members.tag {
+        Member::Once(value) if value.get() == "null" => TagPatch::Remove,
+        tag => tag.if_present("tag", text, &mut problems).map_or(TagPatch::Keep, TagPatch::Set),
+    };
+    if problems.is_empty() {
+        Ok((id, UncheckedPlantPatch { name, tag }))
+    } else {
+        Err(wrong_shape(&problems))
+    }
+}
+
+/// The members of the object that we know, as they stand in the text.
+#[derive(Default)]
+struct Members<'a> {
+    id: Member<'a>,
+    name: Member<'a>,
+    tag: Member<'a>,
+    /// The first of their values, used or not, that is a string and no text: it has a lone surrogate.
+    no_text: Option<&'a RawValue>,
+}
+
+/// How often a member stands in the object.
+#[derive(Clone, Copy, Default)]
+enum Member<'a> {
+    #[default]
+    Absent,
+    Once(&'a RawValue),
+    Repeated,
+}
+
+impl<'a> Members<'a> {
+    fn read(body: &'a [u8]) -> Result<Self, Failure> {
+        let text = std::str::from_utf8(body).map_err(|cause| {
+            // serde_json counts the byte that it stumbles over.
+            not_json("the text is not UTF-8", place(&body[..=cause.valid_up_to()]))
+        })?;
+        let is_object = text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{');
+        if is_object {
+            // The members' values are taken as they stand, so only the syntax can be wrong here.
+            let members: Self = serde_json::from_str(text).map_err(|cause| wrong_syntax(&cause))?;
+            members.check_text(body)?;
+            Ok(members)
+        } else {
+            serde_json::from_str::<IgnoredAny>(text).map_err(|cause| wrong_syntax(&cause))?;
+            Err(Failure::new(
+                ErrorNumber::WrongShape,
+                "a plant must be a JSON object, such as {\"id\":1,\"name\":\"Rosa\"}",
+            ))
+        }
+    }
+
+    /// Refuses a value that is no text. serde_json finds that only where it reads the value as text, and counts from
+    /// the value's begin then.
+    fn check_text(&self, body: &[u8]) -> Result<(), Failure> {
+        let Some(value) = self.no_text else { return Ok(()) };
+        let Err(cause) = serde_json::from_str::<String>(value.get()) else { return Ok(()) };
+        // A value is a part of the body, and a string is in one line.
+        let begin = value.get().as_ptr().addr() - body.as_ptr().addr();
+        Err(not_json(&what(&cause), place(&body[..begin + cause.column()])))
+    }
+
+    /// The members of a Plant. What is wrong goes to `problems`.
+    fn plant(self, problems: &mut Vec<String>) -> Option<UncheckedPlant> {
+        let name = self.name.required("name", text, problems);
+        let tag = self.tag.optional("tag", text, problems);
+        name.map(|name| UncheckedPlant { name, tag })
+    }
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Members::default();
+                while let Some(name) = map.next_key::<&RawValue>()? {
+                    let member = match MemberName::of(name) {
+                        MemberName::Id => &mut members.id,
+                        MemberName::Name => &mut members.name,
+                        MemberName::Tag => &mut members.tag,
+                        MemberName::Unknown => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    let value: &RawValue = map.next_value()?;
+                    *member = match *member {
+                        Member::Absent => Member::Once(value),
+                        Member::Once(_) | Member::Repeated => Member::Repeated,
+                    };
+                    if members.no_text.is_none() && has_lone_surrogate(value) {
+                        members.no_text = Some(value);
+                    }
+                }
+                Ok(members)
+            }
+        }
+
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+enum MemberName {
+    Id,
+    Name,
+    Tag,
+    Unknown,
+}
+
+impl MemberName {
+    /// Which member a name is of, as it stands in the text. As nothing but text a name could hold what
+    /// no JSON may, and one with a lone surrogate, which is of none that we know, would be refused.
+    fn of(name: &RawValue) -> Self {
+        let name = name.get();
+        let has_escape = name.contains('\\');
+        let unescaped = has_escape.then(|| serde_json::from_str::<String>(name).ok()).flatten();
+        match unescaped.as_deref().unwrap_or(name.trim_matches('"')) {
+            "id" => Self::Id,
+            "name" => Self::Name,
+            "tag" => Self::Tag,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl<'a> Member<'a> {
+    /// The value of a member that must be there. What is wrong goes to `problems`.
+    fn required<T>(
+        self,
+        name: &str,
+        convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
+        problems: &mut Vec<String>,
+    ) -> Option<T> {
+        match self {
+            Self::Absent => problems.push(format!("{name} is missing")),
+            Self::Repeated => problems.push(format!("{name} must stand once")),
+            Self::Once(value) => match convert(value) {
+                Ok(value) => return Some(value),
+                Err(must_be) => problems.push(format!("{name} {must_be}")),
+            },
+        }
+        None
+    }
+
+    /// As [`Self::required`], but the member may be absent.
+    fn if_present<T>(
+        self,
+        name: &str,
+        convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
+        problems: &mut Vec<String>,
+    ) -> Option<T> {
+        match self {
+            Self::Absent => None,
+            _ => self.required(name, convert, problems),
+        }
+    }
+
+    /// As [`Self::if_present`], but the member may also be `null`, which means the same.
+    fn optional<T>(
+        self,
+        name: &str,
+        convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
+        problems: &mut Vec<String>,
+    ) -> Option<T> {
+        match self {
+            Self::Once(value) if value.get() == "null" => None,
+            _ => self.if_present(name, convert, problems),
+        }
+    }
+}
+
+/// The value, or what it must be.
+fn integer(value: &RawValue) -> Result<i64, &'static str> {
+    let value = value.get();
+    if !value.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return Err("must be an integer");
+    }
+    if value.contains(['.', 'e', 'E']) {
+        return Err("must be an integer, without a fraction or an exponent");
+    }
+    value.parse().map_err(|_| "must be an integer within int64")
+}
+
+/// As [`integer`].
+fn text(value: &RawValue) -> Result<String, &'static str> {
+    serde_json::from_str(value.get()).map_err(|_| "must be a string")
+}
+
+/// Whether it is a string that is no text. Only an escape can make it that.
+fn has_lone_surrogate(value: &RawValue) -> bool {
+    let value = value.get();
+    let has_escape = value.starts_with('"') && value.contains("\\u");
+    has_escape && serde_json::from_str::<String>(value).is_err()
+}
+
+fn wrong_shape(problems: &[String]) -> Failure {
+    Failure::new(ErrorNumber::WrongShape, problems.join("; "))
+}
+
+fn wrong_syntax(cause: &serde_json::Error) -> Failure {
+    not_json(&what(cause), (cause.line(), cause.column()))
+}
+
+/// What is wrong, without the place.
+fn what(cause: &serde_json::Error) -> String {
+    let text = cause.to_string();
+    let place = format!(" at line {} column {}", cause.line(), cause.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
+}
+
+/// The line and the column of the last of these bytes, which are the first of a body: as serde_json counts, from 1 on
+/// and in bytes.
+fn place(bytes: &[u8]) -> (usize, usize) {
+    let mut lines = bytes.rsplit(|byte| *byte == b'\n');
+    let column = lines.next().map_or(0, <[u8]>::len);
+    (lines.count() + 1, column)
+}
+
+fn not_json(what: &str, (line, column): (usize, usize)) -> Failure {
+    // In a body of one line, or a row of many, the line says nothing.
+    let place = match line {
+        1 => format!("column {column}"),
+        _ => format!("line {line} column {column}"),
+    };
+    Failure::new(
+        ErrorNumber::NotJson,
+        format!("this must be JSON (RFC 8259) in UTF-8: {what} at {place}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: impl AsRef<[u8]>) -> Result<UncheckedNewPlant, i32> {
+        read_new_plant(body.as_ref()).map_err(|failure| failure.number() as i32)
+    }
+
+    fn rosa(tag: Option<&str>) -> Result<UncheckedNewPlant, i32> {
+        Ok(UncheckedNewPlant { id: 7, name: "Rosa".to_owned(), tag: tag.map(str::to_owned) })
+    }
+
+    #[test]
+    fn a_new_plant_is_read_whatever_its_spacing_order_escapes_and_further_members() {
+        for body in [
+            r#"{"id":7,"name":"Rosa"}"#,
+            "\r\n\t {\n\"name\" : \"Rosa\" ,\"id\": 7 }\t",
+            r#"{"\u0069d":7,"n\u0061me":"\u0052osa","tag":null}"#,
+            r#"{"id":7,"name":"Rosa","more":{"id":8,"deep":[[1e999]]},"Name":1,"":2}"#,
+            r#"{"id":7,"name":"Rosa","note":"\ud800","\ud800":1}"#,
+        ] {
+            assert_eq!(check(body), rosa(None), "{body}");
+        }
+        assert_eq!(check(r#"{"id":7,"name":"Rosa","tag":"R"}"#), rosa(Some("R")));
+        let surrogate_pair = r#"{"id":7,"name":"Rosa","tag":"\ud83c\udf31"}"#;
+        assert_eq!(check(surrogate_pair), rosa(Some("🌱")));
+    }
+
+    #[test]
+    fn what_is_not_json_to_its_end_is_that_whatever_else_is_wrong() {
+        for body in [
+            "",
+            " ",
+            "{",
+            "nul",
+            "[1,",
+            r#"{"id":7,"name":"Rosa"}}"#,
+            r#"{"id":7,"name":"Rosa"} x"#,
+            r#"{"id":7,"name":"Rosa",}"#,
+            r#"{"id":7 "name":"Rosa"}"#,
+            r#"{"id":"7","name":4,"x":tru}"#,
+            r#"{"id":7,"id":8,"name":"Rosa"#,
+            r#"["id",7"#,
+            r#"{"id":07,"name":"Rosa"}"#,
+            r#"{"id":+7,"name":"Rosa"}"#,
+            r#"{"id":7.,"name":"Rosa"}"#,
+            r#"{"id":NaN,"name":"Rosa"}"#,
+            r#"{'id':7,'name':'Rosa'}"#,
+            "{\"id\":7,\"name\":\"Ro\nsa\"}",
+            "{\"id\":7,\"name\":\"Rosa\",\"ta\ng\":1}",
+            "{\"id\":7,\"name\":\"Rosa\",\"\u{1f}\":1}",
+            r#"{"id":7,"name":"Ro\xsa"}"#,
+            "\u{feff}{\"id\":7,\"name\":\"Rosa\"}",
+            r#"{"id":7,"name":"\ud800"}"#,
+            r#"{"id":"x","name":"\udc00 Rosa"}"#,
+            r#"{"id":7,"name":"Rosa","tag":"\ud800\ud800"}"#,
+            r#"{"id":"\ud800","name":"Rosa"}"#,
+            r#"{"id":7,"name":"\ud800","name":"Rosa"}"#,
+            r#"{"id":7,"name":"Rosa","name":"\ud800"}"#,
+            r#"{"id":7,"name":"Rosa","name":"Rosa","name":"\ud800"}"#,
+        ] {
+            assert_eq!(check(body), Err(1001), "{body:?}");
+        }
+        assert_eq!(check(b"{\"id\":7,\"name\":\"\xff\"}"), Err(1001));
+        assert_eq!(check(b"{\"id\":7,\"name\":\"Rosa\",\"x\":\"\xed\xa0\x80\"}"), Err(1001));
+        let mut utf_16 = vec![0xff, 0xfe];
+        utf_16.extend("{}".encode_utf16().flat_map(u16::to_le_bytes));
+        assert_eq!(check(utf_16), Err(1001));
+    }
+
+    #[test]
+    fn json_of_another_shape_is_a_wrong_shape() {
+        for body in [
+            "null",
+            "7",
+            r#""id""#,
+            "[]",
+            r#"[7,"Rosa",null]"#,
+            r#"[{"id":7,"name":"Rosa"}]"#,
+            "{}",
+            r#"{"id":7}"#,
+            r#"{"name":"Rosa"}"#,
+            r#"{"ID":7,"name":"Rosa"}"#,
+            r#"{"id":7,"id":7,"name":"Rosa"}"#,
+            r#"{"id":7,"name":"Rosa","name":"Rosa"}"#,
+            r#"{"id":7,"name":"Rosa","tag":null,"tag":null}"#,
+            r#"{"id":7,"name":"Rosa","n\u0061me":"Rosa"}"#,
+            r#"{"id":7.0,"name":"Rosa"}"#,
+            r#"{"id":7e0,"name":"Rosa"}"#,
+            r#"{"id":1e999,"name":"Rosa"}"#,
+            r#"{"id":"7","name":"Rosa"}"#,
+            r#"{"id":null,"name":"Rosa"}"#,
+            r#"{"id":9223372036854775808,"name":"Rosa"}"#,
+            r#"{"id":-9223372036854775809,"name":"Rosa"}"#,
+            r#"{"id":7,"name":null}"#,
+            r#"{"id":7,"name":7}"#,
+            r#"{"id":7,"name":["Rosa"]}"#,
+            r#"{"id":7,"name":"Rosa","tag":7}"#,
+            r#"{"id":7,"name":"Rosa","tag":{}}"#,
+        ] {
+            assert_eq!(check(body), Err(1004), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_patch_tells_what_is_absent_from_what_is_null() {
+        let check = |body: &str| {
+            read_plant_patch(body.as_bytes()).map_err(|failure| failure.number() as i32)
+        };
+        let patch = |id, name: Option<&str>, tag| {
+            Ok((id, UncheckedPlantPatch { name: name.map(str::to_owned), tag }))
+        };
+        assert_eq!(check("{}"), patch(None, None, TagPatch::Keep));
+        assert_eq!(check(r#"{"tag":null}"#), patch(None, None, TagPatch::Remove));
+        let all = patch(Some(7), Some("Rosa"), TagPatch::Set("R".to_owned()));
+        assert_eq!(check(r#"{"id":7,"name":"Rosa","tag":"R","more":null}"#), all);
+        for wrong in
+            ["[]", "null", r#"{"name":null}"#, r#"{"id":null}"#, r#"{"tag":7}"#, r#"{"id":"7"}"#]
+        {
+            assert_eq!(check(wrong), Err(1004), "{wrong}");
+        }
+        assert_eq!(check(r#"{"tag":null"#), Err(1001));
+    }
+
+    #[test]
+    fn the_id_of_a_plant_may_be_absent_but_not_null() {
+        let check =
+            |body: &str| read_plant(body.as_bytes()).map_err(|failure| failure.number() as i32);
+        let rosa = UncheckedPlant { name: "Rosa".to_owned(), tag: None };
+        assert_eq!(check(r#"{"name":"Rosa","tag":null}"#), Ok((None, rosa.clone())));
+        assert_eq!(check(r#"{"name":"Rosa","id":-7}"#), Ok((Some(-7), rosa)));
+        for wrong in [r#"{"id":7}"#, r#"{"id":null,"name":"Rosa"}"#, r#"{"name":null}"#] {
+            assert_eq!(check(wrong), Err(1004), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_member_of_a_wrong_shape_is_named() {
+        let failure = read_new_plant(br#"{"id":1.5,"tag":[]}"#).expect_err("three are wrong");
+        let message = failure.to_string();
+        for member in ["id must be an integer", "name is missing", "tag must be a string"] {
+            assert!(message.contains(member), "{message}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_read_without_recursion() {
+        let deep = "[".repeat(30_000) + &"]".repeat(30_000);
+        assert_eq!(check(format!(r#"{{"id":7,"name":"Rosa","x":{deep}}}"#)), rosa(None));
+        assert_eq!(check(&deep), Err(1004));
+        assert_eq!(check("[".repeat(60_000)), Err(1001));
+    }
+}

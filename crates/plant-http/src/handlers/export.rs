@@ -1,0 +1,191 @@
+//! Giving all plants, row by row, in bounded memory.
+
+use std::rc::Rc;
+
+use actix_http::header::{self, HeaderValue};
+use actix_http::{Method, Version};
+use actix_web::web::{Bytes, Data};
+use actix_web::{HttpRequest, HttpResponse};
+use anyhow::{Context as _, anyhow};
+use futures_util::stream;
+use plant_domain::{NewPlant, PlantFilter, PlantId};
+use plant_store::{PageRequest, PlantRepository, StoredPlant};
+use tokio::task::yield_now;
+
+use crate::errors::{ErrorNumber, Failure};
+use crate::extract::parameters;
+use crate::extract::transfer_format::{CSV_HEADER, TransferFormat};
+use crate::handlers::plants::TOTAL_COUNT_HEADER;
+use crate::request_context::RequestContext;
+
+/// How many plants are read at a time.
+const PAGE_PLANTS: usize = 1000;
+
+/// `GET /plants/export`.
+///
+/// It gives the plants as they are when their turn comes, by ascending id: every plant that is there
+/// all the time once, as it was at some moment meanwhile; one that comes or goes meanwhile once or not
+/// at all.
+pub(crate) async fn export(
+    request: HttpRequest,
+    repository: Data<dyn PlantRepository>,
+) -> Result<HttpResponse, Failure> {
+    if request.version() < Version::HTTP_11 {
+        return Err(old_version());
+    }
+    parameters::no_query(&request)?;
+    let format = TransferFormat::of_answer(&request);
+    let total = repository.count().await?;
+
+    let export = Export {
+        repository,
+        context: RequestContext::of_handled(&request)?,
+        format,
+        // An answer to HEAD has no body: nothing is read for it.
+        next: (request.method() == Method::GET).then_some(Next::Start),
+    };
+    Ok(HttpResponse::Ok()
+        .content_type(format.content_type())
+        .insert_header((header::VARY, "accept"))
+        .insert_header((TOTAL_COUNT_HEADER, total))
+        .streaming(stream::try_unfold(export, Export::part)))
+}
+
+/// HTTP/1.0 has no chunks: there the end of the connection is the end of the body (RFC 9112, section 6.3), so
+/// that an export that breaks off would pass for a whole one.
+pub(crate) fn old_version() -> Failure {
+    let failure = Failure::new(
+        ErrorNumber::OldVersion,
+        "an export needs HTTP/1.1, because over HTTP/1.0 an answer that is cut off looks whole; where a proxy \
+         speaks HTTP/1.0 to the server, let it speak HTTP/1.1 (in nginx: proxy_http_version 1.1)",
+    );
+    // RFC 9110, section 15.5.22. actix-http adds the header Connection.
+    failure.with_header(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"))
+}
+
+struct Export {
+    repository: Data<dyn PlantRepository>,
+    context: Rc<RequestContext>,
+    format: TransferFormat,
+    /// What comes next; `None` at the end.
+    next: Option<Next>,
+}
+
+enum Next {
+    Start,
+    After(PlantId),
+}
+
+impl Export {
+    /// The next part of the body. The client notices an error by a body that does not end as it
+    /// should.
+    async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
+        let Some(next) = self.next else { return Ok(None) };
+        // The socket of a client that does not read takes megabytes before it is full, and until then the connection
+        // would ask for part after part. The others of this thread have their turn before each.
+        yield_now().await;
+        // An export may take hours, and its token be revoked meanwhile.
+        self.context.check_token().map_err(|failure| anyhow!("{failure}"))?;
+        let after = match next {
+            Next::Start => None,
+            Next::After(id) => Some(id),
+        };
+        let page_request =
+            PageRequest { filter: PlantFilter::default(), after, limit: PAGE_PLANTS };
+        let page = self.repository.list(page_request).await?;
+        let plants: Vec<_> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
+        let rows = self.format.rows(after.is_none(), &plants)?;
+        self.next = page.next.map(Next::After);
+        Ok(Some((Bytes::from(rows), self)))
+    }
+}
+
+impl TransferFormat {
+    /// The rows of some plants, with what comes before the first one when they are `first`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for them.
+    ///
+    /// ```
+    /// use plant_http::TransferFormat;
+    ///
+    /// let plants = serde_json::from_str::<Vec<_>>(r#"[{"id":7,"name":"Salix alba"}]"#)?;
+    /// let rows = TransferFormat::Csv.rows(true, &plants)?;
+    /// assert_eq!(rows, b"id,name,tag\n7,Salix alba,\n");
+    /// # Ok::<(), anyhow::Error>(())
+    /// ```
+    pub fn rows(self, first: bool, plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::NdJson => ndjson(plants),
+            Self::Csv => csv(first, plants),
+        }
+    }
+}
+
+fn ndjson(plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
+    let mut rows = Vec::new();
+    for new_plant in plants {
+        serde_json::to_writer(&mut rows, new_plant)?;
+        rows.push(b'\n');
+    }
+    Ok(rows)
+}
+
+fn csv(with_header: bool, plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    if with_header {
+        writer.write_record(CSV_HEADER)?;
+    }
+    for new_plant in plants {
+        let (id, plant) = (new_plant.id(), new_plant.plant());
+        writer.write_record([&id.to_string(), plant.name(), plant.tag().unwrap_or_default()])?;
+    }
+    writer.into_inner().context("writing to memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use std::sync::Arc;
+
+    use actix_http::Request;
+    use actix_http::body::{BoxBody, MessageBody as _};
+    use actix_web::HttpMessage as _;
+    use actix_web::test::TestRequest;
+    use futures_util::FutureExt as _;
+    use plant_domain::UncheckedNewPlant;
+    use plant_store::{OnConflict, SledConfig, SledRepository};
+
+    async fn next(body: &mut BoxBody) -> Option<Bytes> {
+        let part = poll_fn(|context| Pin::new(&mut *body).poll_next(context)).await;
+        part.map(|part| part.unwrap())
+    }
+
+    #[tokio::test]
+    async fn others_have_a_turn_before_each_part() {
+        const PARTS: usize = 3;
+        let folder = tempfile::tempdir().unwrap();
+        let config = SledConfig::new(folder.path().join("plants"));
+        let repository: Arc<dyn PlantRepository> = Arc::new(SledRepository::open(&config).unwrap());
+        let plants = (0..PARTS * PAGE_PLANTS).map(|id| {
+            let id = id.try_into().unwrap();
+            UncheckedNewPlant { id, name: "Rosa".to_owned(), tag: None }.try_into().unwrap()
+        });
+        repository.import(plants.collect(), OnConflict::Error).await.unwrap();
+
+        let request = TestRequest::get().to_http_request();
+        request.extensions_mut().insert(RequestContext::of_request(&Request::new()));
+        let answer = export(request, Data::from(repository)).await.unwrap();
+        let mut body = answer.into_body();
+        let mut parts = 0;
+        // At once there is nothing but the end.
+        while next(&mut body).now_or_never().is_none() {
+            assert!(next(&mut body).await.is_some(), "it waits for nothing");
+            parts += 1;
+        }
+        assert_eq!(parts, PARTS, "a part came without a turn of the others before it");
+    }
+}

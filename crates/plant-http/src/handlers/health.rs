@@ -1,0 +1,32 @@
+//! Whether the server lives, and whether it takes work.
+
+use actix_http::header;
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use plant_store::PlantRepository;
+
+use crate::errors::{ErrorNumber, Failure};
+use crate::server::drain::Draining;
+
+pub(crate) async fn live() -> HttpResponse {
+    ok()
+}
+
+pub(crate) async fn ready(
+    repository: Data<dyn PlantRepository>,
+    draining: Data<Draining>,
+) -> Result<HttpResponse, Failure> {
+    if draining.has_begun() {
+        let message = "the server is shutting down; send the request to another one";
+        return Err(Failure::new(ErrorNumber::Busy, message));
+    }
+    repository.check_ready().await?;
+    Ok(ok())
+}
+
+fn ok() -> HttpResponse {
+    HttpResponse::Ok()
+        .content_type("text/plain; charset=utf-8")
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .body("ok\n")
+}

@@ -1,0 +1,69 @@
+//! Texts that are a part of the program, and that everybody may have.
+
+use std::convert::Infallible;
+use std::sync::OnceLock;
+
+use actix_http::Method;
+use actix_http::body::BodyStream;
+use actix_http::header::{self, HeaderValue};
+use actix_web::web::Bytes;
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use futures_util::stream;
+use sha2::{Digest as _, Sha256};
+
+use crate::errors::Failure;
+use crate::extract::entity_tag::if_none_match_names;
+
+/// How much of a file is handed over at a time. A client that does not take it costs not much more than that.
+const PART_BYTES: usize = 16 * 1024;
+
+/// A text with its media type.
+pub(crate) struct StaticFile {
+    content_type: &'static str,
+    content: &'static str,
+    /// Where a browser may do more with it than with any other answer.
+    content_security_policy: Option<&'static str>,
+    /// Made when it is asked for.
+    entity_tag: OnceLock<String>,
+}
+
+impl StaticFile {
+    pub(crate) const fn new(content_type: &'static str, content: &'static str) -> Self {
+        let entity_tag = OnceLock::new();
+        Self { content_type, content, content_security_policy: None, entity_tag }
+    }
+
+    pub(crate) const fn with_policy(mut self, content_security_policy: &'static str) -> Self {
+        self.content_security_policy = Some(content_security_policy);
+        self
+    }
+
+    pub(crate) fn answer(&'static self, request: &HttpRequest) -> Result<HttpResponse, Failure> {
+        let opaque = self
+            .entity_tag
+            .get_or_init(|| BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(self.content)));
+        if if_none_match_names(request.headers(), opaque.as_bytes())? {
+            return Ok(self.with_headers(HttpResponse::NotModified(), opaque).finish());
+        }
+        // As a stream, of which a part is taken when the one before it is sent. HEAD has no body.
+        let sent = if request.method() == Method::HEAD { "" } else { self.content };
+        let parts = sent.as_bytes().chunks(PART_BYTES).map(Bytes::from_static);
+        Ok(self
+            .with_headers(HttpResponse::Ok(), opaque)
+            .content_type(self.content_type)
+            .no_chunking(self.content.len() as u64)
+            .body(BodyStream::new(stream::iter(parts.map(Ok::<_, Infallible>)))))
+    }
+
+    fn with_headers(&self, mut response: HttpResponseBuilder, opaque: &str) -> HttpResponseBuilder {
+        response.insert_header((header::ETAG, format!("\"{opaque}\"")));
+        // Also with a 304: a browser takes its headers in place of those that it has.
+        if let Some(policy) = self.content_security_policy {
+            let policy = HeaderValue::from_static(policy);
+            response.insert_header((header::CONTENT_SECURITY_POLICY, policy));
+        }
+        response
+    }
+}

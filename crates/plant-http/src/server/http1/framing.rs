@@ -1,0 +1,207 @@
+//! What a request's head says about where the request ends, and heads that are refused because not
+//! everybody would read them alike.
+//!
+//! A server that reads a length in another way than the proxy in front of it takes a part of a body for a
+//! request. actix-http refuses a head that can be read in two ways: two lengths, a length and chunks, a
+//! coding other than chunks, no `Host` or two of them. What is left is here.
+
+use std::net::Ipv6Addr;
+
+use actix_http::header::{self, HeaderMap};
+use actix_http::{Method, RequestHead};
+
+use crate::errors::{ErrorNumber, Failure};
+
+/// How long the body of a request is (RFC 9112, section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyLength {
+    /// So many bytes; without a body, none.
+    Bytes(u64),
+    /// What its chunks say.
+    Chunks,
+    /// For actix-http it goes on until the client ends its sending.
+    Endless,
+}
+
+impl BodyLength {
+    /// What actix-http takes for the body behind this head.
+    pub(crate) fn of(head: &RequestHead) -> Self {
+        let headers = head.headers();
+        if headers.contains_key(header::TRANSFER_ENCODING) {
+            return Self::Chunks;
+        }
+        if is_for_websockets(headers) || head.method == Method::CONNECT {
+            return Self::Endless;
+        }
+        let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Self::Bytes(0) };
+        // Were it another one, nothing behind it would be read.
+        length
+            .to_str()
+            .ok()
+            .and_then(|length| length.parse().ok())
+            .map_or(Self::Endless, Self::Bytes)
+    }
+}
+
+/// Refuses a head that actix-http takes and must not be taken, or that it would take for something else.
+pub(crate) fn check(head: &RequestHead) -> Result<(), Failure> {
+    let headers = head.headers();
+    // RFC 9112, section 3.2.
+    if !headers.get_all(header::HOST).all(|host| is_host(host.as_bytes())) {
+        return Err(wrong_host());
+    }
+    // It could be ignored (RFC 9110, section 7.8), but actix-http takes all that follows for the body
+    // then, whatever its length, and writes a body in chunks without them.
+    if is_for_websockets(headers) {
+        return Err(Failure::new(
+            ErrorNumber::WrongHeader,
+            "there are no WebSockets here; leave the Upgrade header out",
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn wrong_host() -> Failure {
+    Failure::new(
+        ErrorNumber::WrongHeader,
+        "the Host header must be a host and maybe a port, or empty",
+    )
+}
+
+/// Whether actix-http believes that the protocol will change.
+fn is_for_websockets(headers: &HeaderMap) -> bool {
+    headers.get_all(header::UPGRADE).any(|protocol| {
+        protocol.to_str().is_ok_and(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
+    })
+}
+
+/// Whether it is `uri-host [ ":" port ]` (RFC 9110, section 7.2; RFC 3986, sections 3.2.2 and 3.2.3).
+fn is_host(host: &[u8]) -> bool {
+    let Ok(host) = str::from_utf8(host) else { return false };
+    let (is_name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, "")) => (address.parse::<Ipv6Addr>().is_ok(), ""),
+            Some((address, rest)) => match rest.strip_prefix(':') {
+                Some(port) => (address.parse::<Ipv6Addr>().is_ok(), port),
+                None => return false,
+            },
+            None => return false,
+        },
+        None => {
+            let (name, port) = host.split_once(':').unwrap_or((host, ""));
+            (is_registered_name(name), port)
+        }
+    };
+    is_name && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Addresses of IPv4 are such names too. The empty name is one.
+fn is_registered_name(name: &str) -> bool {
+    let mut parts = name.split('%');
+    let is_plain = |part: &str| {
+        part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte))
+    };
+    let is_escape = |part: &str| {
+        part.get(..2).is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    parts.next().is_none_or(is_plain) && parts.all(|part| is_escape(part) && is_plain(&part[2..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_http::Request;
+    use actix_http::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn request_with(lines: &[(&'static str, &'static str)]) -> Request {
+        let mut request = Request::new();
+        for (name, value) in lines {
+            let name = HeaderName::from_static(name);
+            request.head_mut().headers.append(name, HeaderValue::from_static(value));
+        }
+        request
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_a_port_or_without() {
+        for host in [
+            "",
+            ":",
+            ":80",
+            "plants",
+            "plants:",
+            "plants:8080",
+            "plants.example.",
+            "Plants_1.example",
+            "127.0.0.1:8080",
+            "999.1",
+            "a,b",
+            "%41%5f",
+            "x%2D:1",
+            "[::1]",
+            "[::1]:8080",
+            "[2001:db8::127.0.0.1]:",
+        ] {
+            assert!(is_host(host.as_bytes()), "{host}");
+        }
+        for other in [
+            "a b",
+            "a/b",
+            "http://a",
+            "user@a",
+            "a?b",
+            "a#b",
+            "a\\b",
+            "a\"b",
+            "a<b",
+            "a:b",
+            "a:-1",
+            "a:+1",
+            "a:1:2",
+            "::1",
+            "%",
+            "%4",
+            "%4g",
+            "a%é",
+            "é",
+            "[",
+            "[]",
+            "[::1",
+            "[::1]8080",
+            "[::1]:x",
+            "[127.0.0.1]",
+            "[::g]",
+            "a[::1]",
+        ] {
+            assert!(!is_host(other.as_bytes()), "{other}");
+        }
+        assert!(!is_host(b"\xff"));
+    }
+
+    #[test]
+    fn the_length_of_a_body_is_what_actix_http_takes_it_for() {
+        use BodyLength::{Bytes, Chunks, Endless};
+        let length = ("content-length", "5");
+        let chunks = ("transfer-encoding", "chunked");
+        let websocket = ("upgrade", "WebSocket");
+        let h2c = ("upgrade", "h2c");
+        for (lines, wanted) in [
+            (&[][..], Bytes(0)),
+            (&[length], Bytes(5)),
+            (&[("content-length", "005")], Bytes(5)),
+            (&[("content-length", "5, 5")], Endless),
+            (&[("content-length", "18446744073709551616")], Endless),
+            (&[chunks], Chunks),
+            (&[h2c, length], Bytes(5)),
+            (&[websocket], Endless),
+            (&[h2c, websocket, length], Endless),
+            (&[websocket, chunks], Chunks),
+        ] {
+            assert_eq!(BodyLength::of(request_with(lines).head()), wanted, "{lines:?}");
+        }
+        let mut connect = Request::new();
+        connect.head_mut().method = Method::CONNECT;
+        assert_eq!(BodyLength::of(connect.head()), Endless);
+    }
+}

@@ -1,0 +1,300 @@
+//! Where the head of a request ends, and a body that comes in chunks, found in their bytes as they come, and
+//! limits that do not depend on how they come.
+//!
+//! What is found here is what actix-http finds: it reads on only after it has got so far. Of chunks it
+//! takes more than is taken here, so that what passes here is never broken there.
+
+/// The most bytes of a head: its lines with their line ends, the empty line that ends it, and empty lines
+/// before it. actix-http has a limit of its own, but looks at it between two reads only, so that it depends on
+/// how the bytes arrive.
+pub const HEAD_MAX_BYTES: usize = 32 * 1024;
+
+/// The most bytes of one line of a head, the request line too, with its line end.
+pub const HEAD_LINE_MAX_BYTES: usize = 8 * 1024;
+
+/// The most bytes of a line that says how long a chunk is, and of all trailers together. What they say is
+/// not looked at (RFC 9112, sections 7.1.1 and 7.1.2).
+pub const CHUNK_OVERHEAD_MAX_BYTES: usize = 8 * 1024;
+
+/// What came of looking at a part of a head or of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// All of it belongs to the head or body, which goes on.
+    More,
+    /// So many bytes belong to the head or body, which ends there.
+    End(usize),
+    /// So many bytes belong to the head or body, and the next one is over a limit, or cannot be read.
+    Broken(usize),
+}
+
+/// Looks for the end of a head: a line with nothing in it.
+#[derive(Debug, Default)]
+pub(crate) struct HeadEnd {
+    place: HeadPlace,
+    /// How many bytes of the head have come.
+    bytes: usize,
+    /// How many of them belong to the line that has not ended.
+    line_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum HeadPlace {
+    /// Empty lines may come before a request (RFC 9112, section 2.2).
+    #[default]
+    BeforeHead,
+    InRequestLine,
+    InHeaderLine,
+    LineBegin,
+    /// After a CR that began a line.
+    LineBeginCr,
+}
+
+impl HeadEnd {
+    /// Looks at the next bytes.
+    pub(crate) fn find(&mut self, bytes: &[u8]) -> Found {
+        use HeadPlace::{BeforeHead, InHeaderLine, InRequestLine, LineBegin, LineBeginCr};
+        for (at, byte) in bytes.iter().enumerate() {
+            if self.bytes == HEAD_MAX_BYTES || self.line_bytes == HEAD_LINE_MAX_BYTES {
+                return Found::Broken(at);
+            }
+            self.bytes += 1;
+            self.line_bytes = if *byte == b'\n' { 0 } else { self.line_bytes + 1 };
+            self.place = match (self.place, byte) {
+                (LineBegin | LineBeginCr, b'\n') => return Found::End(at + 1),
+                (BeforeHead, b'\r' | b'\n') => BeforeHead,
+                (InRequestLine | InHeaderLine, b'\n') => LineBegin,
+                (LineBegin, b'\r') => LineBeginCr,
+                (BeforeHead | InRequestLine, _) => InRequestLine,
+                _ => InHeaderLine,
+            };
+        }
+        Found::More
+    }
+
+    /// Whether it is the request line that has not ended yet.
+    pub(crate) fn is_in_request_line(&self) -> bool {
+        self.place == HeadPlace::InRequestLine
+    }
+}
+
+/// Looks for the end of a body in chunks (RFC 9112, section 7.1).
+#[derive(Debug, Default)]
+pub(crate) struct ChunksEnd {
+    place: ChunksPlace,
+    /// The size that the last line said, or what is missing of that chunk.
+    size: u64,
+    /// How many bytes of the line, or of the trailers, have come.
+    unused: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ChunksPlace {
+    #[default]
+    SizeBegin,
+    Size,
+    /// White space behind a size, which some senders leave there.
+    SizePadding,
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    TrailerBegin,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    End,
+}
+
+impl ChunksEnd {
+    /// Looks at the next bytes.
+    pub(crate) fn find(&mut self, bytes: &[u8]) -> Found {
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            if self.place == ChunksPlace::Data {
+                let rest = u64::try_from(bytes.len() - at).unwrap_or(u64::MAX);
+                if self.size > rest {
+                    self.size -= rest;
+                    return Found::More;
+                }
+                // It is not more than the rest.
+                at += usize::try_from(self.size).unwrap_or(usize::MAX);
+                self.place = ChunksPlace::DataCr;
+                continue;
+            }
+            match self.next(*byte) {
+                Some(place) => self.place = place,
+                None => return Found::Broken(at),
+            }
+            at += 1;
+            if self.place == ChunksPlace::End {
+                return Found::End(at);
+            }
+        }
+        Found::More
+    }
+
+    /// Where a byte leads to that is not one of a chunk's data, if it may stand here.
+    fn next(&mut self, byte: u8) -> Option<ChunksPlace> {
+        use ChunksPlace::{
+            Data, DataCr, DataLf, End, EndLf, Extension, Size, SizeBegin, SizeLf, SizePadding,
+            TrailerBegin, TrailerLf, TrailerName, TrailerValue,
+        };
+        if self.place == SizeBegin {
+            (self.size, self.unused) = (0, 0);
+        }
+        self.unused += 1;
+        if self.unused > CHUNK_OVERHEAD_MAX_BYTES {
+            return None;
+        }
+        Some(match (self.place, byte) {
+            (SizeBegin | Size, byte) if byte.is_ascii_hexdigit() => {
+                let digit = char::from(byte).to_digit(16)?;
+                self.size = self.size.checked_mul(16)?.checked_add(digit.into())?;
+                Size
+            }
+            (Size | SizePadding, b' ' | b'\t') => SizePadding,
+            (Size | SizePadding, b';') => Extension,
+            (Extension, byte) if may_be_in_line(byte) => Extension,
+            (Size | SizePadding | Extension, b'\r') => SizeLf,
+            (SizeLf, b'\n') => {
+                self.unused = 0;
+                if self.size == 0 { TrailerBegin } else { Data }
+            }
+            (DataCr, b'\r') => DataLf,
+            (DataLf, b'\n') => SizeBegin,
+            (TrailerBegin, b'\r') => EndLf,
+            (TrailerBegin | TrailerName, byte) if is_token(byte) => TrailerName,
+            (TrailerName, b':') => TrailerValue,
+            (TrailerValue, byte) if may_be_in_line(byte) => TrailerValue,
+            (TrailerValue, b'\r') => TrailerLf,
+            (TrailerLf, b'\n') => TrailerBegin,
+            (EndLf, b'\n') => End,
+            _ => return None,
+        })
+    }
+}
+
+/// Whether it is no control character, or a tab.
+fn may_be_in_line(byte: u8) -> bool {
+    byte == b'\t' || !byte.is_ascii_control()
+}
+
+/// Whether names consist of such (RFC 9110, section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_codec::Decoder as _;
+    use actix_http::h1::{Codec, Message};
+    use actix_web::rt::System;
+    use actix_web::web::BytesMut;
+    use fastrand::Rng;
+
+    use super::*;
+    use crate::server::http1::framing::BodyLength;
+
+    const SEED: u64 = 7;
+    const INPUTS: usize = 20_000;
+
+    /// What decides where something ends.
+    const TELLING: &[u8] = b"\r\n\r\n\r\n 0123aF;:=\t\0x_";
+
+    const CHUNKED_HEAD: &[u8] = b"POST / HTTP/1.1\r\nHost:\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+    /// What actix-http makes of bytes.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Decoded {
+        /// So many bytes are a whole request.
+        Whole(usize),
+        Part,
+        Refused,
+    }
+
+    fn decode(bytes: &[u8]) -> Decoded {
+        let mut codec = Codec::default();
+        let mut buffer = BytesMut::from(bytes);
+        loop {
+            match codec.decode(&mut buffer) {
+                Ok(Some(Message::Item(request))) => {
+                    if BodyLength::of(request.head()) == BodyLength::Bytes(0) {
+                        break;
+                    }
+                }
+                Ok(Some(Message::Chunk(Some(_)))) => {}
+                Ok(Some(Message::Chunk(None))) => break,
+                Ok(None) => return Decoded::Part,
+                Err(_) => return Decoded::Refused,
+            }
+        }
+        Decoded::Whole(bytes.len() - buffer.len())
+    }
+
+    fn changed(input: &[u8], chance: &mut Rng) -> Vec<u8> {
+        let mut changed = input.to_vec();
+        for _ in 0..chance.usize(..4) {
+            let begin = chance.usize(..=changed.len());
+            let end = chance.usize(begin..=changed.len().min(begin + 3));
+            let put = (0..chance.usize(..3)).map(|_| TELLING[chance.usize(..TELLING.len())]);
+            let put: Vec<u8> = put.collect();
+            changed.splice(begin..end, put);
+        }
+        changed
+    }
+
+    #[test]
+    fn chunks_end_where_actix_http_finds_their_end_and_break_no_later() {
+        System::new().block_on(async {
+            let mut chance = Rng::with_seed(SEED);
+            let whole =
+                b"3;a=b\r\nabc\r\n0F \r\n0123456789abcde\r\n0\r\nX: y\r\n\r\nGET / HTTP/1.1";
+            let mut ends = 0;
+            for _ in 0..INPUTS {
+                let body = changed(whole, &mut chance);
+                let decoded = |end: usize| decode(&[CHUNKED_HEAD, &body[..end]].concat());
+                match ChunksEnd::default().find(&body) {
+                    Found::More => assert_eq!(decoded(body.len()), Decoded::Part, "{body:?}"),
+                    Found::Broken(end) => assert_eq!(decoded(end), Decoded::Part, "{body:?}"),
+                    Found::End(end) => {
+                        let request = Decoded::Whole(CHUNKED_HEAD.len() + end);
+                        assert_eq!(decoded(end), request, "{body:?}");
+                        assert_eq!(decoded(end - 1), Decoded::Part, "{body:?}");
+                        ends += 1;
+                    }
+                }
+            }
+            assert!(ends > INPUTS / 10, "chance breaks almost all of it");
+        });
+    }
+
+    #[test]
+    fn a_head_ends_where_actix_http_finds_its_end_or_is_refused_by_then() {
+        System::new().block_on(async {
+            let mut chance = Rng::with_seed(SEED);
+            let whole = b"\r\n\nGET /a HTTP/1.1\r\nHost:\r\n\r\nGET /b HTTP/1.1\r\nHost:\r\n\r\n";
+            let mut ends = 0;
+            for _ in 0..INPUTS {
+                let head = changed(whole, &mut chance);
+                match HeadEnd::default().find(&head) {
+                    Found::More => {
+                        assert!(!matches!(decode(&head), Decoded::Whole(_)), "{head:?}");
+                    }
+                    Found::Broken(_) => panic!("it is within the limits: {head:?}"),
+                    Found::End(end) => {
+                        let decoded = decode(&head[..end]);
+                        assert_ne!(decoded, Decoded::Part, "it would wait for more: {head:?}");
+                        if decoded != Decoded::Refused {
+                            assert_eq!(decoded, Decoded::Whole(end), "{head:?}");
+                            assert_eq!(decode(&head[..end - 1]), Decoded::Part, "{head:?}");
+                            ends += 1;
+                        }
+                    }
+                }
+            }
+            assert!(ends > INPUTS / 10, "chance breaks almost all of it");
+        });
+    }
+}

@@ -1,0 +1,297 @@
+//! Where the server listens, and how that is said.
+
+use std::env;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
+use listenfd::ListenFd;
+use plant_http::ListeningSocket;
+use socket2::SockRef;
+
+use crate::Stop;
+use crate::certificate::Certificate;
+use crate::unix_socket::UnixSocket;
+
+/// How many connections may wait to be taken.
+const BACKLOG: i32 = 4096;
+
+/// Where to listen if nothing is said, and no socket is passed.
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// What an address begins with that is the path of a Unix socket.
+const UNIX_PREFIX: &str = "unix:";
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ListenOptions {
+    /// Where to listen; port 0 picks a free one, and unix:PATH is a Unix socket
+    /// [default: the socket that systemd passes, or 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR:PORT", env = "PLANTD_LISTEN")]
+    listen: Option<ListenAddress>,
+
+    /// Speak TLS, and show this certificate and its chain, as PEM
+    #[arg(long, value_name = "FILE", env = "PLANTD_TLS_CERT")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of that certificate, as PEM
+    #[arg(long, value_name = "FILE", env = "PLANTD_TLS_KEY")]
+    tls_key: Option<PathBuf>,
+}
+
+impl ListenOptions {
+    /// What cannot be seen of one option alone. The error names the option that is to blame, so that it
+    /// can be told whether it was on the command line.
+    pub(crate) fn check(
+        &self,
+        matches: &ArgMatches,
+        command: &mut clap::Command,
+    ) -> clap::error::Result<()> {
+        let (flags, message): (&[&str], _) = match (&self.listen, &self.tls_cert, &self.tls_key) {
+            (_, Some(_), None) => (
+                &["--tls-cert"],
+                "--tls-cert (PLANTD_TLS_CERT) needs --tls-key (PLANTD_TLS_KEY) too",
+            ),
+            (_, None, Some(_)) => (
+                &["--tls-key"],
+                "--tls-key (PLANTD_TLS_KEY) needs --tls-cert (PLANTD_TLS_CERT) too",
+            ),
+            (Some(ListenAddress::Unix(_)), Some(_), Some(_)) => (
+                &["--listen", "--tls-cert", "--tls-key"],
+                "TLS is for connections over TCP: leave out --tls-cert and --tls-key (PLANTD_TLS_CERT, \
+                 PLANTD_TLS_KEY), or give --listen (PLANTD_LISTEN) an address and a port",
+            ),
+            _ => return Ok(()),
+        };
+        let is_on_command_line = |flag: &&&str| {
+            let id = flag.trim_start_matches("--").replace('-', "_");
+            matches.value_source(&id) == Some(ValueSource::CommandLine)
+        };
+        let blamed = flags.iter().find(is_on_command_line).unwrap_or(&flags[0]);
+        let mut error = command.error(ErrorKind::MissingRequiredArgument, message);
+        error.insert(ContextKind::InvalidArg, ContextValue::String((*blamed).to_owned()));
+        Err(error)
+    }
+
+    /// The certificate, when there is to be one, as it is now.
+    pub(crate) fn certificate(&self) -> Result<Option<Certificate>, Stop> {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(chain), Some(key)) => Certificate::read(chain, key).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The socket that was passed to this process, if there is one.
+    ///
+    /// Call this once, before there are other threads: the variables leave the environment.
+    pub(crate) fn passed_socket(&self) -> anyhow::Result<Option<PassedSocket>> {
+        let socket = PassedSocket::from_environment().map_err(|cause| {
+            anyhow!(
+                "what was passed (LISTEN_FDS) cannot be used: {cause:#}; pass one socket that listens, over \
+                 TCP or at the path of a Unix socket"
+            )
+        })?;
+        ensure!(
+            socket.is_none() || self.listen.is_none(),
+            "a socket was passed (LISTEN_FDS), so there is nothing to listen on besides: leave out --listen \
+             (PLANTD_LISTEN)"
+        );
+        ensure!(
+            !matches!(socket, Some(PassedSocket::Unix(..))) || self.tls_cert.is_none(),
+            "TLS is for connections over TCP, and a Unix socket was passed (LISTEN_FDS): leave out --tls-cert \
+             and --tls-key (PLANTD_TLS_CERT, PLANTD_TLS_KEY), or pass a TCP socket"
+        );
+        Ok(socket)
+    }
+
+    /// Listens, on the socket that was passed if there is one, and says where. Connections are not taken yet,
+    /// but wait.
+    pub(crate) fn listen(
+        &self,
+        passed: Option<PassedSocket>,
+        certificate: Option<&Certificate>,
+    ) -> anyhow::Result<(ListeningSocket, Place)> {
+        match passed {
+            Some(PassedSocket::Tcp(listener, address)) => {
+                return Ok(with_tls(listener, address, certificate));
+            }
+            // The socket's name belongs to the process that has made it, and is not removed.
+            Some(PassedSocket::Unix(listener, path)) => {
+                return Ok((listener.into(), Place::Unix(path)));
+            }
+            None => {}
+        }
+        let address = self.listen.clone().unwrap_or(ListenAddress::Tcp(DEFAULT_ADDRESS));
+        let listening = match &address {
+            ListenAddress::Tcp(address) => listen_tcp(*address)
+                .map(|(listener, address)| with_tls(listener, address, certificate)),
+            ListenAddress::Unix(path) => UnixSocket::bind(path, BACKLOG)
+                .map(|socket| (socket.into_listening_socket(), Place::Unix(path.clone()))),
+        };
+        listening.with_context(|| format!("cannot listen on {address}; name another by --listen"))
+    }
+}
+
+/// A socket that another process has made and keeps, so that connections wait there while no server runs.
+#[derive(Debug)]
+pub(crate) enum PassedSocket {
+    Tcp(TcpListener, SocketAddr),
+    Unix(UnixListener, PathBuf),
+}
+
+impl PassedSocket {
+    fn from_environment() -> anyhow::Result<Option<Self>> {
+        let count = env::var("LISTEN_FDS").unwrap_or_else(|_| "0".to_owned());
+        ensure!(count.parse::<u16>().is_ok(), "{count:?} is no count of sockets");
+        let mut passed = ListenFd::from_env();
+        match passed.len() {
+            0 => return Ok(None),
+            1 => {}
+            count => bail!("it is {count} sockets, and a server has one"),
+        }
+        if let Ok(Some(listener)) = passed.take_unix_listener(0) {
+            let address = listener.local_addr()?;
+            let path = address.as_pathname().context("it is a Unix socket that has no path")?;
+            ensure_listens(&listener)?;
+            return Ok(Some(Self::Unix(listener, path.to_owned())));
+        }
+        let listener = passed.take_tcp_listener(0).ok().flatten();
+        let listener = listener.context("it is neither a TCP socket nor a Unix socket")?;
+        ensure_listens(&listener)?;
+        let address = listener.local_addr()?;
+        Ok(Some(Self::Tcp(listener, address)))
+    }
+}
+
+fn ensure_listens<'socket>(socket: impl Into<SockRef<'socket>>) -> anyhow::Result<()> {
+    ensure!(socket.into().is_listener()?, "it is a socket that does not listen");
+    Ok(())
+}
+
+fn listen_tcp(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+fn with_tls(
+    listener: TcpListener,
+    address: SocketAddr,
+    certificate: Option<&Certificate>,
+) -> (ListeningSocket, Place) {
+    let socket = ListeningSocket::from(listener);
+    match certificate {
+        Some(certificate) => (
+            socket.with_tls(certificate.in_force()),
+            Place::Https(address, certificate.chain().to_owned()),
+        ),
+        None => {
+            if !address.ip().to_canonical().is_loopback() {
+                log::warn!(
+                    "what is sent to {address}, tokens among it, can be read by whoever is on the way: \
+                     speak TLS (--tls-cert, --tls-key), or listen on 127.0.0.1 behind a proxy that does"
+                );
+            }
+            (socket, Place::Http(address))
+        }
+    }
+}
+
+/// Where to listen.
+#[derive(Clone, Debug)]
+enum ListenAddress {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl FromStr for ListenAddress {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        if let Some(path) = text.strip_prefix(UNIX_PREFIX) {
+            UnixSocket::check_path(path.as_ref())?;
+            return Ok(Self::Unix(path.into()));
+        }
+        let mut addresses = text.to_socket_addrs().map_err(|cause| {
+            anyhow!("{cause}; give an address and a port, such as 127.0.0.1:8080, or unix:PATH")
+        })?;
+        addresses.next().map(Self::Tcp).context("the name has no address")
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(formatter),
+            Self::Unix(path) => write!(formatter, "{UNIX_PREFIX}{}", path.display()),
+        }
+    }
+}
+
+/// Where clients find the server.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Http(SocketAddr),
+    /// With the file of the certificate.
+    Https(SocketAddr, PathBuf),
+    Unix(PathBuf),
+}
+
+impl Place {
+    /// The one line on standard output. Scripts wait for it.
+    pub(crate) fn say_ready(&self) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "plantd listening on {self}")
+            .and_then(|()| out.flush())
+            .context("cannot write to standard output")
+    }
+
+    /// What curl, on this machine, has to be told to find the path `/plants`: words for a shell.
+    pub(crate) fn curl_arguments(&self) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Http(address) => format!("http://{}/plants", reachable(*address)),
+            Self::Https(address, chain) => {
+                format!("--cacert {} https://{}/plants", quoted(chain)?, reachable(*address))
+            }
+            Self::Unix(path) => format!("--unix-socket {} http://localhost/plants", quoted(path)?),
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(address) => write!(formatter, "http://{address}"),
+            Self::Https(address, _) => write!(formatter, "https://{address}"),
+            Self::Unix(path) => write!(formatter, "{UNIX_PREFIX}{}", path.display()),
+        }
+    }
+}
+
+/// A path for a shell, wherever that is.
+fn quoted(path: &Path) -> anyhow::Result<String> {
+    let path = std::path::absolute(path)?;
+    let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    Ok(shlex::try_quote(path)?.into_owned())
+}
+
+/// Where a client on this machine finds a server that listens everywhere.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

@@ -1,0 +1,116 @@
+//! `plantd token create`, `list` and `revoke`.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
+use plant_http::{Token, TokenName, TokenRecord};
+
+use crate::cli::{FolderOptions, TokenCommand, TokenCreateOptions, TokenRevokeOptions};
+use crate::tokens_file::TokensFile;
+use crate::{Stop, TOKEN_VARIABLE, first_run};
+
+pub(crate) fn run(command: TokenCommand) -> Result<(), Stop> {
+    match command {
+        TokenCommand::Create(options) => create(options),
+        TokenCommand::List(options) => list(&options),
+        TokenCommand::Revoke(options) => revoke(options),
+    }
+}
+
+fn create(options: TokenCreateOptions) -> Result<(), Stop> {
+    if options.name == TOKEN_VARIABLE {
+        return Err(Stop::Usage(anyhow!("{TOKEN_VARIABLE} is what the log calls the one in it")));
+    }
+    let name = TokenName::new(options.name).map_err(Stop::Usage)?;
+    let token = Token::random().map_err(Stop::Io)?;
+    let mut record = TokenRecord::new(name, options.scope, &token);
+    if let Some(lifetime) = options.expires {
+        let expiring = record.expiring_after(lifetime).context("--expires cannot be used");
+        record = expiring.map_err(Stop::Usage)?;
+    }
+    let path = options.folder.tokens_path();
+    if options.folder.tokens.is_none() {
+        crate::make_folder(&options.folder.data).map_err(Stop::Io)?;
+    }
+    TokensFile::add(&path, record.clone()).map_err(Stop::of_file)?;
+    let mut out = io::stdout().lock();
+    let printed = writeln!(out, "{}", token.reveal()).and_then(|()| out.flush());
+    printed.context("cannot print the token").map_err(|cause| {
+        // Nobody has it, and nobody should wonder later whose it is.
+        let removed = TokensFile::edit(&path, |file| {
+            file.tokens.retain(|other| !other.is_of_same_token(&record));
+            Ok(())
+        });
+        Stop::Io(cause.context(match removed {
+            Ok(()) => "no token was made",
+            Err(_) => "a token was made that nobody has; revoke it",
+        }))
+    })
+}
+
+fn list(options: &FolderOptions) -> Result<(), Stop> {
+    let path = options.tokens_path();
+    let file = TokensFile::read(&path).map_err(Stop::of_file)?;
+    let file = file.ok_or_else(|| no_tokens_file(&path))?;
+    print_list(&file.tokens, &mut io::stdout().lock()).context("cannot print").map_err(Stop::Io)
+}
+
+fn print_list(tokens: &[TokenRecord], out: &mut impl Write) -> io::Result<()> {
+    let width =
+        tokens.iter().map(|token| token.name.to_string().len()).fold("NAME".len(), usize::max);
+    writeln!(out, "{:width$}  SCOPE  {:20}  EXPIRES", "NAME", "CREATED")?;
+    for token in tokens {
+        let TokenRecord { name, scope, created, expires, .. } = token;
+        write!(out, "{name:width$}  {scope:5}  {created:.0}  ")?;
+        match expires {
+            None => writeln!(out, "never")?,
+            Some(expires) if token.is_expired() => writeln!(out, "{expires:.0} (expired)")?,
+            Some(expires) => writeln!(out, "{expires:.0}")?,
+        }
+    }
+    out.flush()
+}
+
+fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
+    let name = TokenName::new(options.name).map_err(Stop::Usage)?;
+    let path = options.folder.tokens_path();
+    if TokensFile::load(&path).map_err(Stop::of_file)?.is_none() {
+        return Err(no_tokens_file(&path));
+    }
+    let (found, revoked) = TokensFile::edit(&path, |file| {
+        let is_found = file.tokens.iter().any(|token| token.name == name);
+        let newest =
+            file.tokens.iter().rposition(|token| token.name == name && !token.is_expired());
+        let kept = newest.filter(|_| options.keep_newest);
+        let mut position = 0;
+        let revoked = file.tokens.extract_if(.., |token| {
+            let goes = token.name == name && kept != Some(position);
+            position += 1;
+            goes
+        });
+        let revoked: Vec<TokenRecord> = revoked.collect();
+        Ok((is_found, revoked))
+    })
+    .map_err(Stop::of_file)?;
+    if !found {
+        return Err(Stop::Usage(anyhow!(
+            "there is no token of this name; `plantd token list` shows the names"
+        )));
+    }
+    let count = revoked.len();
+    let tokens = if count == 1 { "token" } else { "tokens" };
+    let data = &options.folder.data;
+    let removed = first_run::remove_token_file(data, &revoked).with_context(|| {
+        format!("revoked {count} {tokens}; remove first-run-token in {} yourself", data.display())
+    });
+    let mut said = format!("revoked {count} {tokens}");
+    if let Some(path) = removed.map_err(Stop::Io)? {
+        said += &format!(", and removed {}, which held it", path.display());
+    }
+    writeln!(io::stdout().lock(), "{said}").context("cannot print").map_err(Stop::Io)
+}
+
+fn no_tokens_file(path: &Path) -> Stop {
+    Stop::Io(anyhow!("there is no {}; name another by --tokens or --data", path.display()))
+}

@@ -1,0 +1,264 @@
+//! The file that keeps the tokens' digests.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use plant_http::TokenRecord;
+use serde::{Deserialize, Serialize};
+
+use crate::private_file::{self, PrivateFile};
+
+/// The most tokens that there may be: each request is compared with every one of them.
+pub(crate) const TOKENS_MAX: usize = 1000;
+
+/// The bits of a file's mode that let others than its owner at it.
+const MODE_OF_OTHERS: u32 = 0o077;
+
+/// What is in the file, as JSON.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokensFile {
+    /// The tokens, in the order in which they were made. At most [`TOKENS_MAX`].
+    pub(crate) tokens: Vec<TokenRecord>,
+}
+
+impl TokensFile {
+    /// The bytes of the file; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`PrivateFile::read`], and when it is open to others than its owner.
+    pub(crate) fn load(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(file) = PrivateFile::read(path, "--tokens")? else { return Ok(None) };
+        ensure!(
+            !file.is_open_to(MODE_OF_OTHERS),
+            "{} is open to others than its owner; run: chmod 600 {}",
+            path.display(),
+            shlex::try_quote(&path.to_string_lossy())?
+        );
+        Ok(Some(file.bytes))
+    }
+
+    /// Reads what [`load`](Self::load) has given.
+    ///
+    /// # Errors
+    ///
+    /// When it is not what we write. The message says where, and nothing of what stands there: it may be a
+    /// secret that someone put there.
+    pub(crate) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
+        let file = Self::parse_any_number(bytes)?;
+        let count = file.tokens.len();
+        ensure!(
+            count <= TOKENS_MAX,
+            "it has {count} tokens, and at most {TOKENS_MAX} may be; revoke some"
+        );
+        Ok(file)
+    }
+
+    fn parse_any_number(bytes: &[u8]) -> anyhow::Result<Self> {
+        serde_json::from_slice(bytes).map_err(|cause| {
+            anyhow::anyhow!(
+                "it is broken at line {}, column {}; mend it, or remove it and make new tokens",
+                cause.line(),
+                cause.column()
+            )
+        })
+    }
+
+    /// Reads the file; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load) and [`parse`](Self::parse).
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Self>> {
+        let Some(bytes) = Self::load(path)? else { return Ok(None) };
+        Self::parse(&bytes).map(Some).with_context(|| path.display().to_string())
+    }
+
+    /// Adds a token to the file, or makes the file. Tokens that have expired go.
+    ///
+    /// # Errors
+    ///
+    /// As [`edit`](Self::edit).
+    pub(crate) fn add(path: &Path, record: TokenRecord) -> anyhow::Result<()> {
+        Self::edit(path, |file| {
+            file.tokens.retain(|token| !token.is_expired());
+            file.tokens.push(record);
+            Ok(())
+        })
+    }
+
+    /// Changes the file, or makes it, whole or not at all, for its owner alone. Nobody else changes it
+    /// meanwhile by this.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, when `change` fails, or when the disk does not take it; then the file is as
+    /// it was.
+    pub(crate) fn edit<T>(
+        path: &Path,
+        change: impl FnOnce(&mut Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let _lock = private_file::lock(path)?;
+        let mut file = match Self::load(path)? {
+            None => Self::default(),
+            Some(bytes) => {
+                Self::parse_any_number(&bytes).with_context(|| path.display().to_string())?
+            }
+        };
+        let before = file.tokens.len();
+        let changed = change(&mut file)?;
+        // Where there are too many, some can be revoked.
+        if file.tokens.len() > TOKENS_MAX.max(before) {
+            bail!("there are {TOKENS_MAX} tokens already; revoke some");
+        }
+        let mut text = serde_json::to_string_pretty(&file)?;
+        text.push('\n');
+        private_file::write(path, &text)?;
+        Ok(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::thread;
+
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use plant_http::{Scope, TOKEN_NAME_MAX_CHARACTERS, Token, TokenName};
+
+    use super::*;
+    use crate::private_file::PRIVATE_FILE_MAX_BYTES;
+
+    fn record(name: &str) -> TokenRecord {
+        let name = TokenName::new(name).expect("a good name");
+        TokenRecord::new(name, Scope::Read, &Token::random().expect("random bytes"))
+    }
+
+    #[test]
+    fn the_tokens_file_reads_back_and_holds_digests_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        assert!(TokensFile::read(&path).unwrap().is_none());
+
+        let token = Token::random().unwrap();
+        let record = TokenRecord::new(TokenName::new("test").unwrap(), Scope::Read, &token);
+        TokensFile::add(&path, record).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert!(!fs::read_to_string(&path).unwrap().contains(token.reveal()));
+
+        let read_back = TokensFile::read(&path).unwrap().expect("it is there");
+        assert!(read_back.tokens[0].is_of_token(token.reveal().as_bytes()));
+        assert!(!read_back.tokens[0].is_of_token(Token::random().unwrap().reveal().as_bytes()));
+    }
+
+    #[test]
+    fn those_who_change_the_file_at_the_same_time_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        thread::scope(|scope| {
+            for number in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..8 {
+                        let record = record(&format!("by-{number}"));
+                        TokensFile::add(path, record).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(TokensFile::read(&path).unwrap().expect("it is there").tokens.len(), 64);
+    }
+
+    #[test]
+    fn a_link_to_the_file_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("tokens.json"), folder.path().join("link"));
+        TokensFile::edit(&path, |_| Ok(())).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        TokensFile::add(&link, record("test")).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(TokensFile::read(&path).unwrap().expect("it is there").tokens.len(), 1);
+    }
+
+    #[test]
+    fn there_are_no_more_tokens_than_there_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let many = vec![record(&"x".repeat(TOKEN_NAME_MAX_CHARACTERS)); TOKENS_MAX];
+        TokensFile::edit(&path, |file| {
+            file.tokens = many;
+            Ok(())
+        })
+        .unwrap();
+        let length = fs::metadata(&path).unwrap().len();
+        assert!(length * 3 <= PRIVATE_FILE_MAX_BYTES, "the file is too large");
+        let refused = TokensFile::add(&path, record("test"));
+        assert!(refused.unwrap_err().to_string().contains("revoke"));
+        assert_eq!(TokensFile::read(&path).unwrap().expect("it is there").tokens.len(), TOKENS_MAX);
+
+        // A file of someone else's making is no dead end.
+        let file = TokensFile { tokens: vec![record("x"); TOKENS_MAX + 2] };
+        fs::write(&path, serde_json::to_string(&file).unwrap()).unwrap();
+        assert!(TokensFile::read(&path).is_err());
+        TokensFile::edit(&path, |file| {
+            file.tokens.pop();
+            Ok(())
+        })
+        .unwrap();
+        assert!(TokensFile::add(&path, record("test")).is_err());
+    }
+
+    #[test]
+    fn a_token_that_has_expired_goes_when_another_one_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let past = Timestamp::now() - Duration::from_secs(1);
+        TokensFile::add(&path, {
+            let mut old = record("old");
+            old.expires = Some(past);
+            old
+        })
+        .unwrap();
+        let names = || -> Vec<String> {
+            let file = TokensFile::read(&path).unwrap().expect("it is there");
+            file.tokens.into_iter().map(|token| token.name.to_string()).collect()
+        };
+        assert_eq!(names(), ["old"]);
+        TokensFile::add(&path, record("new")).unwrap();
+        assert_eq!(names(), ["new"]);
+    }
+
+    #[test]
+    fn a_tokens_file_that_is_broken_or_open_to_others_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        TokensFile::edit(&path, |_| Ok(())).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let refusal = TokensFile::read(&path).unwrap_err().to_string();
+        assert!(refusal.contains("chmod 600"), "{refusal}");
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        for broken in [
+            "",
+            "{",
+            "[]",
+            r#"{"tokens":["secret"]}"#,
+            r#"{"tokens":[{"name":"x"}]}"#,
+            r#"{"tokens":[],"secret":1}"#,
+            r#"{"tokens":[{"name":"x","scope":"secret"}]}"#,
+            r#"{"tokens":[{"name":"secret "}]}"#,
+            r#"{"tokens":[{"sha256":"secret"}]}"#,
+            &format!(r#"{{"tokens":[{{"sha256":"{}"}}]}}"#, "+f".repeat(32)),
+        ] {
+            fs::write(&path, broken).unwrap();
+            let refusal = format!("{:#}", TokensFile::read(&path).map(drop).unwrap_err());
+            assert!(refusal.contains("line") && !refusal.contains("secret"), "{refusal}");
+        }
+        fs::write(&path, vec![b' '; usize::try_from(PRIVATE_FILE_MAX_BYTES).unwrap() + 1]).unwrap();
+        assert!(TokensFile::read(&path).is_err(), "a file that is too large");
+    }
+}
