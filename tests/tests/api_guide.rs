@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use plant_http::{
+use plant_http::internal::{ErrorInfo, RouteInfo, errors, routes};
+use plant_http::limits::{
     BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, ENTITY_TAGS_MAX,
     HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, LIMIT_DEFAULT, LIMIT_MAX,
     REPORT_MAX_ERRORS, ROW_MAX_BYTES,
 };
 use plantd_tests::{
-    Client, Document, Launch, OpenapiDocument, Shell, TestServer, Transcript, plant_body,
-    raw_request,
+    Client, Document, Launch, Shell, TestServer, Transcript, plant_body, raw_request,
 };
 
 /// The most lines that a head may have; the request line is none of them.
@@ -58,43 +58,21 @@ fn every_operation_of_the_store_is_shown() {
         Some(folder) => path.strip_prefix(folder).is_some_and(|id| id.parse::<i64>().is_ok()),
         None => path == pattern,
     };
-    let is_operation = |route: &plant_http::RouteInfo| route.scope.is_some();
-    for route in plant_http::routes().into_iter().filter(is_operation) {
+    let is_operation = |route: &RouteInfo| route.scope.is_some();
+    for route in routes().into_iter().filter(is_operation) {
         let is_shown =
             shown.iter().any(|(method, path)| *method == route.method && is_of(path, route.path));
         assert!(is_shown, "{} {} is shown nowhere", route.method, route.path);
     }
 }
 
-/// What is answered where there is no operation, and so not in the document.
-const OF_NO_OPERATION: [(i64, u16, &str); 2] =
-    [(4004, 404, "there is no such path"), (4005, 405, "there is no such method on this path")];
-
 #[test]
-fn the_table_of_errors_is_that_of_the_document_and_says_what_to_do() {
-    let document = OpenapiDocument::copy();
-    let mut described: BTreeSet<(i64, u16, String)> = OF_NO_OPERATION
-        .map(|(number, status, when)| (number, status, when.to_owned()))
-        .into_iter()
-        .collect();
-    for (_, _, operation) in document.operations() {
-        for (status, response) in document.failures(operation) {
-            for (number, example) in OpenapiDocument::errors(response) {
-                let when = example["summary"].as_str().expect("it has one");
-                described.insert((number, status, when.to_owned()));
-            }
-        }
-    }
-    let rows = guide().part("Errors").table();
-    let told = rows.into_iter().map(|row| match row.as_slice() {
-        [number, status, when, what_to_do] => {
-            assert!(!what_to_do.is_empty(), "{row:?}");
-            let number = number.parse().expect("a number");
-            (number, status.parse().expect("a status"), when.clone())
-        }
-        _ => panic!("a row has four cells: {row:?}"),
+fn the_table_of_errors_is_that_of_the_service() {
+    let told = guide().part("Errors").table();
+    let rows = errors().into_iter().map(|ErrorInfo { number, status, meaning, advice }| {
+        vec![number.to_string(), status.to_string(), meaning.to_owned(), advice.to_owned()]
     });
-    assert_eq!(told.collect::<Vec<_>>(), described.into_iter().collect::<Vec<_>>());
+    assert_eq!(told, rows.collect::<Vec<_>>());
 }
 
 /// A number as the guide writes it.

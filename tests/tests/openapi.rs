@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use plant_http::{
-    BODY_MAX_BYTES, LIMIT_DEFAULT, LIMIT_MAX, REPORT_MAX_ERRORS, ROW_MAX_BYTES, RouteInfo, routes,
+use plant_http::internal::{RouteInfo, routes};
+use plant_http::limits::{
+    BODY_MAX_BYTES, LIMIT_DEFAULT, LIMIT_MAX, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
 };
 use plantd_tests::{Format, NewPlant, OpenapiDocument, TestServer, members, program};
 use serde_json::{Value, json};

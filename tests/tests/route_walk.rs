@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use plant_http::{RouteInfo, Scope, routes};
+use plant_http::Scope;
+use plant_http::internal::{RouteInfo, routes};
 use plantd_tests::{
     Answer, Launch, TestServer, create_token, plant_body, revoke_token, wait_until,
 };

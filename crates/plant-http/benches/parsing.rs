@@ -4,7 +4,7 @@
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
-use plant_http::benches::read_new_plant;
+use plant_http::internal::benches::read_new_plant;
 
 fn main() {
     divan::main();

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use clap::Parser;
 use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, UncheckedPlant};
-use plant_http::{Drain, PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
+use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens};
 use plant_store::{
     Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
     PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
@@ -126,28 +126,20 @@ fn main() -> anyhow::Result<()> {
         name: "Jade plant 4503599627370496".to_owned(),
         tag: Some("Crassulaceae".to_owned()),
     };
-    let service = PlantService {
-        repository: Arc::new(StoresNothing {
-            sequence: AtomicU64::new(0),
-            plant: Plant::try_from(plant)?,
-        }),
-        tokens: Tokens::new(vec![TokenRecord::new(
-            TokenName::new("ceiling")?,
-            Scope::Write,
-            &token,
-        )]),
-        cors_origins: Vec::new(),
-        max_connections: NonZeroU32::new(10_000).context("0 connections")?,
-    };
+    let repository = StoresNothing { sequence: AtomicU64::new(0), plant: Plant::try_from(plant)? };
+    let record = TokenRecord::new(TokenName::new("ceiling")?, Scope::Write, &token);
+    let service = PlantService::new(Arc::new(repository), Tokens::new(vec![record]));
+    let mut config = ServerConfig::default();
+    config.max_connections = NonZeroU32::new(10_000).context("0 connections")?;
+    config.drain_timeout = Duration::from_secs(1);
     let listener = TcpListener::bind(&listen).with_context(|| format!("cannot bind {listen}"))?;
-    let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };
     actix_web::rt::System::new().block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let address = listener.local_addr()?;
         writeln!(io::stdout(), "plantd listening on http://{address}")?;
-        plant_http::serve(listener, service, drain, async move {
+        let stop = async move {
             terminate.recv().await;
-        })
-        .await
+        };
+        Ok(plant_http::serve(listener, service, config, stop).await?)
     })
 }

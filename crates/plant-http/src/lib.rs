@@ -28,45 +28,40 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod audit;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub mod benches;
 mod errors;
-mod exchange;
 mod extract;
+mod handlers;
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
-pub mod fuzzing;
-mod handlers;
+pub mod internal;
+pub mod limits;
+mod middleware;
 mod openapi;
-mod request_context;
 mod routes;
+mod serve_error;
 mod server;
+mod service;
 
-pub use access::cors::CorsOrigin;
-pub use access::token::{ENVIRONMENT_TOKEN_MIN_CHARACTERS, TOKEN_PREFIX, Token};
-pub use access::token_record::{Scope, TOKEN_NAME_MAX_CHARACTERS, TokenName, TokenRecord};
+pub use access::cors::{CorsOrigin, CorsOriginError};
+pub use access::token::{Token, TokenError};
+pub use access::token_record::{Scope, TokenName, TokenRecord};
 pub use access::tokens::Tokens;
-pub use extract::body::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
-pub use extract::entity_tag::ENTITY_TAGS_MAX;
-pub use extract::idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
-pub use extract::parameters::{LIMIT_DEFAULT, LIMIT_MAX};
-pub use extract::rows::{ExportCheck, ROW_MAX_BYTES, RowCounter};
-pub use extract::transfer_format::{
-    ImportFormat, TransferFormat, UnknownImportFormat, UnknownTransferFormat,
-};
-pub use handlers::import::{FailedRow, ImportReport, REPORT_MAX_ERRORS, way_to_go_on};
-pub use handlers::plants::TOTAL_COUNT_HEADER;
-pub use openapi::{API_VERSION, openapi_document};
-pub use routes::{RouteInfo, routes};
-pub use server::http1::request_end::{
-    CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES,
-};
-pub use server::listener::DrainTimedOut;
+pub use routes::openapi_document;
+pub use serve_error::ServeError;
+pub use server::ServerConfig;
 pub use server::listening_socket::ListeningSocket;
-pub use server::tls::TlsCertificate;
-pub use server::{Drain, PlantService, serve};
+pub use server::tls::{TlsCertificate, UnusableCertificate};
+pub use service::{PlantService, serve};
+
+/// For those who write clients of an import or an export.
+pub mod transfer {
+    pub use crate::extract::rows::{ReadRow, RowReader};
+    pub use crate::extract::transfer_format::{
+        ImportFormat, TransferFormat, UnknownImportFormat, UnknownTransferFormat,
+    };
+    pub use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
+    pub use crate::handlers::plants::TOTAL_COUNT_HEADER;
+}
 
 /// The examples of the README, which are tested as these here are.
 #[cfg(doctest)]

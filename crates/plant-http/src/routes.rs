@@ -1,20 +1,21 @@
 //! All routes on one screen.
 
 use std::future::ready;
+use std::sync::LazyLock;
 
 use actix_http::Method;
 use actix_http::header::{self, HeaderValue};
 use actix_web::guard::{self, GuardContext};
 use actix_web::web::ServiceConfig;
-use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, web};
+use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, Route, web};
 
 use crate::access::gate::scope_needed;
-use crate::access::token_record::Scope;
 use crate::errors::{ErrorNumber, Failure};
-use crate::extract::body::MERGE_PATCH;
+use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::handlers::{export, health, import, plants};
-use crate::openapi::{self, api_page};
-use crate::openapi::{Operation, operations};
+use crate::openapi::operation::{Endpoint, Operation};
+use crate::openapi::static_file::StaticFile;
+use crate::openapi::{self, operations, page};
 
 /// Each path with its methods: for each, what answers, and what the OpenAPI document says of it. The pages for
 /// people are not in the document.
@@ -32,15 +33,15 @@ fn paths() -> Vec<Path> {
             .delete(plants::delete, operations::delete_plant),
         Path::open("/livez").get(health::live, operations::check_live),
         Path::open("/readyz").get(health::ready, operations::check_ready),
-        Path::open("/openapi.json").get(openapi::serve, operations::read_openapi),
+        Path::open("/openapi.json").get(document, operations::read_openapi),
         Path::open("/").page(redirect("docs")),
-        Path::open("/docs").page(api_page::page),
+        Path::open("/docs").page(page::html),
         Path::open("/docs/").page(redirect("../docs")),
-        Path::open("/docs/page.js").page(api_page::script),
-        Path::open("/docs/page.css").page(api_page::style),
-        Path::open("/docs/swagger-ui-bundle.js").page(api_page::swagger_ui),
-        Path::open("/docs/swagger-ui-bundle.js.LICENSE.txt").page(api_page::swagger_ui_licenses),
-        Path::open("/docs/swagger-ui.css").page(api_page::swagger_ui_style),
+        Path::open("/docs/page.js").page(page::script),
+        Path::open("/docs/page.css").page(page::style),
+        Path::open("/docs/swagger-ui-bundle.js").page(page::swagger_ui),
+        Path::open("/docs/swagger-ui-bundle.js.LICENSE.txt").page(page::swagger_ui_licenses),
+        Path::open("/docs/swagger-ui.css").page(page::swagger_ui_style),
     ]
 }
 
@@ -49,7 +50,9 @@ pub(crate) fn configure(config: &mut ServiceConfig) {
     for path in paths() {
         config.service(path.into_resource());
     }
-    config.default_service(web::route().to(async || Err::<HttpResponse, _>(no_such_path())));
+    config.default_service(
+        web::route().to(async || Err::<HttpResponse, Failure>(ErrorNumber::NoSuchPath.into())),
+    );
 }
 
 /// The paths whose GET and HEAD need no token: they are no operations of the store.
@@ -57,36 +60,38 @@ pub(crate) fn open_paths() -> Vec<&'static str> {
     paths().iter().filter(|path| path.is_open).map(|path| path.pattern).collect()
 }
 
-/// One method of a path that is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteInfo {
-    /// Its path, with the names of parameters in braces.
-    pub path: &'static str,
-    /// Its method.
-    pub method: String,
-    /// What a token must let its holder do; `None` where no token is needed.
-    pub scope: Option<Scope>,
-    /// Whether it is an operation of the OpenAPI document, and not a page for people.
-    pub is_operation: bool,
-}
-
-/// Everything that is served. HEAD is served wherever GET is, and OPTIONS on every path.
-#[must_use]
-pub fn routes() -> Vec<RouteInfo> {
-    described_routes().into_iter().map(|(route, _)| route).collect()
-}
-
-/// The same, each operation with what describes it.
-pub(crate) fn described_routes() -> Vec<(RouteInfo, Option<Describe>)> {
-    let routes_of = |path: Path| {
+/// Everything that is served, and what describes it where it is an operation. HEAD is served wherever GET is, and OPTIONS
+/// on every path.
+pub(crate) fn endpoints() -> Vec<(Endpoint, Option<Describe>)> {
+    let endpoints_of = |path: Path| {
         path.methods.into_iter().map(move |(method, describe)| {
             let scope = (!path.is_open).then(|| scope_needed(&method));
-            let method = method.to_string();
-            let is_operation = describe.is_some();
-            (RouteInfo { path: path.pattern, method, scope, is_operation }, describe)
+            (Endpoint { path: path.pattern, method, scope }, describe)
         })
     };
-    paths().into_iter().flat_map(routes_of).collect()
+    paths().into_iter().flat_map(endpoints_of).collect()
+}
+
+/// The OpenAPI 3.1 document of all that is served: pretty-printed JSON that ends with a newline.
+///
+/// ```
+/// assert!(plant_http::openapi_document().starts_with("{\n  \"openapi\": \"3.1."));
+/// ```
+#[must_use]
+pub fn openapi_document() -> &'static str {
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+        let endpoints = endpoints().into_iter();
+        openapi::document(
+            endpoints.filter_map(|(endpoint, describe)| Some((endpoint, describe?()))),
+        )
+    });
+    &DOCUMENT
+}
+
+/// `GET /openapi.json`.
+async fn document(request: HttpRequest) -> Result<HttpResponse, Failure> {
+    static FILE: LazyLock<StaticFile> = LazyLock::new(|| StaticFile::new(JSON, openapi_document()));
+    FILE.answer(&request)
 }
 
 /// One path and its methods.
@@ -99,7 +104,7 @@ struct Path {
 }
 
 /// Describes an operation.
-type Describe = fn() -> Operation;
+pub(crate) type Describe = fn() -> Operation;
 
 impl Path {
     fn new(pattern: &'static str) -> Self {
@@ -194,7 +199,7 @@ impl Path {
             }))
             .default_service(web::route().to(move || {
                 let allow = allow.clone();
-                async move { Err::<HttpResponse, _>(no_such_method(&allow)) }
+                async move { Err::<HttpResponse, _>(Failure::no_such_method(&allow)) }
             }))
     }
 }
@@ -214,18 +219,5 @@ fn redirect(location: &'static str) -> impl Handler<(), Output = HttpResponse> {
     move || {
         let location = (header::LOCATION, HeaderValue::from_static(location));
         ready(HttpResponse::TemporaryRedirect().insert_header(location).finish())
-    }
-}
-
-fn no_such_path() -> Failure {
-    Failure::new(ErrorNumber::NoSuchPath, "there is no such path; plants are at /plants")
-}
-
-fn no_such_method(allow: &str) -> Failure {
-    let message = format!("there is no such method on this path; it takes {allow}");
-    let failure = Failure::new(ErrorNumber::NoSuchMethod, message);
-    match HeaderValue::from_str(allow) {
-        Ok(allow) => failure.with_header(header::ALLOW, allow),
-        Err(_) => failure,
     }
 }

@@ -19,7 +19,7 @@ const SEED: u64 = 7;
 const MAX_CHANGES: usize = 4;
 
 fn targets() -> impl Iterator<Item = Target> {
-    plant_http::fuzzing::TARGETS.into_iter().chain(plant_store::fuzzing::TARGETS)
+    plant_http::internal::fuzzing::TARGETS.into_iter().chain(plant_store::fuzzing::TARGETS)
 }
 
 fn corpus() -> PathBuf {

@@ -1,8 +1,8 @@
 //! What a client sees when the repository misbehaves, over a real socket.
 
+use std::error::Error as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, PlantPatch, UncheckedNewPlant};
 use plant_http::{
-    Drain, DrainTimedOut, PlantService, Scope, Token, TokenName, TokenRecord, Tokens, serve,
+    PlantService, Scope, ServeError, ServerConfig, Token, TokenName, TokenRecord, Tokens, serve,
 };
 use plant_store::{
     Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
@@ -151,7 +151,7 @@ impl PlantRepository for Misbehaves {
 struct RunningServer {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<anyhow::Result<()>>>,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
 }
 
 impl RunningServer {
@@ -164,19 +164,19 @@ impl RunningServer {
         let address = listener.local_addr().expect("its address");
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
-            let token = Token::chosen(TOKEN.to_owned())?;
-            let record = TokenRecord::new(TokenName::new("test")?, Scope::Write, &token);
+            let token = Token::chosen(TOKEN.to_owned()).expect("a good token");
+            let record = TokenRecord::new(
+                TokenName::new("test").expect("a good name"),
+                Scope::Write,
+                &token,
+            );
             let repository = Arc::new(repository);
             let left = Arc::downgrade(&repository);
-            let service = PlantService {
-                repository,
-                tokens: Tokens::new(vec![record]),
-                cors_origins: Vec::new(),
-                max_connections: NonZeroU32::new(100).expect("not 0"),
-            };
-            let drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(1) };
+            let service = PlantService::new(repository, Tokens::new(vec![record]));
+            let mut config = ServerConfig::default();
+            config.drain_timeout = Duration::from_secs(1);
             actix_web::rt::System::new().block_on(async {
-                let served = serve(listener, service, drain, async {
+                let served = serve(listener, service, config, async {
                     let _ = stopped.await;
                 });
                 let outcome = served.await;
@@ -221,7 +221,7 @@ impl RunningServer {
         ]
     }
 
-    fn stop(mut self) -> anyhow::Result<()> {
+    fn stop(mut self) -> Result<(), ServeError> {
         let _ = self.stop.take().expect("once").send(());
         self.thread.take().expect("once").join().expect("the server does not panic")
     }
@@ -293,7 +293,8 @@ fn a_store_that_fails_for_good_ends_the_server_with_its_cause() {
     check(&server.create(FAILS_FOR_GOOD), "503", 5002);
     let ended = server.thread.take().expect("once").join().expect("the server does not panic");
     let cause = ended.expect_err("the store has failed");
-    assert!(format!("{cause:#}").contains(CAUSE), "{cause:#}");
+    let cause = cause.source().expect("it says why").to_string();
+    assert!(cause.contains(CAUSE), "{cause}");
 }
 
 #[test]
@@ -301,7 +302,8 @@ fn a_store_that_fails_while_it_is_closed_is_not_taken_for_a_good_end() {
     let repository = Misbehaves { failed: watch::Sender::new(false), close_fails: true };
     let ended = RunningServer::start_with(repository).stop();
     let cause = ended.expect_err("the store has failed");
-    assert!(format!("{cause:#}").contains(CAUSE), "{cause:#}");
+    let cause = cause.source().expect("it says why").to_string();
+    assert!(cause.contains(CAUSE), "{cause}");
 }
 
 #[test]
@@ -309,7 +311,7 @@ fn a_thread_that_does_not_end_is_not_taken_for_a_good_end() {
     let server = RunningServer::start();
     check(&server.create(LEAVES_A_THREAD), "503", 5003);
     let cause = server.stop().expect_err("a thread has not ended");
-    assert_eq!(cause.downcast_ref(), Some(&DrainTimedOut::Threads), "{cause:#}");
+    assert!(matches!(cause, ServeError::ThreadsCutOff), "{cause}");
 }
 
 /// Large enough to go to the repository in more than one piece.

@@ -13,7 +13,8 @@ use std::time::Duration;
 use clap::builder::UnknownArgumentValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use plant_http::{CorsOrigin, ImportFormat, Scope, TOKEN_PREFIX, TransferFormat};
+use plant_http::transfer::{ImportFormat, TransferFormat};
+use plant_http::{CorsOrigin, Scope, Token};
 use plant_store::{DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OnConflict};
 
 use crate::exit_code;
@@ -246,7 +247,7 @@ impl Cli {
         Self::parse(std::env::args_os().collect()).map_err(|error| {
             // Nobody is there to be told when it cannot be printed.
             let said = error.to_string();
-            let secret = if said.contains(TOKEN_PREFIX) {
+            let secret = if said.contains(Token::PREFIX) {
                 Some("token")
             } else {
                 holds_password(&said).then_some("password")

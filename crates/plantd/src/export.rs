@@ -7,11 +7,13 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow, ensure};
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
-use plant_http::{ExportCheck, LIMIT_MAX, TOTAL_COUNT_HEADER, TransferFormat};
+use plant_http::limits::LIMIT_MAX;
+use plant_http::transfer::{TOTAL_COUNT_HEADER, TransferFormat};
 use ureq::http::{HeaderMap, Method, Response, Version, header};
 use ureq::{Body, Error};
 
 use crate::cli::ExportOptions;
+use crate::export_check::ExportCheck;
 use crate::output::Output;
 use crate::remote::{self, Remote, transfer_format};
 use crate::{Stop, progress, salvage};

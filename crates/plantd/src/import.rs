@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, ensure};
 use indicatif::{HumanCount, ProgressBar};
-use plant_http::{FailedRow, ImportFormat, ImportReport, RowCounter, TransferFormat, way_to_go_on};
+use plant_http::transfer::{
+    FailedRow, ImportFormat, ImportReport, RowReader, TransferFormat, way_to_go_on,
+};
 use plant_store::OnConflict;
 use ureq::http::{Method, Response, header};
 use ureq::{Body, SendBody};
@@ -96,7 +98,7 @@ fn send(
             };
             Stop::Io(cause.context(what + &advice))
         })?;
-    read_report(options, remote, answer, upload.counter.finish())
+    read_report(options, remote, answer, upload.rows.finish())
 }
 
 /// The report, which accounts for each of the rows that were sent.
@@ -172,7 +174,7 @@ struct Upload<'a> {
     progress: &'a ProgressBar,
     /// How many bytes were handed on to be sent.
     sent: u64,
-    counter: RowCounter,
+    rows: RowCounter,
     /// Why the source could not be read.
     failure: Option<io::Error>,
 }
@@ -180,8 +182,8 @@ struct Upload<'a> {
 impl<'a> Upload<'a> {
     fn new(source: Source, format: ImportFormat, progress: &'a ProgressBar) -> Self {
         let Source { file, length } = source;
-        let counter = RowCounter::new(format);
-        Self { file, left: length, progress, sent: 0, counter, failure: None }
+        let rows = RowCounter::new(format);
+        Self { file, left: length, progress, sent: 0, rows, failure: None }
     }
 
     fn read_source(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -202,9 +204,36 @@ impl<'a> Upload<'a> {
             ));
         }
         self.sent += read as u64;
-        self.counter.read(&buffer[..read]);
+        self.rows.read(&buffer[..read]);
         self.progress.inc(read as u64);
         Ok(read)
+    }
+}
+
+/// Counts the rows of what is sent, as the server counts them.
+struct RowCounter {
+    /// `None` when the server reads no more rows, whatever follows.
+    rows: Option<RowReader>,
+    count: u64,
+}
+
+impl RowCounter {
+    fn new(format: ImportFormat) -> Self {
+        Self { rows: Some(RowReader::new(format)), count: 0 }
+    }
+
+    fn read(&mut self, part: &[u8]) {
+        let Some(rows) = &mut self.rows else { return };
+        match rows.read(part) {
+            Ok(found) => self.count += found.len() as u64,
+            Err(_) => self.rows = None,
+        }
+    }
+
+    /// How many rows there are in all of what was read.
+    fn finish(self) -> u64 {
+        let last = self.rows.and_then(|mut rows| rows.finish().ok());
+        self.count + last.map_or(0, |found| found.len() as u64)
     }
 }
 

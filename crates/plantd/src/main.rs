@@ -5,6 +5,7 @@
 mod certificate;
 mod cli;
 mod export;
+mod export_check;
 mod first_run;
 mod follow;
 mod import;

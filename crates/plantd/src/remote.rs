@@ -338,7 +338,7 @@ impl ClientToken {
 
 #[cfg(test)]
 mod tests {
-    use plant_http::{ImportFormat, TransferFormat};
+    use plant_http::transfer::{ImportFormat, TransferFormat};
 
     use super::*;
 

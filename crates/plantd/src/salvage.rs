@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
 use indicatif::{HumanCount, ProgressBar};
-use plant_http::TransferFormat;
+use plant_http::transfer::TransferFormat;
 use plant_store::{SledConfig, SledInspection};
 
 use crate::export::cannot_write;

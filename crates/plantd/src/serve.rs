@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
 use plant_http::{
-    Drain, DrainTimedOut, PlantService, Scope, Token, TokenName, TokenRecord, Tokens,
+    PlantService, Scope, ServeError, ServerConfig, Token, TokenName, TokenRecord, Tokens,
 };
 use plant_store::{
     Damaged, PlantRepository, PostgresConfig, PostgresRepository, SledConfig, SledRepository,
@@ -54,29 +54,30 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     }
     let tokens = tokens_in_force(tokens_path, environment_token, options.rate_limit)?;
 
-    let service = PlantService {
-        repository,
-        tokens,
-        cors_origins: options.cors_origin.clone(),
-        max_connections,
-    };
-    let drain = Drain { delay: options.drain_delay, timeout: options.drain_timeout };
-    let served = actix_web::rt::System::new().block_on(async {
+    let service =
+        PlantService::new(repository, tokens).with_cors_origins(options.cors_origin.clone());
+    let mut config = ServerConfig::default();
+    config.max_connections = max_connections;
+    config.drain_delay = options.drain_delay;
+    config.drain_timeout = options.drain_timeout;
+    actix_web::rt::System::new().block_on(async {
         // From here on a signal drains the server, so it may be said to be ready.
         let stop = stop_signal.once_ready();
         if let Some(command) = command_to_show {
             log::info!("first start: made a token; create a plant with\n\n{command}\n");
         }
-        place.say_ready()?;
-        plant_http::serve(socket, service, drain, stop).await
-    });
-    served.map_err(|error| match error.downcast_ref() {
-        Some(DrainTimedOut::Connections(_)) => Stop::CutOff(anyhow!(
-            "{error}; where requests need longer than {}, raise --drain-timeout (PLANTD_DRAIN_TIMEOUT)",
-            humantime::format_duration(drain.timeout)
-        )),
-        Some(_) => Stop::CutOff(error),
-        None => Stop::Io(error.context(format!("stopped serving the plants in {plants}"))),
+        place.say_ready().map_err(Stop::Io)?;
+        plant_http::serve(socket, service, config, stop).await.map_err(|error| match error {
+            ServeError::ConnectionsCutOff(_) => Stop::CutOff(anyhow!(
+                "{error}; where requests need longer than {}, raise --drain-timeout (PLANTD_DRAIN_TIMEOUT)",
+                humantime::format_duration(config.drain_timeout)
+            )),
+            ServeError::ThreadsCutOff => Stop::CutOff(error.into()),
+            _ => Stop::Io(
+                anyhow::Error::from(error)
+                    .context(format!("stopped serving the plants in {plants}")),
+            ),
+        })
     })
 }
 
@@ -142,7 +143,7 @@ fn environment_token() -> anyhow::Result<Option<TokenRecord>> {
     let token = token
         .into_string()
         .map_err(|_| anyhow!("the token is not UTF-8"))
-        .and_then(Token::chosen)
+        .and_then(|token| Ok(Token::chosen(token)?))
         .with_context(|| format!("{TOKEN_VARIABLE} cannot be used"))?;
     Ok(Some(TokenRecord::new(TokenName::new(TOKEN_VARIABLE)?, Scope::Write, &token)))
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use plant_http::{Token, TokenName, TokenRecord};
+use plant_http::{Token, TokenError, TokenName, TokenRecord};
 
 use crate::cli::{FolderOptions, TokenCommand, TokenCreateOptions, TokenRevokeOptions};
 use crate::tokens_file::TokensFile;
@@ -22,8 +22,8 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     if options.name == TOKEN_VARIABLE {
         return Err(Stop::Usage(anyhow!("{TOKEN_VARIABLE} is what the log calls the one in it")));
     }
-    let name = TokenName::new(options.name).map_err(Stop::Usage)?;
-    let token = Token::random().map_err(Stop::Io)?;
+    let name = token_name(options.name)?;
+    let token = Token::random().map_err(|error| Stop::Io(error.into()))?;
     let mut record = TokenRecord::new(name, options.scope, &token);
     if let Some(lifetime) = options.expires {
         let expiring = record.expiring_after(lifetime).context("--expires cannot be used");
@@ -73,7 +73,7 @@ fn print_list(tokens: &[TokenRecord], out: &mut impl Write) -> io::Result<()> {
 }
 
 fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
-    let name = TokenName::new(options.name).map_err(Stop::Usage)?;
+    let name = token_name(options.name)?;
     let path = options.folder.tokens_path();
     if TokensFile::load(&path).map_err(Stop::of_file)?.is_none() {
         return Err(no_tokens_file(&path));
@@ -109,6 +109,15 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
         said += &format!(", and removed {}, which held it", path.display());
     }
     writeln!(io::stdout().lock(), "{said}").context("cannot print").map_err(Stop::Io)
+}
+
+fn token_name(name: String) -> Result<TokenName, Stop> {
+    TokenName::new(name).map_err(|error| {
+        Stop::Usage(match error {
+            TokenError::TokenForName => anyhow!("{error}; `plantd token list` shows the names"),
+            _ => error.into(),
+        })
+    })
 }
 
 fn no_tokens_file(path: &Path) -> Stop {

@@ -128,7 +128,8 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
-    use plant_http::{Scope, TOKEN_NAME_MAX_CHARACTERS, Token, TokenName};
+    use plant_http::limits::TOKEN_NAME_MAX_CHARACTERS;
+    use plant_http::{Scope, Token, TokenName};
 
     use super::*;
     use crate::private_file::PRIVATE_FILE_MAX_BYTES;

@@ -1,7 +1,9 @@
 //! Limits of heads and bodies. Each holds however the bytes arrive, and a client that has sent more than the
 //! limit can still read the answer.
 
-use plant_http::{BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
+use plant_http::limits::{
+    BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES,
+};
 use plantd_tests::{
     Authority, Connection, Launch, TestServer, chain_path, create_request, key_path, plant_body,
     raw_head,

@@ -7,9 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use actix_http::{HttpMessage as _, Method, Request};
+use actix_http::{Method, RequestHead};
 use actix_web::http::Uri;
-use anyhow::{Context as _, ensure};
 
 /// What a page may send beyond what every page may.
 const REQUEST_HEADERS: &str =
@@ -36,24 +35,44 @@ const MAX_AGE_SECONDS: u16 = 7200;
 pub struct CorsOrigin(HeaderValue);
 
 impl FromStr for CorsOrigin {
-    type Err = anyhow::Error;
+    type Err = CorsOriginError;
 
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        const ADVICE: &str =
-            "an origin is a scheme, a host and maybe a port, such as https://plants.example";
-        let uri: Uri = text.parse().context(ADVICE)?;
-        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).context(ADVICE)?;
-        ensure!(matches!(scheme, "http" | "https"), ADVICE);
-        ensure!(!authority.as_str().contains('@') && !authority.as_str().ends_with(':'), ADVICE);
-        let default_port = if scheme == "http" { 80 } else { 443 };
-        ensure!(
-            uri.port_u16() != Some(default_port),
-            "browsers leave out :{default_port}, so leave it out"
-        );
+    fn from_str(text: &str) -> Result<Self, CorsOriginError> {
+        let uri: Uri = text.parse().map_err(|_| CorsOriginError::NotAnOrigin)?;
+        let (scheme, authority) =
+            uri.scheme_str().zip(uri.authority()).ok_or(CorsOriginError::NotAnOrigin)?;
+        let default_port = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return Err(CorsOriginError::NotAnOrigin),
+        };
+        if authority.as_str().contains('@') || authority.as_str().ends_with(':') {
+            return Err(CorsOriginError::NotAnOrigin);
+        }
+        if uri.port_u16() == Some(default_port) {
+            return Err(CorsOriginError::DefaultPort(default_port));
+        }
         let origin = format!("{scheme}://{authority}").to_ascii_lowercase();
-        ensure!(text == origin, "browsers send {origin}, so say it in this way");
-        Ok(Self(HeaderValue::from_str(&origin)?))
+        if text != origin {
+            return Err(CorsOriginError::NotAsSent(origin));
+        }
+        HeaderValue::from_str(&origin).map(Self).map_err(|_| CorsOriginError::NotAnOrigin)
     }
+}
+
+/// Why a text is no [`CorsOrigin`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CorsOriginError {
+    /// It is no origin of a web page.
+    #[error("an origin is a scheme, a host and maybe a port, such as https://plants.example")]
+    NotAnOrigin,
+    /// It names the port of its scheme.
+    #[error("browsers leave out :{0}, so leave it out")]
+    DefaultPort(u16),
+    /// Browsers write this origin in another way.
+    #[error("browsers send {0}, so say it in this way")]
+    NotAsSent(String),
 }
 
 impl fmt::Display for CorsOrigin {
@@ -83,14 +102,14 @@ impl Cors {
     }
 
     /// What the request asks. `None` when no page of another origin may do anything.
-    pub(crate) fn question(&self, request: &Request) -> Option<CorsQuestion> {
+    pub(crate) fn question(&self, head: &RequestHead) -> Option<CorsQuestion> {
         if self.origins.is_empty() {
             return None;
         }
-        let headers = request.headers();
+        let headers = head.headers();
         let sent = headers.get(header::ORIGIN);
         let origin = self.origins.iter().find(|origin| Some(&origin.0) == sent).cloned();
-        let is_preflight = request.method() == Method::OPTIONS
+        let is_preflight = head.method == Method::OPTIONS
             && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
         Some(CorsQuestion { origin, is_preflight })
     }

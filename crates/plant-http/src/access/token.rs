@@ -4,18 +4,13 @@
 
 use std::fmt;
 
-use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-/// The fewest characters that a token from the environment may have.
-pub const ENVIRONMENT_TOKEN_MIN_CHARACTERS: usize = 16;
-
-/// What every token that we make starts with, so that people and secret scanners recognise one.
-pub const TOKEN_PREFIX: &str = "plantd_";
+use crate::limits::{CHOSEN_TOKEN_MIN_CHARACTERS, TOKEN_NAME_MAX_CHARACTERS};
 
 const TOKEN_RANDOM_BYTES: usize = 32;
 
@@ -32,39 +27,40 @@ const CHECKSUM_CHARACTERS: usize = 6;
 /// let token = Token::random()?;
 /// assert!(token.reveal().starts_with("plantd_"));
 /// assert!(!format!("{token:?}").contains(token.reveal()));
-/// # Ok::<(), anyhow::Error>(())
+/// # Ok::<(), plant_http::TokenError>(())
 /// ```
 pub struct Token(String);
 
 impl Token {
+    /// What every token of [`Self::random`] begins with, so that people and secret scanners recognize one.
+    pub const PREFIX: &str = "plantd_";
+
     /// A new token.
     ///
     /// # Errors
     ///
-    /// When the operating system has no randomness to give.
-    pub fn random() -> anyhow::Result<Self> {
+    /// [`TokenError::NoRandomness`].
+    pub fn random() -> Result<Self, TokenError> {
         let mut bytes = [0; TOKEN_RANDOM_BYTES];
-        getrandom::fill(&mut bytes).context("the system gives no random bytes")?;
+        getrandom::fill(&mut bytes).map_err(|_| TokenError::NoRandomness)?;
         let random = BASE64_URL_SAFE_NO_PAD.encode(bytes);
         let checksum = checksum(&random);
-        Ok(Self(format!("{TOKEN_PREFIX}{random}{checksum}")))
+        Ok(Self(format!("{}{random}{checksum}", Self::PREFIX)))
     }
 
     /// A token that someone chose, to be sent as it stands (RFC 6750, section 2.1: `b64token`).
     ///
     /// # Errors
     ///
-    /// When it is shorter than [`ENVIRONMENT_TOKEN_MIN_CHARACTERS`], or could not be sent in a header.
-    pub fn chosen(token: String) -> anyhow::Result<Self> {
-        ensure!(
-            token.chars().count() >= ENVIRONMENT_TOKEN_MIN_CHARACTERS,
-            "the token is too short; it needs at least {ENVIRONMENT_TOKEN_MIN_CHARACTERS} characters"
-        );
+    /// [`TokenError::TooShort`] and [`TokenError::NotSendable`].
+    pub fn chosen(token: String) -> Result<Self, TokenError> {
+        if token.chars().count() < CHOSEN_TOKEN_MIN_CHARACTERS {
+            return Err(TokenError::TooShort);
+        }
         let in_b64token = |c: char| c.is_ascii_alphanumeric() || "-._~+/".contains(c);
-        ensure!(
-            token.trim_end_matches('=').chars().all(in_b64token) && !token.starts_with('='),
-            "the token may hold ASCII letters, digits and -._~+/ only, and = at its end"
-        );
+        if !token.trim_end_matches('=').chars().all(in_b64token) || token.starts_with('=') {
+            return Err(TokenError::NotSendable);
+        }
         Ok(Self(token))
     }
 
@@ -79,11 +75,11 @@ impl Token {
     /// assert!(!Token::is_mistyped(text));
     /// assert!(Token::is_mistyped(&text[..text.len() - 1]));
     /// assert!(!Token::is_mistyped(b"a token of another kind"));
-    /// # Ok::<(), anyhow::Error>(())
+    /// # Ok::<(), plant_http::TokenError>(())
     /// ```
     #[must_use]
     pub fn is_mistyped(text: &[u8]) -> bool {
-        let Some(rest) = text.strip_prefix(TOKEN_PREFIX.as_bytes()) else { return false };
+        let Some(rest) = text.strip_prefix(Self::PREFIX.as_bytes()) else { return false };
         let fits = std::str::from_utf8(rest).is_ok_and(|rest| {
             let at = rest.len().saturating_sub(CHECKSUM_CHARACTERS);
             rest.split_at_checked(at).is_some_and(|(random, sum)| checksum(random) == sum)
@@ -97,9 +93,39 @@ impl Token {
         &self.0
     }
 
-    pub(crate) fn digest(&self) -> Digest {
-        Digest::of(self.0.as_bytes())
+    pub(crate) fn digest(&self) -> TokenDigest {
+        TokenDigest::of(self.0.as_bytes())
     }
+}
+
+/// Why there is no such token. No message tells what was given, for that may be a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// The operating system gives no random bytes.
+    #[error("the system gives no random bytes")]
+    NoRandomness,
+    /// A chosen token is too short.
+    #[error("the token is too short; it needs at least {CHOSEN_TOKEN_MIN_CHARACTERS} characters")]
+    TooShort,
+    /// A chosen token could not be sent in a header.
+    #[error("the token may hold ASCII letters, digits and -._~+/ only, and = at its end")]
+    NotSendable,
+    /// A token was given in the place of its name.
+    #[error("this looks like a token, and its name is asked for")]
+    TokenForName,
+    /// No token can have this name.
+    #[error(
+        "a token's name has 1 to {TOKEN_NAME_MAX_CHARACTERS} ASCII letters, digits and -._@, and begins with a letter \
+         or a digit"
+    )]
+    NotAName,
+    /// The token would never be valid.
+    #[error("the token would never be valid; let it last longer")]
+    NoLifetime,
+    /// The token would expire after the year 9999.
+    #[error("the token would expire after the year 9999")]
+    TooLongLifetime,
 }
 
 /// By which a mistyped token, and a lookalike in a scanned text, show without asking the server.
@@ -116,9 +142,9 @@ impl fmt::Debug for Token {
 /// The SHA-256 of a token, in hexadecimal where it is written.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct Digest([u8; 32]);
+pub(crate) struct TokenDigest([u8; 32]);
 
-impl Digest {
+impl TokenDigest {
     pub(crate) fn of(token: &[u8]) -> Self {
         Self(Sha256::digest(token).into())
     }
@@ -129,13 +155,13 @@ impl Digest {
     }
 }
 
-impl From<Digest> for String {
-    fn from(digest: Digest) -> Self {
+impl From<TokenDigest> for String {
+    fn from(digest: TokenDigest) -> Self {
         digest.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-impl TryFrom<String> for Digest {
+impl TryFrom<String> for TokenDigest {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -161,7 +187,7 @@ mod tests {
     fn tokens_differ_and_carry_256_random_bits_and_a_checksum() {
         let (one, other) = (Token::random().unwrap(), Token::random().unwrap());
         assert_ne!(one.reveal(), other.reveal());
-        let text = one.reveal().strip_prefix(TOKEN_PREFIX).expect("the prefix");
+        let text = one.reveal().strip_prefix(Token::PREFIX).expect("the prefix");
         let (random, checksum) = text.split_at(text.len() - CHECKSUM_CHARACTERS);
         assert_eq!(BASE64_URL_SAFE_NO_PAD.decode(random).unwrap().len(), TOKEN_RANDOM_BYTES);
         let checksum = BASE64_URL_SAFE_NO_PAD.decode(checksum).unwrap();
@@ -173,7 +199,7 @@ mod tests {
         let token = Token::random().unwrap();
         let text = token.reveal();
         assert!(!Token::is_mistyped(text.as_bytes()));
-        for at in TOKEN_PREFIX.len()..text.len() {
+        for at in Token::PREFIX.len()..text.len() {
             let mut mistyped = text.as_bytes().to_vec();
             mistyped[at] = if mistyped[at] == b'x' { b'y' } else { b'x' };
             assert!(Token::is_mistyped(&mistyped), "at {at}");

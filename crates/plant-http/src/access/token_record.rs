@@ -3,14 +3,11 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::access::token::{Digest, TOKEN_PREFIX, Token};
-
-/// The longest name of a token, in characters.
-pub const TOKEN_NAME_MAX_CHARACTERS: usize = 64;
+use crate::access::token::{Token, TokenDigest, TokenError};
+use crate::limits::TOKEN_NAME_MAX_CHARACTERS;
 
 /// What a token lets its holder do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +28,8 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What people call a token, and what the log calls it: 1 to [`TOKEN_NAME_MAX_CHARACTERS`] ASCII letters,
+/// What people call a token, and what the log calls it: 1 to
+/// [`TOKEN_NAME_MAX_CHARACTERS`](crate::limits::TOKEN_NAME_MAX_CHARACTERS) ASCII letters,
 /// digits and `-._@`, of which a letter or a digit is the first. Several tokens may have one name, so that a new one can take the place of an old one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -42,29 +40,24 @@ impl TokenName {
     ///
     /// # Errors
     ///
-    /// When it is none. The message does not tell what was given, for that may be a token.
-    pub fn new(name: impl Into<String>) -> anyhow::Result<Self> {
+    /// [`TokenError::TokenForName`] and [`TokenError::NotAName`].
+    pub fn new(name: impl Into<String>) -> Result<Self, TokenError> {
         let name = name.into();
-        ensure!(
-            !name.starts_with(TOKEN_PREFIX),
-            "this looks like a token, and its name is asked for; `plantd token list` shows the names"
-        );
+        if name.starts_with(Token::PREFIX) {
+            return Err(TokenError::TokenForName);
+        }
         let in_name = |c: char| c.is_ascii_alphanumeric() || "-._@".contains(c);
-        ensure!(
-            (1..=TOKEN_NAME_MAX_CHARACTERS).contains(&name.len())
-                && name.chars().all(in_name)
-                && name.starts_with(|c: char| c.is_ascii_alphanumeric()),
-            "a token's name has 1 to {TOKEN_NAME_MAX_CHARACTERS} ASCII letters, digits and -._@, and \
-             begins with a letter or a digit"
-        );
-        Ok(Self(name))
+        let is_name = (1..=TOKEN_NAME_MAX_CHARACTERS).contains(&name.len())
+            && name.chars().all(in_name)
+            && name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if is_name { Ok(Self(name)) } else { Err(TokenError::NotAName) }
     }
 }
 
 impl TryFrom<String> for TokenName {
-    type Error = anyhow::Error;
+    type Error = TokenError;
 
-    fn try_from(name: String) -> anyhow::Result<Self> {
+    fn try_from(name: String) -> Result<Self, TokenError> {
         Self::new(name)
     }
 }
@@ -81,8 +74,9 @@ impl fmt::Display for TokenName {
     }
 }
 
-/// What is kept of a token.
+/// What is kept of a token. The token itself cannot be told from it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 #[serde(deny_unknown_fields)]
 pub struct TokenRecord {
     /// What people call the token.
@@ -93,7 +87,7 @@ pub struct TokenRecord {
     pub created: Timestamp,
     /// When it stops being valid, if ever.
     pub expires: Option<Timestamp>,
-    pub(crate) sha256: Digest,
+    pub(crate) sha256: TokenDigest,
 }
 
 impl TokenRecord {
@@ -108,12 +102,13 @@ impl TokenRecord {
     ///
     /// # Errors
     ///
-    /// When that is at once, or beyond the year 9999.
-    pub fn expiring_after(self, lifetime: Duration) -> anyhow::Result<Self> {
-        ensure!(!lifetime.is_zero(), "the token would never be valid; let it last longer");
-        let expires = self.created.checked_add(lifetime).ok();
-        let expires = expires.context("the token would expire after the year 9999")?;
-        Ok(Self { expires: Some(expires), ..self })
+    /// [`TokenError::NoLifetime`] and [`TokenError::TooLongLifetime`].
+    pub fn expiring_after(self, lifetime: Duration) -> Result<Self, TokenError> {
+        if lifetime.is_zero() {
+            return Err(TokenError::NoLifetime);
+        }
+        let expires = self.created.checked_add(lifetime);
+        Ok(Self { expires: Some(expires.map_err(|_| TokenError::TooLongLifetime)?), ..self })
     }
 
     /// Whether both are records of the same token.
@@ -125,7 +120,7 @@ impl TokenRecord {
     /// Whether this is the record of the token that this text is.
     #[must_use]
     pub fn is_of_token(&self, text: &[u8]) -> bool {
-        self.sha256.is(&Digest::of(text))
+        self.sha256.is(&TokenDigest::of(text))
     }
 
     /// Whether the token has stopped being valid by its expiry.

@@ -9,11 +9,10 @@ use std::time::Instant;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
-use crate::access::token::Digest;
+use crate::access::token::TokenDigest;
 use crate::access::token_record::{Scope, TokenName, TokenRecord};
 
-/// The tokens in force, each until it expires. A clone is the same tokens. [`TokensFile`](crate::TokensFile)
-/// shows where they come from, and how one goes.
+/// The tokens in force, each until it expires. A clone is the same tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens {
     in_force: Arc<RwLock<Vec<Arc<TokenInForce>>>>,
@@ -72,7 +71,7 @@ impl Tokens {
     /// How long this takes tells nothing of the tokens: digests are compared, each with each, in constant
     /// time.
     pub(crate) fn find(&self, text: &[u8]) -> Option<Arc<TokenInForce>> {
-        self.find_digest(&Digest::of(text))
+        self.find_digest(&TokenDigest::of(text))
     }
 
     /// Whether this token, which was in force, still is.
@@ -80,7 +79,7 @@ impl Tokens {
         self.find_digest(&token.record.sha256).is_some()
     }
 
-    fn find_digest(&self, digest: &Digest) -> Option<Arc<TokenInForce>> {
+    fn find_digest(&self, digest: &TokenDigest) -> Option<Arc<TokenInForce>> {
         let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
         for token in in_force.iter() {

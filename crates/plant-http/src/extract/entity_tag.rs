@@ -4,9 +4,7 @@ use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use plant_store::{Preconditions, Revision, Revisions};
 
 use crate::errors::{ErrorNumber, Failure};
-
-/// The most entity tags that `If-Match` or `If-None-Match` may list.
-pub const ENTITY_TAGS_MAX: usize = 100;
+use crate::limits::ENTITY_TAGS_MAX;
 
 /// The plant's revision as a strong entity tag (RFC 9110, section 8.8.3).
 pub(crate) fn entity_tag(revision: Revision) -> (HeaderName, String) {

@@ -1,18 +1,31 @@
 //! The `Idempotency-Key` header (IETF draft "The Idempotency-Key HTTP Header Field", section 2.1).
 
+use std::future::{Ready, ready};
+
+use actix_http::Payload;
 use actix_http::header::{HeaderMap, HeaderName};
+use actix_web::{FromRequest, HttpRequest};
 use sfv::{BareItem, Item, Parser};
 
 use crate::errors::{ErrorNumber, Failure};
-
-/// The most characters that a key may have; the least is one.
-pub const IDEMPOTENCY_KEY_MAX_CHARACTERS: usize = 255;
+use crate::limits::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The key that the client chose for its request, if it sent one: a Structured Field string
-/// (RFC 9651, section 3.3.3).
-pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+/// The key that the client chose for its request, if it sent one: a Structured Field string (RFC 9651, section 3.3.3).
+#[derive(Debug, PartialEq)]
+pub(crate) struct IdempotencyKey(pub(crate) Option<String>);
+
+impl FromRequest for IdempotencyKey {
+    type Error = Failure;
+    type Future = Ready<Result<Self, Failure>>;
+
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        ready(read(request.headers()).map(Self))
+    }
+}
+
+pub(crate) fn read(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY);
     let Some(value) = values.next() else { return Ok(None) };
     let parsed = match (Parser::new(value.as_bytes()).parse::<Item>(), values.next()) {
@@ -47,7 +60,7 @@ mod tests {
             let value = HeaderValue::from_bytes(value.as_bytes()).expect("a header value");
             headers.append(IDEMPOTENCY_KEY, value);
         }
-        idempotency_key(&headers).map_err(|failure| failure.number() as i32)
+        read(&headers).map_err(|failure| failure.number() as i32)
     }
 
     #[test]

@@ -1,19 +1,22 @@
 //! The formats in which many plants travel at once.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::future::{Ready, ready};
 use std::str::FromStr;
 
-use actix_http::HttpMessage;
 use actix_http::header::{HeaderMap, Quality};
+use actix_http::{HttpMessage, Payload};
 use actix_web::http::header::{Accept, Header as _};
+use actix_web::{FromRequest, HttpRequest};
 
-use crate::errors::Failure;
-use crate::extract::body::{JSON, check_media_type};
+use crate::errors::{ErrorNumber, Failure};
+use crate::extract::media_type::{JSON, check_media_type};
 
 /// How many plants are written, row by row. As a word it is `ndjson` or `csv`.
 ///
 /// ```
-/// assert_eq!("csv".parse(), Ok(plant_http::TransferFormat::Csv));
+/// assert_eq!("csv".parse(), Ok(plant_http::transfer::TransferFormat::Csv));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferFormat {
@@ -67,10 +70,20 @@ impl TransferFormat {
     }
 }
 
+/// The format of the answer.
+impl FromRequest for TransferFormat {
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
+
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        ready(Ok(Self::of_answer(request)))
+    }
+}
+
 /// How the plants of an import are written. As a word it is `ndjson`, `csv` or `json`.
 ///
 /// ```
-/// use plant_http::{ImportFormat, TransferFormat};
+/// use plant_http::transfer::{ImportFormat, TransferFormat};
 ///
 /// assert_eq!("json".parse(), Ok(ImportFormat::JsonArray));
 /// assert_eq!("csv".parse(), Ok(ImportFormat::Rows(TransferFormat::Csv)));
@@ -92,7 +105,7 @@ impl ImportFormat {
         let media_types = Self::ALL.map(Self::media_type);
         let media_type = check_media_type(headers, &media_types)?;
         let format = Self::ALL.into_iter().find(|format| format.media_type() == media_type);
-        format.ok_or_else(Failure::internal)
+        format.ok_or_else(|| ErrorNumber::Internal.into())
     }
 
     /// The media type, without parameters.

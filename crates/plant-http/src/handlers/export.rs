@@ -1,11 +1,11 @@
 //! Giving all plants, row by row, in bounded memory.
 
-use std::rc::Rc;
+use std::future::{Ready, ready};
 
-use actix_http::header::{self, HeaderValue};
-use actix_http::{Method, Version};
+use actix_http::header;
+use actix_http::{Method, Payload, Version};
 use actix_web::web::{Bytes, Data};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use anyhow::{Context as _, anyhow};
 use futures_util::stream;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
@@ -13,10 +13,10 @@ use plant_store::{PageRequest, PlantRepository, StoredPlant};
 use tokio::task::yield_now;
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::extract::parameters;
+use crate::extract::caller::Caller;
+use crate::extract::query::NoQuery;
 use crate::extract::transfer_format::{CSV_HEADER, TransferFormat};
 use crate::handlers::plants::TOTAL_COUNT_HEADER;
-use crate::request_context::RequestContext;
 
 /// How many plants are read at a time.
 const PAGE_PLANTS: usize = 1000;
@@ -27,22 +27,21 @@ const PAGE_PLANTS: usize = 1000;
 /// all the time once, as it was at some moment meanwhile; one that comes or goes meanwhile once or not
 /// at all.
 pub(crate) async fn export(
-    request: HttpRequest,
     repository: Data<dyn PlantRepository>,
+    caller: Caller,
+    _: CanTellCut,
+    _: NoQuery,
+    format: TransferFormat,
+    method: Method,
 ) -> Result<HttpResponse, Failure> {
-    if request.version() < Version::HTTP_11 {
-        return Err(old_version());
-    }
-    parameters::no_query(&request)?;
-    let format = TransferFormat::of_answer(&request);
     let total = repository.count().await?;
 
     let export = Export {
         repository,
-        context: RequestContext::of_handled(&request)?,
+        caller,
         format,
         // An answer to HEAD has no body: nothing is read for it.
-        next: (request.method() == Method::GET).then_some(Next::Start),
+        next: (method == Method::GET).then_some(Next::Start),
     };
     Ok(HttpResponse::Ok()
         .content_type(format.content_type())
@@ -51,21 +50,24 @@ pub(crate) async fn export(
         .streaming(stream::try_unfold(export, Export::part)))
 }
 
-/// HTTP/1.0 has no chunks: there the end of the connection is the end of the body (RFC 9112, section 6.3), so
-/// that an export that breaks off would pass for a whole one.
-pub(crate) fn old_version() -> Failure {
-    let failure = Failure::new(
-        ErrorNumber::OldVersion,
-        "an export needs HTTP/1.1, because over HTTP/1.0 an answer that is cut off looks whole; where a proxy \
-         speaks HTTP/1.0 to the server, let it speak HTTP/1.1 (in nginx: proxy_http_version 1.1)",
-    );
-    // RFC 9110, section 15.5.22. actix-http adds the header Connection.
-    failure.with_header(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"))
+/// A version of HTTP in which a client can tell an answer that was cut off. HTTP/1.0 has no chunks: there the end of the
+/// connection is the end of the body (RFC 9112, section 6.3), so that an export that breaks off would pass for a whole
+/// one.
+pub(crate) struct CanTellCut;
+
+impl FromRequest for CanTellCut {
+    type Error = Failure;
+    type Future = Ready<Result<Self, Failure>>;
+
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        let can_tell = request.version() >= Version::HTTP_11;
+        ready(if can_tell { Ok(Self) } else { Err(ErrorNumber::OldVersion.into()) })
+    }
 }
 
 struct Export {
     repository: Data<dyn PlantRepository>,
-    context: Rc<RequestContext>,
+    caller: Caller,
     format: TransferFormat,
     /// What comes next; `None` at the end.
     next: Option<Next>,
@@ -85,7 +87,7 @@ impl Export {
         // would ask for part after part. The others of this thread have their turn before each.
         yield_now().await;
         // An export may take hours, and its token be revoked meanwhile.
-        self.context.check_token().map_err(|failure| anyhow!("{failure}"))?;
+        self.caller.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
         let after = match next {
             Next::Start => None,
             Next::After(id) => Some(id),
@@ -108,7 +110,7 @@ impl TransferFormat {
     /// When there is no memory for them.
     ///
     /// ```
-    /// use plant_http::TransferFormat;
+    /// use plant_http::transfer::TransferFormat;
     ///
     /// let plants = serde_json::from_str::<Vec<_>>(r#"[{"id":7,"name":"Salix alba"}]"#)?;
     /// let rows = TransferFormat::Csv.rows(true, &plants)?;
@@ -151,9 +153,7 @@ mod tests {
     use std::pin::Pin;
     use std::sync::Arc;
 
-    use actix_http::Request;
     use actix_http::body::{BoxBody, MessageBody as _};
-    use actix_web::HttpMessage as _;
     use actix_web::test::TestRequest;
     use futures_util::FutureExt as _;
     use plant_domain::UncheckedNewPlant;
@@ -177,8 +177,10 @@ mod tests {
         repository.import(plants.collect(), OnConflict::Error).await.unwrap();
 
         let request = TestRequest::get().to_http_request();
-        request.extensions_mut().insert(RequestContext::of_request(&Request::new()));
-        let answer = export(request, Data::from(repository)).await.unwrap();
+        let caller = Caller::extract(&request).await.unwrap();
+        let (format, repository) = (TransferFormat::NdJson, Data::from(repository));
+        let answer = export(repository, caller, CanTellCut, NoQuery, format, Method::GET).await;
+        let answer = answer.unwrap();
         let mut body = answer.into_body();
         let mut parts = 0;
         // At once there is nothing but the end.

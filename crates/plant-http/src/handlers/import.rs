@@ -2,25 +2,21 @@
 
 use std::mem;
 use std::pin::pin;
-use std::rc::Rc;
 
+use actix_web::HttpResponse;
 use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse};
-use plant_domain::{Error, NewPlant, PlantId};
+use plant_domain::NewPlant;
 use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
-use serde::{Deserialize, Serialize};
 
-use crate::audit::{AuditedImport, ImportCounts};
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::BodyStream;
-use crate::extract::parameters;
+use crate::extract::caller::Caller;
+use crate::extract::import_options::ImportOptions;
 use crate::extract::rows::{Row, Rows};
-use crate::extract::transfer_format::ImportFormat;
-use crate::request_context::RequestContext;
+use crate::handlers::import_report::{ImportReport, way_to_go_on};
+use crate::middleware::audit::AuditedImport;
+use crate::middleware::context::ImportCounts;
 use crate::server::drain::Draining;
-
-/// The most failed rows that a report lists. It counts all of them.
-pub const REPORT_MAX_ERRORS: usize = 1000;
 
 /// How many rows go to the repository at a time, at most.
 const BATCH_ROWS: usize = 1024;
@@ -30,25 +26,24 @@ const BATCH_ROWS: usize = 1024;
 /// Each row stands alone: what is wrong with one keeps none of the others. The client has to send
 /// something now and then, but may take as long as it likes for all of it.
 pub(crate) async fn import(
-    request: HttpRequest,
     repository: Data<dyn PlantRepository>,
     draining: Data<Draining>,
+    caller: Caller,
+    options: Result<ImportOptions, Failure>,
     mut body: BodyStream,
 ) -> Result<HttpResponse, Failure> {
-    let asked = parameters::on_conflict(request.query_string())
-        .and_then(|on_conflict| Ok((on_conflict, ImportFormat::of_body(request.headers())?)));
-    let (on_conflict, format) = match asked {
-        Ok(asked) => asked,
+    let ImportOptions { on_conflict, format } = match options {
+        Ok(options) => options,
         Err(failure) => {
+            // A client that still sends would miss the answer.
             body.discard().await;
             return Err(failure);
         }
     };
-    let context = RequestContext::of_handled(&request)?;
-    context.count_import(|_| {});
+    caller.context().count_import(|_| {});
     let report = ImportReport::default();
     let mut import =
-        Import { repository, context, on_conflict, draining, report, has_logged_refusal: false };
+        Import { repository, caller, on_conflict, draining, report, has_logged_refusal: false };
     let imported = import.run(Rows::new(format), &mut body).await;
     let stop = import.draining.imports_stop();
     tokio::select! {
@@ -64,7 +59,7 @@ pub(crate) async fn import(
 
 struct Import {
     repository: Data<dyn PlantRepository>,
-    context: Rc<RequestContext>,
+    caller: Caller,
     on_conflict: OnConflict,
     draining: Data<Draining>,
     report: ImportReport,
@@ -83,7 +78,7 @@ impl Import {
                 part = body.next() => part,
             };
             // An import may take hours, and its token be revoked meanwhile.
-            self.context.check_token()?;
+            self.caller.check_still_valid()?;
             let read = match &part {
                 Ok(Some(part)) => rows.read(part, &mut batch),
                 Ok(None) => rows.finish(&mut batch),
@@ -118,8 +113,10 @@ impl Import {
             }
             let mut imported = Vec::new();
             if !new_plants.is_empty() {
-                let audited =
-                    AuditedImport::begin(&self.context, new_plants.iter().map(NewPlant::id));
+                let audited = AuditedImport::begin(
+                    self.caller.context(),
+                    new_plants.iter().map(NewPlant::id),
+                );
                 imported = self
                     .repository
                     .import(new_plants, self.on_conflict)
@@ -131,11 +128,11 @@ impl Import {
             for (line, id) in taken {
                 match id {
                     Ok(id) => {
-                        let imported = imported.next().ok_or_else(Failure::internal)?;
+                        let imported = imported.next().ok_or(ErrorNumber::Internal)?;
                         if let Imported::Refused(cause) = &imported
                             && !mem::replace(&mut self.has_logged_refusal, true)
                         {
-                            log::error!("{cause}: {} plant={id}", self.context);
+                            log::error!("{cause}: {} plant={id}", self.caller);
                         }
                         self.report.add(line, id, imported);
                     }
@@ -143,7 +140,7 @@ impl Import {
                 }
             }
             let ImportReport { created, replaced, skipped, failed, errors: _ } = self.report;
-            self.context.count_import(|counts| {
+            self.caller.context().count_import(|counts| {
                 *counts = ImportCounts { created, replaced, skipped, failed, ..*counts };
             });
         }
@@ -182,72 +179,5 @@ fn failure_of_import(error: StoreError) -> Failure {
             "the disk of the store is full and not all rows were written; make room on it, then import all again",
         ),
         error => error.into(),
-    }
-}
-
-/// How to import all again after a part of it. Where plants are to be replaced, to skip them would
-/// leave them as they are.
-#[must_use]
-pub const fn way_to_go_on(on_conflict: OnConflict) -> OnConflict {
-    match on_conflict {
-        OnConflict::Error | OnConflict::Skip => OnConflict::Skip,
-        OnConflict::Replace => OnConflict::Replace,
-    }
-}
-
-/// What became of the rows of an import, as the answer says it.
-///
-/// ```
-/// use plant_http::ImportReport;
-///
-/// let answer = r#"{
-///     "created": 2, "replaced": 0, "skipped": 0, "failed": 1,
-///     "errors": [{"line": 3, "error": 3001, "message": "a plant with id 7 exists already"}]
-/// }"#;
-/// let report: ImportReport = serde_json::from_str(answer)?;
-/// assert_eq!((report.created, report.errors[0].line), (2, 3));
-/// assert_eq!(report.errors[0].error.error, plant_domain::error_number::ID_TAKEN);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImportReport {
-    /// How many plants are new.
-    pub created: u64,
-    /// How many took the place of one that existed, and may be the same as it was.
-    pub replaced: u64,
-    /// How many were left out because their id was taken.
-    pub skipped: u64,
-    /// How many rows were not taken.
-    pub failed: u64,
-    /// The first [`REPORT_MAX_ERRORS`] of those.
-    pub errors: Vec<FailedRow>,
-}
-
-/// A row that was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailedRow {
-    /// The line that it begins in; the first one is 1.
-    pub line: u64,
-    /// Why.
-    #[serde(flatten)]
-    pub error: Error,
-}
-
-impl ImportReport {
-    fn add(&mut self, line: u64, id: PlantId, imported: Imported) {
-        match imported {
-            Imported::Created => self.created += 1,
-            Imported::Replaced => self.replaced += 1,
-            Imported::Skipped => self.skipped += 1,
-            Imported::IdTaken => self.add_failed(line, StoreError::IdTaken(id).into()),
-            Imported::Refused(cause) => self.add_failed(line, StoreError::Refused(cause).into()),
-        }
-    }
-
-    fn add_failed(&mut self, line: u64, failure: Failure) {
-        self.failed += 1;
-        if self.errors.len() < REPORT_MAX_ERRORS {
-            self.errors.push(FailedRow { line, error: failure.error() });
-        }
     }
 }

@@ -1,35 +1,35 @@
 //! The operations on one plant, and the list of them.
 
-use actix_http::header::{self, HeaderName};
+use actix_http::header;
+use actix_web::HttpResponse;
 use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse};
-use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, Violations};
+use plant_domain::{NewPlant, Plant, PlantPatch};
 use plant_store::{
-    Created, IdempotencyDigest, PlantRepository, Precondition, Preconditions, Put, StoreError,
-    StoredPlant,
+    Created, IdempotencyDigest, PlantRepository, Precondition, Put, StoreError, StoredPlant,
 };
 
-use crate::errors::{ErrorNumber, Failure};
-use crate::extract::body::{JsonBody, MergePatchBody};
-use crate::extract::entity_tag::{entity_tag, preconditions};
-use crate::extract::idempotency_key::idempotency_key;
-use crate::extract::parameters::{self, ListQuery};
-use crate::extract::wire::{read_new_plant, read_plant, read_plant_patch};
-use crate::request_context::RequestContext;
+use crate::errors::Failure;
+use crate::extract::caller::Caller;
+use crate::extract::entity_tag::entity_tag;
+use crate::extract::idempotency_key::IdempotencyKey;
+use crate::extract::json::Json;
+use crate::extract::mount::Mount;
+use crate::extract::query::{ListQuery, NoQuery};
+use crate::extract::target::Target;
 
 /// The header that says how many plants there are.
 pub const TOTAL_COUNT_HEADER: &str = "x-total-count";
 
 /// `POST /plants`: the specification's operation.
 pub(crate) async fn create(
-    request: HttpRequest,
     repository: Data<dyn PlantRepository>,
-    body: JsonBody,
+    caller: Caller,
+    mount: Mount,
+    _: NoQuery,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(new_plant): Json<NewPlant>,
 ) -> Result<HttpResponse, Failure> {
-    parameters::no_query(&request)?;
-    let key = idempotency_key(request.headers())?;
-    let new_plant = NewPlant::try_from(read_new_plant(&body.0)?)?;
-    RequestContext::of_handled(&request)?.is_about(new_plant.id())?;
+    caller.record_plant(new_plant.id());
     let idempotency = key.map(|key| IdempotencyDigest::new(&key, &new_plant));
 
     #[cfg(feature = "__fault-points")]
@@ -41,16 +41,15 @@ pub(crate) async fn create(
         // Else the client would take the tag for one of the plant that it is told of.
         response.insert_header(entity_tag(stored.revision));
     }
-    Ok(response.insert_header(location(stored.id)).json(&stored.plant))
+    Ok(response.insert_header((header::LOCATION, mount.plant(stored.id))).json(&stored.plant))
 }
 
 /// `GET /plants`.
 pub(crate) async fn list(
-    request: HttpRequest,
     repository: Data<dyn PlantRepository>,
+    mount: Mount,
+    query: ListQuery,
 ) -> Result<HttpResponse, Failure> {
-    let query = ListQuery::read(request.query_string())?;
-
     let page = repository.list(query.page_request.clone()).await?;
 
     let mut response = HttpResponse::Ok();
@@ -58,8 +57,8 @@ pub(crate) async fn list(
         response.insert_header((TOTAL_COUNT_HEADER, repository.count().await?));
     }
     if let Some(after) = page.next {
-        let next = query.next(after);
-        response.insert_header((header::LINK, format!("</plants?{next}>; rel=\"next\"")));
+        let next = mount.list(&query.next(after));
+        response.insert_header((header::LINK, format!("<{next}>; rel=\"next\"")));
     }
     let plants: Vec<NewPlant> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
     Ok(response.json(plants))
@@ -67,11 +66,9 @@ pub(crate) async fn list(
 
 /// `GET /plants/{id}`.
 pub(crate) async fn read(
-    request: HttpRequest,
     repository: Data<dyn PlantRepository>,
+    Target { id, preconditions }: Target,
 ) -> Result<HttpResponse, Failure> {
-    let (id, preconditions) = target(&request)?;
-
     let found = repository.get(id).await?;
 
     let stored = found.ok_or(StoreError::NoSuchPlant(id))?;
@@ -89,34 +86,26 @@ pub(crate) async fn read(
 
 /// `PUT /plants/{id}`.
 pub(crate) async fn put(
-    request: HttpRequest,
     repository: Data<dyn PlantRepository>,
-    body: JsonBody,
+    mount: Mount,
+    Target { id, preconditions }: Target,
+    Json(plant): Json<Plant>,
 ) -> Result<HttpResponse, Failure> {
-    let (id, preconditions) = target(&request)?;
-    let (sent_id, plant) = read_plant(&body.0)?;
-    let plant = checked(id, sent_id, Plant::try_from(plant))?;
+    let Put { stored, is_new } = repository.put(NewPlant::new(id, plant), preconditions).await?;
 
-    let put = repository.put(NewPlant::new(id, plant), preconditions).await?;
-
-    let Put { stored, is_new } = put;
     let mut response = if is_new { HttpResponse::Created() } else { HttpResponse::Ok() };
     if is_new {
-        response.insert_header(location(id));
+        response.insert_header((header::LOCATION, mount.plant(id)));
     }
     Ok(response.insert_header(entity_tag(stored.revision)).json(&stored.plant))
 }
 
 /// `PATCH /plants/{id}`: a merge patch (RFC 7396).
 pub(crate) async fn patch(
-    request: HttpRequest,
     repository: Data<dyn PlantRepository>,
-    body: MergePatchBody,
+    Target { id, preconditions }: Target,
+    Json(patch): Json<PlantPatch>,
 ) -> Result<HttpResponse, Failure> {
-    let (id, preconditions) = target(&request)?;
-    let (sent_id, patch) = read_plant_patch(&body.0)?;
-    let patch = checked(id, sent_id, PlantPatch::try_from(patch))?;
-
     let stored = repository.patch(id, patch, preconditions).await?;
 
     Ok(HttpResponse::Ok().insert_header(entity_tag(stored.revision)).json(&stored.plant))
@@ -124,42 +113,10 @@ pub(crate) async fn patch(
 
 /// `DELETE /plants/{id}`.
 pub(crate) async fn delete(
-    request: HttpRequest,
     repository: Data<dyn PlantRepository>,
+    Target { id, preconditions }: Target,
 ) -> Result<HttpResponse, Failure> {
-    let (id, preconditions) = target(&request)?;
-
     repository.delete(id, preconditions).await?;
 
     Ok(HttpResponse::NoContent().finish())
-}
-
-/// Which plant a request is about, and what it has to be like.
-fn target(request: &HttpRequest) -> Result<(PlantId, Preconditions), Failure> {
-    let id = parameters::plant_id(request)?;
-    RequestContext::of_handled(request)?.is_about(id)?;
-    parameters::no_query(request)?;
-    Ok((id, preconditions(request.headers())?))
-}
-
-fn location(id: PlantId) -> (HeaderName, String) {
-    (header::LOCATION, format!("/plants/{id}"))
-}
-
-/// What was sent for the plant with this id, where it follows the rules and any id in it is the same.
-fn checked<T>(
-    id: PlantId,
-    sent_id: Option<i64>,
-    checked: Result<T, Violations>,
-) -> Result<T, Failure> {
-    let mut problems = Vec::new();
-    if sent_id.is_some_and(|sent_id| sent_id != id.get()) {
-        problems.push(format!("id must be {id}, as in the path, or be left out"));
-    }
-    match checked {
-        Ok(checked) if problems.is_empty() => return Ok(checked),
-        Ok(_) => {}
-        Err(violations) => problems.push(violations.to_string()),
-    }
-    Err(Failure::new(ErrorNumber::RuleBroken, problems.join("; ")))
 }

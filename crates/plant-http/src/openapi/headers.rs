@@ -5,10 +5,8 @@ use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{ComponentsBuilder, Header, ObjectBuilder, Ref, Required, SchemaFormat};
 
-use crate::access::gate::INVALID_TOKEN_CHALLENGE;
-use crate::extract::entity_tag::ENTITY_TAGS_MAX;
-use crate::extract::idempotency_key::IDEMPOTENCY_KEY_MAX_CHARACTERS;
-use crate::request_context::REQUEST_ID_MAX_CHARACTERS;
+use crate::errors::INVALID_TOKEN_CHALLENGE;
+use crate::limits::{ENTITY_TAGS_MAX, IDEMPOTENCY_KEY_MAX_CHARACTERS, REQUEST_ID_MAX_CHARACTERS};
 
 use super::schemas::{integer, text};
 

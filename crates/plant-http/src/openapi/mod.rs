@@ -7,35 +7,27 @@
 //! - `operation` adds what every operation has in common.
 //! - `schemas` are the shapes of bodies, `headers` those of headers, `failures` the numbers of errors.
 
-pub(crate) mod api_page;
 mod failures;
 mod headers;
-mod operation;
+pub(crate) mod operation;
+
 pub(crate) mod operations;
+pub(crate) mod page;
 mod schemas;
-mod static_file;
+pub(crate) mod static_file;
+mod tag;
 
-use std::sync::LazyLock;
-
-use actix_web::{HttpRequest, HttpResponse};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::tag::{Tag, TagBuilder};
 use utoipa::openapi::{
     ComponentsBuilder, ContactBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder,
     PathsBuilder, SecurityRequirement, ServerBuilder,
 };
 
-pub(crate) use operation::Operation;
+use crate::limits::{HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 
-use crate::errors::Failure;
-use crate::extract::body::JSON;
-use crate::openapi::static_file::StaticFile;
-use crate::routes::described_routes;
-use crate::server::http1::request_end::{HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
-
-/// The version of the interface (specification, section "Versioning"), which is not the version of this
-/// program.
-pub const API_VERSION: &str = "1.0.0";
+use self::operation::{Endpoint, Operation};
+use self::operations::API_VERSION;
+use self::tag::OperationTag;
 
 /// What the bearer scheme is called in the document.
 const BEARER: &str = "bearerAuth";
@@ -59,34 +51,19 @@ know, and treat an unknown error number by its status."
     )
 }
 
-static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
-    let mut text = document().to_pretty_json().expect("a document of text and numbers is JSON");
+/// The document of these operations: pretty-printed JSON that ends with a newline.
+pub(crate) fn document(operations: impl Iterator<Item = (Endpoint, Operation)>) -> String {
+    let mut text =
+        openapi(operations).to_pretty_json().expect("a document of text and numbers is JSON");
     text.push('\n');
     text
-});
-
-/// The OpenAPI 3.1 document of all that is served: pretty-printed JSON that ends with a newline.
-///
-/// ```
-/// assert!(plant_http::openapi_document().starts_with("{\n  \"openapi\": \"3.1."));
-/// ```
-#[must_use]
-pub fn openapi_document() -> &'static str {
-    &DOCUMENT
 }
 
-/// `GET /openapi.json`.
-pub(crate) async fn serve(request: HttpRequest) -> Result<HttpResponse, Failure> {
-    static FILE: LazyLock<StaticFile> = LazyLock::new(|| StaticFile::new(JSON, openapi_document()));
-    FILE.answer(&request)
-}
-
-fn document() -> OpenApi {
+fn openapi(operations: impl Iterator<Item = (Endpoint, Operation)>) -> OpenApi {
     let mut paths = PathsBuilder::new().build();
-    for (route, describe) in described_routes() {
-        let Some(describe) = describe else { continue };
-        let operation = describe().into_openapi(&route);
-        paths.add_path_operation(route.path, vec![operation::method(&route)], operation);
+    for (endpoint, operation) in operations {
+        let method = operation::method(&endpoint);
+        paths.add_path_operation(endpoint.path, vec![method], operation.into_openapi(&endpoint));
     }
     let bearer = Http::builder().scheme(HttpAuthScheme::Bearer).description(Some(
         "A token of `plantd token create`, or the one in the file `first-run-token` (RFC 6750, section \
@@ -118,33 +95,4 @@ fn document() -> OpenApi {
         .paths(paths)
         .components(Some(components.build()))
         .build()
-}
-
-/// What an operation has to do with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum OperationTag {
-    Plants,
-    ImportAndExport,
-    Server,
-}
-
-impl OperationTag {
-    const ALL: [Self; 3] = [Self::Plants, Self::ImportAndExport, Self::Server];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::ImportAndExport => "Import and export",
-            Self::Plants => "Plants",
-            Self::Server => "Server",
-        }
-    }
-
-    fn describe(self) -> Tag {
-        let description = match self {
-            Self::ImportAndExport => "Many plants at once, row by row",
-            Self::Plants => "One plant, and the list of them",
-            Self::Server => "The server itself",
-        };
-        TagBuilder::new().name(self.name()).description(Some(description)).build()
-    }
 }

@@ -1,6 +1,6 @@
 //! What the document says of one operation, and what all operations have in common.
 
-use actix_http::StatusCode;
+use actix_http::{Method, StatusCode};
 use serde_json::Value;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::example::ExampleBuilder;
@@ -11,13 +11,22 @@ use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::{HttpMethod, RefOr, Required, Response, Schema};
 
 use crate::access::token_record::Scope;
-use crate::errors::{ErrorNumber, Failure};
-use crate::extract::body::{JSON, wrong_media_type};
-use crate::extract::parameters::read_id;
-use crate::routes::RouteInfo;
+use crate::errors::{ErrorNumber, Failure, wrong_content_type};
+use crate::extract::media_type::JSON;
+use crate::extract::query::read_id;
 
 use super::headers::AnswerHeader;
-use super::{OperationTag, failures, headers, schemas};
+use super::tag::OperationTag;
+use super::{failures, headers, schemas};
+
+/// One method of a path that is served.
+pub(crate) struct Endpoint {
+    /// Its path, with the names of parameters in braces.
+    pub(crate) path: &'static str,
+    pub(crate) method: Method,
+    /// What a token must let its holder do; `None` where no token is needed.
+    pub(crate) scope: Option<Scope>,
+}
 
 /// What an operation takes and answers, without what every operation does.
 pub(crate) struct Operation {
@@ -104,23 +113,24 @@ impl Operation {
         self
     }
 
-    pub(super) fn into_openapi(mut self, route: &RouteInfo) -> utoipa::openapi::path::Operation {
-        self.add_common_failures(route);
+    pub(super) fn into_openapi(mut self, endpoint: &Endpoint) -> utoipa::openapi::path::Operation {
+        self.add_common_failures(endpoint);
         if !self.body.is_empty() {
             let media_types: Vec<&str> = self.body.iter().map(|media| media.media_type).collect();
-            self.examples.push(wrong_media_type(&media_types));
+            let message = wrong_content_type(&media_types);
+            self.examples.push(Failure::new(ErrorNumber::WrongContentType, message));
         }
         let mut operation = OperationBuilder::new()
             .operation_id(Some(self.id))
             .tag(self.tag.name())
             .summary(Some(self.summary))
-            .description(Some(match route.scope {
+            .description(Some(match endpoint.scope {
                 Some(scope) => {
                     format!("{} Needs a token with the scope `{scope}`.", self.description)
                 }
                 None => self.description,
             }));
-        if route.path.contains("{id}") {
+        if endpoint.path.contains("{id}") {
             operation = operation.parameter(plant_in_path());
             self.examples.extend(read_id("id", "007").err());
         }
@@ -141,22 +151,22 @@ impl Operation {
         for (status, response) in failures::answers(self.failures, &self.examples) {
             operation = operation.response(status.as_str(), response);
         }
-        match route.scope {
+        match endpoint.scope {
             Some(_) => operation.build(),
             None => operation.securities(Some([])).build(),
         }
     }
 
-    fn add_common_failures(&mut self, route: &RouteInfo) {
+    fn add_common_failures(&mut self, endpoint: &Endpoint) {
         self.failures.extend([ErrorNumber::WrongHeader, ErrorNumber::Internal]);
-        if route.scope.is_some() {
+        if endpoint.scope.is_some() {
             self.failures.extend([
                 ErrorNumber::NoToken,
                 ErrorNumber::InvalidToken,
                 ErrorNumber::TooManyRequests,
             ]);
         }
-        if route.scope == Some(Scope::Write) {
+        if endpoint.scope == Some(Scope::Write) {
             self.failures.push(ErrorNumber::InsufficientScope);
         }
         if !self.body.is_empty() {
@@ -231,8 +241,8 @@ impl Media {
 }
 
 /// A method in the terms of the document.
-pub(super) fn method(route: &RouteInfo) -> HttpMethod {
-    match route.method.as_str() {
+pub(super) fn method(endpoint: &Endpoint) -> HttpMethod {
+    match endpoint.method.as_str() {
         "GET" => HttpMethod::Get,
         "POST" => HttpMethod::Post,
         "PUT" => HttpMethod::Put,

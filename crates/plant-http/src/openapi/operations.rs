@@ -1,7 +1,7 @@
 //! What each operation takes and answers.
 
 use actix_http::StatusCode;
-use plant_domain::NAME_MAX_CHARACTERS;
+use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch};
 use plant_store::OnConflict;
 use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
@@ -11,19 +11,23 @@ use crate::errors::ErrorNumber::{
     self, BodyTooLarge, Busy, IdTaken, NoSuchPlant, NotJson, OldVersion, PreconditionFailed,
     Refused, RuleBroken, StoreFailed, WrongContentType, WrongParameter, WrongShape,
 };
-use crate::extract::body::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, JSON, MERGE_PATCH, not_whole};
-use crate::extract::parameters::{
-    LIMIT_DEFAULT, LIMIT_MAX, on_conflict as read_on_conflict, wrong_limit,
-};
-use crate::extract::rows::{ROW_MAX_BYTES, not_an_array, wrong_header};
+
+use crate::extract::body::not_whole;
+use crate::extract::json;
+use crate::extract::media_type::{JSON, MERGE_PATCH};
+use crate::extract::query::{on_conflict as read_on_conflict, wrong_limit};
+use crate::extract::rows::{not_an_array, wrong_header};
 use crate::extract::transfer_format::{CSV_HEADER, TransferFormat};
-use crate::extract::wire::{read_plant as read_plant_body, read_plant_patch};
-use crate::handlers::import::{FailedRow, ImportReport};
+use crate::handlers::import_report::{FailedRow, ImportReport};
+use crate::limits::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, LIMIT_DEFAULT, LIMIT_MAX, ROW_MAX_BYTES};
 
 use super::headers::{AnswerHeader, idempotency_key, if_none_match, preconditions};
 use super::operation::{Answer, Media, Operation};
 use super::schemas::{self, Shape};
-use super::{API_VERSION, OperationTag};
+use super::tag::OperationTag;
+
+/// The version of the interface (specification, section "Versioning"), which is not the version of this program.
+pub(super) const API_VERSION: &str = "1.0.0";
 
 const CREATE: &str = "createPlant";
 const READ: &str = "readPlant";
@@ -158,7 +162,7 @@ pub(crate) fn put_plant() -> Operation {
         .failures(&JSON_BODY_FAILURES)
         .failures(&WRITE_FAILURES)
         .failures(&[WrongParameter, PreconditionFailed])
-        .failure_example(read_plant_body(b"{}").expect_err("it has no name"))
+        .failure_example(json::read::<Plant>(b"{}").expect_err("it has no name"))
 }
 
 pub(crate) fn patch_plant() -> Operation {
@@ -185,7 +189,7 @@ pub(crate) fn patch_plant() -> Operation {
         .failures(&JSON_BODY_FAILURES)
         .failures(&WRITE_FAILURES)
         .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
-        .failure_example(read_plant_patch(br#"{"tag":7}"#).expect_err("it is no text"))
+        .failure_example(json::read::<PlantPatch>(br#"{"tag":7}"#).expect_err("it is no text"))
 }
 
 pub(crate) fn delete_plant() -> Operation {

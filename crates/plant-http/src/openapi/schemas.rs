@@ -1,16 +1,14 @@
 //! The shapes of bodies.
 
-use plant_domain::{Error, NAME_MAX_CHARACTERS, PlantId, TAG_MAX_CHARACTERS};
-use plant_store::StoreError;
+use plant_domain::{Error, NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS};
 use serde_json::json;
 use utoipa::openapi::schema::{AnyOfBuilder, SchemaType};
 use utoipa::openapi::{
     Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, Type,
 };
 
-use crate::errors::Failure;
-use crate::extract::parameters::LIMIT_MAX;
-use crate::handlers::import::REPORT_MAX_ERRORS;
+use crate::errors::{ErrorNumber, ErrorRow, Failure};
+use crate::limits::{LIMIT_MAX, REPORT_MAX_ERRORS};
 
 /// What a name and a tag match, as a regular expression of ECMA-262: no control characters (Unicode's
 /// general category Cc), and at least one character that is not white space (Unicode's White_Space).
@@ -84,7 +82,7 @@ impl Shape {
                     .property("name", name().description(Some("The new name.")))
                     .property("tag", nullable(tag))
             }
-            Self::Error => object("What went wrong.", &["error", "message"])
+            Self::Error => object(&error_description(), &["error", "message"])
                 .property("error", error_number())
                 .property("message", message()),
             Self::ImportReport => {
@@ -198,6 +196,15 @@ pub(super) fn bounded_text(max_characters: u64) -> ObjectBuilder {
     text().min_length(Some(1)).max_length(Some(max_characters))
 }
 
+/// What each number means, and what a client can do about it.
+fn error_description() -> String {
+    let lines = ErrorNumber::ALL.iter().map(|number| {
+        let ErrorRow { meaning, advice, .. } = number.row();
+        format!("- `{}`: {meaning}. What to do: {advice}.", *number as i32)
+    });
+    format!("What went wrong.\n\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
 fn error_number() -> ObjectBuilder {
     integer()
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
@@ -213,7 +220,7 @@ fn message() -> ObjectBuilder {
 
 /// The error of a create whose id is taken.
 pub(super) fn example_error() -> Error {
-    Failure::from(StoreError::IdTaken(PlantId::from(7))).error()
+    Failure::from(ErrorNumber::IdTaken).error()
 }
 
 fn count(description: &str) -> ObjectBuilder {

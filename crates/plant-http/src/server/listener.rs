@@ -1,17 +1,17 @@
 //! Taking connections: as many as there may be, and at the end those that wait, up to that number.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::serve_error::ServeError;
+use crate::server::deadlines::WORKERS_DEADLINE;
 use crate::server::drain::Draining;
 use crate::server::listening_socket::{Acceptor, Guard, WatchedAcceptor};
 use crate::server::workers::{Accepted, Workers};
@@ -23,43 +23,8 @@ const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 /// How often the operating system may refuse a connection at the end before the rest is given up.
 const LAST_REFUSALS_MAX: u32 = 10;
 
-/// How long the threads may take to end when nothing is left for them to do.
-const WORKERS_DEADLINE: Duration = Duration::from_secs(5);
-
 /// How often it is said that connections have to wait.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
-
-/// What had not ended when the drain timed out, and was cut off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DrainTimedOut {
-    /// This many connections, with requests that had no answer, or a part of one.
-    Connections(usize),
-    /// Threads. All connections had ended.
-    Threads,
-}
-
-impl fmt::Display for DrainTimedOut {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connections(1) => formatter.write_str(
-                "the drain timed out: closed 1 connection before its request was answered",
-            ),
-            Self::Connections(count) => write!(
-                formatter,
-                "the drain timed out: closed {count} connections before their requests were answered"
-            ),
-            Self::Threads => write!(
-                formatter,
-                "the drain timed out: a thread had not ended {} s after the last connection; make sure that \
-                 the disk, or the database, answers",
-                WORKERS_DEADLINE.as_secs()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for DrainTimedOut {}
 
 /// Takes connections and gives them to the threads that serve them.
 pub(crate) struct Listener {
@@ -132,13 +97,19 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// [`DrainTimedOut`] when something had to be cut off, or what the socket failed with.
-    pub(crate) async fn drain(self, draining: &Draining, allowed: Duration) -> anyhow::Result<()> {
+    /// When something had to be cut off, or the socket failed.
+    pub(crate) async fn drain(
+        self,
+        draining: &Draining,
+        allowed: Duration,
+    ) -> Result<(), ServeError> {
         let Self { acceptor, guard, mut workers, permits, max_connections, .. } = self;
         // A client that does not find the socket any more cannot connect to it just before it closes.
         drop(guard);
         // The runtime knows only of those that its driver has seen.
-        let acceptor = acceptor.into_acceptor().context("cannot drain the connections")?;
+        let acceptor = acceptor
+            .into_acceptor()
+            .map_err(|cause| ServeError::Io { what: "cannot drain the connections", cause })?;
         take_waiting(&acceptor, &mut workers, &permits).await;
         drop(acceptor);
         draining.close(allowed);
@@ -148,11 +119,11 @@ impl Listener {
             // The last connection may have ended just now.
             if open > 0 {
                 // A thread may be stuck in one of them: none is waited for.
-                return Err(DrainTimedOut::Connections(open).into());
+                return Err(ServeError::ConnectionsCutOff(open));
             }
         }
         let ended = timeout(WORKERS_DEADLINE, workers.end()).await;
-        ended.map_err(|_| DrainTimedOut::Threads.into())
+        ended.map_err(|_| ServeError::ThreadsCutOff)
     }
 }
 

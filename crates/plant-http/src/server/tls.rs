@@ -7,7 +7,6 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use anyhow::{Context as _, bail};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{Error as PemError, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -15,8 +14,8 @@ use rustls::{Error, InconsistentKeys, ServerConfig};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::server::http1::connection::{FIRST_BYTES_GRACE, HEAD_DEADLINE};
-use crate::server::transport::{Transport, Wire};
+use crate::server::deadlines::{FIRST_BYTES_GRACE, HEAD_DEADLINE};
+use crate::server::transport::{TimedSocket, Transport};
 
 /// The only protocol that is spoken over TLS. A client that offers others alone is refused.
 const PROTOCOL: &[u8] = b"http/1.1";
@@ -30,7 +29,7 @@ const PROTOCOL: &[u8] = b"http/1.1";
 ///
 /// use plant_http::{ListeningSocket, TlsCertificate};
 ///
-/// # fn main() -> anyhow::Result<()> {
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
 /// # let (first, next) = (made()?, made()?);
 /// # let (chain, key) = (first.cert.pem(), first.signing_key.serialize_pem());
@@ -61,7 +60,7 @@ impl TlsCertificate {
     ///
     /// When one of them cannot be used, or they do not belong together. The message tells nothing of
     /// what they hold.
-    pub fn from_pem(chain: &[u8], key: &[u8]) -> anyhow::Result<Self> {
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, UnusableCertificate> {
         let config = Arc::new(server_config(chain, key)?);
         Ok(Self { in_force: Arc::new(RwLock::new(config)) })
     }
@@ -72,7 +71,7 @@ impl TlsCertificate {
     /// # Errors
     ///
     /// As [`Self::from_pem`]; then the certificate in force stays in force.
-    pub fn replace(&self, chain: &[u8], key: &[u8]) -> anyhow::Result<()> {
+    pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), UnusableCertificate> {
         let config = Arc::new(server_config(chain, key)?);
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
@@ -82,7 +81,7 @@ impl TlsCertificate {
     /// taken: the client has as long from then on as one that has sent nothing yet.
     pub(crate) async fn shake_hands(
         &self,
-        wire: Wire,
+        wire: TimedSocket,
         closed: impl Future<Output = ()>,
     ) -> io::Result<Transport> {
         let config = Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner));
@@ -105,47 +104,67 @@ impl fmt::Debug for TlsCertificate {
     }
 }
 
-/// No error that is passed on is one of the parser's: those quote what they could not read.
-fn server_config(chain: &[u8], key: &[u8]) -> anyhow::Result<ServerConfig> {
-    let chain: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(chain).collect();
-    let Ok(chain) = chain else {
-        bail!("the file of the certificate is broken PEM; get it anew from whoever issued it");
-    };
-    if chain.is_empty() {
-        bail!(
-            "the file of the certificate holds none as PEM, which begins with \
-             -----BEGIN CERTIFICATE-----; name the file that does, best with its whole chain"
-        );
-    }
-    let key = match PrivateKeyDer::from_pem_slice(key) {
-        Ok(key) => key,
-        Err(PemError::NoItemsFound) => bail!(
-            "the file of the key holds none as PEM that is not encrypted; name the file of the \
-             private key, in PKCS#8, SEC1 or PKCS#1"
-        ),
-        Err(_) => bail!("the file of the key is broken PEM; get it anew from where it was made"),
-    };
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .context("TLS 1.2 and 1.3 cannot be had")?;
-    let mut config = config.with_no_client_auth().with_single_cert(chain, key).map_err(unusable)?;
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    Ok(config)
+/// Why a certificate and a key cannot be used. No message tells what they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnusableCertificate {
+    /// The certificate is broken PEM.
+    #[error("the file of the certificate is broken PEM; get it anew from whoever issued it")]
+    BrokenChain,
+    /// There is no certificate.
+    #[error(
+        "the file of the certificate holds none as PEM, which begins with -----BEGIN CERTIFICATE-----; name the file \
+         that does, best with its whole chain"
+    )]
+    NoCertificate,
+    /// The server's own certificate cannot be read.
+    #[error(
+        "the server's own certificate, which is the first in its file, cannot be read; get it anew from whoever issued \
+         it"
+    )]
+    UnreadableCertificate,
+    /// The key is broken PEM.
+    #[error("the file of the key is broken PEM; get it anew from where it was made")]
+    BrokenKey,
+    /// There is no key, or only one that is encrypted.
+    #[error(
+        "the file of the key holds none as PEM that is not encrypted; name the file of the private key, in PKCS#8, SEC1 \
+         or PKCS#1"
+    )]
+    NoKey,
+    /// The key is of a kind, or of a size, that TLS does not use.
+    #[error(
+        "the key cannot be used; make one that is RSA with at least 2048 bits, ECDSA over P-256 or P-384, or Ed25519"
+    )]
+    UnusableKey,
+    /// The key is not that of the certificate.
+    #[error(
+        "the key is not that of the certificate; name the two that were made together, the server's own certificate \
+         first in its file"
+    )]
+    OtherKey,
 }
 
-fn unusable(error: Error) -> anyhow::Error {
-    anyhow::Error::msg(match error {
-        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            "the key is not that of the certificate; name the two that were made together, the \
-             server's own certificate first in its file"
-        }
-        Error::InvalidCertificate(_) => {
-            "the server's own certificate, which is the first in its file, cannot be read; get it \
-             anew from whoever issued it"
-        }
-        _ => {
-            "the key cannot be used; make one that is RSA with at least 2048 bits, ECDSA over P-256 \
-             or P-384, or Ed25519"
-        }
-    })
+fn server_config(chain: &[u8], key: &[u8]) -> Result<ServerConfig, UnusableCertificate> {
+    let chain: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(chain).collect();
+    let chain = chain.map_err(|_| UnusableCertificate::BrokenChain)?;
+    if chain.is_empty() {
+        return Err(UnusableCertificate::NoCertificate);
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| match cause {
+        PemError::NoItemsFound => UnusableCertificate::NoKey,
+        _ => UnusableCertificate::BrokenKey,
+    })?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has TLS 1.2 and 1.3")
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => UnusableCertificate::OtherKey,
+            Error::InvalidCertificate(_) => UnusableCertificate::UnreadableCertificate,
+            _ => UnusableCertificate::UnusableKey,
+        })?;
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    Ok(config)
 }

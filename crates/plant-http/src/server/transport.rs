@@ -1,7 +1,7 @@
 //! What the bytes of a connection travel over: a TCP or a Unix socket, with TLS on it or without.
 //!
 //! TLS keeps bytes back, on both ways. What matters to deadlines and to the drain is what happens on the
-//! socket below it, and that is where it is looked at: whether the client takes anything ([`Wire`]), and
+//! socket below it, and that is where it is looked at: whether the client takes anything ([`TimedSocket`]), and
 //! whether anything has come from it, if only a part of what TLS can show ([`Transport::take_news`]).
 
 use std::io::{self, ErrorKind, IoSlice};
@@ -10,7 +10,6 @@ use std::net::{self, SocketAddr};
 use std::os::unix;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,8 +18,7 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
-/// How long a client may take nothing of what waits to be sent to it.
-pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
+use crate::server::deadlines::ANSWER_IDLE_DEADLINE;
 
 /// A connection that was taken, and that no runtime watches over yet.
 #[derive(Debug)]
@@ -59,7 +57,7 @@ fn watched(incoming: Incoming) -> io::Result<Socket> {
 
 /// A socket whose client has to take what is written in time. TLS says that it has written what it has
 /// only kept, so that a client that takes nothing would not be noticed above it.
-pub(crate) struct Wire {
+pub(crate) struct TimedSocket {
     socket: Socket,
     /// Wakes the connection when the client has taken nothing for too long; only while it does not.
     stuck_alarm: Option<Pin<Box<Sleep>>>,
@@ -67,7 +65,7 @@ pub(crate) struct Wire {
     has_news: bool,
 }
 
-impl Wire {
+impl TimedSocket {
     /// A connection on this thread.
     pub(crate) fn new(incoming: Incoming) -> io::Result<Self> {
         Ok(Self { socket: watched(incoming)?, stuck_alarm: None, has_news: false })
@@ -98,7 +96,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for TimedSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -112,7 +110,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for TimedSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -148,14 +146,14 @@ impl AsyncWrite for Wire {
 
 /// What a connection reads from and writes to.
 pub(crate) enum Transport {
-    Plain(Wire),
+    Plain(TimedSocket),
     /// It is large, and most connections have none.
-    Tls(Box<TlsStream<Wire>>),
+    Tls(Box<TlsStream<TimedSocket>>),
 }
 
 impl Transport {
     /// The handshake has come to its end.
-    pub(crate) fn over_tls(mut stream: TlsStream<Wire>) -> Self {
+    pub(crate) fn over_tls(mut stream: TlsStream<TimedSocket>) -> Self {
         // What came so far was the handshake, and nothing of a request.
         stream.get_mut().0.has_news = false;
         Self::Tls(Box::new(stream))

@@ -1,13 +1,13 @@
 //! The threads that serve connections.
 
 use std::convert::Infallible;
+use std::io;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::thread;
 
 use actix_service::{Service, ServiceFactory};
 use actix_web::rt;
-use anyhow::{Context as _, ensure};
 use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -37,7 +37,7 @@ impl Workers {
     /// Starts them. Each makes a service of its own by `make`.
     pub(crate) async fn start<Factory>(
         make: impl Fn() -> Factory + Clone + Send + 'static,
-    ) -> anyhow::Result<Self>
+    ) -> io::Result<Self>
     where
         Factory: ServiceFactory<Incoming, Config = ()> + 'static,
     {
@@ -47,8 +47,7 @@ impl Workers {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .max_blocking_threads((BLOCKING_THREADS / count).max(1))
-                .build()
-                .context("cannot start a runtime")?;
+                .build()?;
             let (connections, accepted) = mpsc::unbounded_channel();
             let (started, has_started) = oneshot::channel();
             let (ends, ended) = oneshot::channel();
@@ -61,16 +60,13 @@ impl Workers {
                 }
                 Err(_) => drop(started),
             };
-            thread::Builder::new()
-                .name(format!("plant-http-{number}"))
-                .spawn(move || {
-                    // It goes last, also when there is a panic.
-                    let _ends = ends;
-                    rt::Runtime::from(runtime).block_on(work());
-                })
-                .context("cannot start a thread that serves connections")?;
+            thread::Builder::new().name(format!("plant-http-{number}")).spawn(move || {
+                // It goes last, also when there is a panic.
+                let _ends = ends;
+                rt::Runtime::from(runtime).block_on(work());
+            })?;
             workers.ended.push(ended);
-            ensure!(has_started.await.is_ok(), "the service cannot be made");
+            has_started.await.map_err(|_| io::Error::other("the service cannot be made"))?;
             workers.connections.push(connections);
         }
         Ok(workers)

@@ -14,34 +14,19 @@
 //! When the server ends, a connection at rest ends, but not before what has come on it is read:
 //! actix-http's own signal for that would drop a request that has come and is not read yet.
 
-use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use crate::server::http1::framing::BodyLength;
-use crate::server::http1::pipeline::Turn;
+use crate::server::deadlines::DISCONNECT_DEADLINE;
+use crate::server::http1::state::ConnectionState;
 use crate::server::transport::Transport;
 
-/// How long the head of a request may take to arrive: the first one from the connection on, a later
-/// one from its first byte on. A TLS handshake may take as long, before the first.
-pub(crate) const HEAD_DEADLINE: Duration = Duration::from_secs(10);
-
-/// How long a connection may rest between two requests.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(60);
-
-/// How long a client may take to close a connection that we have closed, and to send what nobody reads.
-pub(crate) const DISCONNECT_DEADLINE: Duration = Duration::from_secs(2);
-
-/// How long a client that had connected before the server took no more may take to send its first bytes,
-/// and before that to come to the end of its TLS handshake.
-pub(crate) const FIRST_BYTES_GRACE: Duration = Duration::from_millis(500);
-
+/// A transport whose client has to send each head in time.
 pub(crate) struct Connection {
     transport: Transport,
     state: Rc<ConnectionState>,
@@ -52,112 +37,6 @@ pub(crate) struct Connection {
     alarm: Option<Pin<Box<Sleep>>>,
     /// Wakes the connection when the client has not let it be shut down; only while it does not.
     shutdown_alarm: Option<Pin<Box<Sleep>>>,
-}
-
-/// What a connection waits for.
-#[derive(Clone, Copy)]
-enum Waiting {
-    /// The first bytes. Their deadline is that of the first head.
-    ForFirstBytes,
-    /// The rest of its first head, or the end of an answer: both have deadlines of their own.
-    Elsewhere,
-    /// The next request, since then.
-    ForRequest(Instant),
-    /// The end of a head that began then.
-    ForHead(Instant),
-}
-
-/// Told by the exchanges of a connection, and asked by the connection.
-pub(crate) struct ConnectionState {
-    waiting: Cell<Waiting>,
-    turn: Turn,
-    has_unread_body: Cell<bool>,
-    is_closing: Cell<bool>,
-}
-
-impl ConnectionState {
-    pub(crate) const fn new() -> Self {
-        Self {
-            waiting: Cell::new(Waiting::ForFirstBytes),
-            turn: Turn::new(),
-            has_unread_body: Cell::new(false),
-            is_closing: Cell::new(false),
-        }
-    }
-
-    /// A request begins, which may ask for the end of the connection.
-    pub(crate) fn request_begins(&self, body: BodyLength, is_last: bool) {
-        self.waiting.set(Waiting::Elsewhere);
-        self.has_unread_body.set(body != BodyLength::Bytes(0));
-        self.is_closing.set(is_last);
-        self.turn.request_begins(body);
-    }
-
-    pub(crate) fn body_was_read(&self) {
-        self.has_unread_body.set(false);
-    }
-
-    /// An answer begins, which may say itself that it is the last. In the drain it is where nothing of
-    /// another request has come.
-    pub(crate) fn answer_begins(&self, is_last: bool, drains: bool) {
-        let is_at_end = drains && !self.turn.has_ahead();
-        if is_last || is_at_end || self.has_unread_body.get() {
-            self.is_closing.set(true);
-        }
-    }
-
-    pub(crate) fn answer_ends(&self) {
-        self.waiting.set(Waiting::ForRequest(Instant::now()));
-        self.turn.answer_ends();
-    }
-
-    /// What decides when the next request is read.
-    pub(crate) const fn turn(&self) -> &Turn {
-        &self.turn
-    }
-
-    /// Whether the connection ends with the answer to this request.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.is_closing.get()
-    }
-
-    /// Bytes came, or have their turn now.
-    pub(crate) fn bytes_came(&self) {
-        match self.waiting.get() {
-            Waiting::ForFirstBytes => self.waiting.set(Waiting::Elsewhere),
-            // Nobody reads them.
-            Waiting::ForRequest(_) if self.is_closing.get() => {}
-            Waiting::ForRequest(_) => self.waiting.set(Waiting::ForHead(Instant::now())),
-            Waiting::Elsewhere | Waiting::ForHead(_) => {}
-        }
-    }
-
-    /// Whether nothing of a request has come to which no answer was given.
-    fn is_at_rest(&self) -> bool {
-        let waiting = self.waiting.get();
-        // After an answer that closes it, the connection ends by itself when the client has got that.
-        !self.is_closing.get() && matches!(waiting, Waiting::ForFirstBytes | Waiting::ForRequest(_))
-    }
-
-    async fn grace_for_first_bytes(&self) {
-        if let Waiting::ForFirstBytes = self.waiting.get() {
-            sleep(FIRST_BYTES_GRACE).await;
-        }
-    }
-
-    /// Until when something has to come from the client, if it is the client's turn.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self.waiting.get() {
-            Waiting::ForFirstBytes | Waiting::Elsewhere => None,
-            // Nothing is read from it any more.
-            Waiting::ForRequest(since) if self.is_closing.get() => {
-                Some(since + DISCONNECT_DEADLINE)
-            }
-            // actix-http ends the rest itself, unless it cannot get rid of the answer.
-            Waiting::ForRequest(since) => Some(since + KEEP_ALIVE + HEAD_DEADLINE),
-            Waiting::ForHead(since) => Some(since + HEAD_DEADLINE),
-        }
-    }
 }
 
 impl Connection {
@@ -287,8 +166,10 @@ mod tests {
     use tokio::time::timeout;
     use tokio_rustls::{TlsConnector, client};
 
+    use crate::server::deadlines::ANSWER_IDLE_DEADLINE;
+    use crate::server::http1::framing::BodyLength;
     use crate::server::tls::TlsCertificate;
-    use crate::server::transport::{ANSWER_IDLE_DEADLINE, Incoming, Wire};
+    use crate::server::transport::{Incoming, TimedSocket};
 
     /// What closes a connection.
     fn close() -> (oneshot::Sender<()>, impl Future<Output = ()>) {
@@ -308,7 +189,7 @@ mod tests {
         let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, address) = listener.accept().unwrap();
         let (close, closed) = close();
-        let wire = Wire::new(Incoming::Tcp(stream, address)).unwrap();
+        let wire = TimedSocket::new(Incoming::Tcp(stream, address)).unwrap();
         let connection = Connection::new(Transport::Plain(wire), closed);
         answer(&connection);
         // The driver says that the socket can be written to, and maybe read from.
@@ -326,7 +207,7 @@ mod tests {
         let served = served.unwrap();
 
         let (ours, theirs) = unix::net::UnixStream::pair().unwrap();
-        let wire = Wire::new(Incoming::Unix(ours)).unwrap();
+        let wire = TimedSocket::new(Incoming::Unix(ours)).unwrap();
         theirs.set_nonblocking(true).unwrap();
         let theirs = UnixStream::from_std(theirs).unwrap();
         let connector = connector(certificate.der().clone());

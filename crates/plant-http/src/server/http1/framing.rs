@@ -10,8 +10,6 @@ use std::net::Ipv6Addr;
 use actix_http::header::{self, HeaderMap};
 use actix_http::{Method, RequestHead};
 
-use crate::errors::{ErrorNumber, Failure};
-
 /// How long the body of a request is (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyLength {
@@ -43,29 +41,18 @@ impl BodyLength {
     }
 }
 
-/// Refuses a head that actix-http takes and must not be taken, or that it would take for something else.
-pub(crate) fn check(head: &RequestHead) -> Result<(), Failure> {
+/// Why a head must be refused that actix-http accepts: not every reader understands it alike, or actix-http
+/// misunderstands it.
+pub(crate) fn refusal(head: &RequestHead) -> Option<&'static str> {
     let headers = head.headers();
     // RFC 9112, section 3.2.
     if !headers.get_all(header::HOST).all(|host| is_host(host.as_bytes())) {
-        return Err(wrong_host());
+        return Some("the Host header must be a host and maybe a port, or empty");
     }
-    // It could be ignored (RFC 9110, section 7.8), but actix-http takes all that follows for the body
-    // then, whatever its length, and writes a body in chunks without them.
-    if is_for_websockets(headers) {
-        return Err(Failure::new(
-            ErrorNumber::WrongHeader,
-            "there are no WebSockets here; leave the Upgrade header out",
-        ));
-    }
-    Ok(())
-}
-
-pub(crate) fn wrong_host() -> Failure {
-    Failure::new(
-        ErrorNumber::WrongHeader,
-        "the Host header must be a host and maybe a port, or empty",
-    )
+    // The header could be ignored (RFC 9110, section 7.8), but actix-http then takes all that follows for the body,
+    // whatever its length, and writes a body in chunks without their frames.
+    is_for_websockets(headers)
+        .then_some("there are no WebSockets here; leave the Upgrade header out")
 }
 
 /// Whether actix-http believes that the protocol will change.

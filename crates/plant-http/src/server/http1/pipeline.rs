@@ -13,12 +13,12 @@
 //! the connection while unread bytes are there. That resets it, and a reset can take the answer from the client.
 //! So [`Ending`] keeps the stream, and reads on for a while.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use actix_http::StatusCode;
@@ -28,67 +28,13 @@ use actix_web::web::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::timeout;
 
-use crate::server::http1::connection::{ConnectionState, DISCONNECT_DEADLINE};
+use crate::server::deadlines::DISCONNECT_DEADLINE;
 use crate::server::http1::framing::BodyLength;
 use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
+use crate::server::http1::state::{BrokenOff, ConnectionState};
 
 /// How much is read at a time of what has no turn yet.
 const AHEAD_BYTES: usize = 8 * 1024;
-
-/// How far a request is: told by its exchange, and asked by the pipeline.
-pub(crate) struct Turn {
-    /// How long the body is of which nothing was asked for yet.
-    body: Cell<Option<BodyLength>>,
-    is_answered: Cell<bool>,
-    has_ahead: Cell<bool>,
-    broken_off: Cell<Option<BrokenOff>>,
-    /// The task that waits for the request to begin, or to be answered.
-    waiting: Cell<Option<Waker>>,
-}
-
-impl Turn {
-    pub(crate) const fn new() -> Self {
-        Self {
-            body: Cell::new(None),
-            is_answered: Cell::new(false),
-            has_ahead: Cell::new(false),
-            broken_off: Cell::new(None),
-            waiting: Cell::new(None),
-        }
-    }
-
-    pub(crate) fn request_begins(&self, body: BodyLength) {
-        self.body.set(Some(body));
-        self.is_answered.set(false);
-        self.wake();
-    }
-
-    pub(crate) fn answer_ends(&self) {
-        self.is_answered.set(true);
-        self.wake();
-    }
-
-    /// Whether bytes have come that it is not the turn of yet. When the body of this request was read, they
-    /// are those of the next one.
-    pub(crate) fn has_ahead(&self) -> bool {
-        self.has_ahead.get()
-    }
-
-    fn wake(&self) {
-        if let Some(waiting) = self.waiting.take() {
-            waiting.wake();
-        }
-    }
-}
-
-/// Why nothing more of what the client sends is given to actix-http.
-#[derive(Clone, Copy)]
-enum BrokenOff {
-    /// A chunk is broken. actix-http answers.
-    Body,
-    /// A head is over a limit. actix-http waits for its end, so that the answer is not actix-http's.
-    Head(StatusCode),
-}
 
 /// A connection's stream, read request by request.
 pub(crate) struct Pipeline<Stream> {

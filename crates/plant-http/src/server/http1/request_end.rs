@@ -4,17 +4,7 @@
 //! What is found here is what actix-http finds: it reads on only after it has got so far. Of chunks it
 //! takes more than is taken here, so that what passes here is never broken there.
 
-/// The most bytes of a head: its lines with their line ends, the empty line that ends it, and empty lines
-/// before it. actix-http has a limit of its own, but looks at it between two reads only, so that it depends on
-/// how the bytes arrive.
-pub const HEAD_MAX_BYTES: usize = 32 * 1024;
-
-/// The most bytes of one line of a head, the request line too, with its line end.
-pub const HEAD_LINE_MAX_BYTES: usize = 8 * 1024;
-
-/// The most bytes of a line that says how long a chunk is, and of all trailers together. What they say is
-/// not looked at (RFC 9112, sections 7.1.1 and 7.1.2).
-pub const CHUNK_OVERHEAD_MAX_BYTES: usize = 8 * 1024;
+use crate::limits::{CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 
 /// What came of looking at a part of a head or of a body.
 #[derive(Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// `GET /docs`.
-pub(crate) async fn page(request: HttpRequest) -> Result<HttpResponse, Failure> {
+pub(crate) async fn html(request: HttpRequest) -> Result<HttpResponse, Failure> {
     static FILE: StaticFile = file(HTML, include_str!("page_files/page.html"));
     FILE.answer(&request)
 }

@@ -1,4 +1,4 @@
-//! What reads bytes from clients, for a fuzzer to feed (feature `fuzzing`).
+//! What reads bytes from clients, for a fuzzer to feed.
 //!
 //! None of it may panic, whatever the bytes are. Where there is another way to the same result (serde's
 //! own reading of JSON, the csv crate's of CSV, reading what was written), both must agree.

@@ -1,30 +1,28 @@
-//! What is known of a request while it is answered: its id, whose token it came with, whether that let it in,
-//! and which plant it is about.
+//! What is known of a request while it is answered: its id, whose token it came with, whether that let it in, and which
+//! plant it is about.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use actix_http::header::{HeaderName, HeaderValue};
-use actix_http::{HttpMessage as _, Request};
-use actix_web::HttpRequest;
+use actix_http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_http::{HttpMessage, RequestHead};
 use plant_domain::PlantId;
 use uuid::{Timestamp, Uuid};
 
 use crate::access::gate::{Gate, Identity};
-use crate::audit::ImportCounts;
 use crate::errors::Failure;
+use crate::limits::REQUEST_ID_MAX_CHARACTERS;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The longest request id that is taken from a client, in characters.
-pub(crate) const REQUEST_ID_MAX_CHARACTERS: usize = 128;
-
-/// It travels with the request.
+/// It travels in the request's extensions.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     id: HeaderValue,
+    /// The path that the service is mounted on; empty where that is the root.
+    mount: OnceCell<String>,
     /// Whose token it came with, also where that did not let it in.
     identity: OnceCell<Identity>,
     is_let_in: Cell<bool>,
@@ -32,14 +30,26 @@ pub(crate) struct RequestContext {
     import: Cell<Option<ImportCounts>>,
 }
 
+/// How many rows of an import came to what end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ImportCounts {
+    pub(crate) created: u64,
+    pub(crate) replaced: u64,
+    pub(crate) skipped: u64,
+    pub(crate) failed: u64,
+    /// Those that were given to the repository, which did not say what became of them.
+    pub(crate) unknown: u64,
+}
+
 impl RequestContext {
-    /// That of this request.
-    pub(crate) fn of_request(request: &Request) -> Rc<Self> {
+    /// The context of this request, which is made when it is first asked for.
+    pub(crate) fn of(request: &impl HttpMessage) -> Rc<Self> {
         if let Some(context) = request.extensions().get::<Rc<Self>>() {
             return Rc::clone(context);
         }
         let context = Rc::new(Self {
-            id: request_id(request),
+            id: request_id(request.headers()),
+            mount: OnceCell::new(),
             identity: OnceCell::new(),
             is_let_in: Cell::new(false),
             plant: Cell::new(None),
@@ -49,27 +59,32 @@ impl RequestContext {
         context
     }
 
-    /// That of a request which a handler has.
-    ///
-    /// # Errors
-    ///
-    /// Where the handler does not run behind an exchange.
-    pub(crate) fn of_handled(request: &HttpRequest) -> Result<Rc<Self>, Failure> {
-        request.extensions().get::<Rc<Self>>().map(Rc::clone).ok_or_else(Failure::internal)
-    }
-
     pub(crate) fn id(&self) -> &HeaderValue {
         &self.id
     }
 
-    /// Asks the gate whether the request may be answered. It counts once against the rate of its token,
-    /// however often this is asked.
-    pub(crate) fn authorize(&self, gate: &Gate, request: &Request) -> Result<(), Failure> {
+    /// The service is mounted on this path.
+    pub(crate) fn set_mount(&self, mount: &str) {
+        self.mount.get_or_init(|| mount.to_owned());
+    }
+
+    /// The path that the service is mounted on, without a slash at its end.
+    pub(crate) fn mount(&self) -> &str {
+        self.mount.get().map_or("", String::as_str)
+    }
+
+    /// Asks the gate whether the request may be answered. It counts once against the rate of its token, however often
+    /// this is asked. `path` begins where the service is mounted.
+    pub(crate) fn authorize(
+        &self,
+        gate: &Gate,
+        head: &RequestHead,
+        path: &str,
+    ) -> Result<(), Failure> {
         if self.is_let_in() {
             return Ok(());
         }
-        let head = request.head();
-        if let Some(identity) = gate.identify(head)? {
+        if let Some(identity) = gate.identify(head, path)? {
             self.identity.get_or_init(|| identity).admit(&head.method)?;
         }
         self.is_let_in.set(true);
@@ -80,16 +95,14 @@ impl RequestContext {
         self.is_let_in.get()
     }
 
-    /// For a request that goes on for long: whether its token still is in force.
-    pub(crate) fn check_token(&self) -> Result<(), Failure> {
-        self.identity.get().map_or(Ok(()), Identity::check)
+    /// Whose token it came with; `None` on an open path.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.identity.get()
     }
 
-    /// The request is about this plant. Its body may have taken long to come, so the token is looked at once
-    /// more.
-    pub(crate) fn is_about(&self, plant: PlantId) -> Result<(), Failure> {
+    /// The log tells that the request is about this plant.
+    pub(crate) fn record_plant(&self, plant: PlantId) {
         self.plant.set(Some(plant));
-        self.check_token()
     }
 
     /// The request is an import, of which more is known.
@@ -102,6 +115,21 @@ impl RequestContext {
     /// What is known of the import, where the request is one.
     pub(crate) fn import_counts(&self) -> Option<ImportCounts> {
         self.import.get()
+    }
+}
+
+/// `created=… replaced=… skipped=… failed=…`, and `unknown=…` where there are some, which is rare.
+impl fmt::Display for ImportCounts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { created, replaced, skipped, failed, unknown } = self;
+        write!(
+            formatter,
+            "created={created} replaced={replaced} skipped={skipped} failed={failed}"
+        )?;
+        match unknown {
+            0 => Ok(()),
+            _ => write!(formatter, " unknown={unknown}"),
+        }
     }
 }
 
@@ -121,8 +149,8 @@ impl fmt::Display for RequestContext {
 }
 
 /// The client's own id for the request, when it can stand in a log line, else a new one.
-fn request_id(request: &Request) -> HeaderValue {
-    let mut sent = request.headers().get_all(REQUEST_ID);
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let mut sent = headers.get_all(REQUEST_ID);
     match (sent.next(), sent.next()) {
         (Some(id), None)
             if (1..=REQUEST_ID_MAX_CHARACTERS).contains(&id.len())

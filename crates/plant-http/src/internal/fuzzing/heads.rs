@@ -6,14 +6,13 @@ use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use plant_store::{Preconditions, Revision, Revisions};
 
 use crate::access::gate::bearer_token;
-use crate::access::token::{TOKEN_PREFIX, Token};
-use crate::extract::body::check_media_type;
-use crate::extract::entity_tag::{ENTITY_TAGS_MAX, entity_tag, preconditions};
-use crate::extract::idempotency_key::{
-    IDEMPOTENCY_KEY_MAX_CHARACTERS, idempotency_key as read_key,
-};
-use crate::extract::parameters::{LIMIT_MAX, ListQuery, on_conflict};
+use crate::access::token::Token;
+use crate::extract::entity_tag::{entity_tag, preconditions};
+use crate::extract::idempotency_key::read as read_key;
+use crate::extract::media_type::check_media_type;
+use crate::extract::query::{ListQuery, on_conflict};
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
+use crate::limits::{ENTITY_TAGS_MAX, IDEMPOTENCY_KEY_MAX_CHARACTERS, LIMIT_MAX};
 
 pub(super) fn entity_tags(input: &[u8]) {
     let Some(values) = values(input) else { return };
@@ -73,7 +72,7 @@ pub(super) fn authorization(input: &[u8]) {
     assert_eq!(values.len(), 1, "a token that stands twice");
     assert!(!token.is_empty() && token == token.trim_ascii());
     if Token::is_mistyped(token) {
-        assert!(token.starts_with(TOKEN_PREFIX.as_bytes()), "only our own have a checksum");
+        assert!(token.starts_with(Token::PREFIX.as_bytes()), "only our own have a checksum");
     }
     assert!(values[0].as_bytes().trim_ascii_end().ends_with(token));
 }

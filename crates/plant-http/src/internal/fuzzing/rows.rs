@@ -3,9 +3,10 @@
 use plant_domain::{Error, NewPlant};
 use serde_json::value::RawValue;
 
-use crate::extract::rows::{ROW_MAX_BYTES, Rows};
+use crate::extract::json;
+use crate::extract::rows::Rows;
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
-use crate::extract::wire::read_new_plant;
+use crate::limits::ROW_MAX_BYTES;
 
 /// Stands in an input for almost as much text as a row may have, which a fuzzer would not make up.
 const MUCH_TEXT: u8 = 0x1a;
@@ -31,7 +32,7 @@ pub(super) fn ndjson(input: &[u8]) {
         if !line.trim_ascii().is_empty() {
             let (line_number, plant) = rows.next().expect("a line that is not blank is a row");
             assert_eq!(*line_number, number);
-            let alone = read_new_plant(line).ok().and_then(|it| NewPlant::try_from(it).ok());
+            let alone = json::read::<NewPlant>(line).ok();
             let alone = alone.filter(|_| line.len() <= ROW_MAX_BYTES);
             assert_eq!(plant.as_ref().ok(), alone.as_ref());
         }
@@ -80,8 +81,7 @@ pub(super) fn json_array(input: &[u8]) {
         Ok(elements) => {
             assert!(is_whole || elements.iter().any(|it| it.get().len() > ROW_MAX_BYTES));
             for ((_, plant), element) in read.rows.iter().zip(&elements) {
-                let alone = read_new_plant(element.get().as_bytes()).ok();
-                let alone = alone.and_then(|it| NewPlant::try_from(it).ok());
+                let alone = json::read::<NewPlant>(element.get().as_bytes()).ok();
                 let alone = alone.filter(|_| element.get().len() <= ROW_MAX_BYTES);
                 assert_eq!(plant.as_ref().ok(), alone.as_ref());
             }

@@ -6,14 +6,13 @@
 //! millions. No line holds a query, a header but the request's id, or a body: each may hold a secret.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::rc::Rc;
 
 use log::Level;
 use plant_domain::PlantId;
 use plant_store::Imported;
 
-use crate::request_context::RequestContext;
+use crate::middleware::context::RequestContext;
 
 pub(crate) const ACCESS_LOG: &str = "plantd::access";
 pub(crate) const AUDIT_LOG: &str = "plantd::audit";
@@ -33,32 +32,6 @@ pub(crate) fn cut(text: &str, max_bytes: usize) -> Cow<'_, str> {
     }
     let begin = &text[..text.floor_char_boundary(max_bytes)];
     format!("{begin}{CUT}").into()
-}
-
-/// How many rows of an import came to what end.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ImportCounts {
-    pub(crate) created: u64,
-    pub(crate) replaced: u64,
-    pub(crate) skipped: u64,
-    pub(crate) failed: u64,
-    /// Those that were given to the repository, which did not say what became of them.
-    pub(crate) unknown: u64,
-}
-
-/// As they stand in the line of the request. It is rare that something is unknown.
-impl fmt::Display for ImportCounts {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { created, replaced, skipped, failed, unknown } = self;
-        write!(
-            formatter,
-            "created={created} replaced={replaced} skipped={skipped} failed={failed}"
-        )?;
-        match unknown {
-            0 => Ok(()),
-            _ => write!(formatter, " unknown={unknown}"),
-        }
-    }
 }
 
 /// Plants on their way to the repository. What becomes of them is logged when it is known, or when it will

@@ -1,8 +1,7 @@
 //! Where requests end, in parts that end anywhere.
 
-use crate::server::http1::request_end::{
-    ChunksEnd, Found, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, HeadEnd,
-};
+use crate::limits::{HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
+use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
 
 /// The first byte says how long the parts are in which the others come.
 pub(super) fn head_end(input: &[u8]) {

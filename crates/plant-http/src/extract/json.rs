@@ -1,64 +1,136 @@
-//! The shape in which a plant arrives: a JSON object, told apart from everything that is not one.
+//! JSON bodies, read as the resources of the domain. This is the only door through which JSON of a client comes in.
 //!
-//! Syntax comes first. A body that is not JSON to its end is that and nothing else, whatever may be
-//! wrong with its members; so the whole text is read before any member is looked at.
+//! Syntax comes before shape: a body that is not JSON to its end is refused as that, whatever its members are. Then one
+//! message names everything that is wrong with the members. A derived deserializer stops at the first problem, so the
+//! members are first taken as they stand in the text, and then looked at one by one.
 
 use std::fmt;
 
-use plant_domain::{TagPatch, UncheckedNewPlant, UncheckedPlant, UncheckedPlantPatch};
+use actix_http::Payload;
+use actix_web::{FromRequest, HttpRequest};
+use futures_util::future::LocalBoxFuture;
+use plant_domain::{
+    NewPlant, Plant, PlantId, PlantPatch, TagPatch, UncheckedNewPlant, UncheckedPlant,
+    UncheckedPlantPatch, Violations,
+};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::errors::{ErrorNumber, Failure};
+use crate::extract::body::read_whole;
+use crate::extract::caller::Caller;
+use crate::extract::media_type::{JSON, MERGE_PATCH};
+use crate::extract::target::plant_id;
 
-/// Reads a NewPlant (specification, section "NewPlant"). Members that it does not know are ignored,
-/// and an absent tag may be `null`. The rules for its texts are not applied yet.
-pub(crate) fn read_new_plant(body: &[u8]) -> Result<UncheckedNewPlant, Failure> {
-    let members = Members::read(body)?;
-    let mut problems = Vec::new();
-    let id = members.id.required("id", integer, &mut problems);
-    match (id, members.plant(&mut problems)) {
-        (Some(id), Some(UncheckedPlant { name, tag })) if problems.is_empty() => {
-            Ok(UncheckedNewPlant { id, name, tag })
+/// The body of a request as a resource of the domain, which follows its rules.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: JsonResource> FromRequest for Json<T> {
+    type Error = Failure;
+    type Future = LocalBoxFuture<'static, Result<Self, Failure>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let reading = read_whole(request, payload, T::MEDIA_TYPES);
+        // Where the path has an id that is none, the extractor of the id says so.
+        let id_in_path = plant_id(request).ok();
+        let caller = Caller::of(request);
+        Box::pin(async move {
+            let resource = T::from_members(Members::read(&reading?.await?)?, id_in_path)?;
+            // The body may have taken long to come, and the token been revoked meanwhile.
+            caller.check_still_valid()?;
+            Ok(Self(resource))
+        })
+    }
+}
+
+/// What JSON can become.
+pub(crate) trait JsonResource: Sized + 'static {
+    /// The content types that its operation takes.
+    const MEDIA_TYPES: &'static [&'static str];
+
+    /// Reads it from the members of an object, where the path has this id.
+    fn from_members(members: Members<'_>, id_in_path: Option<PlantId>) -> Result<Self, Failure>;
+}
+
+/// Reads a resource that no path has an id for.
+pub(crate) fn read<T: JsonResource>(text: &[u8]) -> Result<T, Failure> {
+    T::from_members(Members::read(text)?, None)
+}
+
+/// The specification's section "NewPlant". Unknown members are ignored, and an absent tag may be `null`.
+impl JsonResource for NewPlant {
+    const MEDIA_TYPES: &'static [&'static str] = &[JSON];
+
+    fn from_members(members: Members<'_>, _id_in_path: Option<PlantId>) -> Result<Self, Failure> {
+        let mut problems = Vec::new();
+        let id = members.id.required("id", integer, &mut problems);
+        let plant = members.plant(&mut problems);
+        match (id, plant) {
+            (Some(id), Some(UncheckedPlant { name, tag })) if problems.is_empty() => {
+                Ok(Self::try_from(UncheckedNewPlant { id, name, tag })?)
+            }
+            _ => Err(wrong_shape(&problems)),
         }
-        _ => Err(wrong_shape(&problems)),
     }
 }
 
-/// Reads a Plant (specification, section "Plant"), and the id where there is one. Otherwise as
-/// [`read_new_plant`].
-pub(crate) fn read_plant(body: &[u8]) -> Result<(Option<i64>, UncheckedPlant), Failure> {
-    let members = Members::read(body)?;
-    let mut problems = Vec::new();
-    let id = members.id.if_present("id", integer, &mut problems);
-    match members.plant(&mut problems) {
-        Some(plant) if problems.is_empty() => Ok((id, plant)),
-        _ => Err(wrong_shape(&problems)),
+/// The specification's section "Plant". An id in it must be that of the path.
+impl JsonResource for Plant {
+    const MEDIA_TYPES: &'static [&'static str] = &[JSON];
+
+    fn from_members(members: Members<'_>, id_in_path: Option<PlantId>) -> Result<Self, Failure> {
+        let mut problems = Vec::new();
+        let id = members.id.if_present("id", integer, &mut problems);
+        match members.plant(&mut problems) {
+            Some(plant) if problems.is_empty() => checked(id, id_in_path, Self::try_from(plant)),
+            _ => Err(wrong_shape(&problems)),
+        }
     }
 }
 
-/// Reads a merge patch (RFC 7396) of a Plant, and the id where there is one: an absent member stays
-/// as it is, `null` removes it. Otherwise as [`read_new_plant`].
-pub(crate) fn read_plant_patch(body: &[u8]) -> Result<(Option<i64>, UncheckedPlantPatch), Failure> {
-    let members = Members::read(body)?;
-    let mut problems = Vec::new();
-    let id = members.id.if_present("id", integer, &mut problems);
-    let name = members.name.if_present("name", text, &mut problems);
-    let tag = match members.tag {
-        Member::Once(value) if value.get() == "null" => TagPatch::Remove,
-        tag => tag.if_present("tag", text, &mut problems).map_or(TagPatch::Keep, TagPatch::Set),
-    };
-    if problems.is_empty() {
-        Ok((id, UncheckedPlantPatch { name, tag }))
-    } else {
-        Err(wrong_shape(&problems))
+/// A merge patch (RFC 7396): an absent member stays as it is, and `null` removes the tag. An id in it must be that of
+/// the path.
+impl JsonResource for PlantPatch {
+    const MEDIA_TYPES: &'static [&'static str] = &[MERGE_PATCH, JSON];
+
+    fn from_members(members: Members<'_>, id_in_path: Option<PlantId>) -> Result<Self, Failure> {
+        let mut problems = Vec::new();
+        let id = members.id.if_present("id", integer, &mut problems);
+        let name = members.name.if_present("name", text, &mut problems);
+        let tag = match members.tag {
+            Member::Once(value) if value.get() == "null" => TagPatch::Remove,
+            tag => tag.if_present("tag", text, &mut problems).map_or(TagPatch::Keep, TagPatch::Set),
+        };
+        if !problems.is_empty() {
+            return Err(wrong_shape(&problems));
+        }
+        checked(id, id_in_path, Self::try_from(UncheckedPlantPatch { name, tag }))
     }
+}
+
+/// The resource, where it follows the rules and an id that was sent with it is that of the path.
+fn checked<T>(
+    sent_id: Option<i64>,
+    id_in_path: Option<PlantId>,
+    resource: Result<T, Violations>,
+) -> Result<T, Failure> {
+    let other_id = id_in_path.filter(|id| sent_id.is_some_and(|sent_id| sent_id != id.get()));
+    let mut problems: Vec<String> = other_id
+        .map(|id| format!("id must be {id}, as in the path, or be left out"))
+        .into_iter()
+        .collect();
+    match resource {
+        Ok(resource) if problems.is_empty() => return Ok(resource),
+        Ok(_) => {}
+        Err(violations) => problems.push(violations.to_string()),
+    }
+    Err(Failure::new(ErrorNumber::RuleBroken, problems.join("; ")))
 }
 
 /// The members of the object that we know, as they stand in the text.
 #[derive(Default)]
-struct Members<'a> {
+pub(crate) struct Members<'a> {
     id: Member<'a>,
     name: Member<'a>,
     tag: Member<'a>,
@@ -286,12 +358,13 @@ fn not_json(what: &str, (line, column): (usize, usize)) -> Failure {
 mod tests {
     use super::*;
 
-    fn check(body: impl AsRef<[u8]>) -> Result<UncheckedNewPlant, i32> {
-        read_new_plant(body.as_ref()).map_err(|failure| failure.number() as i32)
+    fn check(body: impl AsRef<[u8]>) -> Result<NewPlant, i32> {
+        read(body.as_ref()).map_err(|failure| failure.number() as i32)
     }
 
-    fn rosa(tag: Option<&str>) -> Result<UncheckedNewPlant, i32> {
-        Ok(UncheckedNewPlant { id: 7, name: "Rosa".to_owned(), tag: tag.map(str::to_owned) })
+    fn rosa(tag: Option<&str>) -> Result<NewPlant, i32> {
+        let tag = tag.map(str::to_owned);
+        Ok(UncheckedNewPlant { id: 7, name: "Rosa".to_owned(), tag }.try_into().expect("valid"))
     }
 
     #[test]
@@ -386,17 +459,23 @@ mod tests {
         }
     }
 
+    /// What becomes of a body on the path of the plant 7.
+    fn check_on_path<T: JsonResource>(body: &str) -> Result<T, i32> {
+        let members = Members::read(body.as_bytes());
+        let resource = members.and_then(|members| T::from_members(members, Some(PlantId::from(7))));
+        resource.map_err(|failure| failure.number() as i32)
+    }
+
     #[test]
     fn a_patch_tells_what_is_absent_from_what_is_null() {
-        let check = |body: &str| {
-            read_plant_patch(body.as_bytes()).map_err(|failure| failure.number() as i32)
+        let check = check_on_path::<PlantPatch>;
+        let patch = |name: Option<&str>, tag| {
+            let unchecked = UncheckedPlantPatch { name: name.map(str::to_owned), tag };
+            Ok(unchecked.try_into().expect("valid"))
         };
-        let patch = |id, name: Option<&str>, tag| {
-            Ok((id, UncheckedPlantPatch { name: name.map(str::to_owned), tag }))
-        };
-        assert_eq!(check("{}"), patch(None, None, TagPatch::Keep));
-        assert_eq!(check(r#"{"tag":null}"#), patch(None, None, TagPatch::Remove));
-        let all = patch(Some(7), Some("Rosa"), TagPatch::Set("R".to_owned()));
+        assert_eq!(check("{}"), patch(None, TagPatch::Keep));
+        assert_eq!(check(r#"{"tag":null}"#), patch(None, TagPatch::Remove));
+        let all = patch(Some("Rosa"), TagPatch::Set("R".to_owned()));
         assert_eq!(check(r#"{"id":7,"name":"Rosa","tag":"R","more":null}"#), all);
         for wrong in
             ["[]", "null", r#"{"name":null}"#, r#"{"id":null}"#, r#"{"tag":7}"#, r#"{"id":"7"}"#]
@@ -404,23 +483,25 @@ mod tests {
             assert_eq!(check(wrong), Err(1004), "{wrong}");
         }
         assert_eq!(check(r#"{"tag":null"#), Err(1001));
+        assert_eq!(check(r#"{"id":8,"name":"Rosa"}"#), Err(1005));
     }
 
     #[test]
-    fn the_id_of_a_plant_may_be_absent_but_not_null() {
-        let check =
-            |body: &str| read_plant(body.as_bytes()).map_err(|failure| failure.number() as i32);
-        let rosa = UncheckedPlant { name: "Rosa".to_owned(), tag: None };
-        assert_eq!(check(r#"{"name":"Rosa","tag":null}"#), Ok((None, rosa.clone())));
-        assert_eq!(check(r#"{"name":"Rosa","id":-7}"#), Ok((Some(-7), rosa)));
+    fn the_id_of_a_plant_may_be_absent_but_neither_null_nor_another_one() {
+        let check = check_on_path::<Plant>;
+        let rosa: Plant =
+            UncheckedPlant { name: "Rosa".to_owned(), tag: None }.try_into().expect("valid");
+        assert_eq!(check(r#"{"name":"Rosa","tag":null}"#), Ok(rosa.clone()));
+        assert_eq!(check(r#"{"name":"Rosa","id":7}"#), Ok(rosa));
         for wrong in [r#"{"id":7}"#, r#"{"id":null,"name":"Rosa"}"#, r#"{"name":null}"#] {
             assert_eq!(check(wrong), Err(1004), "{wrong}");
         }
+        assert_eq!(check(r#"{"name":"Rosa","id":8}"#), Err(1005));
     }
 
     #[test]
     fn every_member_of_a_wrong_shape_is_named() {
-        let failure = read_new_plant(br#"{"id":1.5,"tag":[]}"#).expect_err("three are wrong");
+        let failure = read::<NewPlant>(br#"{"id":1.5,"tag":[]}"#).expect_err("three are wrong");
         let message = failure.to_string();
         for member in ["id must be an integer", "name is missing", "tag must be a string"] {
             assert!(message.contains(member), "{message}");
@@ -433,5 +514,17 @@ mod tests {
         assert_eq!(check(format!(r#"{{"id":7,"name":"Rosa","x":{deep}}}"#)), rosa(None));
         assert_eq!(check(&deep), Err(1004));
         assert_eq!(check("[".repeat(60_000)), Err(1001));
+    }
+
+    #[test]
+    fn the_examples_of_the_table_of_errors_are_what_is_said() {
+        for (body, number) in [
+            ("{\"id\":7,", ErrorNumber::NotJson),
+            ("{\"name\":\"Rosa canina\"}", ErrorNumber::WrongShape),
+            ("{\"id\":7,\"name\":\"\"}", ErrorNumber::RuleBroken),
+        ] {
+            let failure = read::<NewPlant>(body.as_bytes()).expect_err("it is wrong");
+            assert_eq!(failure.error(), Failure::from(number).error());
+        }
     }
 }

@@ -1,9 +1,6 @@
-//! What happens to every request, whatever its path: it gets an id, it passes the gate or not, a
-//! panic becomes an answer, and its end is logged.
+//! One request, from its head to the end of its answer.
 
 use std::error::Error;
-use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,19 +9,20 @@ use std::time::Instant;
 
 use actix_http::body::{BodySize, BoxBody, MessageBody};
 use actix_http::header::{self, HeaderMap, HeaderValue};
-use actix_http::{ConnectionType, Request, Response, StatusCode, Version};
+use actix_http::{ConnectionType, RequestHead, StatusCode, Version};
+use actix_web::HttpResponse;
 use actix_web::web::Bytes;
-use futures_util::FutureExt as _;
 use log::Level;
 
-use crate::access::cors::{Cors, CorsQuestion};
-use crate::access::gate::Gate;
-use crate::audit::{ACCESS_LOG, AUDIT_LOG, LOGGED_METHOD_MAX_BYTES, LOGGED_PATH_MAX_BYTES, cut};
-use crate::errors::{ErrorNumber, Failed, Failure};
-use crate::request_context::{REQUEST_ID, RequestContext};
+use crate::access::cors::CorsQuestion;
+use crate::errors::{ErrorNumber, LoggedFailure};
+use crate::middleware::audit::{
+    ACCESS_LOG, AUDIT_LOG, LOGGED_METHOD_MAX_BYTES, LOGGED_PATH_MAX_BYTES, cut,
+};
+use crate::middleware::context::{REQUEST_ID, RequestContext};
 use crate::server::drain::Draining;
-use crate::server::http1::connection::ConnectionState;
-use crate::server::http1::framing::{self, BodyLength};
+use crate::server::http1::framing::BodyLength;
+use crate::server::http1::state::ConnectionState;
 
 /// Every answer says these. What it is is what its content type says (the Fetch standard, section
 /// "X-Content-Type-Options"), and as a page it may do nothing.
@@ -36,63 +34,6 @@ const CONTENT_SECURITY_POLICY: HeaderValue =
 /// ask each time whether it is still so (RFC 9111, section 5.2.2).
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, no-cache");
 
-/// What each request has to pass, whatever it is for.
-pub(crate) struct ExchangePolicy {
-    pub(crate) gate: Gate,
-    pub(crate) cors: Cors,
-    pub(crate) draining: Arc<Draining>,
-}
-
-impl ExchangePolicy {
-    /// Lets a client send the body that it announces by `Expect: 100-continue`, or answers at the gate
-    /// instead.
-    pub(crate) fn before_continue(&self, request: Request) -> Result<Request, Response<BoxBody>> {
-        match self.check(&request) {
-            // The exchange begins when the request comes again, to be answered.
-            Ok(()) => Ok(request),
-            Err(failure) => Err(self.begin(&request).end(failure.into())),
-        }
-    }
-
-    /// A request whose head has come.
-    pub(crate) fn begin(&self, request: &Request) -> Exchange {
-        let is_logged = [ACCESS_LOG, AUDIT_LOG]
-            .into_iter()
-            .any(|target| log::log_enabled!(target: target, Level::Info));
-        let line = is_logged.then(|| {
-            let method = cut(request.method().as_str(), LOGGED_METHOD_MAX_BYTES);
-            let path = cut(request.path(), LOGGED_PATH_MAX_BYTES);
-            // A client on a Unix socket has no address.
-            match request.peer_addr() {
-                Some(peer) => format!("{peer} {method} {path}"),
-                None => format!("unix {method} {path}"),
-            }
-        });
-        let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);
-        if let Some(connection) = &connection {
-            let is_last = request.head().connection_type() != ConnectionType::KeepAlive;
-            connection.request_begins(BodyLength::of(request.head()), is_last);
-        }
-        Exchange {
-            begun: Instant::now(),
-            context: RequestContext::of_request(request),
-            may_change: !request.method().is_safe(),
-            cors: self.cors.question(request),
-            line,
-            connection,
-            draining: Arc::clone(&self.draining),
-            status: None,
-            error: None,
-        }
-    }
-
-    /// Whether the application may answer.
-    pub(crate) fn check(&self, request: &Request) -> Result<(), Failure> {
-        framing::check(request.head())?;
-        RequestContext::of_request(request).authorize(&self.gate, request)
-    }
-}
-
 /// One request from its head to its answer.
 pub(crate) struct Exchange {
     begun: Instant,
@@ -100,7 +41,7 @@ pub(crate) struct Exchange {
     /// Whether the request is one of those that may change something (RFC 9110, section 9.2.1).
     may_change: bool,
     cors: Option<CorsQuestion>,
-    /// The beginning of the line in the log, where it is wanted.
+    /// The beginning of the line in the log, where there is to be one.
     line: Option<String>,
     connection: Option<Rc<ConnectionState>>,
     draining: Arc<Draining>,
@@ -110,37 +51,42 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// The answer of the application, whose panic is a 500, or of the gate.
-    pub(crate) async fn answer<Answering, Answer>(
-        self,
-        answering: Result<Answering, Failure>,
-    ) -> Response<BoxBody>
-    where
-        Answering: Future<Output = Result<Answer, actix_web::Error>>,
-        Answer: Into<Response<BoxBody>>,
-    {
-        let response = match answering {
-            Ok(answering) => match AssertUnwindSafe(answering).catch_unwind().await {
-                Ok(Ok(answer)) => answer.into(),
-                Ok(Err(error)) => self.internal(&error),
-                // The panic hook has logged where.
-                Err(_) => self.internal(&"a handler panicked"),
-            },
-            Err(failure) => failure.into(),
-        };
-        self.end(response)
+    /// A request whose head has come.
+    pub(crate) fn begin(
+        context: Rc<RequestContext>,
+        head: &RequestHead,
+        connection: Option<&Rc<ConnectionState>>,
+        cors: Option<CorsQuestion>,
+        draining: Arc<Draining>,
+    ) -> Self {
+        if let Some(connection) = connection {
+            let is_last = head.connection_type() != ConnectionType::KeepAlive;
+            connection.request_begins(BodyLength::of(head), is_last);
+        }
+        Self {
+            begun: Instant::now(),
+            context,
+            may_change: !head.method.is_safe(),
+            cors,
+            line: line(head),
+            connection: connection.map(Rc::clone),
+            draining,
+            status: None,
+            error: None,
+        }
     }
 
-    fn internal(&self, cause: &dyn fmt::Display) -> Response<BoxBody> {
+    /// Logs what no client may see.
+    pub(crate) fn log_error(&self, cause: &str) {
         log::error!("{cause}: {}", self.context);
-        Failure::internal().into()
     }
 
-    fn end(mut self, mut response: Response<BoxBody>) -> Response<BoxBody> {
-        if let Some(Failed { number, cause }) = response.extensions().get() {
+    /// The answer as the client gets it.
+    pub(crate) fn end(mut self, mut response: HttpResponse) -> HttpResponse {
+        if let Some(LoggedFailure { number, cause }) = response.extensions().get() {
             self.error = Some(*number);
             if let Some(cause) = cause {
-                log::error!("{cause}: {}", self.context);
+                self.log_error(&cause.to_string());
             }
         }
         self.status = Some(response.status());
@@ -194,6 +140,22 @@ impl Exchange {
     }
 }
 
+/// The beginning of the line in the log, where there is to be one.
+fn line(head: &RequestHead) -> Option<String> {
+    let is_logged = [ACCESS_LOG, AUDIT_LOG]
+        .into_iter()
+        .any(|target| log::log_enabled!(target: target, Level::Info));
+    is_logged.then(|| {
+        let method = cut(head.method.as_str(), LOGGED_METHOD_MAX_BYTES);
+        let path = cut(head.uri.path(), LOGGED_PATH_MAX_BYTES);
+        match head.peer_addr {
+            Some(peer) => format!("{peer} {method} {path}"),
+            // A client on a Unix socket has no address.
+            None => format!("unix {method} {path}"),
+        }
+    })
+}
+
 /// However an answer ends, whole or cut. An answer of known length ends here before it is written; it is
 /// written in the same turn of the connection, so that nothing of the next request is read before.
 impl Drop for Exchange {
@@ -236,6 +198,7 @@ impl MessageBody for Streamed {
 mod tests {
     use std::convert::Infallible;
 
+    use actix_http::Request;
     use actix_http::body::BodyStream;
     use futures_util::stream;
 
@@ -247,7 +210,7 @@ mod tests {
         connection.request_begins(BodyLength::Bytes(0), false);
         let exchange = Exchange {
             begun: Instant::now(),
-            context: RequestContext::of_request(&Request::new()),
+            context: RequestContext::of(&Request::new()),
             may_change: false,
             cors: None,
             line: None,
@@ -257,7 +220,7 @@ mod tests {
             error: None,
         };
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
-        let answer = exchange.end(Response::ok().set_body(BoxBody::new(body)));
+        let answer = exchange.end(HttpResponse::Ok().body(body));
         assert!(connection.deadline().is_none(), "the client would be cut off");
         drop(answer);
         assert!(connection.deadline().is_some(), "the next request has to come in time");

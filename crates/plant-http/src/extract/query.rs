@@ -1,35 +1,37 @@
-//! Path and query parameters.
+//! Query parameters.
 
-use actix_web::HttpRequest;
+use std::future::{Ready, ready};
+
+use actix_http::Payload;
+use actix_web::{FromRequest, HttpRequest};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use plant_domain::{PlantFilter, PlantId, UncheckedPlantFilter};
 use plant_store::{OnConflict, PageRequest, UnknownOnConflict};
 
 use crate::errors::{ErrorNumber, Failure};
-
-/// The most plants that a page may have; the least is one.
-pub const LIMIT_MAX: usize = 1000;
-
-/// How many plants a page has at most unless something else is asked for.
-pub const LIMIT_DEFAULT: usize = 100;
+use crate::limits::{LIMIT_DEFAULT, LIMIT_MAX};
 
 /// What has to be encoded in a query (RFC 3986, section 2.3), to be safe everywhere.
 const ALL_BUT_UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The id in the path.
-pub(crate) fn plant_id(request: &HttpRequest) -> Result<PlantId, Failure> {
-    read_id("id", request.match_info().query("id"))
+/// No query parameter at all, for operations that define none (specification, section "Create plant", rule 3): a
+/// parameter that is ignored in silence is a misunderstanding that nobody sees.
+pub(crate) struct NoQuery;
+
+impl NoQuery {
+    pub(super) fn check(text: &str) -> Result<Self, Failure> {
+        if text.is_empty() { Ok(Self) } else { Err(ErrorNumber::WrongParameter.into()) }
+    }
 }
 
-/// Refuses every query parameter, for operations that define none (specification, section "Create
-/// plant", rule 3): a parameter that is ignored in silence is a misunderstanding that nobody sees.
-pub(crate) fn no_query(request: &HttpRequest) -> Result<(), Failure> {
-    if request.query_string().is_empty() { Ok(()) } else { Err(needless_query()) }
-}
+impl FromRequest for NoQuery {
+    type Error = Failure;
+    type Future = Ready<Result<Self, Failure>>;
 
-pub(crate) fn needless_query() -> Failure {
-    wrong("this operation takes no query parameters; leave out what follows the `?`")
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        ready(Self::check(request.query_string()))
+    }
 }
 
 /// Which page of which plants is asked for.
@@ -63,6 +65,15 @@ impl ListQuery {
             }
         }
         next
+    }
+}
+
+impl FromRequest for ListQuery {
+    type Error = Failure;
+    type Future = Ready<Result<Self, Failure>>;
+
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        ready(Self::read(request.query_string()))
     }
 }
 

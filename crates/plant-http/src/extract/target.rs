@@ -1,0 +1,42 @@
+//! The plant that a request is about.
+
+use std::future::{Ready, ready};
+
+use actix_http::Payload;
+use actix_web::{FromRequest, HttpRequest};
+use plant_domain::PlantId;
+use plant_store::Preconditions;
+
+use crate::errors::Failure;
+use crate::extract::caller::Caller;
+use crate::extract::entity_tag::preconditions;
+use crate::extract::query::{NoQuery, read_id};
+
+/// The plant in the path, and the state in which it has to be.
+pub(crate) struct Target {
+    pub(crate) id: PlantId,
+    pub(crate) preconditions: Preconditions,
+}
+
+impl Target {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        let id = plant_id(request)?;
+        Caller::of(request).record_plant(id);
+        NoQuery::check(request.query_string())?;
+        Ok(Self { id, preconditions: preconditions(request.headers())? })
+    }
+}
+
+impl FromRequest for Target {
+    type Error = Failure;
+    type Future = Ready<Result<Self, Failure>>;
+
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        ready(Self::read(request))
+    }
+}
+
+/// The id in the path.
+pub(super) fn plant_id(request: &HttpRequest) -> Result<PlantId, Failure> {
+    read_id("id", request.match_info().query("id"))
+}
