@@ -6,6 +6,7 @@ mod decisions;
 mod exceptions;
 mod layers;
 mod manifests;
+mod module_cycles;
 pub(crate) mod packages;
 mod tree;
 
@@ -33,6 +34,7 @@ pub(crate) fn violations(workspace_root: &Path) -> anyhow::Result<Vec<String>> {
     let tree = tree::DependencyTree::of(&without_features)?;
     violations.extend(tree::violations_without_features(&tree));
     violations.extend(manifests::violations(&manifests::Manifests::read(&metadata)?));
+    violations.extend(module_cycles::violations(&metadata)?);
     violations.extend(packages::violations(&packages::read(&metadata)?));
     let mut command = MetadataCommand::new();
     let fuzz = command.manifest_path(workspace_root.join("fuzz/Cargo.toml")).no_deps();
