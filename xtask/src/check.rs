@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// The checks that cargo itself does, each with what to do when it fails.
-fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 7] {
+fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 6] {
     let cargo = || cargo::command(&workspace.workspace_root);
 
     let mut format = cargo();
@@ -67,10 +67,6 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
     let mut clippy = cargo();
     clippy.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
     clippy.args(["--", "-D", "warnings"]);
-
-    let mut clippy_library = cargo();
-    clippy_library.args(["clippy", "--package", "plant-http", "--lib", "--no-default-features"]);
-    clippy_library.args(["--", "-D", "warnings"]);
 
     let mut clippy_fuzz = cargo();
     clippy_fuzz.args(["clippy", "--manifest-path", "fuzz/Cargo.toml", "--locked"]);
@@ -101,10 +97,6 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
         (
             clippy,
             "mend what it names above (`rustup component add clippy` if there is no such command)",
-        ),
-        (
-            clippy_library,
-            "mend what it names above: the library has to do without what the feature `plantd` brings",
         ),
         (
             clippy_fuzz,

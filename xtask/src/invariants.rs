@@ -6,6 +6,7 @@ mod decisions;
 mod exceptions;
 mod layers;
 mod manifests;
+mod module_cycles;
 pub(crate) mod packages;
 mod tree;
 
@@ -25,14 +26,12 @@ pub(crate) fn violations(workspace_root: &Path) -> anyhow::Result<Vec<String>> {
         command.exec().context("cannot read the dependency graph of the workspace")
     };
     let by_default = graph_with(None)?;
-    let without_features = graph_with(Some(CargoOpt::NoDefaultFeatures))?;
     let metadata = graph_with(Some(CargoOpt::AllFeatures))?;
     let mut violations = layers::violations(&layers::members(&metadata));
     violations.extend(tree::violations(&tree::DependencyTree::of(&metadata)?));
     violations.extend(tree::violations_by_default(&tree::DependencyTree::of(&by_default)?));
-    let tree = tree::DependencyTree::of(&without_features)?;
-    violations.extend(tree::violations_without_features(&tree));
     violations.extend(manifests::violations(&manifests::Manifests::read(&metadata)?));
+    violations.extend(module_cycles::violations(&metadata)?);
     violations.extend(packages::violations(&packages::read(&metadata)?));
     let mut command = MetadataCommand::new();
     let fuzz = command.manifest_path(workspace_root.join("fuzz/Cargo.toml")).no_deps();

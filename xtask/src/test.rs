@@ -152,6 +152,7 @@ mod tests {
         let packages = [
             "crates/plant-domain",
             "crates/plant-http",
+            "crates/plant-postgres",
             "crates/plant-store",
             "crates/plantd",
             "tests",

@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::Context as _;
-use cargo_metadata::{Metadata, Package};
+use cargo_metadata::{Metadata, Package, TargetKind};
 
 /// The texts that each package carries. They lie in the root of the workspace, and a package has only what
 /// is in its own folder.
@@ -53,11 +53,13 @@ pub(super) fn read(metadata: &Metadata) -> anyhow::Result<Vec<Published>> {
 
 /// What a manifest leaves out. Cargo asks for less than people who look for a crate do.
 fn missing(package: &Package) -> Vec<&'static str> {
+    let is_library = package.targets.iter().any(|target| target.kind.contains(&TargetKind::Lib));
     let said = [
         ("description", package.description.is_some()),
         ("license", package.license.is_some()),
         ("readme", package.readme.is_some()),
-        ("documentation", package.documentation.is_some()),
+        // docs.rs shows libraries.
+        ("documentation", package.documentation.is_some() || !is_library),
         ("keywords", !package.keywords.is_empty()),
         ("categories", !package.categories.is_empty()),
         ("rust-version", package.rust_version.is_some()),

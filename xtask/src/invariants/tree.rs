@@ -75,40 +75,34 @@ struct Ban {
     advice: &'static str,
 }
 
-const BANS: [Ban; 2] = [
+/// What holds with all features.
+const BANS: [Ban; 4] = [
     Ban {
         package: "plant-domain",
         forbidden: &[ASYNC_RUNTIMES, HTTP, STORAGE],
         advice: "the domain knows no async runtime, no HTTP and no storage, so move what needs \
                  it to plant-store or plant-http",
     },
+    Ban { package: "plant-store", forbidden: &[HTTP], advice: STORES_KNOW_NO_HTTP },
+    Ban { package: "plant-postgres", forbidden: &[HTTP], advice: STORES_KNOW_NO_HTTP },
     Ban {
-        package: "plant-store",
-        forbidden: &[HTTP],
-        advice: "the store knows no HTTP, so move what needs it to plant-http",
+        package: "plant-http",
+        forbidden: &[PROGRAM],
+        advice: "only the program needs it, so move what needs it to plantd",
     },
 ];
 
-/// What lets a program fail on purpose.
-const FAULT_POINTS: Names = &["fail"];
+const STORES_KNOW_NO_HTTP: &str = "a store knows no HTTP, so move what needs it to plant-http";
 
-/// What holds where nobody asks for features.
-const DEFAULT_BANS: [Ban; 1] = [Ban {
-    package: "plant-http",
-    forbidden: &[FAULT_POINTS],
-    advice: "fault points are for tests, so keep the feature `fault-points` out of every default",
-}];
-
-/// What only the program needs, and not who embeds its library.
+/// What a program needs, and a library leaves to the program.
 const PROGRAM: Names =
     &["clap", "env_logger", "humantime", "indicatif", "rustls-native-certs", "tempfile", "ureq"];
 
-/// What holds where somebody asks for no feature at all.
-const BARE_BANS: [Ban; 1] = [Ban {
-    package: "plant-http",
-    forbidden: &[PROGRAM],
-    advice: "only the program needs it, so make it an optional dependency of the feature `plantd`, \
-             and let no member of the workspace ask for that feature",
+/// What holds where nobody asks for features.
+const DEFAULT_BANS: [Ban; 1] = [Ban {
+    package: "plantd",
+    forbidden: &[&["fail"]],
+    advice: "fault points are for tests, so keep the feature `__fault-points` out of every default",
 }];
 
 /// What every package of the resolved graph is built from: its normal and build dependencies,
@@ -210,11 +204,6 @@ pub(super) fn violations_by_default(tree: &DependencyTree) -> Vec<String> {
     violations_of(&DEFAULT_BANS, tree)
 }
 
-/// The packages that are forbidden without any feature, each with the way to it.
-pub(super) fn violations_without_features(tree: &DependencyTree) -> Vec<String> {
-    violations_of(&BARE_BANS, tree)
-}
-
 fn violations_of(bans: &[Ban], tree: &DependencyTree) -> Vec<String> {
     bans.iter()
         .flat_map(|ban| {
@@ -296,20 +285,18 @@ mod tests {
 
     #[test]
     fn fault_points_are_found_in_a_default_build_and_allowed_in_one_that_asks_for_them() {
-        let tree = tree(&[("plant-http", &["plant-store"]), ("plant-store", &["fail"])]);
+        let tree = tree(&[("plantd", &["plant-store"]), ("plant-store", &["fail"])]);
         let found = violations_by_default(&tree);
         assert_eq!(found.len(), 1);
-        assert!(found[0].contains("plant-http → plant-store → fail: "), "{found:?}");
+        assert!(found[0].contains("plantd → plant-store → fail: "), "{found:?}");
         assert_eq!(violations(&tree), Vec::<String>::new());
     }
 
     #[test]
-    fn what_only_the_program_needs_is_found_in_a_bare_library_and_allowed_in_others() {
-        let tree = tree(&[("plant-http", &["clap", "rustls"]), ("xtask", &["tempfile"])]);
-        let found = violations_without_features(&tree);
+    fn what_only_a_program_needs_is_found_in_the_library_and_allowed_in_the_program() {
+        let found = violations(&tree(&[("plantd", &["clap"]), ("plant-http", &["ureq"])]));
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with("the tree of plant-http holds plant-http → clap: "));
-        assert_eq!(violations_by_default(&tree), Vec::<String>::new());
+        assert!(found[0].starts_with("the tree of plant-http holds plant-http → ureq: "));
     }
 
     #[test]
