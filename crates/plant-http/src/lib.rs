@@ -1,29 +1,21 @@
-//! A plant store over HTTP, as one service that `plantd` runs and that others may run too.
+//! A plant store over HTTP, as an actix-web service: mount it in an application of yours, or serve it whole, as
+//! `plantd` does.
 //!
-//! - [`serve`] runs a [`PlantService`] on a socket until it is told to stop: a TCP one, or a [`UnixSocket`],
-//!   with a [`TlsCertificate`] or without. Its example is a whole server.
-//! - [`Tokens`] says who may do what; a [`TokensFile`] keeps them.
-//! - [`openapi_document`] says what is served.
-//! - [`ImportReport`], [`ExportCheck`], [`RowCounter`], [`TransferFormat`] and the limits are for those who write clients.
+//! - [`PlantService`] is a repository and who may do what with it. [`PlantService::scope`] mounts it beside routes of
+//!   yours.
+//! - [`serve`] runs it on a [`ListeningSocket`], with a [`TlsCertificate`] or without, until it is told to stop. Its
+//!   example is a whole server.
+//! - [`Tokens`] are those in force; each is a [`Token`], of which a [`TokenRecord`] is kept.
+//! - [`openapi_document`] says what is served, [`limits`] how much.
+//! - [`transfer`] is for clients of an import or an export.
 //!
-//! The walk of one request: [`server`](serve) takes the connection → `exchange` numbers the request,
-//! checks its token before anything of its body is read, and logs its end → `routes` matches →
-//! a handler converts, calls the repository, converts back → `failure` says how errors look.
-//!
-//! # Features
-//!
-//! - `plantd`, on by default: the program, and the dependencies that it alone needs. The library is the same
-//!   without it.
-//! - `fault-points`: lets the tests of this project stop the process, or make it panic, at named places of
-//!   [`plant_store`]. It belongs in no release.
-//! - `benches`: the module of that name, what the benchmarks of this project measure.
-//! - `fuzzing`: the module of that name, what reads bytes from clients, for the fuzzer of this project.
+//! A request comes in through `server`, passes `middleware` (its id, the gate, the headers of its answer, the log), is
+//! matched in `routes`, taken apart by `extract`, and answered by `handlers`. What goes wrong is a row in `errors`.
 //!
 //! # Of other crates
 //!
-//! The repository is one of [`plant_store`], and an import's errors are those of [`plant_domain`]. Times are
-//! those of jiff 0.2. What made something fail, which is for people to read, is an error of anyhow 1. Nothing of
-//! actix-web or rustls is in the interface, but [`serve`] runs in an actix system.
+//! Repositories are those of [`plant_store`], plants and the errors that clients see those of [`plant_domain`]. Times
+//! are those of jiff 0.2. [`PlantService::scope`] is a scope of actix-web 4, and [`serve`] runs in an actix system.
 
 #![forbid(unsafe_code)]
 

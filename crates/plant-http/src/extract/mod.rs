@@ -7,6 +7,7 @@ pub(crate) mod idempotency_key;
 pub(crate) mod import_options;
 pub(crate) mod json;
 pub(crate) mod media_type;
+mod members;
 pub(crate) mod mount;
 pub(crate) mod query;
 pub(crate) mod rows;
