@@ -41,44 +41,45 @@ pub(crate) struct ServeOptions {
     pub(crate) listen: ListenOptions,
 
     #[command(flatten)]
-    pub(crate) data: DataOptions,
+    data: DataOptions,
 
     #[command(flatten)]
-    pub(crate) postgres: PostgresServeOptions,
+    postgres: PostgresServeOptions,
 
     /// sled's cache, in MiB; the process takes several times as much memory
     #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
     #[arg(default_value_t = DEFAULT_CACHE_MIB, value_parser = whole_number(1..=CACHE_MAX_MIB))]
     #[arg(allow_hyphen_values = true)]
-    pub(crate) cache_mb: u64,
+    cache_mb: u64,
 
     /// How many of the newest events are kept
     #[arg(long, value_name = "N", env = "PLANTD_KEEP_EVENTS")]
     #[arg(default_value_t = DEFAULT_KEEP_EVENTS, value_parser = whole_number(0..=u64::MAX))]
     #[arg(allow_hyphen_values = true)]
-    pub(crate) keep_events: u64,
+    keep_events: u64,
 
     /// After SIGTERM, how long new connections are still taken while /readyz answers 503
     #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
     #[arg(default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
-    pub(crate) drain_delay: Duration,
+    drain_delay: Duration,
 
     /// After that, how long requests in flight may take
     #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
     #[arg(default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
-    pub(crate) drain_timeout: Duration,
+    drain_timeout: Duration,
 
     /// How many requests a second each token may make [default: no limit]
     #[arg(long, value_name = "N", env = "PLANTD_RATE_LIMIT", allow_hyphen_values = true)]
     #[arg(value_parser = whole_number(NonZeroU32::MIN..=NonZeroU32::MAX))]
-    pub(crate) rate_limit: Option<NonZeroU32>,
+    rate_limit: Option<NonZeroU32>,
 
     /// The origin of a web page (its scheme, host and port) that browsers let talk to this server; may
     /// stand several times, and in the environment with commas in between [default: none]
     #[arg(long, value_name = "ORIGIN", env = "PLANTD_CORS_ORIGIN", value_delimiter = ',')]
-    pub(crate) cors_origin: Vec<CorsOrigin>,
+    cors_origin: Vec<CorsOrigin>,
 }
 
+/// Serves until a signal comes, or until the store or the socket fails.
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     // Before there are threads, and files that could be taken for the socket.
     let passed_socket = options.listen.passed_socket().map_err(Stop::Configuration)?;
