@@ -71,8 +71,17 @@ fn check(filter: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The code that dates answers, and that checks certificates, panics when the clock shows no date.
+pub(crate) fn check_clock() -> anyhow::Result<()> {
+    ensure!(
+        is_date(SystemTime::now()),
+        "the clock of this machine is before 1970 or after 9999; set the clock"
+    );
+    Ok(())
+}
+
 /// Whether a time can be written as a date, by everything that does so: it is in the years 1970 to 9999.
-pub(crate) fn is_date(time: SystemTime) -> bool {
+fn is_date(time: SystemTime) -> bool {
     time >= SystemTime::UNIX_EPOCH && jiff::Timestamp::try_from(time).is_ok()
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use anyhow::Context as _;
 
-use crate::Stop;
+use crate::exit::Stop;
 
 pub(crate) fn run() -> Result<(), Stop> {
     let mut out = io::stdout().lock();

@@ -2,13 +2,76 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use plant_http::{Token, TokenError, TokenName, TokenRecord};
+use clap::{Args, Subcommand};
+use plant_http::{Scope, Token, TokenError, TokenName, TokenRecord};
 
-use crate::cli::{FolderOptions, TokenCommand, TokenCreateOptions, TokenRevokeOptions};
-use crate::tokens_file::TokensFile;
-use crate::{Stop, TOKEN_VARIABLE, first_run};
+use crate::environment::TOKEN_VARIABLE;
+use crate::exit::Stop;
+use crate::files::data_folder::{DataOptions, make_folder};
+use crate::files::tokens_file::TokensFile;
+use crate::option_value::duration;
+use crate::serve::first_run;
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token, and print it: it is shown this once, and only its digest is kept; those that have
+    /// expired go
+    Create(TokenCreateOptions),
+    /// List the tokens
+    List(DataOptions),
+    /// Let tokens be in force no more
+    Revoke(TokenRevokeOptions),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TokenCreateOptions {
+    /// What the list and the log call it; another token may have the same name
+    #[arg(long, value_name = "NAME")]
+    name: String,
+
+    /// What it lets its holder do; write includes read
+    #[arg(long, value_name = "read|write", default_value = "write", value_parser = scope)]
+    scope: Scope,
+
+    /// After how long it stops being valid, such as 30s, 12h or 90d [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
+    expires: Option<Duration>,
+
+    #[command(flatten)]
+    data: DataOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TokenRevokeOptions {
+    /// The name; all tokens that have it are revoked
+    name: String,
+
+    /// Keep the newest of them, to which its holders have changed
+    #[arg(long)]
+    keep_newest: bool,
+
+    #[command(flatten)]
+    data: DataOptions,
+}
+
+fn scope(text: &str) -> Result<Scope, &'static str> {
+    match text {
+        "read" => Ok(Scope::Read),
+        "write" => Ok(Scope::Write),
+        _ => Err("a scope is read or write"),
+    }
+}
+
+/// Reads a token's name. Someone who gives the token itself is told what to give.
+fn token_name(text: String) -> anyhow::Result<TokenName> {
+    TokenName::new(text).map_err(|error| match error {
+        TokenError::TokenForName => anyhow!("{error}; `plantd token list` shows the names"),
+        _ => error.into(),
+    })
+}
 
 pub(crate) fn run(command: TokenCommand) -> Result<(), Stop> {
     match command {
@@ -22,16 +85,16 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     if options.name == TOKEN_VARIABLE {
         return Err(Stop::Usage(anyhow!("{TOKEN_VARIABLE} is what the log calls the one in it")));
     }
-    let name = token_name(options.name)?;
+    let name = token_name(options.name).map_err(Stop::Usage)?;
     let token = Token::random().map_err(|error| Stop::Io(error.into()))?;
     let mut record = TokenRecord::new(name, options.scope, &token);
     if let Some(lifetime) = options.expires {
         let expiring = record.expiring_after(lifetime).context("--expires cannot be used");
         record = expiring.map_err(Stop::Usage)?;
     }
-    let path = options.folder.tokens_path();
-    if options.folder.tokens.is_none() {
-        crate::make_folder(&options.folder.data).map_err(Stop::Io)?;
+    let path = options.data.tokens_path();
+    if options.data.tokens.is_none() {
+        make_folder(&options.data.folder).map_err(Stop::Io)?;
     }
     TokensFile::add(&path, record.clone()).map_err(Stop::of_file)?;
     let mut out = io::stdout().lock();
@@ -49,7 +112,7 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     })
 }
 
-fn list(options: &FolderOptions) -> Result<(), Stop> {
+fn list(options: &DataOptions) -> Result<(), Stop> {
     let path = options.tokens_path();
     let file = TokensFile::read(&path).map_err(Stop::of_file)?;
     let file = file.ok_or_else(|| no_tokens_file(&path))?;
@@ -73,8 +136,8 @@ fn print_list(tokens: &[TokenRecord], out: &mut impl Write) -> io::Result<()> {
 }
 
 fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
-    let name = token_name(options.name)?;
-    let path = options.folder.tokens_path();
+    let name = token_name(options.name).map_err(Stop::Usage)?;
+    let path = options.data.tokens_path();
     if TokensFile::load(&path).map_err(Stop::of_file)?.is_none() {
         return Err(no_tokens_file(&path));
     }
@@ -100,7 +163,7 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
     }
     let count = revoked.len();
     let tokens = if count == 1 { "token" } else { "tokens" };
-    let data = &options.folder.data;
+    let data = &options.data.folder;
     let removed = first_run::remove_token_file(data, &revoked).with_context(|| {
         format!("revoked {count} {tokens}; remove first-run-token in {} yourself", data.display())
     });
@@ -109,15 +172,6 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
         said += &format!(", and removed {}, which held it", path.display());
     }
     writeln!(io::stdout().lock(), "{said}").context("cannot print").map_err(Stop::Io)
-}
-
-fn token_name(name: String) -> Result<TokenName, Stop> {
-    TokenName::new(name).map_err(|error| {
-        Stop::Usage(match error {
-            TokenError::TokenForName => anyhow!("{error}; `plantd token list` shows the names"),
-            _ => error.into(),
-        })
-    })
 }
 
 fn no_tokens_file(path: &Path) -> Stop {

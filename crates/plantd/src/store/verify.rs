@@ -1,13 +1,27 @@
 //! `plantd verify`.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
+use clap::Args;
 use indicatif::HumanCount;
 use plant_store::{Damaged, SledConfig, SledInspection, Verification};
 
-use crate::cli::VerifyOptions;
-use crate::{Stop, plants_folder};
+use crate::exit::Stop;
+use crate::files::data_folder::plants_folder;
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "It ends with 0 when everything agrees, with 1 when something does not or is damaged, \
+    and with 74\nwhen it cannot look.\n\
+    What a start would do first is done: sled recovers its log, and the journal is applied."
+)]
+pub(crate) struct VerifyOptions {
+    /// The folder of the plants and the tokens
+    #[arg(long, value_name = "DIR", env = "PLANTD_DATA", default_value = "plantd-data")]
+    data: PathBuf,
+}
 
 pub(crate) fn run(options: &VerifyOptions) -> Result<(), Stop> {
     let inspection = SledInspection::open(&SledConfig::new(plants_folder(&options.data)));

@@ -1,10 +1,11 @@
 //! `plantd export`.
 
 use std::io::{self, ErrorKind, Read, Write as _};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, ensure};
+use clap::Args;
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
 use plant_http::limits::LIMIT_MAX;
@@ -12,17 +13,40 @@ use plant_http::transfer::{TOTAL_COUNT_HEADER, TransferFormat};
 use ureq::http::{HeaderMap, Method, Response, Version, header};
 use ureq::{Body, Error};
 
-use crate::cli::ExportOptions;
-use crate::export_check::ExportCheck;
-use crate::output::Output;
-use crate::remote::{self, Remote, transfer_format};
-use crate::{Stop, progress, salvage};
+use crate::client::connection_problem;
+use crate::client::remote::{self, Remote, RemoteOptions};
+use crate::exit::Stop;
+use crate::transfer::export_check::ExportCheck;
+use crate::transfer::output::{Output, cannot_write};
+use crate::transfer::{format, progress_bar, salvage};
 
 /// How much is read and written at a time, in bytes.
 const BUFFER_BYTES: usize = 128 * 1024;
 
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "A file is written whole or not at all. With --data, plants that cannot be read \
+    are listed and left out,\nand it ends with 1."
+)]
+pub(crate) struct ExportOptions {
+    /// The file to write; - is standard output
+    #[arg(default_value = "-")]
+    file: PathBuf,
+
+    /// What to write [default: as the file's name says, .csv, .ndjson or .jsonl; ndjson for -]
+    #[arg(long, value_name = "csv|ndjson")]
+    format: Option<TransferFormat>,
+
+    /// Read the plants from this folder, which no server has open, also where it is damaged
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "token_file"])]
+    data: Option<PathBuf>,
+
+    #[command(flatten)]
+    remote: RemoteOptions,
+}
+
 pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
-    let format = transfer_format(options.format, &options.file)?;
+    let format = format::of_file(options.format, &options.file)?;
     if let Some(data) = &options.data {
         return salvage::run(data, &options.file, format);
     }
@@ -34,7 +58,7 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     let answer = ask(&remote, format)?;
     let total =
         total(answer.headers()).with_context(|| is_not_plantd(&remote)).map_err(Stop::Io)?;
-    let progress = progress::of_plants(Some(total));
+    let progress = progress_bar::of_plants(Some(total));
     let copied = copy(answer, &mut output, format, &progress);
     let exported = copied.and_then(|copied| reach_end(&remote, copied, total, &mut output, format));
     progress.finish_and_clear();
@@ -50,17 +74,10 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     })?;
     output.finish().with_context(cannot_write).map_err(Stop::Io)?;
 
-    let summary = progress::summary(plants, begun.elapsed());
+    let summary = progress_bar::summary(plants, begun.elapsed());
     // The plants are where they belong, whether anybody hears it or not.
     let _ = writeln!(io::stderr(), "exported {summary}");
     Ok(())
-}
-
-pub(crate) fn cannot_write(file: &Path) -> String {
-    match file == Path::new("-") {
-        true => "cannot write to standard output".to_owned(),
-        false => format!("cannot write {}", file.display()),
-    }
 }
 
 /// Asks for the plants in this format. Refuses an answer whose end cannot be told.
@@ -174,7 +191,7 @@ fn copy(
 }
 
 fn broken_off(cause: io::Error) -> Broken {
-    Broken::Source(remote::connection_failure(Error::from(cause)).context("it broke off"))
+    Broken::Source(connection_problem::cause(Error::from(cause)).context("it broke off"))
 }
 
 /// Makes sure that no plant is left out at the end, and returns how many plants there are.

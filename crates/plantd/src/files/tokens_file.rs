@@ -6,7 +6,8 @@ use anyhow::{Context as _, bail, ensure};
 use plant_http::TokenRecord;
 use serde::{Deserialize, Serialize};
 
-use crate::private_file::{self, PrivateFile};
+use crate::files::lock_file;
+use crate::files::private_file::{self, PrivateFile};
 
 /// The most tokens that there may be: each request is compared with every one of them.
 pub(crate) const TOKENS_MAX: usize = 1000;
@@ -99,7 +100,7 @@ impl TokensFile {
         path: &Path,
         change: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let _lock = private_file::lock(path)?;
+        let _lock = lock_file::lock(path)?;
         let mut file = match Self::load(path)? {
             None => Self::default(),
             Some(bytes) => {
@@ -132,7 +133,7 @@ mod tests {
     use plant_http::{Scope, Token, TokenName};
 
     use super::*;
-    use crate::private_file::PRIVATE_FILE_MAX_BYTES;
+    use crate::files::private_file::PRIVATE_FILE_MAX_BYTES;
 
     fn record(name: &str) -> TokenRecord {
         let name = TokenName::new(name).expect("a good name");

@@ -20,8 +20,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-use crate::Stop;
-use crate::cli::{MigrateOptions, whole_number};
+use crate::exit::Stop;
+use crate::option_value::whole_number;
 
 /// The fewest connections that will do: one has to be left for reading.
 const FEWEST_CONNECTIONS: u64 = POSTGRES_WRITING_SESSIONS as u64 + 1;
@@ -52,7 +52,7 @@ pub(crate) struct PostgresOptions {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PostgresServeOptions {
     #[command(flatten)]
-    place: PostgresOptions,
+    database: PostgresOptions,
 
     /// How many connections to PostgreSQL there are at most
     #[arg(long, value_name = "N", env = "PLANTD_POSTGRES_CONNECTIONS")]
@@ -60,6 +60,17 @@ pub(crate) struct PostgresServeOptions {
     #[arg(value_parser = whole_number(FEWEST_CONNECTIONS..=MOST_CONNECTIONS))]
     #[arg(allow_hyphen_values = true)]
     postgres_connections: u64,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "A server does the same when it starts, where its user of the database may. This is for one who \
+    may:\nmake the tables as that one, and grant the server's user USAGE on the schema, USAGE and SELECT on its sequence, and \
+    SELECT, INSERT,\nUPDATE and DELETE on its tables."
+)]
+pub(crate) struct MigrateOptions {
+    #[command(flatten)]
+    postgres: PostgresOptions,
 }
 
 /// Reads a URL, and shows nothing of it when it is none: a password may be in it.
@@ -99,7 +110,7 @@ impl PostgresOptions {
 impl PostgresServeOptions {
     /// Where the plants are, if they are in PostgreSQL, and what may be used of it.
     pub(crate) fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
-        let Some(config) = self.place.config()? else { return Ok(None) };
+        let Some(config) = self.database.config()? else { return Ok(None) };
         let reading = usize::try_from(self.postgres_connections - FEWEST_CONNECTIONS);
         // One of the fewest is for reading too.
         let reading_sessions = NonZeroUsize::MIN.saturating_add(reading.unwrap_or(usize::MAX));

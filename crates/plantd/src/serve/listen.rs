@@ -1,33 +1,27 @@
-//! Where the server listens, and how that is said.
+//! Where the server listens.
 
-use std::env;
 use std::fmt;
-use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
-use listenfd::ListenFd;
 use plant_http::ListeningSocket;
-use socket2::SockRef;
 
-use crate::Stop;
-use crate::certificate::Certificate;
-use crate::unix_socket::UnixSocket;
+use crate::exit::Stop;
+use crate::files::unix_socket::UnixSocket;
+use crate::serve::certificate::Certificate;
+use crate::serve::passed_socket::PassedSocket;
+use crate::serve::server_address::{ServerAddress, UNIX_PREFIX};
 
 /// How many connections may wait to be taken.
 const BACKLOG: i32 = 4096;
 
 /// Where to listen if nothing is said, and no socket is passed.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-
-/// What an address begins with that is the path of a Unix socket.
-const UNIX_PREFIX: &str = "unix:";
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ListenOptions {
@@ -116,14 +110,14 @@ impl ListenOptions {
         &self,
         passed: Option<PassedSocket>,
         certificate: Option<&Certificate>,
-    ) -> anyhow::Result<(ListeningSocket, Place)> {
+    ) -> anyhow::Result<(ListeningSocket, ServerAddress)> {
         match passed {
             Some(PassedSocket::Tcp(listener, address)) => {
                 return Ok(with_tls(listener, address, certificate));
             }
             // The socket's name belongs to the process that has made it, and is not removed.
             Some(PassedSocket::Unix(listener, path)) => {
-                return Ok((listener.into(), Place::Unix(path)));
+                return Ok((listener.into(), ServerAddress::Unix(path)));
             }
             None => {}
         }
@@ -132,46 +126,10 @@ impl ListenOptions {
             ListenAddress::Tcp(address) => listen_tcp(*address)
                 .map(|(listener, address)| with_tls(listener, address, certificate)),
             ListenAddress::Unix(path) => UnixSocket::bind(path, BACKLOG)
-                .map(|socket| (socket.into_listening_socket(), Place::Unix(path.clone()))),
+                .map(|socket| (socket.into_listening_socket(), ServerAddress::Unix(path.clone()))),
         };
         listening.with_context(|| format!("cannot listen on {address}; name another by --listen"))
     }
-}
-
-/// A socket that another process has made and keeps, so that connections wait there while no server runs.
-#[derive(Debug)]
-pub(crate) enum PassedSocket {
-    Tcp(TcpListener, SocketAddr),
-    Unix(UnixListener, PathBuf),
-}
-
-impl PassedSocket {
-    fn from_environment() -> anyhow::Result<Option<Self>> {
-        let count = env::var("LISTEN_FDS").unwrap_or_else(|_| "0".to_owned());
-        ensure!(count.parse::<u16>().is_ok(), "{count:?} is no count of sockets");
-        let mut passed = ListenFd::from_env();
-        match passed.len() {
-            0 => return Ok(None),
-            1 => {}
-            count => bail!("it is {count} sockets, and a server has one"),
-        }
-        if let Ok(Some(listener)) = passed.take_unix_listener(0) {
-            let address = listener.local_addr()?;
-            let path = address.as_pathname().context("it is a Unix socket that has no path")?;
-            ensure_listens(&listener)?;
-            return Ok(Some(Self::Unix(listener, path.to_owned())));
-        }
-        let listener = passed.take_tcp_listener(0).ok().flatten();
-        let listener = listener.context("it is neither a TCP socket nor a Unix socket")?;
-        ensure_listens(&listener)?;
-        let address = listener.local_addr()?;
-        Ok(Some(Self::Tcp(listener, address)))
-    }
-}
-
-fn ensure_listens<'socket>(socket: impl Into<SockRef<'socket>>) -> anyhow::Result<()> {
-    ensure!(socket.into().is_listener()?, "it is a socket that does not listen");
-    Ok(())
 }
 
 fn listen_tcp(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
@@ -189,12 +147,12 @@ fn with_tls(
     listener: TcpListener,
     address: SocketAddr,
     certificate: Option<&Certificate>,
-) -> (ListeningSocket, Place) {
+) -> (ListeningSocket, ServerAddress) {
     let socket = ListeningSocket::from(listener);
     match certificate {
         Some(certificate) => (
             socket.with_tls(certificate.in_force()),
-            Place::Https(address, certificate.chain().to_owned()),
+            ServerAddress::Https(address, certificate.chain().to_owned()),
         ),
         None => {
             if !address.ip().to_canonical().is_loopback() {
@@ -203,7 +161,7 @@ fn with_tls(
                      speak TLS (--tls-cert, --tls-key), or listen on 127.0.0.1 behind a proxy that does"
                 );
             }
-            (socket, Place::Http(address))
+            (socket, ServerAddress::Http(address))
         }
     }
 }
@@ -237,61 +195,4 @@ impl fmt::Display for ListenAddress {
             Self::Unix(path) => write!(formatter, "{UNIX_PREFIX}{}", path.display()),
         }
     }
-}
-
-/// Where clients find the server.
-#[derive(Debug)]
-pub(crate) enum Place {
-    Http(SocketAddr),
-    /// With the file of the certificate.
-    Https(SocketAddr, PathBuf),
-    Unix(PathBuf),
-}
-
-impl Place {
-    /// The one line on standard output. Scripts wait for it.
-    pub(crate) fn say_ready(&self) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
-        writeln!(out, "plantd listening on {self}")
-            .and_then(|()| out.flush())
-            .context("cannot write to standard output")
-    }
-
-    /// What curl, on this machine, has to be told to find the path `/plants`: words for a shell.
-    pub(crate) fn curl_arguments(&self) -> anyhow::Result<String> {
-        Ok(match self {
-            Self::Http(address) => format!("http://{}/plants", reachable(*address)),
-            Self::Https(address, chain) => {
-                format!("--cacert {} https://{}/plants", quoted(chain)?, reachable(*address))
-            }
-            Self::Unix(path) => format!("--unix-socket {} http://localhost/plants", quoted(path)?),
-        })
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Http(address) => write!(formatter, "http://{address}"),
-            Self::Https(address, _) => write!(formatter, "https://{address}"),
-            Self::Unix(path) => write!(formatter, "{UNIX_PREFIX}{}", path.display()),
-        }
-    }
-}
-
-/// A path for a shell, wherever that is.
-fn quoted(path: &Path) -> anyhow::Result<String> {
-    let path = std::path::absolute(path)?;
-    let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
-    Ok(shlex::try_quote(path)?.into_owned())
-}
-
-/// Where a client on this machine finds a server that listens everywhere.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }

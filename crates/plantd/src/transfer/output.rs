@@ -113,3 +113,11 @@ fn folder_of(path: &Path) -> &Path {
         _ => Path::new("."),
     }
 }
+
+/// What to say of a file that cannot be written.
+pub(crate) fn cannot_write(file: &Path) -> String {
+    match file == Path::new("-") {
+        true => "cannot write to standard output".to_owned(),
+        false => format!("cannot write {}", file.display()),
+    }
+}

@@ -9,9 +9,10 @@ use indicatif::{HumanCount, ProgressBar};
 use plant_http::transfer::TransferFormat;
 use plant_store::{SledConfig, SledInspection};
 
-use crate::export::cannot_write;
-use crate::output::Output;
-use crate::{Stop, plants_folder, progress};
+use crate::exit::Stop;
+use crate::files::data_folder::plants_folder;
+use crate::transfer::output::{Output, cannot_write};
+use crate::transfer::progress_bar;
 
 /// How many plants are written at a time.
 const PLANTS_AT_A_TIME: usize = 1000;
@@ -25,13 +26,13 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
     let mut output = Output::open(file).with_context(|| cannot_write(file)).map_err(Stop::Io)?;
 
     let begun = Instant::now();
-    let progress = progress::of_plants(inspection.count());
+    let progress = progress_bar::of_plants(inspection.count());
     let copied = copy(&inspection, &mut output, format, &progress);
     progress.finish_and_clear();
     let plants = copied.with_context(|| cannot_write(file)).map_err(Stop::Io)?;
     output.finish().with_context(|| cannot_write(file)).map_err(Stop::Io)?;
 
-    let summary = progress::summary(plants, begun.elapsed());
+    let summary = progress_bar::summary(plants, begun.elapsed());
     // The plants are where they belong, whether anybody hears it or not.
     let _ = writeln!(io::stderr(), "exported {summary}");
     let verification = inspection.verify().map_err(Stop::Io)?;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use plant_http::{Scope, Token, TokenName, TokenRecord};
 
-use crate::listen::Place;
-use crate::private_file::{self, PrivateFile};
-use crate::tokens_file::TokensFile;
+use crate::files::private_file::{self, PrivateFile};
+use crate::files::tokens_file::TokensFile;
+use crate::serve::server_address::ServerAddress;
 
 const TOKEN_NAME: &str = "first-run";
 
@@ -40,18 +40,18 @@ pub(crate) fn remove_token_file(
 }
 
 /// A command, ready to paste, that creates a plant with the token. `data` must exist.
-pub(crate) fn curl_command(data: &Path, place: &Place) -> anyhow::Result<String> {
+pub(crate) fn curl_command(data: &Path, address: &ServerAddress) -> anyhow::Result<String> {
     let data = data.canonicalize().with_context(|| format!("cannot find {}", data.display()))?;
     let token_path = token_path(&data);
     let token_path = token_path
         .to_str()
         .with_context(|| format!("{} is not UTF-8; name another by --data", data.display()))?;
     let token_path = shlex::try_quote(token_path)?;
-    let place = place.curl_arguments()?;
+    let address = address.curl_arguments()?;
     Ok(format!(
         "curl -sS -H \"Authorization: Bearer $(cat {token_path})\" \
          -H 'Content-Type: application/json' \
-         -d '{{\"id\":1,\"name\":\"Rosa canina\",\"tag\":\"Rosaceae\"}}' {place}"
+         -d '{{\"id\":1,\"name\":\"Rosa canina\",\"tag\":\"Rosaceae\"}}' {address}"
     ))
 }
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use plant_http::TlsCertificate;
 
-use crate::Stop;
-use crate::follow::follow;
-use crate::private_file::PrivateFile;
+use crate::exit::Stop;
+use crate::files::private_file::PrivateFile;
+use crate::serve::followed_file::follow;
 
 /// The bits of a file's mode that let others than its owner and its group at it.
 const MODE_OF_OTHERS: u32 = 0o007;

@@ -1,27 +1,47 @@
 //! `plantd import`.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Seek as _, Write as _};
-use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, ensure};
-use indicatif::{HumanCount, ProgressBar};
-use plant_http::transfer::{
-    FailedRow, ImportFormat, ImportReport, RowReader, TransferFormat, way_to_go_on,
-};
+use clap::Args;
+use indicatif::HumanCount;
+use plant_http::transfer::{FailedRow, ImportFormat, ImportReport, TransferFormat, way_to_go_on};
 use plant_store::OnConflict;
 use ureq::http::{Method, Response, header};
 use ureq::{Body, SendBody};
 
-use crate::Stop;
-use crate::cli::ImportOptions;
-use crate::progress;
-use crate::remote::{self, Remote, transfer_format};
+use crate::client::remote::{self, Remote, RemoteOptions};
+use crate::exit::Stop;
+use crate::terminal::printable;
+use crate::transfer::upload::{Source, Upload, cannot_read};
+use crate::transfer::{format, progress_bar};
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "It ends with 0 when every plant was taken or skipped, and with 1 when there \
+    are some that were not;\nthose are listed, and the others are in the store."
+)]
+pub(crate) struct ImportOptions {
+    /// The file of the plants; - is standard input, which must not rest for 10 s
+    file: PathBuf,
+
+    /// What is in the file; json is an array of plants [default: as its name says, .csv, .json, .ndjson or .jsonl;
+    /// ndjson for -]
+    #[arg(long, value_name = "csv|json|ndjson")]
+    format: Option<ImportFormat>,
+
+    /// What becomes of a plant whose id is taken
+    #[arg(long, value_name = "error|skip|replace", default_value_t)]
+    on_conflict: OnConflict,
+
+    #[command(flatten)]
+    remote: RemoteOptions,
+}
 
 pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
-    let format = transfer_format(options.format, &options.file)?;
+    let format = format::of_file(options.format, &options.file)?;
     let remote = Remote::new(&options.remote)?;
     let source = Source::open(&options.file)
         .with_context(|| cannot_read(&options.file))
@@ -30,7 +50,7 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
     check_access(options, &remote)?;
 
     let begun = Instant::now();
-    let progress = progress::of_bytes(source.length);
+    let progress = progress_bar::of_bytes(source.length());
     let report = send(options, format, &remote, Upload::new(source, format, &progress));
     progress.finish_and_clear();
     let report = report?;
@@ -75,7 +95,7 @@ fn send(
     let mut request = remote
         .request(Method::POST, &format!("/plants/import?on_conflict={on_conflict}"))
         .header(header::CONTENT_TYPE, format.media_type());
-    if let Some(length) = upload.left {
+    if let Some(length) = upload.left() {
         request = request.header(header::CONTENT_LENGTH, length);
     }
     let answer = request
@@ -84,11 +104,11 @@ fn send(
         .and_then(|request| remote.send(request))
         .map_err(|cause| {
             let url = remote.url();
-            let (what, cause) = match upload.failure.take() {
+            let (what, cause) = match upload.take_failure() {
                 Some(cause) => (cannot_read(&options.file), cause.into()),
                 None => (format!("{url} did not take all of it"), cause),
             };
-            let advice = match upload.sent {
+            let advice = match upload.sent() {
                 0 => String::new(),
                 _ => format!(
                     "; plants that were taken until then stay, to go on import all again with \
@@ -98,7 +118,7 @@ fn send(
             };
             Stop::Io(cause.context(what + &advice))
         })?;
-    read_report(options, remote, answer, upload.rows.finish())
+    read_report(options, remote, answer, upload.finish())
 }
 
 /// The report, which accounts for each of the rows that were sent.
@@ -127,138 +147,12 @@ fn read_report(
         .map_err(Stop::Io)
 }
 
-fn cannot_read(file: &Path) -> String {
-    match is_standard(file) {
-        true => "cannot read standard input".to_owned(),
-        false => format!("cannot read {}", file.display()),
-    }
-}
-
-fn is_standard(file: &Path) -> bool {
-    file == Path::new("-")
-}
-
-/// What is read from.
-struct Source {
-    file: File,
-    /// How many bytes there are to come, where that can be known.
-    length: Option<u64>,
-}
-
-impl Source {
-    fn open(path: &Path) -> io::Result<Self> {
-        let mut file = if is_standard(path) {
-            io::stdin().as_fd().try_clone_to_owned()?.into()
-        } else {
-            File::open(path)?
-        };
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(ErrorKind::IsADirectory.into());
-        }
-        let length = if metadata.is_file() {
-            // Standard input may be a file that somebody has begun to read.
-            Some(metadata.len().saturating_sub(file.stream_position()?))
-        } else {
-            None
-        };
-        Ok(Self { file, length })
-    }
-}
-
-/// The body of the request: the source, as long as the server reads it.
-struct Upload<'a> {
-    file: File,
-    /// How many bytes of an announced length are to come.
-    left: Option<u64>,
-    progress: &'a ProgressBar,
-    /// How many bytes were handed on to be sent.
-    sent: u64,
-    rows: RowCounter,
-    /// Why the source could not be read.
-    failure: Option<io::Error>,
-}
-
-impl<'a> Upload<'a> {
-    fn new(source: Source, format: ImportFormat, progress: &'a ProgressBar) -> Self {
-        let Source { file, length } = source;
-        let rows = RowCounter::new(format);
-        Self { file, left: length, progress, sent: 0, rows, failure: None }
-    }
-
-    fn read_source(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let room = match self.left {
-            Some(left) => buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX)),
-            None => buffer.len(),
-        };
-        let read = loop {
-            match self.file.read(&mut buffer[..room]) {
-                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
-                read => break read?,
-            }
-        };
-        if read == 0 && room > 0 && self.left.is_some() {
-            return Err(io::Error::new(
-                ErrorKind::UnexpectedEof,
-                "it has become shorter meanwhile",
-            ));
-        }
-        self.sent += read as u64;
-        self.rows.read(&buffer[..read]);
-        self.progress.inc(read as u64);
-        Ok(read)
-    }
-}
-
-/// Counts the rows of what is sent, as the server counts them.
-struct RowCounter {
-    /// `None` when the server reads no more rows, whatever follows.
-    rows: Option<RowReader>,
-    count: u64,
-}
-
-impl RowCounter {
-    fn new(format: ImportFormat) -> Self {
-        Self { rows: Some(RowReader::new(format)), count: 0 }
-    }
-
-    fn read(&mut self, part: &[u8]) {
-        let Some(rows) = &mut self.rows else { return };
-        match rows.read(part) {
-            Ok(found) => self.count += found.len() as u64,
-            Err(_) => self.rows = None,
-        }
-    }
-
-    /// How many rows there are in all of what was read.
-    fn finish(self) -> u64 {
-        let last = self.rows.and_then(|mut rows| rows.finish().ok());
-        self.count + last.map_or(0, |found| found.len() as u64)
-    }
-}
-
-impl Read for Upload<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.read_source(buffer) {
-            Ok(read) => {
-                self.left = self.left.map(|left| left.saturating_sub(read as u64));
-                Ok(read)
-            }
-            Err(cause) => {
-                self.failure = Some(cause);
-                // It ends the request, and stays behind the one that is kept.
-                Err(io::Error::other("the source cannot be read"))
-            }
-        }
-    }
-}
-
 /// Lists the rows that failed.
 fn say_failed(report: &ImportReport, file: &Path) {
     let mut stderr = io::BufWriter::new(io::stderr().lock());
     let file = file.display();
     for FailedRow { line, error } in &report.errors {
-        let error = remote::printable(&error.to_string());
+        let error = printable(&error.to_string());
         // Nobody is there to be told when it cannot be printed; the exit code tells.
         let _ = writeln!(stderr, "{file}:{line}: {error}");
     }
@@ -272,7 +166,7 @@ fn say_failed(report: &ImportReport, file: &Path) {
 
 fn say_summary(report: &ImportReport, begun: Instant) -> anyhow::Result<()> {
     let ImportReport { created, replaced, skipped, failed, errors: _ } = report;
-    let imported = progress::summary(created + replaced, begun.elapsed());
+    let imported = progress_bar::summary(created + replaced, begun.elapsed());
     let [created, replaced, skipped, failed] =
         [created, replaced, skipped, failed].map(|rows| HumanCount(*rows));
     let mut stdout = io::stdout().lock();

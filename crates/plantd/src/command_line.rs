@@ -1,0 +1,154 @@
+//! The command line. Flags win over the environment, the environment over the default.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::builder::UnknownArgumentValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use plant_http::Token;
+
+use crate::exit;
+use crate::serve::ServeOptions;
+use crate::store::postgres::MigrateOptions;
+use crate::store::verify::VerifyOptions;
+use crate::token::TokenCommand;
+use crate::transfer::export::ExportOptions;
+use crate::transfer::import::ImportOptions;
+
+/// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
+/// you get the answer.
+#[derive(Debug, Parser)]
+#[command(name = "plantd", version)]
+#[command(after_help = "Without a subcommand, plantd serves.\n\
+    PLANTD_TOKEN in the environment is one more token, with every scope.\n\
+    RUST_LOG sets the log level (off, error, warn, info, debug or trace); without it the level is info.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve plants over HTTP
+    Serve(Box<ServeOptions>),
+    /// Send the plants in a file to a running server
+    Import(ImportOptions),
+    /// Get all plants from a running server, or what can be read from a folder that no server has open
+    Export(ExportOptions),
+    /// Compare everything that a folder holds that no server has open, and list what does not agree
+    Verify(VerifyOptions),
+    /// Make, list and revoke tokens; a running server notices within 2 s
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Make the tables in PostgreSQL, or bring them to the version of this program; servers may use them meanwhile
+    Migrate(Box<MigrateOptions>),
+    /// Print the OpenAPI document of what is served
+    Openapi,
+}
+
+impl Cli {
+    /// Reads the command line and the environment of this process. Where there is nothing to run
+    /// (help, version, a mistake), it says what there is to say and how to end.
+    pub(crate) fn from_process() -> Result<Self, ExitCode> {
+        Self::parse(std::env::args_os().collect()).map_err(|error| {
+            // Nobody is there to be told when it cannot be printed.
+            let said = error.to_string();
+            let secret = if said.contains(Token::PREFIX) {
+                Some("token")
+            } else {
+                holds_password(&said).then_some("password")
+            };
+            let _ = match secret {
+                Some(secret) => writeln!(
+                    io::stderr(),
+                    "error: the command line is wrong; it holds a {secret}, so it is not shown"
+                ),
+                None => error.print(),
+            };
+            if error.exit_code() == 0 {
+                return ExitCode::SUCCESS;
+            }
+            let Some(flag) = flag_of_environment(&error) else {
+                return ExitCode::from(exit::USAGE);
+            };
+            if let Some(variable) = flag.and_then(|flag| variable_of(&Self::command(), &flag)) {
+                let variable = variable.display();
+                let _ =
+                    writeln!(io::stderr(), "The value comes from {variable} in the environment.");
+            }
+            ExitCode::from(exit::CONFIGURATION)
+        })
+    }
+
+    /// `plantd` without a subcommand is `plantd serve`. The options of the subcommand are not the
+    /// program's as well, for then the environment would be read for those that are not used.
+    fn parse(mut arguments: Vec<OsString>) -> clap::error::Result<Self> {
+        let mut command = Self::command().mut_subcommand("serve", |serve| serve.arg(port_hint()));
+        let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
+        match first {
+            "-V" | "--version" => {}
+            // The help of the program shows the options of what it does by default.
+            "-h" | "--help" => command = ServeOptions::augment_args(command),
+            _ if first.starts_with('-') || arguments.len() == 1 => {
+                arguments.insert(1, "serve".into());
+            }
+            _ => {}
+        }
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        let cli = Self::from_arg_matches(&matches)?;
+        if let (Command::Serve(options), Some((_, matches))) = (&cli.command, matches.subcommand())
+        {
+            options.listen.check(matches, &mut command)?;
+        }
+        Ok(cli)
+    }
+}
+
+/// `Some` when a wrong value came from the environment, for its flag is not on the command line. Holds that flag, if it
+/// is known.
+fn flag_of_environment(error: &clap::Error) -> Option<Option<String>> {
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        return std::env::args_os().all(|argument| argument.to_str().is_some()).then_some(None);
+    }
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let flag = argument.split(' ').next().unwrap_or_default();
+    let on_command_line = std::env::args_os().skip(1).any(|given| {
+        let given = given.to_string_lossy();
+        given.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    });
+    (flag.starts_with("--") && !on_command_line).then(|| Some(flag.to_owned()))
+}
+
+/// The variable in the environment that stands for a flag.
+fn variable_of(command: &clap::Command, flag: &str) -> Option<OsString> {
+    let long = flag.trim_start_matches("--");
+    let argument = command.get_arguments().find(|argument| argument.get_long() == Some(long));
+    let variable = argument.and_then(Arg::get_env).map(OsStr::to_owned);
+    variable.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
+}
+
+/// Answers `--port`, which many other programs have. Without this, clap would suggest the most similar flag, which means
+/// something else.
+fn port_hint() -> Arg {
+    let hint = "where to listen is --listen ADDRESS:PORT, such as --listen 127.0.0.1:8090";
+    Arg::new("port")
+        .long("port")
+        .value_name("PORT")
+        .hide(true)
+        .value_parser(UnknownArgumentValueParser::suggest(hint))
+}
+
+/// Whether there is a password in a URL of PostgreSQL, which somebody has put in the wrong place.
+fn holds_password(text: &str) -> bool {
+    let urls = ["postgres://", "postgresql://"].into_iter();
+    urls.flat_map(|scheme| text.split(scheme).skip(1)).any(|rest| {
+        // The help says where a password belongs.
+        let is_user = |user: &str| user.contains(':') && user != "USER:PASSWORD";
+        let rest = rest.lines().next().unwrap_or_default();
+        rest.split_once('@').is_some_and(|(user, _)| is_user(user))
+    })
+}

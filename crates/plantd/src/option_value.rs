@@ -1,0 +1,27 @@
+//! Parsers of option values, for the command line and the environment alike.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Reads a whole number in this range.
+pub(crate) fn whole_number<Number: FromStr + PartialOrd + Display>(
+    range: RangeInclusive<Number>,
+) -> impl Fn(&str) -> Result<Number, String> + Clone
+where
+    RangeInclusive<Number>: Clone,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let (least, most) = (range.start(), range.end());
+        number.ok_or_else(|| format!("give a whole number from {least} to {most}"))
+    }
+}
+
+/// Reads a duration with its unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|cause| {
+        format!("{cause}; give a duration with its unit, such as 500ms, 10s or 90d")
+    })
+}

@@ -1,0 +1,174 @@
+//! `plantd serve`: the server, from its start to its end.
+
+mod certificate;
+mod connections;
+pub(crate) mod first_run;
+mod followed_file;
+mod listen;
+mod passed_socket;
+mod server_address;
+mod stop_signal;
+mod tokens;
+
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use plant_http::{CorsOrigin, PlantService, ServeError, ServerConfig};
+use plant_store::{
+    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, Damaged, PlantRepository, PostgresConfig,
+    PostgresRepository, SledConfig, SledRepository,
+};
+
+use self::certificate::Certificate;
+use self::listen::ListenOptions;
+use self::stop_signal::StopSignal;
+use crate::exit::Stop;
+use crate::files::data_folder::{DataOptions, make_folder, plants_folder};
+use crate::files::tokens_file::TokensFile;
+use crate::option_value::{duration, whole_number};
+use crate::store::postgres::{self, PostgresServeOptions};
+
+/// The largest cache, in MiB: more than any machine has.
+const CACHE_MAX_MIB: u64 = 1_048_576;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeOptions {
+    #[command(flatten)]
+    pub(crate) listen: ListenOptions,
+
+    #[command(flatten)]
+    data: DataOptions,
+
+    #[command(flatten)]
+    postgres: PostgresServeOptions,
+
+    /// sled's cache, in MiB; the process takes several times as much memory
+    #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
+    #[arg(default_value_t = DEFAULT_CACHE_MIB, value_parser = whole_number(1..=CACHE_MAX_MIB))]
+    #[arg(allow_hyphen_values = true)]
+    cache_mb: u64,
+
+    /// How many of the newest events are kept
+    #[arg(long, value_name = "N", env = "PLANTD_KEEP_EVENTS")]
+    #[arg(default_value_t = DEFAULT_KEEP_EVENTS, value_parser = whole_number(0..=u64::MAX))]
+    #[arg(allow_hyphen_values = true)]
+    keep_events: u64,
+
+    /// After SIGTERM, how long new connections are still taken while /readyz answers 503
+    #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
+    #[arg(default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
+    drain_delay: Duration,
+
+    /// After that, how long requests in flight may take
+    #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
+    #[arg(default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
+    drain_timeout: Duration,
+
+    /// How many requests a second each token may make [default: no limit]
+    #[arg(long, value_name = "N", env = "PLANTD_RATE_LIMIT", allow_hyphen_values = true)]
+    #[arg(value_parser = whole_number(NonZeroU32::MIN..=NonZeroU32::MAX))]
+    rate_limit: Option<NonZeroU32>,
+
+    /// The origin of a web page (its scheme, host and port) that browsers let talk to this server; may
+    /// stand several times, and in the environment with commas in between [default: none]
+    #[arg(long, value_name = "ORIGIN", env = "PLANTD_CORS_ORIGIN", value_delimiter = ',')]
+    cors_origin: Vec<CorsOrigin>,
+}
+
+/// Serves until a signal comes, or until the store or the socket fails.
+pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
+    // Before there are threads, and files that could be taken for the socket.
+    let passed_socket = options.listen.passed_socket().map_err(Stop::Configuration)?;
+    let stop_signal = StopSignal::while_starting().map_err(Stop::Io)?;
+    let max_connections = connections::max_connections().map_err(Stop::Io)?;
+    let environment_token = tokens::environment_token().map_err(Stop::Configuration)?;
+    let data = &options.data.folder;
+    let tokens_path = options.data.tokens_path();
+    // Before the store is opened, which may take long.
+    TokensFile::read(&tokens_path).map_err(Stop::of_file)?;
+    let certificate = options.listen.certificate()?;
+
+    let (repository, plants) = open(options)?;
+    let listening = options.listen.listen(passed_socket, certificate.as_ref());
+    let (socket, address) = listening.map_err(Stop::Io)?;
+    certificate.map_or(Ok(()), Certificate::follow).map_err(Stop::Io)?;
+
+    let mut command_to_show = None;
+    // A token may have been made meanwhile.
+    let is_first_start = TokensFile::load(&tokens_path).map_err(Stop::of_file)?.is_none();
+    if is_first_start && environment_token.is_none() {
+        let command = first_run::curl_command(data, &address).map_err(Stop::Io)?;
+        command_to_show = Some(command);
+        first_run::make_token(data, &tokens_path).map_err(Stop::Io)?;
+    }
+    let tokens = tokens::in_force(tokens_path, environment_token, options.rate_limit)?;
+
+    let service =
+        PlantService::new(repository, tokens).with_cors_origins(options.cors_origin.clone());
+    let mut config = ServerConfig::default();
+    config.max_connections = max_connections;
+    config.drain_delay = options.drain_delay;
+    config.drain_timeout = options.drain_timeout;
+    actix_web::rt::System::new().block_on(async {
+        // From here on a signal drains the server, so it may be said to be ready.
+        let stop = stop_signal.once_ready();
+        if let Some(command) = command_to_show {
+            log::info!("first start: made a token; create a plant with\n\n{command}\n");
+        }
+        address.say_ready().map_err(Stop::Io)?;
+        let served = plant_http::serve(socket, service, config, stop).await;
+        served.map_err(|error| match error {
+            ServeError::ConnectionsCutOff(_) => Stop::CutOff(anyhow!(
+                "{error}; where requests need longer than {}, raise --drain-timeout (PLANTD_DRAIN_TIMEOUT)",
+                humantime::format_duration(config.drain_timeout)
+            )),
+            ServeError::ThreadsCutOff => Stop::CutOff(error.into()),
+            _ => Stop::Io(
+                anyhow::Error::from(error)
+                    .context(format!("stopped serving the plants in {plants}")),
+            ),
+        })
+    })
+}
+
+/// The plants, and where they are, for people.
+fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), Stop> {
+    let data = &options.data.folder;
+    let keep_events = options.keep_events;
+    if let Some(config) = options.postgres.config()? {
+        let config = PostgresConfig { keep_events, ..config };
+        if config.url.can_be_overheard() {
+            log::warn!(
+                "what is sent to {}, the password among it, may be read by whoever is on the way: say \
+                 sslmode=verify-full in the URL",
+                config.url
+            );
+        }
+        let opening = PostgresRepository::open(&config);
+        let repository = postgres::block_on(opening).map_err(Stop::Io)?;
+        // Tokens may be kept there all the same.
+        make_folder(data).map_err(Stop::Io)?;
+        return Ok((Arc::new(repository), config.url.to_string()));
+    }
+    let cache_mib = options.cache_mb;
+    let config = SledConfig { cache_mib, keep_events, ..SledConfig::new(plants_folder(data)) };
+    let repository = SledRepository::open(&config);
+    let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
+    Ok((Arc::new(repository), data.display().to_string()))
+}
+
+fn advise_verification(error: anyhow::Error, data: &Path) -> anyhow::Error {
+    if error.downcast_ref::<Damaged>().is_none() {
+        return error;
+    }
+    let data = shlex::try_quote(&data.to_string_lossy())
+        .map_or_else(|_| "DIR".into(), |data| data.into_owned());
+    error.context(format!(
+        "`plantd verify --data {data}` lists what is wrong, `plantd export --data {data} FILE` saves what \
+         can be read"
+    ))
+}

@@ -1,0 +1,68 @@
+//! The address where clients find the server: in the ready line, and in commands to paste.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+/// What an address begins with that is the path of a Unix socket.
+pub(crate) const UNIX_PREFIX: &str = "unix:";
+
+/// The address where clients find the server.
+#[derive(Debug)]
+pub(crate) enum ServerAddress {
+    Http(SocketAddr),
+    /// With the file of the certificate.
+    Https(SocketAddr, PathBuf),
+    Unix(PathBuf),
+}
+
+impl ServerAddress {
+    /// The one line on standard output. Scripts wait for it.
+    pub(crate) fn say_ready(&self) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "plantd listening on {self}")
+            .and_then(|()| out.flush())
+            .context("cannot write to standard output")
+    }
+
+    /// What curl, on this machine, has to be told to find the path `/plants`: words for a shell.
+    pub(crate) fn curl_arguments(&self) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Http(address) => format!("http://{}/plants", reachable(*address)),
+            Self::Https(address, chain) => {
+                format!("--cacert {} https://{}/plants", quoted(chain)?, reachable(*address))
+            }
+            Self::Unix(path) => format!("--unix-socket {} http://localhost/plants", quoted(path)?),
+        })
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(address) => write!(formatter, "http://{address}"),
+            Self::Https(address, _) => write!(formatter, "https://{address}"),
+            Self::Unix(path) => write!(formatter, "{UNIX_PREFIX}{}", path.display()),
+        }
+    }
+}
+
+/// A path for a shell, wherever that is.
+fn quoted(path: &Path) -> anyhow::Result<String> {
+    let path = std::path::absolute(path)?;
+    let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    Ok(shlex::try_quote(path)?.into_owned())
+}
+
+/// Where a client on this machine finds a server that listens everywhere.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

@@ -1,0 +1,66 @@
+//! The tokens that the server takes: those in the tokens file, and the one in the environment.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow, ensure};
+use plant_http::{Scope, Token, TokenName, TokenRecord, Tokens};
+
+use crate::environment::TOKEN_VARIABLE;
+use crate::exit::Stop;
+use crate::files::tokens_file::TokensFile;
+use crate::serve::followed_file::follow;
+
+pub(crate) fn environment_token() -> anyhow::Result<Option<TokenRecord>> {
+    let Some(token) = std::env::var_os(TOKEN_VARIABLE) else { return Ok(None) };
+    let token = token
+        .into_string()
+        .map_err(|_| anyhow!("the token is not UTF-8"))
+        .and_then(|token| Ok(Token::chosen(token)?))
+        .with_context(|| format!("{TOKEN_VARIABLE} cannot be used"))?;
+    Ok(Some(TokenRecord::new(TokenName::new(TOKEN_VARIABLE)?, Scope::Write, &token)))
+}
+
+/// The tokens of the file, which is followed from now on, and that of the environment.
+pub(crate) fn in_force(
+    path: PathBuf,
+    environment_token: Option<TokenRecord>,
+    rate_limit: Option<NonZeroU32>,
+) -> Result<Tokens, Stop> {
+    let content = TokensFile::load(&path).map_err(Stop::of_file)?;
+    let records = move |content: &Option<Vec<u8>>| -> anyhow::Result<Vec<TokenRecord>> {
+        let mut records = match content {
+            Some(bytes) => TokensFile::parse(bytes)?.tokens,
+            None => Vec::new(),
+        };
+        records.extend(environment_token.clone());
+        Ok(records)
+    };
+    let first = records(&content).with_context(|| path.display().to_string());
+    let first = first.map_err(Stop::Configuration)?;
+    if first.is_empty() {
+        log::warn!("there is no token, so nobody may do anything; make one: plantd token create");
+    }
+    let tokens = match rate_limit {
+        Some(rate_limit) => Tokens::with_rate_limit(first, rate_limit),
+        None => Tokens::new(first),
+    };
+    let read = {
+        let path = path.clone();
+        move || TokensFile::load(&path)
+    };
+    let take = {
+        let tokens = tokens.clone();
+        move |content: &Option<Vec<u8>>| {
+            ensure!(
+                content.is_some(),
+                "{} is gone; put it back, or revoke by `plantd token`",
+                path.display()
+            );
+            tokens.replace(records(content)?);
+            Ok(())
+        }
+    };
+    follow("the tokens file", content, read, take).map_err(Stop::Io)?;
+    Ok(tokens)
+}
