@@ -35,7 +35,8 @@ libfuzzer_sys::fuzz_target!(
 
 fn named_target() -> Target {
     let name = std::env::var(TARGET_VARIABLE).unwrap_or_default();
-    let targets = || plant_http::internal::fuzzing::TARGETS.into_iter().chain(plant_store::fuzzing::TARGETS);
+    let targets =
+        || plant_http::internal::fuzzing::TARGETS.into_iter().chain(plant_store::fuzzing::TARGETS);
     targets().find(|target| target.name == name).unwrap_or_else(|| {
         let names: Vec<&str> = targets().map(|target| target.name).collect();
         panic!("{TARGET_VARIABLE} must name one of {}", names.join(", "))
