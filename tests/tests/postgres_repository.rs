@@ -6,13 +6,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantFilter, PlantId, UncheckedNewPlant, UncheckedPlantFilter};
+use plant_domain::{NewPlant, PlantFilter, PlantId};
+use plant_postgres::{PostgresConfig, PostgresRepository};
 use plant_store::conformance::model::KeptEvents;
-use plant_store::conformance::{self, Place, model};
+use plant_store::conformance::{self, StoreUnderTest, model};
 use plant_store::{
     Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
-    PlantRepository, PostgresConfig, PostgresRepository, Preconditions, Revision, StoreError,
-    StoredPlant,
+    PlantRepository, Preconditions, Revision, StoreError, StoredPlant,
 };
 use plantd_tests::{DEADLINE, wait_for, wait_until};
 use proptest::prelude::ProptestConfig;
@@ -86,14 +86,15 @@ impl Schema {
         let sign = if url.contains('?') { '&' } else { '?' };
         // However the server lets somebody in: from there on, the session is this user's.
         let url = format!("{url}{sign}options=-c%20role%3D{name}");
-        let config = PostgresConfig { url: url.parse().expect("a URL"), ..self.config.clone() };
+        let mut config = self.config.clone();
+        config.url = url.parse().expect("a URL");
         let user = User { name, database: self.database.clone() };
         (Self { database: self.database.clone(), config }, user)
     }
 }
 
 #[async_trait]
-impl Place for Schema {
+impl StoreUnderTest for Schema {
     async fn open(&self) -> Arc<dyn PlantRepository> {
         Arc::new(Self::open(self).await)
     }
@@ -197,8 +198,7 @@ fn wait_until_forgotten(schema: &Schema, most: u64) {
 }
 
 fn plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
-    let (name, tag) = (name.to_owned(), tag.map(str::to_owned));
-    NewPlant::try_from(UncheckedNewPlant { id, name, tag }).expect("valid")
+    NewPlant::new(id, name, tag.map(str::to_owned)).expect("valid")
 }
 
 fn numbered(id: i64) -> NewPlant {
@@ -235,8 +235,7 @@ async fn ids_of_events(repository: &PostgresRepository, after: Revision) -> Vec<
 }
 
 fn filter(name_part: Option<&str>, tag: Option<&str>) -> PlantFilter {
-    let (name_part, tag) = (name_part.map(str::to_owned), tag.map(str::to_owned));
-    PlantFilter::try_from(UncheckedPlantFilter { name_part, tag }).expect("valid")
+    PlantFilter::new(name_part, tag.map(str::to_owned)).expect("valid")
 }
 
 /// All plants that a filter lets through, and how many pages of `limit` plants it took.
@@ -412,7 +411,8 @@ async fn a_user_who_may_not_make_tables_uses_those_that_are_there() {
 
     // And what is done now and then: a number that nobody uses is given up, and old events are forgotten.
     schema.query("SELECT nextval('SCHEMA.event_blocks')");
-    let few = PostgresConfig { keep_events: 1, ..of_user.config.clone() };
+    let mut few = of_user.config.clone();
+    few.keep_events = 1;
     let repository = PostgresRepository::open(&few).await.expect("opens");
     create(&repository, 3).await;
     wait_until("the row of the plant that was removed to go", || {
@@ -933,9 +933,7 @@ async fn an_import_of_which_a_part_was_written_does_not_say_that_nothing_was() {
     let pid = wait_for("the insert", || {
         Some(test_postgres::shared().query(&sleeps)).filter(|pid| !pid.is_empty())
     });
-    let rows = (1..=IMPORTED).map(|id| format!(r#"{{"id":{id},"name":"Rosa"}}"#));
-    let rows = rows.collect::<Vec<_>>().join(",");
-    let plants = serde_json::from_str(&format!("[{rows}]")).expect("plants");
+    let plants = (1..=IMPORTED).map(|id| plant(id, "Rosa", None)).collect();
     let failure = repository.import(plants, OnConflict::Error).await.expect_err("it has to wait");
     test_postgres::shared().query(&format!("SELECT pg_terminate_backend({pid})"));
     blocking.join().expect("it has not panicked").expect_err("it was ended");

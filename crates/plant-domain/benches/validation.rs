@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use divan::{Bencher, black_box};
-use plant_domain::{NewPlant, UncheckedNewPlant};
+use plant_domain::NewPlant;
 
 fn main() {
     divan::main();
@@ -13,10 +13,6 @@ const NAMES: [&str; 3] = ["Eastern white pine 123456", "Größblättrige Königs
 
 #[divan::bench(args = NAMES)]
 fn check_a_plant(bencher: Bencher<'_, '_>, name: &str) {
-    let unchecked = || UncheckedNewPlant {
-        id: 7,
-        name: name.to_owned(),
-        tag: Some("Scrophulariaceae".to_owned()),
-    };
-    bencher.with_inputs(unchecked).bench_values(|it| NewPlant::try_from(black_box(it)));
+    let texts = || (name.to_owned(), Some("Scrophulariaceae".to_owned()));
+    bencher.with_inputs(texts).bench_values(|(name, tag)| NewPlant::new(7, black_box(name), tag));
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::{self, Write};
 
-use plant_domain::{Error, NewPlant, Plant, PlantId, UncheckedNewPlant, error_number};
+use plant_domain::{Error, NewPlant, Plant, PlantId, error_number};
 
 /// A garden keeps its plants wherever it likes: the rules come from the domain.
 #[derive(Default)]
@@ -16,8 +16,8 @@ struct Garden {
 }
 
 impl Garden {
-    fn plant(&mut self, unchecked: UncheckedNewPlant) -> Result<&Plant, Error> {
-        let (id, plant) = NewPlant::try_from(unchecked)?.into_parts();
+    fn plant(&mut self, id: i64, name: &str) -> Result<&Plant, Error> {
+        let (id, plant) = NewPlant::new(id, name, None)?.into_parts();
         match self.plants.entry(id) {
             Entry::Vacant(place) => Ok(place.insert(plant)),
             Entry::Occupied(_) => Err(Error {
@@ -32,8 +32,7 @@ fn main() -> io::Result<()> {
     let mut garden = Garden::default();
     let mut out = io::stdout().lock();
     for (id, name) in [(1, "Salix alba"), (1, "Salix babylonica"), (2, "\u{7}")] {
-        let unchecked = UncheckedNewPlant { id, name: name.to_owned(), tag: None };
-        match garden.plant(unchecked) {
+        match garden.plant(id, name) {
             Ok(plant) => writeln!(out, "planted {}", plant.name())?,
             Err(error) => writeln!(out, "refused: {error}")?,
         }

@@ -4,22 +4,6 @@ use unicase::UniCase;
 
 use crate::{Violations, rules};
 
-/// What someone says to look for. It becomes a [`PlantFilter`] by [`PlantFilter::try_from`].
-///
-/// ```
-/// use plant_domain::{PlantFilter, UncheckedPlantFilter};
-///
-/// let unchecked = UncheckedPlantFilter { name_part: None, tag: Some(String::new()) };
-/// assert!(PlantFilter::try_from(unchecked).is_err());
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UncheckedPlantFilter {
-    /// A part of the name, unchecked.
-    pub name_part: Option<String>,
-    /// The tag, unchecked.
-    pub tag: Option<String>,
-}
-
 /// Tells the plants that someone looks for from the others. Without anything to look for, that is
 /// every plant.
 ///
@@ -27,10 +11,9 @@ pub struct UncheckedPlantFilter {
 /// [`fold_name`] first.
 ///
 /// ```
-/// use plant_domain::{PlantFilter, UncheckedPlantFilter};
+/// use plant_domain::PlantFilter;
 ///
-/// let unchecked = UncheckedPlantFilter { name_part: Some("ROSA".to_owned()), tag: None };
-/// let roses = PlantFilter::try_from(unchecked)?;
+/// let roses = PlantFilter::new(Some("ROSA"), None)?;
 /// assert!(roses.matches("Rosa canina", Some("Rosaceae")));
 /// assert!(!roses.matches("Salix alba", None));
 /// # Ok::<(), plant_domain::Violations>(())
@@ -42,57 +25,41 @@ pub struct PlantFilter {
 }
 
 impl PlantFilter {
-    /// Whether it lets every plant through.
+    /// Looks for plants whose name has this part, and which have exactly this tag; without one of them, whatever it is.
     ///
-    /// ```
-    /// assert!(plant_domain::PlantFilter::default().matches_all());
-    /// ```
+    /// # Errors
+    ///
+    /// Every rule that a plant's name or tag would break too, except that a part of a name may be blank.
+    pub fn new(name_part: Option<&str>, tag: Option<String>) -> Result<Self, Violations> {
+        name_part.map_or(Ok(()), rules::check_name_part)?;
+        rules::check(None, tag.as_deref())?;
+        Ok(Self { folded_name_part: name_part.map(fold_name), tag })
+    }
+
+    /// Whether it lets every plant through.
     #[must_use]
     pub const fn matches_all(&self) -> bool {
         self.folded_name_part.is_none() && self.tag.is_none()
     }
 
     /// The tag that a plant must have, if it must have a certain one.
-    ///
-    /// ```
-    /// assert_eq!(plant_domain::PlantFilter::default().tag(), None);
-    /// ```
     #[must_use]
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
     /// What the folded name must hold, if it must hold something.
-    ///
-    /// ```
-    /// assert_eq!(plant_domain::PlantFilter::default().folded_name_part(), None);
-    /// ```
     #[must_use]
     pub fn folded_name_part(&self) -> Option<&str> {
         self.folded_name_part.as_deref()
     }
 
     /// Whether a plant with this name and tag is one of those that are looked for.
-    ///
-    /// ```
-    /// assert!(plant_domain::PlantFilter::default().matches("Rosa", None));
-    /// ```
     #[must_use]
     pub fn matches(&self, name: &str, tag: Option<&str>) -> bool {
         let tag_matches = self.tag.is_none() || self.tag.as_deref() == tag;
         tag_matches
             && self.folded_name_part.as_ref().is_none_or(|part| fold_name(name).contains(part))
-    }
-}
-
-impl TryFrom<UncheckedPlantFilter> for PlantFilter {
-    type Error = Violations;
-
-    fn try_from(unchecked: UncheckedPlantFilter) -> Result<Self, Violations> {
-        let UncheckedPlantFilter { name_part, tag } = unchecked;
-        name_part.as_deref().map_or(Ok(()), rules::check_name_part)?;
-        rules::check(None, tag.as_deref())?;
-        Ok(Self { folded_name_part: name_part.as_deref().map(fold_name), tag })
     }
 }
 

@@ -1,17 +1,11 @@
 //! The create rules, held against random input: what is valid round-trips exactly, and what is not
 //! is named.
 
-use plant_domain::{
-    Member, NAME_MAX_CHARACTERS, NewPlant, Rule, UncheckedNewPlant, Violation, Violations,
-};
+use plant_domain::{Member, NAME_MAX_CHARACTERS, NewPlant, Rule, Violation, Violations};
 use proptest::prelude::*;
 
 fn check(name: &str, tag: Option<&str>) -> Result<NewPlant, Violations> {
-    NewPlant::try_from(UncheckedNewPlant {
-        id: 7,
-        name: name.to_owned(),
-        tag: tag.map(str::to_owned),
-    })
+    NewPlant::new(7, name, tag.map(str::to_owned))
 }
 
 /// The rules that `text` breaks as a name and as a tag; they must be the same ones.
@@ -82,53 +76,22 @@ fn every_broken_rule_of_every_member_is_named() {
     }
 }
 
-#[test]
-fn a_new_plant_is_read_from_an_object_only() {
-    for not_an_object in [r#"[7,"Rosa",null]"#, r#""Rosa""#, "7", "null", "true"] {
-        assert!(serde_json::from_str::<NewPlant>(not_an_object).is_err(), "{not_an_object}");
-    }
-}
-
-#[test]
-fn a_member_that_stands_twice_is_refused() {
-    for json in [
-        r#"{"id":7,"id":7,"name":"Rosa"}"#,
-        r#"{"id":7,"name":"Rosa","name":"Rosa"}"#,
-        r#"{"id":7,"name":"Rosa","tag":null,"tag":null}"#,
-    ] {
-        assert!(serde_json::from_str::<NewPlant>(json).is_err(), "{json}");
-    }
-}
-
-#[test]
-fn an_id_is_an_integer_within_int64() {
-    for id in ["-9223372036854775808", "-1", "0", "9223372036854775807"] {
-        let json = format!(r#"{{"id":{id},"name":"Rosa"}}"#);
-        let new_plant: NewPlant = serde_json::from_str(&json).expect(id);
-        assert_eq!(new_plant.id().to_string(), id);
-    }
-    for id in ["9223372036854775808", "-9223372036854775809", "1.0", "1e3", r#""1""#, "null"] {
-        let json = format!(r#"{{"id":{id},"name":"Rosa"}}"#);
-        assert!(serde_json::from_str::<NewPlant>(&json).is_err(), "{id}");
-    }
-}
-
 proptest! {
     #[test]
-    fn any_valid_value_round_trips_exactly(
+    fn any_valid_value_is_kept_and_written_exactly(
         id: i64,
         name in valid_text(),
         tag in prop::option::of(valid_text()),
     ) {
-        let unchecked = UncheckedNewPlant { id, name: name.clone(), tag: tag.clone() };
-        let new_plant = NewPlant::try_from(unchecked).expect("valid");
+        let new_plant = NewPlant::new(id, name.clone(), tag.clone()).expect("valid");
         prop_assert_eq!(new_plant.id().get(), id);
         prop_assert_eq!(new_plant.plant().name(), &name);
         prop_assert_eq!(new_plant.plant().tag(), tag.as_deref());
 
-        let json = serde_json::to_string(&new_plant).expect("serializes");
-        let read_back: NewPlant = serde_json::from_str(&json).expect("reads back");
-        prop_assert_eq!(read_back, new_plant);
+        let json = serde_json::to_value(&new_plant).expect("serializes");
+        prop_assert_eq!(&json["id"], id);
+        prop_assert_eq!(&json["name"], &name);
+        prop_assert_eq!(json.get("tag").and_then(|tag| tag.as_str()), tag.as_deref());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use clap::Parser;
-use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, UncheckedPlant};
+use plant_domain::{NewPlant, Plant, PlantId, PlantPatch};
 use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens};
 use plant_store::{
     Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
@@ -67,7 +67,7 @@ impl PlantRepository for StoresNothing {
         patch: PlantPatch,
         _preconditions: Preconditions,
     ) -> Result<StoredPlant, StoreError> {
-        let patched = NewPlant::new(id, patch.apply(&self.plant));
+        let patched = patch.apply(&self.plant).with_id(id);
         Ok(self.create(patched, None).await?.stored)
     }
 
@@ -122,11 +122,9 @@ fn main() -> anyhow::Result<()> {
     env_logger::init_from_env(env_logger::Env::default().default_filter_or("info"));
     let Options { listen, data: _, token } = Options::parse();
     let token = Token::chosen(token)?;
-    let plant = UncheckedPlant {
-        name: "Jade plant 4503599627370496".to_owned(),
-        tag: Some("Crassulaceae".to_owned()),
-    };
-    let repository = StoresNothing { sequence: AtomicU64::new(0), plant: Plant::try_from(plant)? };
+    let tag = Some("Crassulaceae".to_owned());
+    let plant = Plant::new("Jade plant 4503599627370496", tag)?;
+    let repository = StoresNothing { sequence: AtomicU64::new(0), plant };
     let record = TokenRecord::new(TokenName::new("ceiling")?, Scope::Write, &token);
     let service = PlantService::new(Arc::new(repository), Tokens::new(vec![record]));
     let mut config = ServerConfig::default();

@@ -347,6 +347,9 @@ impl From<StoreError> for Failure {
             .caused_by(cause),
             StoreError::Refused(cause) => Self::from(ErrorNumber::Refused).caused_by(cause),
             StoreError::Failed(cause) => Self::from(ErrorNumber::StoreFailed).caused_by(cause),
+            unknown => {
+                Self::from(ErrorNumber::StoreFailed).caused_by(StoreFailure::new(unknown))
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId, PlantPatch, UncheckedNewPlant};
+use plant_domain::{NewPlant, PlantId, PlantPatch};
 use plant_http::{
     PlantService, Scope, ServeError, ServerConfig, Token, TokenName, TokenRecord, Tokens, serve,
 };
@@ -35,12 +35,11 @@ struct Misbehaves {
 }
 
 fn plant(id: i64) -> NewPlant {
-    let unchecked = UncheckedNewPlant { id, name: "Rosa".to_owned(), tag: None };
-    NewPlant::try_from(unchecked).expect("valid")
+    NewPlant::new(id, "Rosa", None).expect("valid")
 }
 
 fn failure() -> StoreFailure {
-    anyhow::anyhow!(CAUSE).into()
+    StoreFailure::new(CAUSE)
 }
 
 #[async_trait]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use plant_domain::{NewPlant, UncheckedNewPlant};
+use plant_domain::NewPlant;
 use plant_store::{OnConflict, PlantRepository, SledConfig, SledRepository, benches};
 
 const GROUPS: [usize; 3] = [1, 64, 1024];
@@ -17,7 +17,7 @@ fn main() {
 
 fn new_plant(id: i64) -> NewPlant {
     let (name, tag) = (format!("Eastern white pine {id}"), format!("Family {}", id % 100));
-    NewPlant::try_from(UncheckedNewPlant { id, name, tag: Some(tag) }).expect("valid")
+    NewPlant::new(id, name, Some(tag)).expect("valid")
 }
 
 fn new_plants(first: i64, count: usize) -> Vec<NewPlant> {

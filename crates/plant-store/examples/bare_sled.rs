@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use plant_domain::{NewPlant, UncheckedNewPlant};
+use plant_domain::NewPlant;
 use plant_store::benches::BareLoop;
 
 const TAGS: i64 = 100;
@@ -25,7 +25,7 @@ fn main() -> anyhow::Result<()> {
     let plants: i64 = plants.parse().context("PLANTS must be a number")?;
     let new_plants = (1..=plants).map(|id| {
         let (name, tag) = (format!("Eastern white pine {id}"), format!("Family {}", id % TAGS));
-        NewPlant::try_from(UncheckedNewPlant { id, name, tag: Some(tag) })
+        NewPlant::new(id, name, Some(tag))
     });
     let new_plants: Vec<NewPlant> = new_plants.collect::<Result<_, _>>()?;
     let plants = new_plants.len();

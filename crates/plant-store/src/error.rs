@@ -1,6 +1,8 @@
 //! Why a repository did not do what it was asked to.
 
+use std::error::Error;
 use std::fmt;
+use std::iter::successors;
 use std::sync::Arc;
 
 use plant_domain::PlantId;
@@ -9,6 +11,7 @@ use crate::Precondition;
 
 /// Why a repository did not do what it was asked to.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// There is a plant with the id of the plant to create; nothing was written.
     #[error("a plant with id {0} exists already")]
@@ -40,14 +43,27 @@ pub enum StoreError {
     Failed(#[from] StoreFailure),
 }
 
-/// What made a store fail, shared by all that it failed for. It is meant for the log: it may tell
-/// of files and folders.
-#[derive(Clone, Debug)]
-pub struct StoreFailure(Arc<anyhow::Error>);
+/// Why a store cannot be opened, or looked into. The message says what is wrong, and what to do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// What the store holds is damaged.
+    #[error("{0}")]
+    Damaged(StoreFailure),
+    /// The store cannot be used: it cannot be reached, somebody else has it open, or another version made it.
+    #[error("{0}")]
+    Unusable(StoreFailure),
+}
 
-impl From<anyhow::Error> for StoreFailure {
-    fn from(cause: anyhow::Error) -> Self {
-        Self(Arc::new(cause))
+/// What made a store fail, shared by all that it failed for. It is meant for the log: it may tell of files and folders.
+#[derive(Clone, Debug)]
+pub struct StoreFailure(Arc<dyn Error + Send + Sync>);
+
+impl StoreFailure {
+    /// A failure with this cause.
+    #[must_use]
+    pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(cause.into().into())
     }
 }
 
@@ -63,8 +79,10 @@ impl Eq for StoreFailure {}
 impl fmt::Display for StoreFailure {
     /// The whole chain of causes.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:#}", self.0)
+        write!(formatter, "{}", self.0)?;
+        let mut causes = successors(self.0.source(), |cause| (*cause).source());
+        causes.try_for_each(|cause| write!(formatter, ": {cause}"))
     }
 }
 
-impl std::error::Error for StoreFailure {}
+impl Error for StoreFailure {}

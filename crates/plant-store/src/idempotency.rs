@@ -13,20 +13,20 @@ use sha2::{Digest, Sha256};
 /// use plant_domain::NewPlant;
 /// use plant_store::IdempotencyDigest;
 ///
-/// let willow: NewPlant = serde_json::from_str(r#"{"id":7,"name":"Salix alba"}"#)?;
-/// let poplar: NewPlant = serde_json::from_str(r#"{"id":7,"name":"Populus alba"}"#)?;
+/// let willow = NewPlant::new(7, "Salix alba", None)?;
+/// let poplar = NewPlant::new(7, "Populus alba", None)?;
 /// assert_eq!(IdempotencyDigest::new("key", &willow), IdempotencyDigest::new("key", &willow));
 /// assert_ne!(IdempotencyDigest::new("key", &willow), IdempotencyDigest::new("other", &willow));
 /// assert_ne!(IdempotencyDigest::new("key", &willow), IdempotencyDigest::new("key", &poplar));
-/// # Ok::<(), serde_json::Error>(())
+/// # Ok::<(), plant_domain::Violations>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdempotencyDigest([u8; IdempotencyDigest::BYTES]);
 
 impl IdempotencyDigest {
-    /// Half of a SHA-256: it is kept with the plant, and 128 bits are enough to tell the requests
+    /// How many bytes it has: half of a SHA-256. It is kept with the plant, and 128 bits are enough to tell the requests
     /// of honest clients apart. (Who holds a token can store anything without forging a digest.)
-    pub(crate) const BYTES: usize = 16;
+    pub const BYTES: usize = 16;
 
     /// The digest of `key`, as the client sent it, and of the plant that came with it.
     #[must_use]
@@ -51,7 +51,15 @@ impl IdempotencyDigest {
         Self(digest)
     }
 
-    pub(crate) const fn to_bytes(self) -> [u8; Self::BYTES] {
+    /// The digest as a store keeps it.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
+    }
+
+    /// The digest that a store has kept.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
     }
 }

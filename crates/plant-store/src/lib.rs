@@ -12,12 +12,12 @@
 //! use plant_store::{PlantRepository, SledConfig, SledRepository};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> anyhow::Result<()> {
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
 //! # let directory = folder.path().join("plants");
 //! let repository = SledRepository::open(&SledConfig::new(directory))?;
 //!
-//! let willow: NewPlant = serde_json::from_str(r#"{"id":7,"name":"Salix alba"}"#)?;
+//! let willow = NewPlant::new(7, "Salix alba", None)?;
 //! repository.create(willow, None).await?; // When this returns, the plant is on disk.
 //!
 //! let stored = repository.get(PlantId::from(7)).await?.expect("it was created");
@@ -48,6 +48,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod decision;
 mod error;
 mod event;
 #[cfg(feature = "__fault-points")]
@@ -56,33 +57,29 @@ pub mod fault;
 mod fault;
 mod idempotency;
 mod import;
+mod memory;
 mod plant_record;
-#[cfg(feature = "postgres")]
-mod postgres;
 mod preconditions;
 mod repository;
 mod sled;
 mod stored_plant;
-mod write;
 
-pub use error::{StoreError, StoreFailure};
+pub use error::{OpenError, StoreError, StoreFailure};
 pub use event::{Event, EventKind, EventPage};
 pub use idempotency::IdempotencyDigest;
 pub use import::{Imported, OnConflict, UnknownOnConflict};
-#[cfg(feature = "postgres")]
-pub use postgres::{
-    DEFAULT_POSTGRES_READING_SESSIONS, DEFAULT_POSTGRES_SCHEMA, NotAPostgresUrl, NotASchemaName,
-    POSTGRES_WRITING_SESSIONS, PostgresConfig, PostgresRepository, PostgresUrl, SchemaName,
-};
+pub use memory::MemoryRepository;
 pub use preconditions::{Precondition, Preconditions, Revisions};
-pub use repository::{Created, DEFAULT_KEEP_EVENTS, Page, PageRequest, PlantRepository, Put};
+pub use repository::{
+    Created, DEFAULT_KEEP_EVENTS, PAGE_MAX_WORK, Page, PageRequest, PlantRepository, Put,
+};
 #[cfg(feature = "__internal")]
 pub use sled::benches;
 #[cfg(feature = "__internal")]
 pub use sled::fuzzing;
 pub use sled::{
-    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, Damaged, SledConfig, SledInspection,
-    SledRepository, Verification,
+    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, SledConfig, SledInspection, SledRepository,
+    Verification,
 };
 pub use stored_plant::{Revision, StoredPlant};
 

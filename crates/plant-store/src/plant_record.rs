@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use plant_domain::{Plant, PlantId, UncheckedPlant};
+use plant_domain::{Plant, PlantId};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::decision::KeptPlant;
 use crate::{IdempotencyDigest, Revision, StoredPlant};
 
 /// What is kept of a plant.
@@ -31,12 +32,21 @@ impl<'a> PlantRecord<'a> {
         whole(bytes)
     }
 
+    pub(crate) fn of(plant: &'a KeptPlant) -> Self {
+        let KeptPlant { stored: StoredPlant { plant, revision, .. }, idempotency } = plant;
+        let idempotency = idempotency.map(IdempotencyDigest::to_bytes);
+        Self { revision: revision.get(), idempotency, name: plant.name(), tag: plant.tag() }
+    }
+
+    pub(crate) fn to_kept_plant(self, id: PlantId) -> anyhow::Result<KeptPlant> {
+        let idempotency = self.idempotency.map(IdempotencyDigest::from_bytes);
+        Ok(KeptPlant { stored: self.to_stored_plant(id)?, idempotency })
+    }
+
     /// The plant that is kept. It goes through the create rules again: a record that breaks one was
     /// not written by us.
     pub(crate) fn to_stored_plant(self, id: PlantId) -> anyhow::Result<StoredPlant> {
-        let unchecked =
-            UncheckedPlant { name: self.name.to_owned(), tag: self.tag.map(str::to_owned) };
-        let plant = Plant::try_from(unchecked)
+        let plant = Plant::new(self.name, self.tag.map(str::to_owned))
             .with_context(|| format!("the record of plant {id} breaks the rules"))?;
         Ok(StoredPlant { id, plant, revision: Revision::from(self.revision) })
     }

@@ -11,9 +11,9 @@ use crate::{
 /// How many of the newest events are kept unless something else is said.
 pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
 
-/// How many plants are looked at for one page. It bounds the time that a page takes when the filter
-/// matches rarely.
-pub(crate) const MAX_LOOKED_AT: usize = 10_000;
+/// The most plants that a repository looks at for one page of [`PlantRepository::list`], whatever it finds. It bounds the
+/// time that a page takes when the filter matches rarely.
+pub const PAGE_MAX_WORK: usize = 10_000;
 
 /// Keeps plants. This documentation is the contract; the conformance suite holds an implementation
 /// against it.
@@ -95,12 +95,11 @@ pub trait PlantRepository: Send + Sync {
     /// use plant_store::{Imported, OnConflict};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> anyhow::Result<()> {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
     /// # let repository = SledRepository::open(&SledConfig::new(folder.path().join("plants")))?;
-    /// let plants: Vec<NewPlant> = serde_json::from_str(
-    ///     r#"[{"id":1,"name":"Salix alba"},{"id":1,"name":"Salix fragilis"}]"#,
-    /// )?;
+    /// let plants =
+    ///     vec![NewPlant::new(1, "Salix alba", None)?, NewPlant::new(1, "Salix fragilis", None)?];
     /// let imported = repository.import(plants, OnConflict::Skip).await?;
     /// assert_eq!(imported, [Imported::Created, Imported::Skipped]);
     /// # Ok(())
@@ -136,13 +135,12 @@ pub trait PlantRepository: Send + Sync {
     /// use plant_store::{Page, PageRequest, PlantRepository};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> anyhow::Result<()> {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
     /// # let repository = SledRepository::open(&SledConfig::new(folder.path().join("plants")))?;
-    /// # let plants: Vec<NewPlant> = serde_json::from_str(
-    /// #     r#"[{"id":1,"name":"a"},{"id":2,"name":"b"},{"id":3,"name":"c"}]"#,
-    /// # )?;
-    /// # repository.import(plants, OnConflict::Error).await?;
+    /// # let plants: Result<_, _> =
+    /// #     [(1, "a"), (2, "b"), (3, "c")].map(|(id, name)| NewPlant::new(id, name, None)).into_iter().collect();
+    /// # repository.import(plants?, OnConflict::Error).await?;
     /// let mut names = Vec::new();
     /// let mut after = None;
     /// loop {
@@ -184,10 +182,10 @@ pub trait PlantRepository: Send + Sync {
     /// use plant_store::{EventKind, EventPage, Revision};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> anyhow::Result<()> {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
     /// # let repository = SledRepository::open(&SledConfig::new(folder.path().join("plants")))?;
-    /// # let willow: NewPlant = serde_json::from_str(r#"{"id":7,"name":"Salix alba"}"#)?;
+    /// # let willow = NewPlant::new(7, "Salix alba", None)?;
     /// repository.create(willow, None).await?;
     /// repository.delete(PlantId::from(7), Preconditions::default()).await?;
     ///
@@ -253,8 +251,9 @@ pub struct PageRequest {
 }
 
 impl PageRequest {
-    /// The least id that may be on the page, unless none may.
-    pub(crate) fn first_id(&self) -> Option<PlantId> {
+    /// The least id that may be on the page; `None` when none may.
+    #[must_use]
+    pub fn first_id(&self) -> Option<PlantId> {
         self.after.map_or(Some(PlantId::MIN), PlantId::next)
     }
 }

@@ -19,7 +19,7 @@ impl StoredPlant {
     /// The plant with its id, without the revision.
     #[must_use]
     pub fn into_new_plant(self) -> NewPlant {
-        NewPlant::new(self.id, self.plant)
+        self.plant.with_id(self.id)
     }
 }
 

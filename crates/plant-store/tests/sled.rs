@@ -8,11 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
+use plant_domain::{NewPlant, PlantId};
 use plant_store::conformance::model::KeptEvents;
-use plant_store::conformance::{self, Place, model};
+use plant_store::conformance::{self, StoreUnderTest, model};
 use plant_store::{
-    OnConflict, PlantRepository, Preconditions, SledConfig, SledInspection, SledRepository,
+    OnConflict, OpenError, PlantRepository, Preconditions, SledConfig, SledInspection,
+    SledRepository,
 };
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
@@ -47,7 +48,7 @@ impl Folder {
         &self.config.directory
     }
 
-    fn try_open(&self) -> anyhow::Result<SledRepository> {
+    fn try_open(&self) -> Result<SledRepository, OpenError> {
         SledRepository::open(&self.config)
     }
 
@@ -62,12 +63,12 @@ impl Folder {
     /// What an open says that is refused.
     fn refusal(&self) -> String {
         let refusal = self.try_open().map(drop).expect_err("it must not open");
-        format!("{refusal:#}")
+        format!("{refusal}")
     }
 }
 
 #[async_trait]
-impl Place for Folder {
+impl StoreUnderTest for Folder {
     async fn open(&self) -> Arc<dyn PlantRepository> {
         Arc::new(self.try_open().expect("opens"))
     }
@@ -87,13 +88,13 @@ impl Place for Folder {
 
 fn new_plant(id: i64) -> NewPlant {
     let tag = Some(format!("tag {}", id % 7));
-    NewPlant::try_from(UncheckedNewPlant { id, name: format!("plant {id}"), tag }).expect("valid")
+    NewPlant::new(id, format!("plant {id}"), tag).expect("valid")
 }
 
 /// A plant that stands in the place of [`new_plant`], with the same tag.
 fn renamed_plant(id: i64) -> NewPlant {
     let tag = new_plant(id).plant().tag().map(str::to_owned);
-    NewPlant::try_from(UncheckedNewPlant { id, name: format!("renamed {id}"), tag }).expect("valid")
+    NewPlant::new(id, format!("renamed {id}"), tag).expect("valid")
 }
 
 async fn create(repository: &SledRepository, ids: std::ops::Range<i64>) {
@@ -493,7 +494,7 @@ async fn the_tag_index_is_right_whatever_the_journal_has_when_it_is_opened() {
         let (id, tag) = ((number >> 40) % PLANTS, (number >> 20) % 4);
         let tag = ["木", "木木", "Rosa"].get(tag).map(|tag| (*tag).to_owned());
         let id = i64::try_from(id).expect("small");
-        NewPlant::try_from(UncheckedNewPlant { id, name: "Rosa".to_owned(), tag }).expect("valid")
+        NewPlant::new(id, "Rosa", tag).expect("valid")
     };
     for round in 0..ROUNDS {
         for rows in [20_000 + 700 * round, 1, 1] {
@@ -570,10 +571,7 @@ async fn plants_outlive_many_turns_of_the_journal() {
     let folder = Folder::new();
     let repository = Arc::new(folder.try_open().expect("opens"));
     let long = "木".repeat(255);
-    let long_plant = |id| {
-        let unchecked = UncheckedNewPlant { id, name: long.clone(), tag: Some(long.clone()) };
-        NewPlant::try_from(unchecked).expect("valid")
-    };
+    let long_plant = |id| NewPlant::new(id, long.clone(), Some(long.clone())).expect("valid");
     let mut clients = tokio::task::JoinSet::new();
     for client in 0..CLIENTS {
         let repository = Arc::clone(&repository);
@@ -600,9 +598,8 @@ async fn sled_keeps_nothing_outside_of_the_file_that_is_synced() {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
     let plants = |tag: Option<&str>| {
-        let new_plant =
-            |id| UncheckedNewPlant { id, name: "木".repeat(255), tag: tag.map(Into::into) };
-        (0..PLANTS).map(|id| NewPlant::try_from(new_plant(id)).expect("valid")).collect()
+        let new_plant = |id| NewPlant::new(id, "木".repeat(255), tag.map(str::to_owned));
+        (0..PLANTS).map(|id| new_plant(id).expect("valid")).collect()
     };
     // Every kind of record gets as large as it can.
     for tag in [None, Some("木".repeat(255)), Some("葉".repeat(255)), Some("t".to_owned())] {
@@ -843,7 +840,7 @@ async fn what_can_be_read_of_a_damaged_database_comes_out_of_an_inspection() {
 async fn an_inspection_makes_no_database() {
     let folder = Folder::new();
     let error = SledInspection::open(&folder.config).map(drop).expect_err("there is none");
-    assert!(format!("{error:#}").contains("there is no database"), "{error:#}");
+    assert!(format!("{error}").contains("there is no database"), "{error}");
     assert!(!folder.directory().exists());
 }
 
@@ -852,7 +849,7 @@ async fn an_inspection_of_a_database_in_use_is_refused() {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
     let error = SledInspection::open(&folder.config).map(drop).expect_err("it is in use");
-    assert!(format!("{error:#}").contains("another process has it open"), "{error:#}");
+    assert!(format!("{error}").contains("another process has it open"), "{error}");
     drop(repository);
     assert_eq!(folder.disagreements(), Vec::<String>::new());
 }

@@ -7,10 +7,7 @@
 use actix_http::Payload;
 use actix_web::{FromRequest, HttpRequest};
 use futures_util::future::LocalBoxFuture;
-use plant_domain::{
-    NewPlant, Plant, PlantId, PlantPatch, TagPatch, UncheckedNewPlant, UncheckedPlant,
-    UncheckedPlantPatch, Violations,
-};
+use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, TagPatch, Violations};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::read_whole;
@@ -63,9 +60,7 @@ impl JsonResource for NewPlant {
         let id = members.id.required("id", integer, &mut problems);
         let plant = members.plant(&mut problems);
         match (id, plant) {
-            (Some(id), Some(UncheckedPlant { name, tag })) if problems.is_empty() => {
-                Ok(Self::try_from(UncheckedNewPlant { id, name, tag })?)
-            }
+            (Some(id), Some((name, tag))) if problems.is_empty() => Ok(Self::new(id, name, tag)?),
             _ => Err(wrong_shape(&problems)),
         }
     }
@@ -79,7 +74,9 @@ impl JsonResource for Plant {
         let mut problems = Vec::new();
         let id = members.id.if_present("id", integer, &mut problems);
         match members.plant(&mut problems) {
-            Some(plant) if problems.is_empty() => checked(id, id_in_path, Self::try_from(plant)),
+            Some((name, tag)) if problems.is_empty() => {
+                checked(id, id_in_path, Self::new(name, tag))
+            }
             _ => Err(wrong_shape(&problems)),
         }
     }
@@ -101,7 +98,7 @@ impl JsonResource for PlantPatch {
         if !problems.is_empty() {
             return Err(wrong_shape(&problems));
         }
-        checked(id, id_in_path, Self::try_from(UncheckedPlantPatch { name, tag }))
+        checked(id, id_in_path, Self::new(name, tag))
     }
 }
 
@@ -134,7 +131,7 @@ mod tests {
 
     fn rosa(tag: Option<&str>) -> Result<NewPlant, i32> {
         let tag = tag.map(str::to_owned);
-        Ok(UncheckedNewPlant { id: 7, name: "Rosa".to_owned(), tag }.try_into().expect("valid"))
+        Ok(NewPlant::new(7, "Rosa", tag).expect("valid"))
     }
 
     #[test]
@@ -240,8 +237,7 @@ mod tests {
     fn a_patch_tells_what_is_absent_from_what_is_null() {
         let check = check_on_path::<PlantPatch>;
         let patch = |name: Option<&str>, tag| {
-            let unchecked = UncheckedPlantPatch { name: name.map(str::to_owned), tag };
-            Ok(unchecked.try_into().expect("valid"))
+            Ok(PlantPatch::new(name.map(str::to_owned), tag).expect("valid"))
         };
         assert_eq!(check("{}"), patch(None, TagPatch::Keep));
         assert_eq!(check(r#"{"tag":null}"#), patch(None, TagPatch::Remove));
@@ -259,8 +255,7 @@ mod tests {
     #[test]
     fn the_id_of_a_plant_may_be_absent_but_neither_null_nor_another_one() {
         let check = check_on_path::<Plant>;
-        let rosa: Plant =
-            UncheckedPlant { name: "Rosa".to_owned(), tag: None }.try_into().expect("valid");
+        let rosa = Plant::new("Rosa", None).expect("valid");
         assert_eq!(check(r#"{"name":"Rosa","tag":null}"#), Ok(rosa.clone()));
         assert_eq!(check(r#"{"name":"Rosa","id":7}"#), Ok(rosa));
         for wrong in [r#"{"id":7}"#, r#"{"id":null,"name":"Rosa"}"#, r#"{"name":null}"#] {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use plant_domain::UncheckedPlant;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -59,11 +58,11 @@ impl<'a> Members<'a> {
         Err(not_json(&what(&cause), place(&body[..begin + cause.column()])))
     }
 
-    /// The members of a Plant. What is wrong goes to `problems`.
-    pub(super) fn plant(self, problems: &mut Vec<String>) -> Option<UncheckedPlant> {
+    /// The name and the tag of a Plant. What is wrong goes to `problems`.
+    pub(super) fn plant(self, problems: &mut Vec<String>) -> Option<(String, Option<String>)> {
         let name = self.name.required("name", text, problems);
         let tag = self.tag.optional("tag", text, problems);
-        name.map(|name| UncheckedPlant { name, tag })
+        name.map(|name| (name, tag))
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::{Ready, ready};
 use actix_http::Payload;
 use actix_web::{FromRequest, HttpRequest};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use plant_domain::{PlantFilter, PlantId, UncheckedPlantFilter};
+use plant_domain::{PlantFilter, PlantId};
 use plant_store::{OnConflict, PageRequest, UnknownOnConflict};
 
 use crate::errors::{ErrorNumber, Failure};
@@ -45,8 +45,7 @@ pub(crate) struct ListQuery {
 impl ListQuery {
     pub(crate) fn read(text: &str) -> Result<Self, Failure> {
         let [limit, after, tag, name] = query(text, ["limit", "after", "tag", "name"])?;
-        let filter = UncheckedPlantFilter { name_part: name.clone(), tag: tag.clone() };
-        let filter = PlantFilter::try_from(filter);
+        let filter = PlantFilter::new(name.as_deref(), tag.clone());
         let page_request = PageRequest {
             filter: filter.map_err(|violations| wrong(violations.to_string()))?,
             after: after.map(|after| read_id("after", &after)).transpose()?,

@@ -110,10 +110,11 @@ impl TransferFormat {
     /// When there is no memory for them.
     ///
     /// ```
+    /// use plant_domain::NewPlant;
     /// use plant_http::transfer::TransferFormat;
     ///
-    /// let plants = serde_json::from_str::<Vec<_>>(r#"[{"id":7,"name":"Salix alba"}]"#)?;
-    /// let rows = TransferFormat::Csv.rows(true, &plants)?;
+    /// let willow = NewPlant::new(7, "Salix alba", None)?;
+    /// let rows = TransferFormat::Csv.rows(true, &[willow])?;
     /// assert_eq!(rows, b"id,name,tag\n7,Salix alba,\n");
     /// # Ok::<(), anyhow::Error>(())
     /// ```
@@ -156,7 +157,6 @@ mod tests {
     use actix_http::body::{BoxBody, MessageBody as _};
     use actix_web::test::TestRequest;
     use futures_util::FutureExt as _;
-    use plant_domain::UncheckedNewPlant;
     use plant_store::{OnConflict, SledConfig, SledRepository};
 
     async fn next(body: &mut BoxBody) -> Option<Bytes> {
@@ -171,8 +171,8 @@ mod tests {
         let config = SledConfig::new(folder.path().join("plants"));
         let repository: Arc<dyn PlantRepository> = Arc::new(SledRepository::open(&config).unwrap());
         let plants = (0..PARTS * PAGE_PLANTS).map(|id| {
-            let id = id.try_into().unwrap();
-            UncheckedNewPlant { id, name: "Rosa".to_owned(), tag: None }.try_into().unwrap()
+            let id = i64::try_from(id).unwrap();
+            NewPlant::new(id, "Rosa", None).unwrap()
         });
         repository.import(plants.collect(), OnConflict::Error).await.unwrap();
 

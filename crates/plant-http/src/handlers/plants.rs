@@ -91,7 +91,7 @@ pub(crate) async fn put(
     Target { id, preconditions }: Target,
     Json(plant): Json<Plant>,
 ) -> Result<HttpResponse, Failure> {
-    let Put { stored, is_new } = repository.put(NewPlant::new(id, plant), preconditions).await?;
+    let Put { stored, is_new } = repository.put(plant.with_id(id), preconditions).await?;
 
     let mut response = if is_new { HttpResponse::Created() } else { HttpResponse::Ok() };
     if is_new {

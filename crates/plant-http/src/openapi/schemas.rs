@@ -247,7 +247,7 @@ fn array_of(shape: Shape, max_items: usize) -> ArrayBuilder {
 
 #[cfg(test)]
 mod tests {
-    use plant_domain::{Plant, UncheckedPlant};
+    use plant_domain::Plant;
     use regress::Regex;
 
     use super::*;
@@ -257,7 +257,7 @@ mod tests {
         let pattern = Regex::with_flags(TEXT_PATTERN, "u").expect("a regular expression");
         let check = |text: String| {
             let matches = pattern.find(&text).is_some();
-            let plant = Plant::try_from(UncheckedPlant { name: text.clone(), tag: None });
+            let plant = Plant::new(text.clone(), None);
             assert_eq!(matches, plant.is_ok(), "{text:?}");
         };
         for character in '\0'..=char::MAX {

@@ -8,7 +8,7 @@
 //!
 //! use async_trait::async_trait;
 //! use plant_store::conformance::model::KeptEvents;
-//! use plant_store::conformance::{self, Place, model};
+//! use plant_store::conformance::{self, StoreUnderTest, model};
 //! use plant_store::{PlantRepository, SledConfig, SledRepository};
 //! use tempfile::TempDir;
 //!
@@ -24,7 +24,7 @@
 //! }
 //!
 //! #[async_trait]
-//! impl Place for Folder {
+//! impl StoreUnderTest for Folder {
 //!     /// Here goes the repository that is held against the contract.
 //!     async fn open(&self) -> Arc<dyn PlantRepository> {
 //!         let mut config = SledConfig::new(self.0.path().join("plants"));
@@ -43,7 +43,7 @@
 //! ```
 
 #[cfg(test)]
-mod memory;
+mod memory_tests;
 pub mod model;
 
 use std::collections::BTreeSet;
@@ -54,10 +54,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plant_domain::{
-    NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch, UncheckedNewPlant, UncheckedPlantFilter,
-    UncheckedPlantPatch,
-};
+use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch};
 use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
@@ -67,9 +64,9 @@ use crate::{
     PlantRepository, Precondition, Preconditions, Revision, Revisions, StoreError, StoredPlant,
 };
 
-/// A place where a repository keeps its plants: a folder, say, or a database schema.
+/// What a repository keeps its plants in: a folder, say, or a database schema.
 #[async_trait]
-pub trait Place: Send + Sync {
+pub trait StoreUnderTest: Send + Sync {
     /// Opens the repository here. It is opened again only after it was closed and dropped.
     async fn open(&self) -> Arc<dyn PlantRepository>;
 
@@ -86,16 +83,16 @@ pub trait Place: Send + Sync {
 /// How long a claim may take at most: many times what the slowest takes on a slow disk.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Checks every claim of the contract, each in a new empty place, and prints each on standard error as it begins.
+/// Checks every claim of the contract, each with a new empty store, and prints each on standard error as it begins.
 /// Needs a tokio runtime with its clock enabled.
 ///
 /// # Panics
 ///
 /// When a claim does not hold, or has not come to its end after five minutes; the message says which.
-pub async fn check<P: Place>(new_place: impl AsyncFn() -> P) {
+pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
     macro_rules! check_each {
         ($($claim:ident,)*) => {
-            $(in_time(stringify!($claim), async { $claim(&new_place().await).await }).await;)*
+            $(in_time(stringify!($claim), async { $claim(&new_store().await).await }).await;)*
         };
     }
     check_each!(
@@ -138,8 +135,7 @@ async fn in_time(claim: &str, check: impl Future<Output = ()>) {
 }
 
 fn new_plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
-    let unchecked = UncheckedNewPlant { id, name: name.to_owned(), tag: tag.map(str::to_owned) };
-    NewPlant::try_from(unchecked).expect("the suite's plants are valid")
+    NewPlant::new(id, name, tag.map(str::to_owned)).expect("the suite's plants are valid")
 }
 
 async fn create(repository: &Arc<dyn PlantRepository>, new_plant: &NewPlant) -> StoredPlant {
@@ -162,14 +158,11 @@ async fn put(repository: &Arc<dyn PlantRepository>, new_plant: &NewPlant) -> Sto
 }
 
 fn patch_of(name: Option<&str>, tag: TagPatch) -> PlantPatch {
-    let unchecked = UncheckedPlantPatch { name: name.map(str::to_owned), tag };
-    PlantPatch::try_from(unchecked).expect("the suite's patches are valid")
+    PlantPatch::new(name.map(str::to_owned), tag).expect("the suite's patches are valid")
 }
 
 fn filter_of(name: Option<&str>, tag: Option<&str>) -> PlantFilter {
-    let unchecked =
-        UncheckedPlantFilter { name_part: name.map(str::to_owned), tag: tag.map(str::to_owned) };
-    PlantFilter::try_from(unchecked).expect("the suite's filters are valid")
+    PlantFilter::new(name, tag.map(str::to_owned)).expect("the suite's filters are valid")
 }
 
 fn if_match(revision: Revision) -> Preconditions {
@@ -230,8 +223,8 @@ fn edge_plants() -> Vec<NewPlant> {
     ]
 }
 
-async fn a_created_plant_reads_back_exactly(place: &impl Place) {
-    let repository = place.open().await;
+async fn a_created_plant_reads_back_exactly(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     for new_plant in edge_plants() {
         let created = create(&repository, &new_plant).await;
         assert_eq!(created.clone().into_new_plant(), new_plant);
@@ -239,16 +232,16 @@ async fn a_created_plant_reads_back_exactly(place: &impl Place) {
     }
 }
 
-async fn what_was_never_created_is_not_found(place: &impl Place) {
-    let repository = place.open().await;
+async fn what_was_never_created_is_not_found(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     create(&repository, &new_plant(7, "Rosa", Some("Rosaceae"))).await;
     for id in [i64::MIN, -7, 0, 6, 8, i64::MAX] {
         assert_eq!(get(&repository, PlantId::from(id)).await, None);
     }
 }
 
-async fn an_id_that_is_taken_is_refused_and_nothing_changes(place: &impl Place) {
-    let repository = place.open().await;
+async fn an_id_that_is_taken_is_refused_and_nothing_changes(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let first = create(&repository, &new_plant(7, "Rosa", None)).await;
     for again in [new_plant(7, "Rosa", None), new_plant(7, "Salix", Some("Salicaceae"))] {
         let refusal = repository.create(again, None).await;
@@ -260,8 +253,8 @@ async fn an_id_that_is_taken_is_refused_and_nothing_changes(place: &impl Place) 
     }
 }
 
-async fn one_of_many_creates_of_the_same_id_wins(place: &impl Place) {
-    let repository = place.open().await;
+async fn one_of_many_creates_of_the_same_id_wins(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let mut creates = JoinSet::new();
     for number in 0..64 {
         let repository = Arc::clone(&repository);
@@ -280,9 +273,9 @@ async fn one_of_many_creates_of_the_same_id_wins(place: &impl Place) {
     assert_eq!(get(&repository, PlantId::from(7)).await, winners.pop());
 }
 
-async fn many_creates_at_once_all_arrive(place: &impl Place) {
+async fn many_creates_at_once_all_arrive(store: &impl StoreUnderTest) {
     const CREATES: i64 = 3_000;
-    let repository = place.open().await;
+    let repository = store.open().await;
     let mut creates = JoinSet::new();
     for id in 0..CREATES {
         let repository = Arc::clone(&repository);
@@ -304,10 +297,10 @@ async fn many_creates_at_once_all_arrive(place: &impl Place) {
     }
 }
 
-async fn revisions_grow_and_never_repeat(place: &impl Place) {
+async fn revisions_grow_and_never_repeat(store: &impl StoreUnderTest) {
     let mut last = Revision::from(0);
     for opening in 0..3 {
-        let repository = place.open().await;
+        let repository = store.open().await;
         for number in 0..5 {
             let created = create(&repository, &new_plant(opening * 5 + number, "Rosa", None)).await;
             assert!(created.revision > last, "{} comes after {last}", created.revision);
@@ -317,12 +310,12 @@ async fn revisions_grow_and_never_repeat(place: &impl Place) {
     }
 }
 
-async fn a_create_sent_again_gets_the_same_answer(place: &impl Place) {
+async fn a_create_sent_again_gets_the_same_answer(store: &impl StoreUnderTest) {
     let rose = new_plant(7, "Rosa", Some("Rosaceae"));
     let digest = IdempotencyDigest::new("key", &rose);
     let other_digest = IdempotencyDigest::new("other key", &rose);
 
-    let repository = place.open().await;
+    let repository = store.open().await;
     let first = repository.create(rose.clone(), Some(digest)).await.expect("the id is free");
     for other in [None, Some(other_digest)] {
         let refusal = repository.create(rose.clone(), other).await;
@@ -333,7 +326,7 @@ async fn a_create_sent_again_gets_the_same_answer(place: &impl Place) {
     repository.close().await.expect("closes");
     drop(repository);
 
-    let repository = place.open().await;
+    let repository = store.open().await;
     let again = repository.create(rose.clone(), Some(digest)).await.expect("it is the same create");
     assert_eq!(again, first);
     let kept = get(&repository, rose.id()).await;
@@ -355,8 +348,8 @@ async fn a_create_sent_again_gets_the_same_answer(place: &impl Place) {
     assert_eq!(answers.len(), 1, "the same create was carried out once");
 }
 
-async fn everything_is_there_after_opening_again(place: &impl Place) {
-    let repository = place.open().await;
+async fn everything_is_there_after_opening_again(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let mut created = Vec::new();
     for new_plant in edge_plants() {
         created.push(create(&repository, &new_plant).await);
@@ -365,7 +358,7 @@ async fn everything_is_there_after_opening_again(place: &impl Place) {
     drop(repository);
 
     for _ in 0..3 {
-        let repository = place.open().await;
+        let repository = store.open().await;
         for stored in &created {
             assert_eq!(get(&repository, stored.id).await.as_ref(), Some(stored));
             let refusal = repository.create(stored.clone().into_new_plant(), None).await;
@@ -375,8 +368,8 @@ async fn everything_is_there_after_opening_again(place: &impl Place) {
     }
 }
 
-async fn a_caller_that_goes_away_cancels_nothing(place: &impl Place) {
-    let repository = place.open().await;
+async fn a_caller_that_goes_away_cancels_nothing(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let rose = new_plant(7, "Rosa", None);
     {
         let mut create = pin!(repository.create(rose.clone(), None));
@@ -390,9 +383,9 @@ async fn a_caller_that_goes_away_cancels_nothing(place: &impl Place) {
     assert_eq!(kept.into_new_plant(), rose);
 }
 
-async fn an_import_whose_caller_goes_away_is_carried_out(place: &impl Place) {
+async fn an_import_whose_caller_goes_away_is_carried_out(store: &impl StoreUnderTest) {
     const IMPORTS: i64 = 50;
-    let repository = place.open().await;
+    let repository = store.open().await;
     for id in 0..IMPORTS {
         let rows = vec![new_plant(id, "Rosa", None)];
         let mut import = pin!(repository.import(rows, OnConflict::Error));
@@ -411,8 +404,8 @@ async fn an_import_whose_caller_goes_away_is_carried_out(place: &impl Place) {
     assert_eq!(repository.count().await.expect("counts"), 51);
 }
 
-async fn a_closed_repository_is_read_but_not_written(place: &impl Place) {
-    let repository = place.open().await;
+async fn a_closed_repository_is_read_but_not_written(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let rose = create(&repository, &new_plant(7, "Rosa", None)).await;
     repository.check_ready().await.expect("an open repository is ready");
     repository.close().await.expect("closes");
@@ -424,8 +417,8 @@ async fn a_closed_repository_is_read_but_not_written(place: &impl Place) {
     assert_eq!(get(&repository, rose.id).await, Some(rose));
 }
 
-async fn a_put_creates_or_replaces(place: &impl Place) {
-    let repository = place.open().await;
+async fn a_put_creates_or_replaces(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let rose = new_plant(7, "Rosa", Some("Rosaceae"));
     let put = repository.put(rose.clone(), Preconditions::default()).await.expect("is carried out");
     assert!(put.is_new);
@@ -440,8 +433,8 @@ async fn a_put_creates_or_replaces(place: &impl Place) {
     assert_eq!(repository.count().await.expect("counts"), 1);
 }
 
-async fn a_patch_changes_what_it_says(place: &impl Place) {
-    let repository = place.open().await;
+async fn a_patch_changes_what_it_says(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let id = create(&repository, &new_plant(7, "Rosa", Some("Rosaceae"))).await.id;
     let steps = [
         (patch_of(Some("Salix"), TagPatch::Keep), new_plant(7, "Salix", Some("Rosaceae"))),
@@ -463,9 +456,9 @@ async fn a_patch_changes_what_it_says(place: &impl Place) {
     assert!(matches!(refusal, Err(StoreError::NoSuchPlant(id)) if id == missing), "{refusal:?}");
 }
 
-async fn a_removed_plant_is_gone_and_its_revision_is_never_used_again(place: &impl Place) {
+async fn a_removed_plant_is_gone_and_its_revision_is_never_used_again(store: &impl StoreUnderTest) {
     let rose = new_plant(7, "Rosa", Some("Rosaceae"));
-    let repository = place.open().await;
+    let repository = store.open().await;
     let first = create(&repository, &rose).await;
     repository.delete(first.id, Preconditions::default()).await.expect("it is there");
     assert_eq!(get(&repository, first.id).await, None);
@@ -475,14 +468,14 @@ async fn a_removed_plant_is_gone_and_its_revision_is_never_used_again(place: &im
     repository.close().await.expect("closes");
     drop(repository);
 
-    let repository = place.open().await;
+    let repository = store.open().await;
     assert_eq!(get(&repository, first.id).await, None);
     let second = create(&repository, &rose).await;
     assert!(second.revision > first.revision);
 }
 
-async fn what_changes_nothing_leaves_no_trace(place: &impl Place) {
-    let repository = place.open().await;
+async fn what_changes_nothing_leaves_no_trace(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let rose = new_plant(7, "Rosa", Some("Rosaceae"));
     let created = create(&repository, &rose).await;
     assert_eq!(put(&repository, &rose).await, created);
@@ -499,8 +492,8 @@ async fn what_changes_nothing_leaves_no_trace(place: &impl Place) {
     assert_eq!(all_events(&repository).await.len(), 1);
 }
 
-async fn a_precondition_that_fails_changes_nothing(place: &impl Place) {
-    let repository = place.open().await;
+async fn a_precondition_that_fails_changes_nothing(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let rose = create(&repository, &new_plant(7, "Rosa", None)).await;
     let other = create(&repository, &new_plant(8, "Salix", None)).await;
     let any = Some(Revisions::Any);
@@ -543,10 +536,10 @@ async fn a_precondition_that_fails_changes_nothing(place: &impl Place) {
     repository.delete(rose.id, if_match(rose.revision)).await.expect("it is unchanged");
 }
 
-async fn changes_that_race_happen_one_after_the_other(place: &impl Place) {
+async fn changes_that_race_happen_one_after_the_other(store: &impl StoreUnderTest) {
     const CLIENTS: usize = 16;
     const INCREMENTS: usize = 20;
-    let repository = place.open().await;
+    let repository = store.open().await;
     let id = create(&repository, &new_plant(7, "0", None)).await.id;
     let mut clients = JoinSet::new();
     for _ in 0..CLIENTS {
@@ -570,10 +563,10 @@ async fn changes_that_race_happen_one_after_the_other(place: &impl Place) {
     assert_eq!(last.plant.name(), (CLIENTS * INCREMENTS).to_string());
 }
 
-async fn the_digest_of_a_create_goes_with_the_plant(place: &impl Place) {
+async fn the_digest_of_a_create_goes_with_the_plant(store: &impl StoreUnderTest) {
     let rose = new_plant(7, "Rosa", None);
     let digest = IdempotencyDigest::new("key", &rose);
-    let repository = place.open().await;
+    let repository = store.open().await;
     repository.create(rose.clone(), Some(digest)).await.expect("the id is free");
     put(&repository, &new_plant(7, "Salix", None)).await;
     let patch = patch_of(Some("Abies"), TagPatch::Keep);
@@ -590,8 +583,8 @@ async fn the_digest_of_a_create_goes_with_the_plant(place: &impl Place) {
     assert_eq!(get(&repository, rose.id()).await, Some(anew.stored));
 }
 
-async fn an_import_says_of_each_plant_what_became_of_it(place: &impl Place) {
-    let repository = place.open().await;
+async fn an_import_says_of_each_plant_what_became_of_it(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     create(&repository, &new_plant(1, "Rosa", None)).await;
     let rows =
         |name| vec![new_plant(0, name, None), new_plant(1, name, None), new_plant(0, name, None)];
@@ -612,9 +605,9 @@ async fn an_import_says_of_each_plant_what_became_of_it(place: &impl Place) {
     assert_eq!(repository.count().await.expect("counts"), 2);
 }
 
-async fn imports_leave_room_for_others(place: &impl Place) {
+async fn imports_leave_room_for_others(store: &impl StoreUnderTest) {
     const ROWS: i64 = 2_000;
-    let repository = place.open().await;
+    let repository = store.open().await;
     let mut imports = JoinSet::new();
     for import in 0..8 {
         let repository = Arc::clone(&repository);
@@ -634,9 +627,9 @@ async fn imports_leave_room_for_others(place: &impl Place) {
     assert_eq!(repository.count().await.expect("counts"), 8 * 2_000 + 50);
 }
 
-async fn an_import_waits_for_room(place: &impl Place) {
+async fn an_import_waits_for_room(store: &impl StoreUnderTest) {
     const CLIENTS: i64 = 4_000;
-    let repository = place.open().await;
+    let repository = store.open().await;
     let mut creates = JoinSet::new();
     for id in 0..CLIENTS {
         let repository = Arc::clone(&repository);
@@ -653,8 +646,8 @@ async fn an_import_waits_for_room(place: &impl Place) {
     creates.join_all().await;
 }
 
-async fn pages_have_every_plant_once_in_order(place: &impl Place) {
-    let repository = place.open().await;
+async fn pages_have_every_plant_once_in_order(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let everything = PlantFilter::default();
     assert_eq!(all_pages(&repository, &everything, 1).await, []);
     let mut expected = Vec::new();
@@ -674,9 +667,9 @@ async fn pages_have_every_plant_once_in_order(place: &impl Place) {
     assert_eq!(between.plants[0].id.get(), -1);
 }
 
-async fn pages_have_what_is_there_all_the_time_while_others_write(place: &impl Place) {
+async fn pages_have_what_is_there_all_the_time_while_others_write(store: &impl StoreUnderTest) {
     const STABLE: i64 = 300;
-    let repository = place.open().await;
+    let repository = store.open().await;
     let rows = (0..STABLE).map(|id| new_plant(2 * id, "Rosa", Some("Rosaceae"))).collect();
     repository.import(rows, OnConflict::Error).await.expect("imports");
     let (began, begun) = oneshot::channel();
@@ -707,8 +700,8 @@ async fn pages_have_what_is_there_all_the_time_while_others_write(place: &impl P
     writer.abort();
 }
 
-async fn filters_let_through_what_matches(place: &impl Place) {
-    let repository = place.open().await;
+async fn filters_let_through_what_matches(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     let plants = [
         (1, "Rosa canina", Some("Rosa")),
         (2, "ROSA ×", Some("Rosaceae")),
@@ -747,9 +740,9 @@ async fn filters_let_through_what_matches(place: &impl Place) {
     assert_eq!(ids(&repository, &filter_of(None, Some("Rosaceae"))).await, [1]);
 }
 
-async fn a_page_of_a_filter_that_matches_rarely_ends_early(place: &impl Place) {
+async fn a_page_of_a_filter_that_matches_rarely_ends_early(store: &impl StoreUnderTest) {
     const PLANTS: i64 = 30_000;
-    let repository = place.open().await;
+    let repository = store.open().await;
     let name = |id| if id == PLANTS - 1 { "Salix" } else { "Rosa" };
     let rows = (0..PLANTS).map(|id| new_plant(id, name(id), Some("Rosaceae"))).collect();
     repository.import(rows, OnConflict::Error).await.expect("imports");
@@ -762,8 +755,8 @@ async fn a_page_of_a_filter_that_matches_rarely_ends_early(place: &impl Place) {
     }
 }
 
-async fn the_log_has_an_event_for_each_change(place: &impl Place) {
-    let repository = place.open().await;
+async fn the_log_has_an_event_for_each_change(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
     assert_eq!(all_events(&repository).await, []);
     let created = create(&repository, &new_plant(7, "Rosa", None)).await;
     let updated = put(&repository, &new_plant(7, "Salix", None)).await;
@@ -790,5 +783,5 @@ async fn the_log_has_an_event_for_each_change(place: &impl Place) {
     assert_eq!([events[0].revision, events[1].revision], [created.revision, updated.revision]);
     repository.close().await.expect("closes");
     drop(repository);
-    assert_eq!(all_events(&place.open().await).await, events);
+    assert_eq!(all_events(&store.open().await).await, events);
 }

@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plant_domain::{
-    NewPlant, Plant, PlantFilter, PlantId, PlantPatch, TagPatch, UncheckedPlant,
-    UncheckedPlantFilter, UncheckedPlantPatch,
-};
+use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 
-use super::{Place, all_pages};
+use super::{StoreUnderTest, all_pages};
 use crate::{
     Created, Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PlantRepository,
     Precondition, Preconditions, Put, Revision, Revisions, StoreError, StoredPlant,
@@ -40,7 +37,7 @@ pub enum Operation {
     Import(Vec<NewPlant>, OnConflict),
     /// Close the repository, and open it again.
     Reopen,
-    /// [`Place::kill`], and open it again.
+    /// [`StoreUnderTest::kill`], and open it again.
     Kill,
 }
 
@@ -87,8 +84,7 @@ fn id() -> impl Strategy<Value = PlantId> {
 
 fn new_plant() -> impl Strategy<Value = NewPlant> {
     (id(), select(&NAMES[..]), option::of(select(&TAGS[..]))).prop_map(|(id, name, tag)| {
-        let unchecked = UncheckedPlant { name: name.to_owned(), tag: tag.map(str::to_owned) };
-        NewPlant::new(id, Plant::try_from(unchecked).expect("the model's plants are valid"))
+        NewPlant::new(id, name, tag.map(str::to_owned)).expect("the model's plants are valid")
     })
 }
 
@@ -99,8 +95,7 @@ fn patch() -> impl Strategy<Value = PlantPatch> {
         select(&TAGS[..]).prop_map(|tag| TagPatch::Set(tag.to_owned())),
     ];
     (option::of(select(&NAMES[..])), tag).prop_map(|(name, tag)| {
-        let unchecked = UncheckedPlantPatch { name: name.map(str::to_owned), tag };
-        PlantPatch::try_from(unchecked).expect("the model's patches are valid")
+        PlantPatch::new(name.map(str::to_owned), tag).expect("the model's patches are valid")
     })
 }
 
@@ -125,26 +120,26 @@ pub enum KeptEvents {
     AtLeast(usize),
 }
 
-/// Does the operations to the repository of an empty place and to the model, and compares after each
+/// Does the operations to the repository of an empty store and to the model, and compares after each
 /// what they say and everything that can be read.
 ///
 /// # Panics
 ///
 /// At the first difference.
-pub async fn check(place: &impl Place, operations: &[Operation], kept_events: KeptEvents) {
+pub async fn check(store: &impl StoreUnderTest, operations: &[Operation], kept_events: KeptEvents) {
     let mut model = Model::default();
-    let mut repository = place.open().await;
+    let mut repository = store.open().await;
     for operation in operations {
         match operation {
             Operation::Reopen => {
                 repository.close().await.expect("closes");
                 drop(repository);
-                place.verify().await;
-                repository = place.open().await;
+                store.verify().await;
+                repository = store.open().await;
             }
             Operation::Kill => {
-                place.kill(repository).await;
-                repository = place.open().await;
+                store.kill(repository).await;
+                repository = store.open().await;
             }
             _ => {
                 model.check_operation(&*repository, operation).await;
@@ -155,7 +150,7 @@ pub async fn check(place: &impl Place, operations: &[Operation], kept_events: Ke
     }
     repository.close().await.expect("closes");
     drop(repository);
-    place.verify().await;
+    store.verify().await;
 }
 
 /// What a repository should be.
@@ -215,7 +210,7 @@ impl Model {
                 if let Some(failed) = self.failed(&preconditions, *id) {
                     return assert_precondition_failed(outcome, failed);
                 }
-                let patched = NewPlant::new(*id, patch.apply(&present.plant));
+                let patched = patch.apply(&present.plant).with_id(*id);
                 self.store(patched, digest, outcome.expect("a patch is carried out"));
             }
             Operation::Delete(id, condition) => {
@@ -350,11 +345,8 @@ impl Model {
         name: Option<&str>,
         tag: Option<&str>,
     ) {
-        let unchecked = UncheckedPlantFilter {
-            name_part: name.map(str::to_owned),
-            tag: tag.map(str::to_owned),
-        };
-        let filter = PlantFilter::try_from(unchecked).expect("the model's filters are valid");
+        let filter = PlantFilter::new(name, tag.map(str::to_owned));
+        let filter = filter.expect("the model's filters are valid");
         let plants = self.plants.values().map(|(stored, _)| stored.clone());
         let expected: Vec<StoredPlant> = plants
             .filter(|stored| filter.matches(stored.plant.name(), stored.plant.tag()))

@@ -26,10 +26,10 @@ use super::layout::{Change, Group};
 use super::progress::{LOOK_INTERVAL, Progress, Watch};
 use super::room::Room;
 use super::shared::Shared;
-use crate::StoreError;
+use crate::decision::{Decision, Write};
 use crate::fault;
-use crate::plant_record::Record;
-use crate::write::{Decided, Decision, Outcome, Write};
+use crate::plant_record::{PlantRecord, Record};
+use crate::{Revision, StoreError};
 
 /// How many writes a group has at most.
 const MAX_GROUP: usize = 1024;
@@ -44,10 +44,10 @@ const ALONE_AFTER: u32 = 8;
 
 #[derive(Debug)]
 pub(super) enum Message {
-    Write(Write, oneshot::Sender<Outcome>),
+    Write(Write, oneshot::Sender<Result<Decision, StoreError>>),
     /// Many writes, and the turn that they take until they are carried out. Their outcomes come in the
     /// same order; when there are fewer, the store failed.
-    Import(Vec<Write>, mpsc::UnboundedSender<Outcome>, OwnedSemaphorePermit),
+    Import(Vec<Write>, mpsc::UnboundedSender<Result<Decision, StoreError>>, OwnedSemaphorePermit),
     /// Carry out what waits, then end, and say so.
     Close(oneshot::Sender<()>),
 }
@@ -59,19 +59,19 @@ struct Waiting {
 
 /// Where the outcome of a write goes.
 enum Answer {
-    Single(oneshot::Sender<Outcome>),
+    Single(oneshot::Sender<Result<Decision, StoreError>>),
     Import(Arc<ImportAnswers>),
 }
 
 struct ImportAnswers {
-    outcomes: mpsc::UnboundedSender<Outcome>,
+    outcomes: mpsc::UnboundedSender<Result<Decision, StoreError>>,
     /// Given back with the last answer.
     _turn: OwnedSemaphorePermit,
 }
 
 impl Answer {
     /// A client that has gone away does not listen: that is no error.
-    fn send(self, outcome: Outcome) {
+    fn send(self, outcome: Result<Decision, StoreError>) {
         match self {
             Self::Single(answer) => {
                 let _ = answer.send(outcome);
@@ -230,8 +230,8 @@ impl Committer {
             Ok(decided) => {
                 fault::point("before-answers");
                 let group = waiting.drain(..decided.len());
-                for (Waiting { write, answer }, decided) in group.zip(decided) {
-                    answer.send(decided.map(|decided| write.written(decided)));
+                for (Waiting { answer, .. }, decided) in group.zip(decided) {
+                    answer.send(decided);
                 }
             }
             Err(cause) => {
@@ -245,7 +245,7 @@ impl Committer {
 
     /// Decides the first writes, each as it finds the plants after those before it, and brings them
     /// to the disk. An error means that what the disk holds is not known any more.
-    fn commit(&mut self, waiting: &[Waiting]) -> anyhow::Result<Vec<Result<Decided, StoreError>>> {
+    fn commit(&mut self, waiting: &[Waiting]) -> anyhow::Result<Vec<Result<Decision, StoreError>>> {
         fault::point("before-decision");
         let waiting = &waiting[..waiting.len().min(MAX_GROUP)];
         let refuse_all = || waiting.iter().map(|_| Err(StoreError::DiskFull)).collect();
@@ -271,21 +271,20 @@ impl Committer {
                 }
             };
             let revision = group.first_sequence + group.changes.len() as u64;
-            let decision = write
-                .decide(plant.as_ref(), revision)
+            let current = plant.as_ref().map(|record| record.decode()?.to_kept_plant(id));
+            let current = current
+                .transpose()
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
-            let Decision { decided, change_to } = match decision {
-                Ok(decision) => decision,
-                Err(refusal) => {
-                    all_decided.push(Err(refusal));
-                    continue;
-                }
-            };
-            if let Some(after) = change_to {
+            let decision = write.decide(current, Revision::from(revision));
+            if let Ok(decision) = &decision
+                && decision.change.is_some()
+            {
+                let after =
+                    decision.after().map(|after| PlantRecord::of(after).encode()).transpose()?;
                 group.changes.push(Change::new(id, plant.as_ref(), after.clone())?);
                 *plant = after;
             }
-            all_decided.push(Ok(decided));
+            all_decided.push(decision);
         }
         if !group.changes.is_empty() {
             if !self.append(journal::Record::new(&group)?)? {

@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use plant_domain::{PlantFilter, PlantId, UncheckedPlantFilter};
+use plant_domain::{PlantFilter, PlantId};
 
 use super::blocks::{self, Block};
 use super::digest::Digest;
@@ -164,8 +164,7 @@ fn database(input: &[u8]) {
     let reader = Reader { db: sled::Db::clone(&db), shared, keep_events: KEEP_EVENTS };
     let mut read = 0;
     for tag in [None, Some("R")] {
-        let filter = UncheckedPlantFilter { name_part: None, tag: tag.map(str::to_owned) };
-        let filter = PlantFilter::try_from(filter).expect("a valid filter");
+        let filter = PlantFilter::new(None, tag.map(str::to_owned)).expect("a valid filter");
         let request = PageRequest { filter, after: None, limit: 1000 };
         let Ok(page) = reader.page(&request) else { continue };
         for stored in &page.plants {

@@ -7,6 +7,8 @@ use std::panic::{self, AssertUnwindSafe};
 use anyhow::{Context as _, anyhow};
 use thiserror::Error;
 
+use crate::{OpenError, StoreFailure};
+
 /// A database cannot be opened because what is in its files is wrong: it stands in the chain of the
 /// error.
 #[derive(Debug, Error)]
@@ -14,7 +16,7 @@ use thiserror::Error;
     "if the disk works and has room, the database is damaged; restore a backup into a new folder, and \
      keep this one"
 )]
-pub struct Damaged(());
+pub(super) struct Damaged(());
 
 /// Does something with sled, whose panic becomes an error: it panics on some damaged files.
 pub(super) fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
@@ -134,6 +136,14 @@ fn kind_on_disk(error: &anyhow::Error) -> Option<ErrorKind> {
 fn is_about_content(error: &io::Error) -> bool {
     use ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+}
+
+/// What a caller is told of a database that cannot be opened.
+pub(super) fn open_error(error: anyhow::Error) -> OpenError {
+    match error.downcast_ref::<Damaged>() {
+        Some(_) => OpenError::Damaged(StoreFailure::new(error)),
+        None => OpenError::Unusable(StoreFailure::new(error)),
+    }
 }
 
 #[cfg(test)]

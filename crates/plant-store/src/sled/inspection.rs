@@ -1,15 +1,16 @@
 //! Looking at a database that nobody serves.
 
 use anyhow::Context as _;
-use plant_domain::NewPlant;
+use plant_domain::{NewPlant, PlantId};
 
 use super::SledConfig;
 use super::findings::Findings;
-use super::guarded::guarded;
+use super::guarded::{guarded, open_error};
 use super::open::{self, Found};
 use super::scan::PlantScan;
 use super::verify::{self, Compared};
 use crate::plant_record::PlantRecord;
+use crate::{OpenError, StoreFailure};
 
 /// A database that is open to look at it, also where [`SledRepository::open`] refuses it because of what
 /// is wrong. Nobody else may have it open meanwhile.
@@ -23,7 +24,7 @@ use crate::plant_record::PlantRecord;
 /// ```
 /// use plant_store::{SledConfig, SledInspection, SledRepository};
 ///
-/// # fn main() -> anyhow::Result<()> {
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// # let config = SledConfig::new(folder.path().join("plants"));
 /// drop(SledRepository::open(&config)?);
@@ -64,12 +65,12 @@ impl SledInspection {
     /// # Errors
     ///
     /// When there is none, somebody has it open, its format is not ours, or so much of it is damaged that
-    /// it cannot be opened: then [`Damaged`](super::Damaged) stands in the error's chain.
-    pub fn open(config: &SledConfig) -> anyhow::Result<Self> {
+    /// it cannot be opened: [`OpenError::Damaged`].
+    pub fn open(config: &SledConfig) -> Result<Self, OpenError> {
         let mut findings = Findings::list();
-        let found = open::open_to_look(config, &mut findings).with_context(|| {
-            format!("cannot open the database in {}", config.directory.display())
-        })?;
+        let found = open::open_to_look(config, &mut findings)
+            .with_context(|| format!("cannot open the database in {}", config.directory.display()))
+            .map_err(open_error)?;
         Ok(Self { found, findings })
     }
 
@@ -79,24 +80,26 @@ impl SledInspection {
     /// # Errors
     ///
     /// When the disk fails.
-    pub fn verify(&self) -> anyhow::Result<Verification> {
+    pub fn verify(&self) -> Result<Verification, StoreFailure> {
         let Found { db, state, .. } = &self.found;
         let mut findings = self.findings.clone();
         let compared = guarded(|| verify::verify(db, state.as_ref(), &mut findings));
         let compared = compared.context("not everything could be compared");
-        let Compared { plants, events } = findings.value_of(compared)?.unwrap_or_default();
+        let Compared { plants, events } =
+            findings.value_of(compared).map_err(StoreFailure::new)?.unwrap_or_default();
         let (disagreements, more_disagreements) = findings.into_list();
         Ok(Verification { plants, events, disagreements, more_disagreements })
     }
 
     /// Every plant that can be read, by ascending id. What cannot be read is an error between them.
-    pub fn plants(&self) -> impl Iterator<Item = anyhow::Result<NewPlant>> {
-        PlantScan::new(&self.found.db).map(|entry| {
-            let (id, record) = entry?;
+    pub fn plants(&self) -> impl Iterator<Item = Result<NewPlant, StoreFailure>> {
+        let plant = |entry: anyhow::Result<(PlantId, _)>| -> anyhow::Result<NewPlant> {
+            let (id, record): (_, sled::IVec) = entry?;
             let record = PlantRecord::decode(&record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             Ok(record.to_stored_plant(id)?.into_new_plant())
-        })
+        };
+        PlantScan::new(&self.found.db).map(move |entry| plant(entry).map_err(StoreFailure::new))
     }
 
     /// How many plants there should be, where that can be read.

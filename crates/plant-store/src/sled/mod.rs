@@ -42,16 +42,16 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::commit::{Committer, Message};
 use self::fold::{FoldThread, Folder};
-use self::guarded::LastHandle;
+use self::guarded::{LastHandle, open_error};
 use self::progress::Progress;
 use self::reader::Reader;
 use self::room::Room;
 use self::shared::Shared;
 
-use crate::write::{Outcome, Write, imported};
+use crate::decision::{Decision, Write, imported};
 use crate::{
-    Created, DEFAULT_KEEP_EVENTS, EventPage, IdempotencyDigest, Imported, OnConflict, Page,
-    PageRequest, PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure,
+    Created, DEFAULT_KEEP_EVENTS, EventPage, IdempotencyDigest, Imported, OnConflict, OpenError,
+    Page, PageRequest, PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure,
     StoredPlant, fault,
 };
 
@@ -73,7 +73,6 @@ pub const DEFAULT_CACHE_MIB: u64 = 64;
 /// less as a segment of the journal has room for.
 pub const DEFAULT_CHANGES_IN_MEMORY: usize = 131_072;
 
-pub use self::guarded::Damaged;
 pub use self::inspection::{SledInspection, Verification};
 
 /// Where the database is, and what it may use.
@@ -83,6 +82,7 @@ pub use self::inspection::{SledInspection, Verification};
 /// assert_eq!(config.cache_mib, plant_store::DEFAULT_CACHE_MIB);
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SledConfig {
     /// The folder of the database. It is made when it is not there, for the owner alone (0700).
     pub directory: PathBuf,
@@ -136,7 +136,11 @@ impl SledRepository {
     ///
     /// When the folder cannot be used, another process has the database open, its format is not
     /// ours, or it is damaged. The message says which, and what to do.
-    pub fn open(config: &SledConfig) -> anyhow::Result<Self> {
+    pub fn open(config: &SledConfig) -> Result<Self, OpenError> {
+        Self::try_open(config).map_err(open_error)
+    }
+
+    fn try_open(config: &SledConfig) -> anyhow::Result<Self> {
         let opened = open::open(config).with_context(|| {
             format!("cannot open the database in {}", config.directory.display())
         })?;
@@ -186,7 +190,7 @@ impl SledRepository {
         })
     }
 
-    async fn write(&self, write: Write) -> Outcome {
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
         self.progress.check()?;
         let (answer, outcome) = oneshot::channel();
         match self.queue.try_send(Message::Write(write, answer)) {
@@ -204,14 +208,17 @@ impl SledRepository {
     }
 
     /// The outcomes of the writes, in their order.
-    async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<Outcome>, StoreError> {
+    async fn write_all(
+        &self,
+        writes: Vec<Write>,
+    ) -> Result<Vec<Result<Decision, StoreError>>, StoreError> {
         self.progress.check()?;
         let count = writes.len();
         let mut outcomes = Vec::with_capacity(count);
         let (answers, mut answered) = mpsc::unbounded_channel();
         // The turn goes with the writes: a caller that goes away leaves them in the queue.
         let turn = Arc::clone(&self.imports).acquire_owned().await.context("importing is closed");
-        let turn = turn.map_err(StoreFailure::from)?;
+        let turn = turn.map_err(StoreFailure::new)?;
         if self.queue.send(Message::Import(writes, answers, turn)).await.is_err() {
             return Err(self.why_no_more_writes());
         }
@@ -232,14 +239,14 @@ impl SledRepository {
     ) -> Result<T, StoreError> {
         let reader = self.reader.clone();
         let turn = Arc::clone(&self.reads).acquire_owned().await.context("reading is closed");
-        let turn = turn.map_err(StoreFailure::from)?;
+        let turn = turn.map_err(StoreFailure::new)?;
         let read = tokio::task::spawn_blocking(move || {
             // A caller that goes away leaves the read going on.
             let _turn = turn;
             read(&reader)
         })
         .await;
-        Ok(read.context("a read panicked").flatten().map_err(StoreFailure::from)?)
+        Ok(read.context("a read panicked").flatten().map_err(StoreFailure::new)?)
     }
 
     /// The failure that ended the commit thread, or that it was closed.
@@ -272,8 +279,8 @@ impl PlantRepository for SledRepository {
         patch: PlantPatch,
         preconditions: Preconditions,
     ) -> Result<StoredPlant, StoreError> {
-        let written = self.write(Write::Patch { id, patch, preconditions }).await?;
-        Ok(written.stored)
+        let decision = self.write(Write::Patch { id, patch, preconditions }).await?;
+        Ok(decision.plant.stored)
     }
 
     async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
@@ -286,7 +293,7 @@ impl PlantRepository for SledRepository {
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Imported>, StoreError> {
-        let writes = Write::of_import(new_plants, on_conflict);
+        let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict)).collect();
         let outcomes = tokio::select! {
             biased;
             outcomes = self.write_all(writes) => outcomes?,
@@ -296,12 +303,12 @@ impl PlantRepository for SledRepository {
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
-        Ok(self.reader.plant(id).map_err(StoreFailure::from)?)
+        Ok(self.reader.plant(id).map_err(StoreFailure::new)?)
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
         if request.filter.matches_all() && request.limit <= MAX_READ_AT_ONCE {
-            return Ok(self.reader.page(&request).map_err(StoreFailure::from)?);
+            return Ok(self.reader.page(&request).map_err(StoreFailure::new)?);
         }
         self.read(move |reader| reader.page(&request)).await
     }

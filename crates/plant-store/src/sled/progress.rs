@@ -62,7 +62,7 @@ impl Progress {
 
     /// The store has failed. The first failure stays and is returned: later ones follow from it.
     pub(super) fn fail(&self, cause: anyhow::Error) -> StoreFailure {
-        let cause = StoreFailure::from(cause);
+        let cause = StoreFailure::new(cause);
         let mut in_force = cause.clone();
         self.failure.send_if_modified(|failure| match failure {
             Some(first) => {

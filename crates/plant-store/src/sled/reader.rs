@@ -15,8 +15,8 @@ use super::layout::{
     EventOfPlant, PLANT_PREFIX, decode_events, event_key, first_of_record, tag_blocks_prefix,
 };
 use super::shared::Shared;
+use crate::PAGE_MAX_WORK;
 use crate::plant_record::{PlantRecord, Record};
-use crate::repository::MAX_LOOKED_AT;
 use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 
 /// How many plants are taken from memory, or from the tag index, at a time at most.
@@ -212,7 +212,7 @@ impl<'a> PageInProgress<'a> {
     /// Whether the page is full, or has cost enough, when a plant with this id may follow. Then the
     /// next page begins with that.
     fn ends_before(&mut self, id: PlantId) -> bool {
-        let ends = self.page.plants.len() >= self.limit || self.looked_at >= MAX_LOOKED_AT;
+        let ends = self.page.plants.len() >= self.limit || self.looked_at >= PAGE_MAX_WORK;
         if ends {
             self.page.next = id.previous();
         }

@@ -123,9 +123,14 @@ impl Remote {
 pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(
     response: &mut Response<Body>,
 ) -> anyhow::Result<T> {
-    let body = response.body_mut().with_config().limit(ANSWER_MAX_BYTES).read_to_vec();
-    let body = body.map_err(cause)?;
+    let body = read_body(response)?;
     serde_json::from_slice(&body).context("the answer is none of plantd's")
+}
+
+/// An answer that fits into memory.
+pub(crate) fn read_body(response: &mut Response<Body>) -> anyhow::Result<Vec<u8>> {
+    let body = response.body_mut().with_config().limit(ANSWER_MAX_BYTES).read_to_vec();
+    body.map_err(cause)
 }
 
 /// The body of every failure.

@@ -18,9 +18,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use plant_http::{CorsOrigin, PlantService, ServeError, ServerConfig};
+use plant_postgres::PostgresRepository;
 use plant_store::{
-    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, Damaged, PlantRepository, PostgresConfig,
-    PostgresRepository, SledConfig, SledRepository,
+    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OpenError, PlantRepository, SledConfig, SledRepository,
 };
 
 use self::certificate::Certificate;
@@ -139,8 +139,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
 fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), Stop> {
     let data = &options.data.folder;
     let keep_events = options.keep_events;
-    if let Some(config) = options.postgres.config()? {
-        let config = PostgresConfig { keep_events, ..config };
+    if let Some(mut config) = options.postgres.config()? {
+        config.keep_events = keep_events;
         if config.url.can_be_overheard() {
             log::warn!(
                 "what is sent to {}, the password among it, may be read by whoever is on the way: say \
@@ -149,20 +149,23 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
             );
         }
         let opening = PostgresRepository::open(&config);
-        let repository = postgres::block_on(opening).map_err(Stop::Io)?;
+        let repository = postgres::block_on(opening)?;
         // Tokens may be kept there all the same.
         make_folder(data).map_err(Stop::Io)?;
         return Ok((Arc::new(repository), config.url.to_string()));
     }
-    let cache_mib = options.cache_mb;
-    let config = SledConfig { cache_mib, keep_events, ..SledConfig::new(plants_folder(data)) };
+    let mut config = SledConfig::new(plants_folder(data));
+    config.cache_mib = options.cache_mb;
+    config.keep_events = keep_events;
     let repository = SledRepository::open(&config);
     let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
     Ok((Arc::new(repository), data.display().to_string()))
 }
 
-fn advise_verification(error: anyhow::Error, data: &Path) -> anyhow::Error {
-    if error.downcast_ref::<Damaged>().is_none() {
+fn advise_verification(error: OpenError, data: &Path) -> anyhow::Error {
+    let is_damaged = matches!(error, OpenError::Damaged(_));
+    let error = anyhow::Error::from(error);
+    if !is_damaged {
         return error;
     }
     let data = shlex::try_quote(&data.to_string_lossy())

@@ -10,10 +10,11 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use clap::builder::TypedValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use plant_store::{
-    DEFAULT_POSTGRES_READING_SESSIONS, DEFAULT_POSTGRES_SCHEMA, POSTGRES_WRITING_SESSIONS,
-    PostgresConfig, PostgresRepository, PostgresUrl, SchemaName,
+use plant_postgres::{
+    DEFAULT_READING_SESSIONS, DEFAULT_SCHEMA, PostgresConfig, PostgresRepository, PostgresUrl,
+    SchemaName, WRITING_SESSIONS,
 };
+use plant_store::OpenError;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -24,14 +25,13 @@ use crate::exit::Stop;
 use crate::option_value::whole_number;
 
 /// The fewest connections that will do: one has to be left for reading.
-const FEWEST_CONNECTIONS: u64 = POSTGRES_WRITING_SESSIONS as u64 + 1;
+const FEWEST_CONNECTIONS: u64 = WRITING_SESSIONS as u64 + 1;
 
 /// As many as anyone could want.
 const MOST_CONNECTIONS: u64 = 1_000;
 
 /// How many connections there are at most unless something else is said.
-const DEFAULT_CONNECTIONS: u64 =
-    POSTGRES_WRITING_SESSIONS as u64 + DEFAULT_POSTGRES_READING_SESSIONS.get() as u64;
+const DEFAULT_CONNECTIONS: u64 = WRITING_SESSIONS as u64 + DEFAULT_READING_SESSIONS.get() as u64;
 
 // Where the plants are, if not in the folder. (As a documentation comment it would be the first line of the help.)
 #[derive(Clone, Debug, Args)]
@@ -44,7 +44,7 @@ pub(crate) struct PostgresOptions {
 
     /// The schema of the tables in PostgreSQL
     #[arg(long, value_name = "NAME", env = "PLANTD_POSTGRES_SCHEMA")]
-    #[arg(default_value = DEFAULT_POSTGRES_SCHEMA)]
+    #[arg(default_value = DEFAULT_SCHEMA)]
     postgres_schema: SchemaName,
 }
 
@@ -103,18 +103,21 @@ impl PostgresOptions {
         let Some(url) = self.postgres.clone() else { return Ok(None) };
         let tls = if url.may_use_tls() { Some(tls(&url)?) } else { None };
         let schema = self.postgres_schema.clone();
-        Ok(Some(PostgresConfig { schema, tls, ..PostgresConfig::new(url) }))
+        let mut config = PostgresConfig::new(url);
+        config.schema = schema;
+        config.tls = tls;
+        Ok(Some(config))
     }
 }
 
 impl PostgresServeOptions {
     /// Where the plants are, if they are in PostgreSQL, and what may be used of it.
     pub(crate) fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
-        let Some(config) = self.database.config()? else { return Ok(None) };
+        let Some(mut config) = self.database.config()? else { return Ok(None) };
         let reading = usize::try_from(self.postgres_connections - FEWEST_CONNECTIONS);
         // One of the fewest is for reading too.
-        let reading_sessions = NonZeroUsize::MIN.saturating_add(reading.unwrap_or(usize::MAX));
-        Ok(Some(PostgresConfig { reading_sessions, ..config }))
+        config.reading_sessions = NonZeroUsize::MIN.saturating_add(reading.unwrap_or(usize::MAX));
+        Ok(Some(config))
     }
 }
 
@@ -152,9 +155,10 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
 }
 
 /// Does what needs PostgreSQL before there is a server.
-pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, OpenError>>) -> Result<T, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    runtime.context("cannot start a runtime")?.block_on(work)
+    let runtime = runtime.context("cannot start a runtime").map_err(Stop::Io)?;
+    runtime.block_on(work).map_err(|error| Stop::Io(error.into()))
 }
 
 /// `plantd migrate`.
@@ -163,7 +167,7 @@ pub(crate) fn migrate(options: &MigrateOptions) -> Result<(), Stop> {
     let config = config
         .context("give the URL of PostgreSQL by --postgres, or better in PLANTD_POSTGRES")
         .map_err(Stop::Usage)?;
-    let (before, now) = block_on(PostgresRepository::migrate(&config)).map_err(Stop::Io)?;
+    let (before, now) = block_on(PostgresRepository::migrate(&config))?;
     let schema = &config.schema;
     let said = if before == now {
         format!("the tables in schema {schema} have version {now} already")

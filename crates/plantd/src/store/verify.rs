@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use indicatif::HumanCount;
-use plant_store::{Damaged, SledConfig, SledInspection, Verification};
+use plant_store::{OpenError, SledConfig, SledInspection, Verification};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
@@ -25,11 +25,11 @@ pub(crate) struct VerifyOptions {
 
 pub(crate) fn run(options: &VerifyOptions) -> Result<(), Stop> {
     let inspection = SledInspection::open(&SledConfig::new(plants_folder(&options.data)));
-    let inspection = inspection.map_err(|error| match error.downcast_ref::<Damaged>() {
-        Some(_) => Stop::Findings(error),
-        None => Stop::Io(error),
+    let inspection = inspection.map_err(|error| match error {
+        OpenError::Damaged(_) => Stop::Findings(error.into()),
+        _ => Stop::Io(error.into()),
     })?;
-    let verification = inspection.verify().map_err(Stop::Io)?;
+    let verification = inspection.verify().map_err(|failure| Stop::Io(failure.into()))?;
     say(&verification).context("cannot write to standard output").map_err(Stop::Io)?;
     if verification.agrees() {
         return Ok(());

@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
 use plant_http::limits::LIMIT_MAX;
-use plant_http::transfer::{TOTAL_COUNT_HEADER, TransferFormat};
+use plant_http::transfer::{ImportFormat, RowReader, TOTAL_COUNT_HEADER, TransferFormat};
 use ureq::http::{HeaderMap, Method, Response, Version, header};
 use ureq::{Body, Error};
 
@@ -231,7 +231,11 @@ fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<Ne
     let request = remote.request(Method::GET, &format!("/plants?limit={LIMIT_MAX}{after}"));
     let answer = remote.send(request.body(())?)?;
     let mut answer = remote.check(answer, Stop::Io).map_err(Stop::into_error)?;
-    let plants: Vec<NewPlant> = remote::read_json(&mut answer)?;
+    let mut rows = RowReader::new(ImportFormat::JsonArray);
+    let mut read = rows.read(&remote::read_body(&mut answer)?)?;
+    read.extend(rows.finish()?);
+    let plants: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
+    let plants = plants.context("the answer is none of plantd's")?;
     let is_ascending = plants.first().is_none_or(|first| last.is_none_or(|last| last < first.id()))
         && plants.is_sorted_by(|one, next| one.id() < next.id());
     ensure!(is_ascending, "the plants that follow do not have ascending ids");

@@ -21,8 +21,8 @@ const PLANTS_AT_A_TIME: usize = 1000;
 const MAX_TOLD: u64 = 1000;
 
 pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<(), Stop> {
-    let inspection =
-        SledInspection::open(&SledConfig::new(plants_folder(data))).map_err(Stop::Io)?;
+    let inspection = SledInspection::open(&SledConfig::new(plants_folder(data)))
+        .map_err(|error| Stop::Io(error.into()))?;
     let mut output = Output::open(file).with_context(|| cannot_write(file)).map_err(Stop::Io)?;
 
     let begun = Instant::now();
@@ -35,7 +35,7 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
     let summary = progress_bar::summary(plants, begun.elapsed());
     // The plants are where they belong, whether anybody hears it or not.
     let _ = writeln!(io::stderr(), "exported {summary}");
-    let verification = inspection.verify().map_err(Stop::Io)?;
+    let verification = inspection.verify().map_err(|failure| Stop::Io(failure.into()))?;
     if verification.agrees() {
         return Ok(());
     }
@@ -70,7 +70,7 @@ fn copy(
                     unreadable += 1;
                     if unreadable <= MAX_TOLD {
                         // Nobody is there to be told when it cannot be printed.
-                        progress.suspend(|| drop(writeln!(io::stderr(), "left out: {error:#}")));
+                        progress.suspend(|| drop(writeln!(io::stderr(), "left out: {error}")));
                     }
                 }
             }

@@ -6,9 +6,8 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use plant_store::{
-    EventKind, EventPage, PlantRepository as _, PostgresConfig, PostgresRepository, Revision,
-};
+use plant_postgres::{PostgresConfig, PostgresRepository};
+use plant_store::{EventKind, EventPage, PlantRepository as _, Revision};
 use plantd_tests::{DEADLINE, wait_until};
 
 use super::log::{CREATED, DELETED, Log, Logged, UPDATED};

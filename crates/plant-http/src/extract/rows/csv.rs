@@ -1,7 +1,7 @@
 //! CSV (RFC 4180): a header that names the columns, then a record in each row.
 
 use csv_core::ReadRecordResult;
-use plant_domain::{NewPlant, PlantId, UncheckedNewPlant};
+use plant_domain::{NewPlant, PlantId};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::transfer_format::CSV_HEADER;
@@ -158,7 +158,7 @@ impl CsvRecord {
             .map_err(|refusal| Failure::new(ErrorNumber::WrongShape, format!("id: {refusal}")))?;
         let name = cells[columns.name].to_owned();
         let tag = columns.tag.map(|tag| cells[tag].to_owned()).filter(|tag| !tag.is_empty());
-        Ok(NewPlant::try_from(UncheckedNewPlant { id: id.get(), name, tag })?)
+        Ok(NewPlant::new(id, name, tag)?)
     }
 }
 

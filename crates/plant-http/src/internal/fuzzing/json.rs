@@ -1,6 +1,6 @@
 //! Bodies that are said to be JSON.
 
-use plant_domain::{NewPlant, Plant, PlantPatch, UncheckedPlant};
+use plant_domain::{NewPlant, Plant, PlantPatch};
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
@@ -36,7 +36,7 @@ pub(super) fn merge_patch(body: &[u8]) {
     check_failure(body, patch.as_ref().err());
     let (Some(members), Ok(patch)) = (object(body), patch) else { return };
     for tag in [None, Some("R".to_owned())] {
-        let plant = Plant::try_from(UncheckedPlant { name: "Rosa".to_owned(), tag });
+        let plant = Plant::new("Rosa", tag);
         let plant = plant.expect("a valid plant");
         let mut merged = object(&written(&plant)).expect("an object");
         merge(&mut merged, &members);

@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 
-use crate::EventKind;
+use plant_store::EventKind;
 
 /// How many revisions a block has. A group has no more events.
 pub(super) const EVENTS_IN_A_BLOCK: i64 = 1024;
@@ -54,7 +54,7 @@ pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
 }
 
 /// The schema that is used unless something else is said.
-pub const DEFAULT_POSTGRES_SCHEMA: &str = "plantd";
+pub const DEFAULT_SCHEMA: &str = "plantd";
 
 /// The most bytes of a name in PostgreSQL.
 const NAME_MAX_BYTES: usize = 63;
@@ -63,11 +63,11 @@ const NAME_MAX_BYTES: usize = 63;
 /// its beginning.
 ///
 /// ```
-/// use plant_store::SchemaName;
+/// use plant_postgres::SchemaName;
 ///
 /// assert_eq!("garden_2".parse::<SchemaName>()?.to_string(), "garden_2");
 /// assert!("garden\"; --".parse::<SchemaName>().is_err());
-/// # Ok::<(), plant_store::NotASchemaName>(())
+/// # Ok::<(), plant_postgres::NotASchemaName>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaName(String);
@@ -82,7 +82,7 @@ pub struct NotASchemaName;
 
 impl Default for SchemaName {
     fn default() -> Self {
-        Self(DEFAULT_POSTGRES_SCHEMA.to_owned())
+        Self(DEFAULT_SCHEMA.to_owned())
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::group::Writer;
-use super::queue::{Queue, WaitingWrite};
-use super::sessions::PATIENCE;
-use crate::StoreError;
+use crate::group::Writer;
+use crate::queue::{Queue, WaitingWrite};
+use crate::sessions::PATIENCE;
+use plant_store::StoreError;
 
 /// How many writes of plants that were refused lately may wait. Further ones are refused at once ([`StoreError::Busy`]).
 pub(super) const WAITING_ALONE: usize = 256;

@@ -23,19 +23,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use futures_util::future::{join, join3};
-use plant_domain::{PlantId, fold_name};
+use plant_domain::{Plant, PlantId, fold_name};
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, SimpleQueryMessage};
 
-use super::reader::LATE_COMMIT_PATIENCE;
-use super::schema::COUNTER_SLOTS;
-use super::sessions::{PATIENCE, Session, Sessions, Trouble, pause};
-use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_number};
-use super::write_health::{READY_WITHIN, WriteHealth};
-use crate::plant_record::{PlantRecord, Record};
-use crate::write::{Decided, Decision, Outcome, Write};
-use crate::{EventKind, IdempotencyDigest, StoreError, StoreFailure};
+use crate::reader::LATE_COMMIT_PATIENCE;
+use crate::schema::COUNTER_SLOTS;
+use crate::sessions::{PATIENCE, Session, Sessions, Trouble, pause};
+use crate::statements::{EVENTS_IN_A_BLOCK, Statements, kind_number};
+use crate::write_health::{READY_WITHIN, WriteHealth};
+use plant_store::decision::{Decision, KeptPlant, Write};
+use plant_store::{EventKind, IdempotencyDigest, Revision, StoreError, StoreFailure, StoredPlant};
 
 /// How many writes a group has at most.
 pub(super) const MAX_GROUP: usize = 512;
@@ -68,14 +67,14 @@ pub(super) struct Writer {
 }
 
 /// Takes the outcome of the write at a place in its group, as soon as it is known.
-pub(super) type Answer<'a> = &'a mut (dyn FnMut(usize, Outcome) + Send);
+pub(super) type Answer<'a> = &'a mut (dyn FnMut(usize, Result<Decision, StoreError>) + Send);
 
 /// What there is of a plant.
 #[derive(Clone, Debug, Default)]
 struct Present {
     /// The revision in the row, if there is one. A plant that was removed has one too.
     revision: Option<i64>,
-    record: Option<Record>,
+    plant: Option<KeptPlant>,
 }
 
 /// Writes that are carried out together.
@@ -99,14 +98,14 @@ struct Group<'a> {
 /// What a group would make of its plants.
 struct Plan {
     /// What is decided of writes, by their place in the group.
-    decided: Vec<(usize, Result<Decided, StoreError>)>,
+    decided: Vec<(usize, Result<Decision, StoreError>)>,
     rows: BTreeMap<PlantId, PlannedRow>,
     events: Vec<PlannedEvent>,
 }
 
 struct PlannedRow {
     before: Present,
-    after: Option<Record>,
+    after: Option<KeptPlant>,
     /// Its place among the revisions of the block.
     number: i64,
 }
@@ -160,8 +159,12 @@ impl Writer {
 
     /// As [`Self::carry_out`], each after those before it, unless somebody else changes the same plants meanwhile. Returns
     /// the outcomes.
-    pub(super) async fn carry_out_in_turn(&self, writes: Vec<Write>) -> Vec<Outcome> {
-        let mut outcomes: Vec<Option<Outcome>> = writes.iter().map(|_| None).collect();
+    pub(super) async fn carry_out_in_turn(
+        &self,
+        writes: Vec<Write>,
+    ) -> Vec<Result<Decision, StoreError>> {
+        let mut outcomes: Vec<Option<Result<Decision, StoreError>>> =
+            writes.iter().map(|_| None).collect();
         let to_read = writes.iter().map(Write::id).collect();
         let mut answer = |place: usize, outcome| outcomes[place] = Some(outcome);
         self.carry_out_group(Group::new(writes, to_read, &mut answer)).await;
@@ -221,7 +224,7 @@ impl Writer {
                     continue;
                 }
                 Failed::WithoutTrace(Trouble::Refused(said) | Trouble::StaleStatement(said)) => {
-                    let cause = StoreFailure::from(anyhow!(Trouble::Refused(said)));
+                    let cause = StoreFailure::new(anyhow!(Trouble::Refused(said)));
                     let others_are_taken = *group.others_are_taken.get_or_insert(false);
                     // Parts of it that are carried out show as well that it is no matter of all writes.
                     if others_are_taken || group.halves().is_some() {
@@ -257,7 +260,7 @@ impl Writer {
                         ref trouble => matches!(trouble, Trouble::Unavailable(_)),
                     };
                     let is_conflict = matches!(trouble, Trouble::Conflict(_));
-                    let cause = StoreFailure::from(anyhow!(trouble));
+                    let cause = StoreFailure::new(anyhow!(trouble));
                     if takes_no_writes {
                         self.health.note_no_writes(&cause);
                     }
@@ -271,7 +274,7 @@ impl Writer {
                     tries += 1;
                 }
                 Failed::Unknown(trouble) => {
-                    let failure = StoreFailure::from(anyhow!(trouble));
+                    let failure = StoreFailure::new(anyhow!(trouble));
                     log::error!("what became of writes is not known: {failure}");
                     return Err(GivenUp::All(failure.into()));
                 }
@@ -327,7 +330,7 @@ impl Writer {
         group_id: &[u8],
         plan: &Plan,
     ) -> Result<Committed, Trouble> {
-        let columns = PlanColumns::of(plan).map_err(refused)?;
+        let columns = PlanColumns::of(plan);
         if columns.changed.is_empty() {
             let committed = self.commit_new(session, group_id, &columns).await;
             if let Err(Trouble::Conflict(_)) = committed {
@@ -465,7 +468,7 @@ impl Writer {
     /// and commits are taken.
     pub(super) async fn write_nothing(&self) -> Result<(), Trouble> {
         let session = self.sessions.get().await?;
-        let (new, changed) = (Columns::default(), Columns::default());
+        let (new, changed) = (RowColumns::default(), RowColumns::default());
         session.rows(&self.statements.insert_plants, &new.parameters()).await?;
         session.rows(&self.statements.update_plants, &changed.parameters_of_change()).await?;
         session.rows(&self.statements.seal_blocks, &[&1_i64, &0_i64]).await?;
@@ -512,7 +515,7 @@ impl Writer {
         let begin = session.client()?.simple_query(&statements.begin);
         session.answer(begin).await?;
         // The last revision of the block before, for what changes a plant has a later one.
-        let mut columns = Columns::of_sample(sample, -1);
+        let mut columns = RowColumns::of_sample(sample, -1);
         session.rows(&statements.insert_plants, &columns.parameters()).await?;
         let (slot, group_id) = (counter_slot(), random_group_id()?);
         let group_id = group_id.as_slice();
@@ -520,7 +523,7 @@ impl Writer {
         if revision.is_none() {
             return Err(Trouble::Refused(NOT_WRITTEN.to_owned()));
         }
-        columns = Columns { expected: vec![revision], ..Columns::of_sample(sample, 0) };
+        columns = RowColumns { expected: vec![revision], ..RowColumns::of_sample(sample, 0) };
         let changed =
             session.rows(&statements.update_plants, &columns.parameters_of_change()).await?;
         if changed.is_empty() {
@@ -660,30 +663,24 @@ impl<'a> Group<'a> {
             let id = write.id();
             let present = self.present.get(&id);
             let current = match plan.rows.get(&id) {
-                Some(row) => row.after.as_ref(),
-                None => present.and_then(|present| present.record.as_ref()),
+                Some(row) => row.after.clone(),
+                None => present.and_then(|present| present.plant.clone()),
             };
-            let decision = write.decide(current, PLANNED_REVISIONS + number.cast_unsigned());
-            let decision =
-                decision.with_context(|| format!("plant {id} is damaged")).map_err(refused)?;
-            let Decision { decided, change_to } = match decision {
-                Ok(decision) => decision,
-                Err(refusal) => {
-                    plan.decided.push((place, Err(refusal)));
-                    continue;
-                }
-            };
-            if let (Some(after), Some(kind)) = (change_to, decided.kind()) {
+            let planned = Revision::from(PLANNED_REVISIONS + number.cast_unsigned());
+            let decided = write.decide(current, planned);
+            if let Ok(decision) = &decided
+                && let Some(kind) = decision.change
+            {
                 plan.events.push(PlannedEvent { number, kind, id });
                 let row = plan.rows.entry(id).or_insert_with(|| PlannedRow {
                     before: present.cloned().unwrap_or_default(),
                     after: None,
                     number,
                 });
-                (row.after, row.number) = (after, number);
+                (row.after, row.number) = (decision.after().cloned(), number);
                 number += 1;
             }
-            plan.decided.push((place, Ok(decided)));
+            plan.decided.push((place, decided));
         }
         Ok(plan)
     }
@@ -693,9 +690,12 @@ impl<'a> Group<'a> {
     fn accept(&mut self, plan: Plan, committed: &Committed) -> Result<(), Trouble> {
         let Plan { decided, rows, .. } = plan;
         let first_revision = (committed.block * EVENTS_IN_A_BLOCK).cast_unsigned();
-        let real = |revision| match u64::checked_sub(revision, PLANNED_REVISIONS) {
-            Some(number) => first_revision + number,
-            None => revision,
+        let real = |mut decision: Decision| {
+            let revision = &mut decision.plant.stored.revision;
+            if let Some(number) = revision.get().checked_sub(PLANNED_REVISIONS) {
+                *revision = Revision::from(first_revision + number);
+            }
+            decision
         };
         for (place, decided) in decided {
             let Some(write) = self.writes[place].take() else { continue };
@@ -705,8 +705,7 @@ impl<'a> Group<'a> {
                 self.writes[place] = Some(write);
                 continue;
             }
-            let decided = decided.map(|decided| write.written(decided.map_revision(real)));
-            (self.answer)(place, decided);
+            (self.answer)(place, decided.map(real));
             self.last_answer = Instant::now();
         }
         let mut kept = None;
@@ -754,37 +753,44 @@ impl Present {
         let (id, revision): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         let (name, tag): (Option<&str>, Option<&str>) = (row.try_get(2)?, row.try_get(3)?);
         let idempotency: Option<&[u8]> = row.try_get(4)?;
-        let to_record = |name| {
+        let id = PlantId::from(id);
+        let to_plant = |name: &str| -> anyhow::Result<KeptPlant> {
             let idempotency =
                 idempotency.map(<[u8; IdempotencyDigest::BYTES]>::try_from).transpose()?;
-            PlantRecord { revision: revision.cast_unsigned(), idempotency, name, tag }.encode()
+            // What breaks a rule was not written by a server.
+            let plant = Plant::new(name, tag.map(str::to_owned))?;
+            let revision = Revision::from(revision.cast_unsigned());
+            Ok(KeptPlant {
+                stored: StoredPlant { id, plant, revision },
+                idempotency: idempotency.map(IdempotencyDigest::from_bytes),
+            })
         };
-        let record =
-            name.map(to_record).transpose().with_context(|| format!("the row of plant {id}"))?;
-        Ok((PlantId::from(id), Self { revision: Some(revision), record }))
+        let plant =
+            name.map(to_plant).transpose().with_context(|| format!("the row of plant {id}"))?;
+        Ok((id, Self { revision: Some(revision), plant }))
     }
 }
 
 /// What a group would make of its plants, as statements take it.
 struct PlanColumns<'a> {
     /// Rows that are not there yet.
-    new: Columns<'a>,
-    changed: Columns<'a>,
+    new: RowColumns<'a>,
+    changed: RowColumns<'a>,
     events: EventColumns,
 }
 
 impl<'a> PlanColumns<'a> {
-    fn of(plan: &'a Plan) -> anyhow::Result<Self> {
-        let [mut new, mut changed] = [Columns::default(), Columns::default()];
+    fn of(plan: &'a Plan) -> Self {
+        let [mut new, mut changed] = [RowColumns::default(), RowColumns::default()];
         for (id, row) in &plan.rows {
             let columns = if row.before.revision.is_some() { &mut changed } else { &mut new };
-            columns.push(*id, row)?;
+            columns.push(*id, row);
         }
         let mut events = EventColumns::default();
         for event in &plan.events {
             events.push(event);
         }
-        Ok(Self { new, changed, events })
+        Self { new, changed, events }
     }
 }
 
@@ -819,7 +825,7 @@ impl EventColumns {
 
 /// Rows, each column on its own.
 #[derive(Default)]
-struct Columns<'a> {
+struct RowColumns<'a> {
     ids: Vec<i64>,
     numbers: Vec<i64>,
     names: Vec<Option<&'a str>>,
@@ -830,7 +836,7 @@ struct Columns<'a> {
     expected: Vec<Option<i64>>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> RowColumns<'a> {
     fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
@@ -858,15 +864,16 @@ impl<'a> Columns<'a> {
         }
     }
 
-    fn push(&mut self, id: PlantId, row: &'a PlannedRow) -> anyhow::Result<()> {
-        let after = row.after.as_ref().map(Record::decode).transpose()?;
+    fn push(&mut self, id: PlantId, row: &'a PlannedRow) {
+        let after = row.after.as_ref();
+        let plant = after.map(|after| &after.stored.plant);
+        let digest = after.and_then(|after| after.idempotency);
         self.ids.push(id.get());
         self.numbers.push(row.number);
-        self.names.push(after.map(|after| after.name));
-        self.folded_names.push(after.map(|after| fold_name(after.name)));
-        self.tags.push(after.and_then(|after| after.tag));
-        self.idempotency.push(after.and_then(|after| after.idempotency).map(Vec::from));
+        self.names.push(plant.map(Plant::name));
+        self.folded_names.push(plant.map(|plant| fold_name(plant.name())));
+        self.tags.push(plant.and_then(Plant::tag));
+        self.idempotency.push(digest.map(|digest| digest.to_bytes().to_vec()));
         self.expected.push(row.before.revision);
-        Ok(())
     }
 }

@@ -1,8 +1,25 @@
-//! The repository in PostgreSQL, of which many may work on the same plants at once.
+//! The plant repository in PostgreSQL, of which many may work on the same plants at once.
 //!
-//! Writes wait in a queue. A free [`lane`] takes what waits as one [`group`] and commits it in one transaction, and
-//! several groups are on their way at once. The [`reader`] shows what is committed. What is said to PostgreSQL stands
-//! in [`statements`], and [`schema`] makes the tables.
+//! [`PostgresRepository`] keeps the contract of [`plant_store::PlantRepository`]. Writes wait in a queue. A free `lane`
+//! takes what waits as one `group` and commits it in one transaction, and several groups are on their way at once. The
+//! `reader` shows what is committed. What is said to PostgreSQL stands in `statements`, and `schema` makes the tables.
+//!
+//! ```no_run
+//! use plant_domain::NewPlant;
+//! use plant_postgres::{PostgresConfig, PostgresRepository};
+//! use plant_store::PlantRepository;
+//!
+//! # async fn create() -> Result<(), Box<dyn std::error::Error>> {
+//! let url = "postgres://plantd@localhost/plants?sslmode=disable".parse()?;
+//! let repository = PostgresRepository::open(&PostgresConfig::new(url)).await?;
+//! repository.create(NewPlant::new(7, "Salix alba", None)?, None).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! TLS is that of rustls 0.23.
+
+#![forbid(unsafe_code)]
 
 mod address;
 mod config;
@@ -31,25 +48,25 @@ use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::group::{MAX_GROUP, Writer};
-use self::joint_reads::WaitingRead;
-use self::lane::{Lane, WAITING_ALONE, carry_out_alone};
-use self::queue::Queue;
-use self::reader::Reader;
-use self::readiness::Readiness;
-use self::sessions::Sessions;
-use self::statements::Statements;
-use self::threads::Threads;
-use self::upkeep::Upkeep;
-use crate::write::{Outcome, Write, imported};
-use crate::{
-    Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
+use crate::group::{MAX_GROUP, Writer};
+use crate::joint_reads::WaitingRead;
+use crate::lane::{Lane, WAITING_ALONE, carry_out_alone};
+use crate::queue::Queue;
+use crate::reader::Reader;
+use crate::readiness::Readiness;
+use crate::sessions::Sessions;
+use crate::statements::Statements;
+use crate::threads::Threads;
+use crate::upkeep::Upkeep;
+use plant_store::decision::{Decision, Write, imported};
+use plant_store::{
+    Created, EventPage, IdempotencyDigest, Imported, OnConflict, OpenError, Page, PageRequest,
     PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
 };
 
 pub use self::address::{NotAPostgresUrl, PostgresUrl};
-pub use self::config::{DEFAULT_POSTGRES_READING_SESSIONS, PostgresConfig};
-pub use self::statements::{DEFAULT_POSTGRES_SCHEMA, NotASchemaName, SchemaName};
+pub use self::config::{DEFAULT_READING_SESSIONS, PostgresConfig};
+pub use self::statements::{DEFAULT_SCHEMA, NotASchemaName, SchemaName};
 
 /// How many groups of writes are on their way at once, each in a session of its own. More of them make the groups
 /// smaller.
@@ -68,7 +85,7 @@ const IMPORTS_AT_ONCE: usize = 2;
 const OTHER_SESSIONS: usize = 2;
 
 /// How many sessions with PostgreSQL a repository has at most for writing.
-pub const POSTGRES_WRITING_SESSIONS: usize = GROUPS_IN_FLIGHT + IMPORTS_AT_ONCE + OTHER_SESSIONS;
+pub const WRITING_SESSIONS: usize = GROUPS_IN_FLIGHT + IMPORTS_AT_ONCE + OTHER_SESSIONS;
 
 /// Keeps plants in PostgreSQL, with group commit: writes that wait at the same time are committed together.
 ///
@@ -105,7 +122,11 @@ impl PostgresRepository {
     ///
     /// When PostgreSQL does not answer or is not one that plants can be trusted to, or the tables cannot be made or
     /// are of a newer program. The message says which, and what to do.
-    pub async fn open(config: &PostgresConfig) -> anyhow::Result<Self> {
+    pub async fn open(config: &PostgresConfig) -> Result<Self, OpenError> {
+        Self::try_open(config).await.map_err(unusable)
+    }
+
+    async fn try_open(config: &PostgresConfig) -> anyhow::Result<Self> {
         let threads = Threads::start()?;
         let own = config.clone();
         let prepared = threads.handle.spawn(async move { schema::prepare(&own).await });
@@ -121,7 +142,11 @@ impl PostgresRepository {
     /// # Errors
     ///
     /// As [`Self::open`], and when the user of the database may not make tables.
-    pub async fn migrate(config: &PostgresConfig) -> anyhow::Result<(i32, i32)> {
+    pub async fn migrate(config: &PostgresConfig) -> Result<(i32, i32), OpenError> {
+        Self::try_migrate(config).await.map_err(unusable)
+    }
+
+    async fn try_migrate(config: &PostgresConfig) -> anyhow::Result<(i32, i32)> {
         let threads = Threads::start()?;
         let own = config.clone();
         let migrated = threads.handle.spawn(async move { schema::migrate(&own).await });
@@ -136,7 +161,7 @@ impl PostgresRepository {
         let (closing, under_way) = (threads.closing.clone(), threads.under_way.clone());
         let statements = Arc::new(Statements::new(&config.schema));
         let reachable = Arc::default();
-        let writing = Sessions::new(config, POSTGRES_WRITING_SESSIONS, Arc::clone(&reachable))?;
+        let writing = Sessions::new(config, WRITING_SESSIONS, Arc::clone(&reachable))?;
         let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
         let reader = Reader { sessions: reading, statements: Arc::clone(&statements) };
         let writer = Writer {
@@ -190,7 +215,7 @@ impl PostgresRepository {
         })
     }
 
-    async fn write(&self, write: Write) -> Outcome {
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
         let (answer, outcome) = oneshot::channel();
         if self.closing.is_cancelled() {
             return Err(StoreError::Closed);
@@ -198,7 +223,7 @@ impl PostgresRepository {
         self.queue.push((write, answer))?;
         match outcome.await {
             Ok(outcome) => outcome,
-            Err(_) => Err(StoreFailure::from(anyhow!("a group of writes panicked")).into()),
+            Err(_) => Err(StoreFailure::new(anyhow!("a group of writes panicked")).into()),
         }
     }
 
@@ -208,11 +233,15 @@ impl PostgresRepository {
         read: impl FnOnce(Reader) -> Reading,
     ) -> Result<T, StoreError>
     where
-        Reading: Future<Output = Result<T, StoreFailure>> + Send + 'static,
+        Reading: Future<Output = anyhow::Result<T>> + Send + 'static,
     {
         let read = self.runtime.spawn(read(self.reader.clone())).await;
-        Ok(read.context("a read panicked").map_err(StoreFailure::from)??)
+        Ok(read.context("a read panicked").flatten().map_err(StoreFailure::new)?)
     }
+}
+
+fn unusable(cause: anyhow::Error) -> OpenError {
+    OpenError::Unusable(StoreFailure::new(cause))
 }
 
 #[async_trait]
@@ -239,7 +268,7 @@ impl PlantRepository for PostgresRepository {
         patch: PlantPatch,
         preconditions: Preconditions,
     ) -> Result<StoredPlant, StoreError> {
-        Ok(self.write(Write::Patch { id, patch, preconditions }).await?.stored)
+        Ok(self.write(Write::Patch { id, patch, preconditions }).await?.plant.stored)
     }
 
     async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
@@ -255,7 +284,8 @@ impl PlantRepository for PostgresRepository {
         if self.closing.is_cancelled() {
             return Err(StoreError::Closed);
         }
-        let mut writes = Write::of_import(new_plants, on_conflict);
+        let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
+        let mut writes: Vec<Write> = writes.collect();
         let (imports, writer) = (Arc::clone(&self.imports), self.import_writer.clone());
         let has_written = Arc::clone(&self.has_written);
         // A caller that goes away leaves it going on.
@@ -264,7 +294,7 @@ impl PlantRepository for PostgresRepository {
                 .acquire_owned()
                 .await
                 .context("importing is closed")
-                .map_err(StoreFailure::from)?;
+                .map_err(StoreFailure::new)?;
             let mut all = Vec::with_capacity(writes.len());
             while !writes.is_empty() {
                 let rest = writes.split_off(writes.len().min(MAX_GROUP));
@@ -277,7 +307,7 @@ impl PlantRepository for PostgresRepository {
                             if !is_nothing_written =>
                         {
                             let cause = anyhow!("PostgreSQL takes no more of an import for now");
-                            return Err(StoreFailure::from(cause).into());
+                            return Err(StoreFailure::new(cause).into());
                         }
                         imported => imported?,
                     });
@@ -288,14 +318,14 @@ impl PlantRepository for PostgresRepository {
             Ok(all)
         };
         let all = self.under_way.spawn_on(importing, &self.runtime).await;
-        all.context("an import panicked").map_err(StoreFailure::from)?
+        all.context("an import panicked").map_err(StoreFailure::new)?
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
         let (answer, found) = oneshot::channel();
         // Where nobody takes it, nobody answers.
         let _ = self.reads.send((id, answer)).await;
-        Ok(found.await.context("reading plants panicked").map_err(StoreFailure::from)??)
+        Ok(found.await.context("reading plants panicked").map_err(StoreFailure::new)??)
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
@@ -317,7 +347,7 @@ impl PlantRepository for PostgresRepository {
         let readiness = Arc::clone(&self.readiness);
         // Those who ask at the same time wait for the same look.
         let looking = self.runtime.spawn(async move { readiness.lock().await.check().await });
-        let found = looking.await.context("the look panicked").map_err(StoreFailure::from)?;
+        let found = looking.await.context("the look panicked").map_err(StoreFailure::new)?;
         found.map_err(StoreError::Unavailable)
     }
 

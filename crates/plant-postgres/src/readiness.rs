@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use tokio::time::timeout;
 
-use super::group::Writer;
-use super::sessions::Trouble;
-use super::write_health::READY_WITHIN;
-use crate::StoreFailure;
+use crate::group::Writer;
+use crate::sessions::Trouble;
+use crate::write_health::READY_WITHIN;
+use plant_store::StoreFailure;
 
 /// How long what a look has found stays valid.
 const LOOK_COUNTS_FOR: Duration = Duration::from_millis(500);
@@ -42,7 +42,8 @@ impl Readiness {
                     Ok(found) => found,
                     Err(_) => {
                         let seconds = READY_WITHIN.as_secs();
-                        Err(anyhow!("PostgreSQL does not answer: not within {seconds} s").into())
+                        let cause = anyhow!("PostgreSQL does not answer: not within {seconds} s");
+                        Err(StoreFailure::new(cause))
                     }
                 };
                 self.last = Some((Instant::now(), found.clone()));
@@ -57,7 +58,7 @@ impl Readiness {
             Err(Trouble::StaleStatement(_)) => self.look_once().await,
             found => found,
         };
-        found.map_err(|trouble| anyhow!(trouble))?;
+        found.map_err(|trouble| StoreFailure::new(anyhow!(trouble)))?;
         match self.writer.health.no_writes() {
             Some((false, cause)) => Err(cause),
             Some((true, _)) => {

@@ -10,10 +10,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
-use super::reader::{Block, Blocks, Reader};
-use super::sessions::{Sessions, Trouble};
-use super::statements::EVENTS_IN_A_BLOCK;
-use crate::StoreFailure;
+use crate::reader::{Block, Blocks, Reader};
+use crate::sessions::{Sessions, Trouble};
+use crate::statements::EVENTS_IN_A_BLOCK;
 
 /// How often it is looked for what may be forgotten.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -33,7 +32,7 @@ pub(super) struct Upkeep {
 
 impl Upkeep {
     /// Forgets what there is too much. Says whether more is left for the next turn, also where nobody writes until then.
-    pub(super) async fn forget(&mut self) -> Result<bool, StoreFailure> {
+    pub(super) async fn forget(&mut self) -> anyhow::Result<bool> {
         let keep = i64::try_from(self.keep_events).unwrap_or(i64::MAX);
         loop {
             let excess = self.reader.kept_events().await?.saturating_sub(keep);
@@ -49,7 +48,7 @@ impl Upkeep {
     }
 
     /// Forgets the oldest blocks, with so many events at most.
-    async fn forget_some(&mut self, most: i64) -> Result<Progress, StoreFailure> {
+    async fn forget_some(&mut self, most: i64) -> anyhow::Result<Progress> {
         let first = self.reader.forgotten().await?.block + 1;
         let Blocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
         let (mut last, mut events) = (forgotten.block, 0);
@@ -159,6 +158,6 @@ pub(super) async fn keep_up(
     }
 }
 
-fn failure(trouble: Trouble) -> StoreFailure {
-    StoreFailure::from(anyhow!(trouble).context("cannot forget old events"))
+fn failure(trouble: Trouble) -> anyhow::Error {
+    anyhow!(trouble).context("cannot forget old events")
 }

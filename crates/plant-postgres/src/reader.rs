@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
-use plant_domain::{Plant, PlantFilter, PlantId, UncheckedPlant};
+use plant_domain::{Plant, PlantFilter, PlantId};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::sessions::{PATIENCE, Sessions, Trouble, pause};
-use super::statements::{EVENTS_IN_A_BLOCK, Statements, kind_of};
-use crate::repository::MAX_LOOKED_AT;
-use crate::{Event, EventPage, Page, PageRequest, Revision, StoreFailure, StoredPlant};
+use crate::sessions::{PATIENCE, Sessions, Trouble, pause};
+use crate::statements::{EVENTS_IN_A_BLOCK, Statements, kind_of};
+use plant_store::PAGE_MAX_WORK;
+use plant_store::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 
 /// How many rows are read at a time, where those of removed plants stand in the way.
 const MOST_ROWS: usize = 1_000;
@@ -45,7 +45,7 @@ impl Reader {
         what: &str,
         statement: &str,
         parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, StoreFailure> {
+    ) -> anyhow::Result<Vec<Row>> {
         let begun = Instant::now();
         let (mut tries, mut was_stale) = (0, false);
         loop {
@@ -63,14 +63,14 @@ impl Reader {
                     tries += 1;
                 }
                 Err(trouble) => {
-                    return Err(anyhow!(trouble).context(format!("cannot read {what}")).into());
+                    return Err(anyhow!(trouble).context(format!("cannot read {what}")));
                 }
             }
         }
     }
 
     /// Those of some plants that are there.
-    pub(super) async fn plants(&self, ids: &[PlantId]) -> Result<FoundPlants, StoreFailure> {
+    pub(super) async fn plants(&self, ids: &[PlantId]) -> anyhow::Result<FoundPlants> {
         let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
         let rows = self.rows("plants", &self.statements.plants_with_ids, &[&ids]).await?;
         let mut found = HashMap::with_capacity(rows.len());
@@ -81,23 +81,23 @@ impl Reader {
         Ok(FoundPlants(found))
     }
 
-    pub(super) async fn count(&self) -> Result<u64, StoreFailure> {
+    pub(super) async fn count(&self) -> anyhow::Result<u64> {
         let count = self.number("how many plants there are", &self.statements.count).await?;
-        Ok(u64::try_from(count).context("the count of the plants is wrong")?)
+        u64::try_from(count).context("the count of the plants is wrong")
     }
 
     /// How many events are kept.
-    pub(super) async fn kept_events(&self) -> Result<i64, StoreFailure> {
+    pub(super) async fn kept_events(&self) -> anyhow::Result<i64> {
         self.number("how many events there are", &self.statements.kept_events).await
     }
 
-    async fn number(&self, what: &str, statement: &str) -> Result<i64, StoreFailure> {
+    async fn number(&self, what: &str, statement: &str) -> anyhow::Result<i64> {
         let rows = self.rows(what, statement, &[]).await?;
         let row = rows.first().with_context(|| format!("{what} is missing"))?;
-        Ok(row.try_get(0).with_context(|| what.to_owned())?)
+        row.try_get(0).with_context(|| what.to_owned())
     }
 
-    pub(super) async fn page(&self, request: &PageRequest) -> Result<Page, StoreFailure> {
+    pub(super) async fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
         let mut page = Page { plants: Vec::new(), next: None };
         let limit = request.limit.max(1);
         let mut from = request.first_id();
@@ -110,7 +110,7 @@ impl Reader {
         // Plants that were removed leave room on a page.
         while let Some(id) = from
             && page.plants.len() < limit
-            && looked_at < MAX_LOOKED_AT
+            && looked_at < PAGE_MAX_WORK
         {
             let wanted = limit - page.plants.len();
             let part = self.part(&request.filter, id, wanted, rows.max(wanted)).await?;
@@ -130,9 +130,9 @@ impl Reader {
         from: PlantId,
         wanted: usize,
         rows: usize,
-    ) -> Result<Part, StoreFailure> {
+    ) -> anyhow::Result<Part> {
         let most_rows = i64::try_from(rows + 1).context("a page is too large")?;
-        let most_looked_at = i64::try_from(MAX_LOOKED_AT).context("a page is too large")?;
+        let most_looked_at = i64::try_from(PAGE_MAX_WORK).context("a page is too large")?;
         let from = from.get();
         let (tag, name_part) = (filter.tag(), filter.folded_name_part());
         let (statement, parameters): (_, Vec<&(dyn ToSql + Sync)>) = match (&tag, &name_part) {
@@ -170,7 +170,7 @@ impl Reader {
         {
             let looked_at: i64 =
                 row.try_get("looked_at").context("how many plants were looked at")?;
-            part.looked_at = MAX_LOOKED_AT;
+            part.looked_at = PAGE_MAX_WORK;
             // The last row is the last one that was looked at.
             part.next = last.filter(|_| looked_at >= most_looked_at);
         }
@@ -180,11 +180,7 @@ impl Reader {
     /// The events after a revision. Those of one group are in the row of its block, and the numbers of the blocks have
     /// no gaps: where there is one, somebody may still commit what belongs there. What comes behind it is not shown
     /// before either the events are there, or the block is sealed, so that they never will be.
-    pub(super) async fn events(
-        &self,
-        after: Revision,
-        limit: usize,
-    ) -> Result<EventPage, StoreFailure> {
+    pub(super) async fn events(&self, after: Revision, limit: usize) -> anyhow::Result<EventPage> {
         let after = i64::try_from(after.get()).unwrap_or(i64::MAX);
         let mut events = Vec::new();
         let (mut tries, mut seals, mut gap_seen) = (0, 0, None);
@@ -235,19 +231,19 @@ impl Reader {
 
     /// Sees to it that what is not committed by now of these blocks never will be. A commit that is just going on is waited
     /// for, and whoever has not begun to begins anew, in a later block.
-    pub(super) async fn seal(&self, first: i64, last: i64) -> Result<(), StoreFailure> {
+    pub(super) async fn seal(&self, first: i64, last: i64) -> anyhow::Result<()> {
         let last = last.min(first + MOST_SEALED - 1);
         self.rows("events", &self.statements.seal_blocks, &[&first, &last]).await?;
         Ok(())
     }
 
     /// The number of the newest block of events.
-    pub(super) async fn newest_block(&self) -> Result<i64, StoreFailure> {
+    pub(super) async fn newest_block(&self) -> anyhow::Result<i64> {
         self.number("the newest event", &self.statements.newest_block).await
     }
 
     /// Which events are forgotten.
-    pub(super) async fn forgotten(&self) -> Result<Forgotten, StoreFailure> {
+    pub(super) async fn forgotten(&self) -> anyhow::Result<Forgotten> {
         let rows = self.rows("events", &self.statements.forgotten, &[]).await?;
         let row = rows.first().context("the row of the log is missing")?;
         let block = row.try_get(0).context("the row of the log")?;
@@ -256,7 +252,7 @@ impl Reader {
     }
 
     /// Blocks of events, and then, which of them are forgotten.
-    pub(super) async fn blocks_from(&self, from: i64) -> Result<Blocks, StoreFailure> {
+    pub(super) async fn blocks_from(&self, from: i64) -> anyhow::Result<Blocks> {
         let parameters: [&(dyn ToSql + Sync); 2] = [&from, &BLOCKS_AT_ONCE];
         let rows = self.rows("events", &self.statements.events_from, &parameters).await?;
         // Looked at later, this says all that may be missing there.
@@ -271,7 +267,7 @@ pub(super) struct FoundPlants(HashMap<PlantId, Looked>);
 
 impl FoundPlants {
     /// The plant with this id, if it was found. Somebody else may ask for it too.
-    pub(super) fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreFailure> {
+    pub(super) fn get(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
         let looked = self.0.get(&id).cloned();
         Ok(looked.map(Looked::stored_plant).transpose()?.flatten())
     }
@@ -309,7 +305,7 @@ impl Looked {
     fn stored_plant(self) -> anyhow::Result<Option<StoredPlant>> {
         let Self { id, revision, name, tag } = self;
         let Some(name) = name else { return Ok(None) };
-        let plant = Plant::try_from(UncheckedPlant { name, tag })
+        let plant = Plant::new(name, tag)
             .with_context(|| format!("the row of plant {id} breaks the rules"))?;
         Ok(Some(StoredPlant { id, plant, revision }))
     }

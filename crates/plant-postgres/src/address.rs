@@ -26,12 +26,12 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
 /// and without its options.
 ///
 /// ```
-/// use plant_store::PostgresUrl;
+/// use plant_postgres::PostgresUrl;
 ///
 /// let url: PostgresUrl = "postgres://plantd:secret@one,two:5433/plants?sslmode=verify-full".parse()?;
 /// assert_eq!(url.to_string(), "postgres://plantd@one:5432,two:5433/plants");
 /// assert!("http://one/plants".parse::<PostgresUrl>().is_err());
-/// # Ok::<(), plant_store::NotAPostgresUrl>(())
+/// # Ok::<(), plant_postgres::NotAPostgresUrl>(())
 /// ```
 #[derive(Clone)]
 pub struct PostgresUrl {

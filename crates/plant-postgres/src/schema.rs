@@ -9,9 +9,9 @@ use plant_domain::fold_name;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::PostgresConfig;
-use super::sessions::{Session, Sessions, Trouble};
-use super::statements::{SchemaName, Statements};
+use crate::PostgresConfig;
+use crate::sessions::{Session, Sessions, Trouble};
+use crate::statements::{SchemaName, Statements};
 
 /// The version of the tables that this program works with. In version 1, names were folded in another way.
 pub(super) const VERSION: i32 = 2;

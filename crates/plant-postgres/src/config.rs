@@ -4,24 +4,26 @@ use std::num::NonZeroUsize;
 
 use rustls::ClientConfig;
 
-use super::address::PostgresUrl;
-use super::statements::SchemaName;
-use crate::DEFAULT_KEEP_EVENTS;
+use crate::address::PostgresUrl;
+use crate::statements::SchemaName;
+use plant_store::DEFAULT_KEEP_EVENTS;
 
 /// How many sessions with PostgreSQL a repository has at most for reading, unless something else is said.
-pub const DEFAULT_POSTGRES_READING_SESSIONS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+pub const DEFAULT_READING_SESSIONS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 /// Where the plants are, and what may be used to come to them.
 ///
 /// ```
-/// use plant_store::{DEFAULT_KEEP_EVENTS, PostgresConfig};
+/// use plant_postgres::PostgresConfig;
+/// use plant_store::DEFAULT_KEEP_EVENTS;
 ///
 /// let config = PostgresConfig::new("postgres://plantd@localhost/plants?sslmode=disable".parse()?);
 /// assert_eq!(config.keep_events, DEFAULT_KEEP_EVENTS);
 /// assert_eq!(config.schema.to_string(), "plantd");
-/// # Ok::<(), plant_store::NotAPostgresUrl>(())
+/// # Ok::<(), plant_postgres::NotAPostgresUrl>(())
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PostgresConfig {
     /// Where PostgreSQL is, and as whom.
     pub url: PostgresUrl,
@@ -33,7 +35,7 @@ pub struct PostgresConfig {
     /// How many of the newest events are kept at least. Up to one in a hundred more may be, and the rest of a group's.
     pub keep_events: u64,
     /// How many sessions there are at most for reading, next to
-    /// [`POSTGRES_WRITING_SESSIONS`](crate::POSTGRES_WRITING_SESSIONS).
+    /// [`WRITING_SESSIONS`](crate::WRITING_SESSIONS).
     pub reading_sessions: NonZeroUsize,
 }
 
@@ -46,7 +48,7 @@ impl PostgresConfig {
             schema: SchemaName::default(),
             tls: None,
             keep_events: DEFAULT_KEEP_EVENTS,
-            reading_sessions: DEFAULT_POSTGRES_READING_SESSIONS,
+            reading_sessions: DEFAULT_READING_SESSIONS,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plant_domain::PlantId;
 
-use crate::StoreFailure;
+use plant_store::StoreFailure;
 
 /// How many refused plants are remembered. One more makes it forget all of them.
 const MOST_REFUSED: usize = 1024;

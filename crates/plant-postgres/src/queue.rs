@@ -8,9 +8,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::group::MAX_GROUP;
-use crate::StoreError;
-use crate::write::{Outcome, Write};
+use crate::group::MAX_GROUP;
+use plant_store::StoreError;
+use plant_store::decision::{Decision, Write};
 
 /// How many writes wait at most. What comes on top is refused at once ([`StoreError::Busy`]).
 const QUEUE_CAPACITY: usize = 1024;
@@ -24,7 +24,7 @@ const ENOUGH: usize = 48;
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
 /// A write that waits for its turn, and where its outcome goes.
-pub(super) type WaitingWrite = (Write, oneshot::Sender<Outcome>);
+pub(super) type WaitingWrite = (Write, oneshot::Sender<Result<Decision, StoreError>>);
 
 /// Writes that wait. Groups of them are taken by those who carry them out.
 #[derive(Debug, Default)]
@@ -131,7 +131,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::Preconditions;
+    use plant_store::Preconditions;
 
     /// Longer than anything waits.
     const LONG: Duration = Duration::from_secs(60);

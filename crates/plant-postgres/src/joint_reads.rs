@@ -5,8 +5,8 @@ use std::sync::Arc;
 use plant_domain::PlantId;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use super::reader::Reader;
-use crate::{StoreFailure, StoredPlant};
+use crate::reader::Reader;
+use plant_store::{StoreFailure, StoredPlant};
 
 /// How many plants are asked for at once at most.
 const MAX_READS: usize = 256;
@@ -32,9 +32,12 @@ pub(super) async fn read_jointly(reader: Reader, waiting: Arc<Mutex<mpsc::Receiv
 
 async fn answer(reader: Reader, taken: Vec<WaitingRead>) {
     let ids: Vec<PlantId> = taken.iter().map(|(id, _)| *id).collect();
-    let found = reader.plants(&ids).await;
+    let found = reader.plants(&ids).await.map_err(StoreFailure::new);
     for (id, answer) in taken {
-        let found = found.as_ref().map_err(Clone::clone).and_then(|found| found.get(id));
+        let found = found
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|found| found.get(id).map_err(StoreFailure::new));
         // A client that has gone away does not listen: that is no error.
         let _ = answer.send(found);
     }

@@ -16,8 +16,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::PostgresConfig;
-use super::hosts::{self, Hosts, Warnings};
+use crate::PostgresConfig;
+use crate::hosts::{self, Hosts, Warnings};
 
 /// How long PostgreSQL may take to answer. Then the connection is given up.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

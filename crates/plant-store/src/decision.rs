@@ -1,0 +1,206 @@
+//! The decision of one write, for those who write a store.
+//!
+//! A store finds the plant as it is, asks [`Write::decide`], brings the [`Decision`] to the disk, and then tells the
+//! caller. So every store decides alike, and only the way to the disk is its own.
+
+use plant_domain::{NewPlant, Plant, PlantId, PlantPatch};
+
+use crate::{
+    Created, EventKind, IdempotencyDigest, Imported, OnConflict, Preconditions, Put, Revision,
+    StoreError, StoredPlant,
+};
+
+/// A change to one plant that a caller asks for.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// [`PlantRepository::create`](crate::PlantRepository::create).
+    Create {
+        /// The plant to create.
+        new_plant: NewPlant,
+        /// By which the same create is known when it is sent again.
+        idempotency: Option<IdempotencyDigest>,
+    },
+    /// [`PlantRepository::put`](crate::PlantRepository::put).
+    Put {
+        /// The plant as it is to be.
+        new_plant: NewPlant,
+        /// What the plant has to be before.
+        preconditions: Preconditions,
+    },
+    /// [`PlantRepository::patch`](crate::PlantRepository::patch).
+    Patch {
+        /// Which plant.
+        id: PlantId,
+        /// The change.
+        patch: PlantPatch,
+        /// What the plant has to be before.
+        preconditions: Preconditions,
+    },
+    /// [`PlantRepository::delete`](crate::PlantRepository::delete).
+    Delete {
+        /// Which plant.
+        id: PlantId,
+        /// What the plant has to be before.
+        preconditions: Preconditions,
+    },
+}
+
+/// All that a store keeps of a plant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptPlant {
+    /// The plant and its revision.
+    pub stored: StoredPlant,
+    /// The digest of the create that made the plant, when it came with an idempotency key.
+    pub idempotency: Option<IdempotencyDigest>,
+}
+
+/// What becomes of a write that is not refused.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// What happens to the plant; `None` when nothing changes, and then there is nothing to write.
+    pub change: Option<EventKind>,
+    /// The plant that the caller is told of: as it is after the write, or as it was before it was deleted. This is what
+    /// the store has to keep when the plant is created or updated.
+    pub plant: KeptPlant,
+    /// Whether there is exactly this plant now. A create that is sent again is told of the plant that it made, which
+    /// may have changed since.
+    pub is_current: bool,
+}
+
+impl Write {
+    /// The plant that it is about.
+    #[must_use]
+    pub const fn id(&self) -> PlantId {
+        match self {
+            Self::Create { new_plant, .. } | Self::Put { new_plant, .. } => new_plant.id(),
+            Self::Patch { id, .. } | Self::Delete { id, .. } => *id,
+        }
+    }
+
+    /// One plant of an import.
+    #[must_use]
+    pub fn of_import(new_plant: NewPlant, on_conflict: OnConflict) -> Self {
+        match on_conflict {
+            OnConflict::Error | OnConflict::Skip => Self::Create { new_plant, idempotency: None },
+            OnConflict::Replace => Self::Put { new_plant, preconditions: Preconditions::default() },
+        }
+    }
+
+    /// Decides, given the plant as it is now and the revision that a change would lead to.
+    ///
+    /// # Errors
+    ///
+    /// When the write is refused.
+    pub fn decide(
+        &self,
+        current: Option<KeptPlant>,
+        revision: Revision,
+    ) -> Result<Decision, StoreError> {
+        match self {
+            Self::Create { new_plant, idempotency } => {
+                create(new_plant, *idempotency, current, revision)
+            }
+            Self::Put { new_plant, preconditions } => {
+                check(preconditions, current.as_ref())?;
+                let plant = new_plant.plant().clone();
+                Ok(match current {
+                    None => Decision::created(new_plant.id(), plant, None, revision),
+                    Some(current) => Decision::updated(current, plant, revision),
+                })
+            }
+            Self::Patch { id, patch, preconditions } => {
+                let current = current.ok_or(StoreError::NoSuchPlant(*id))?;
+                check(preconditions, Some(&current))?;
+                let plant = patch.apply(&current.stored.plant);
+                Ok(Decision::updated(current, plant, revision))
+            }
+            Self::Delete { id, preconditions } => {
+                let plant = current.ok_or(StoreError::NoSuchPlant(*id))?;
+                check(preconditions, Some(&plant))?;
+                Ok(Decision { change: Some(EventKind::Deleted), plant, is_current: false })
+            }
+        }
+    }
+}
+
+fn create(
+    new_plant: &NewPlant,
+    idempotency: Option<IdempotencyDigest>,
+    current: Option<KeptPlant>,
+    revision: Revision,
+) -> Result<Decision, StoreError> {
+    let (id, plant) = (new_plant.id(), new_plant.plant().clone());
+    match current {
+        None => Ok(Decision::created(id, plant, idempotency, revision)),
+        // The same create, sent again.
+        Some(current) if idempotency.is_some() && current.idempotency == idempotency => {
+            let is_current = current.stored.plant == plant;
+            let plant = KeptPlant { stored: StoredPlant { plant, ..current.stored }, idempotency };
+            Ok(Decision { change: None, plant, is_current })
+        }
+        Some(_) => Err(StoreError::IdTaken(id)),
+    }
+}
+
+fn check(preconditions: &Preconditions, current: Option<&KeptPlant>) -> Result<(), StoreError> {
+    let revision = current.map(|current| current.stored.revision);
+    preconditions.check(revision).map_err(StoreError::PreconditionFailed)
+}
+
+impl Decision {
+    fn created(
+        id: PlantId,
+        plant: Plant,
+        idempotency: Option<IdempotencyDigest>,
+        revision: Revision,
+    ) -> Self {
+        let plant = KeptPlant { stored: StoredPlant { id, plant, revision }, idempotency };
+        Self { change: Some(EventKind::Created), plant, is_current: true }
+    }
+
+    /// A plant that is the same already keeps its revision.
+    fn updated(mut current: KeptPlant, plant: Plant, revision: Revision) -> Self {
+        if current.stored.plant == plant {
+            return Self { change: None, plant: current, is_current: true };
+        }
+        current.stored = StoredPlant { plant, revision, ..current.stored };
+        Self { change: Some(EventKind::Updated), plant: current, is_current: true }
+    }
+
+    /// The plant that there is after the change; `None` when it was deleted.
+    #[must_use]
+    pub fn after(&self) -> Option<&KeptPlant> {
+        (self.change != Some(EventKind::Deleted)).then_some(&self.plant)
+    }
+
+    /// The answer to a create.
+    #[must_use]
+    pub fn into_created(self) -> Created {
+        Created { stored: self.plant.stored, is_current: self.is_current }
+    }
+
+    /// The answer to a put.
+    #[must_use]
+    pub fn into_put(self) -> Put {
+        Put { is_new: self.change == Some(EventKind::Created), stored: self.plant.stored }
+    }
+}
+
+/// What became of a plant of an import, whose write was decided so.
+///
+/// # Errors
+///
+/// When the import as a whole cannot go on.
+pub fn imported(
+    decided: Result<Decision, StoreError>,
+    on_conflict: OnConflict,
+) -> Result<Imported, StoreError> {
+    match (decided, on_conflict) {
+        (Ok(Decision { change: Some(EventKind::Created), .. }), _) => Ok(Imported::Created),
+        (Ok(_), _) => Ok(Imported::Replaced),
+        (Err(StoreError::IdTaken(_)), OnConflict::Skip) => Ok(Imported::Skipped),
+        (Err(StoreError::IdTaken(_)), _) => Ok(Imported::IdTaken),
+        (Err(StoreError::Refused(cause)), _) => Ok(Imported::Refused(cause)),
+        (Err(error), _) => Err(error),
+    }
+}
