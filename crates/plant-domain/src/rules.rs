@@ -63,10 +63,9 @@ impl fmt::Display for Member {
 /// A rule that a name and a tag both follow.
 ///
 /// ```
-/// use plant_domain::{Rule, UncheckedPlant, Plant};
+/// use plant_domain::{Plant, Rule};
 ///
-/// let unchecked = UncheckedPlant { name: "Rosa\n".to_owned(), tag: None };
-/// let violations = Plant::try_from(unchecked).unwrap_err();
+/// let violations = Plant::new("Rosa\n", None).unwrap_err();
 /// assert_eq!(violations.iter().next().unwrap().rule, Rule::NoControlCharacters);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,14 +112,13 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Every rule that an unchecked plant breaks, name before tag; there is at least one.
+/// Every rule that a name and a tag break, name before tag; there is at least one.
 ///
 /// ```
-/// use plant_domain::{Plant, UncheckedPlant};
+/// use plant_domain::Plant;
 ///
-/// let unchecked = UncheckedPlant { name: " ".to_owned(), tag: Some(String::new()) };
 /// assert_eq!(
-///     Plant::try_from(unchecked).unwrap_err().to_string(),
+///     Plant::new(" ", Some(String::new())).unwrap_err().to_string(),
 ///     "name must hold a character that is not white space; tag must have 1 to 255 characters",
 /// );
 /// ```
@@ -130,13 +128,6 @@ pub struct Violations(Vec<Violation>);
 
 impl Violations {
     /// The broken rules, in the order in which the message names them.
-    ///
-    /// ```
-    /// use plant_domain::{Plant, UncheckedPlant};
-    ///
-    /// let unchecked = UncheckedPlant { name: String::new(), tag: None };
-    /// assert_eq!(Plant::try_from(unchecked).unwrap_err().iter().count(), 1);
-    /// ```
     pub fn iter(&self) -> impl Iterator<Item = Violation> + '_ {
         self.0.iter().copied()
     }

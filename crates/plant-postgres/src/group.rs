@@ -78,7 +78,7 @@ struct Present {
 }
 
 /// Writes that are carried out together.
-struct Group<'a> {
+struct WriteGroup<'a> {
     /// Those that have no answer yet, each at its place.
     writes: Vec<Option<Write>>,
     answer: Answer<'a>,
@@ -154,7 +154,7 @@ impl Writer {
             self.doubt.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
         let needs_a_look = |write: &&Write| is_in_doubt || !matches!(write, Write::Create { .. });
         let to_read = writes.iter().filter(needs_a_look).map(Write::id).collect();
-        self.carry_out_group(Group::new(writes, to_read, answer)).await;
+        self.carry_out_group(WriteGroup::new(writes, to_read, answer)).await;
     }
 
     /// As [`Self::carry_out`], each after those before it, unless somebody else changes the same plants meanwhile. Returns
@@ -167,12 +167,12 @@ impl Writer {
             writes.iter().map(|_| None).collect();
         let to_read = writes.iter().map(Write::id).collect();
         let mut answer = |place: usize, outcome| outcomes[place] = Some(outcome);
-        self.carry_out_group(Group::new(writes, to_read, &mut answer)).await;
+        self.carry_out_group(WriteGroup::new(writes, to_read, &mut answer)).await;
         // Each has its answer.
         outcomes.into_iter().map(|outcome| outcome.unwrap_or(Err(StoreError::Busy))).collect()
     }
 
-    async fn carry_out_group(&self, mut group: Group<'_>) {
+    async fn carry_out_group(&self, mut group: WriteGroup<'_>) {
         // The first part stands last.
         let mut parts = vec![group.part.clone()];
         while let Some(part) = parts.pop() {
@@ -203,7 +203,7 @@ impl Writer {
     }
 
     /// Carries out one part of a group, and tries again for a while what fails for now.
-    async fn carry_out_part(&self, group: &mut Group<'_>) -> Result<(), GivenUp> {
+    async fn carry_out_part(&self, group: &mut WriteGroup<'_>) -> Result<(), GivenUp> {
         let (mut tries, mut was_stale) = (0, false);
         loop {
             let has_counted_on_ids = group.counts_on_ids();
@@ -283,7 +283,7 @@ impl Writer {
     }
 
     /// Carries out the pending writes, except where somebody else changes the plant meanwhile.
-    async fn try_once(&self, group: &mut Group<'_>) -> Result<(), Failed> {
+    async fn try_once(&self, group: &mut WriteGroup<'_>) -> Result<(), Failed> {
         let session = self.sessions.get().await?;
         group.read(&session, &self.statements).await?;
         let plan = group.plan()?;
@@ -585,7 +585,7 @@ fn refused(cause: anyhow::Error) -> Trouble {
     Trouble::Refused(format!("{cause:#}"))
 }
 
-impl<'a> Group<'a> {
+impl<'a> WriteGroup<'a> {
     fn new(writes: Vec<Write>, to_read: BTreeSet<PlantId>, answer: Answer<'a>) -> Self {
         Self {
             part: 0..writes.len(),

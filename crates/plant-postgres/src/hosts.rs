@@ -1,6 +1,6 @@
 //! Coming to one of several hosts, each of which gets its own time; and what a server says beside its answers.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -144,11 +144,14 @@ where
                         return Ok((client, task));
                     }
                     Ok(Err(error)) => failed = Some(error),
-                    // Nothing else makes this error for others.
-                    Err(_) => failed = Some(Error::__private_api_timeout()),
+                    Err(_) => {}
                 }
             }
-            Err(failed.unwrap_or_else(Error::__private_api_timeout))
+            match failed {
+                Some(error) => Err(error),
+                // No host has said anything. The pool's own timeout tells of that.
+                None => pending().await,
+            }
         })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plant_domain::PlantId;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::reader::Reader;
+use crate::reader::PostgresReader;
 use plant_store::{StoreFailure, StoredPlant};
 
 /// How many plants are asked for at once at most.
@@ -15,7 +15,10 @@ const MAX_READS: usize = 256;
 pub(super) type WaitingRead = (PlantId, oneshot::Sender<Result<Option<StoredPlant>, StoreFailure>>);
 
 /// Reads plants, all that wait at once, for as long as anyone may ask.
-pub(super) async fn read_jointly(reader: Reader, waiting: Arc<Mutex<mpsc::Receiver<WaitingRead>>>) {
+pub(super) async fn read_jointly(
+    reader: PostgresReader,
+    waiting: Arc<Mutex<mpsc::Receiver<WaitingRead>>>,
+) {
     loop {
         let mut taken = Vec::new();
         waiting.lock().await.recv_many(&mut taken, MAX_READS).await;
@@ -30,7 +33,7 @@ pub(super) async fn read_jointly(reader: Reader, waiting: Arc<Mutex<mpsc::Receiv
     }
 }
 
-async fn answer(reader: Reader, taken: Vec<WaitingRead>) {
+async fn answer(reader: PostgresReader, taken: Vec<WaitingRead>) {
     let ids: Vec<PlantId> = taken.iter().map(|(id, _)| *id).collect();
     let found = reader.plants(&ids).await.map_err(StoreFailure::new);
     for (id, answer) in taken {

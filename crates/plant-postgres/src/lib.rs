@@ -52,7 +52,7 @@ use crate::group::{MAX_GROUP, Writer};
 use crate::joint_reads::WaitingRead;
 use crate::lane::{Lane, WAITING_ALONE, carry_out_alone};
 use crate::queue::Queue;
-use crate::reader::Reader;
+use crate::reader::PostgresReader;
 use crate::readiness::Readiness;
 use crate::sessions::Sessions;
 use crate::statements::Statements;
@@ -106,7 +106,7 @@ pub struct PostgresRepository {
     under_way: TaskTracker,
     imports: Arc<Semaphore>,
     import_writer: Writer,
-    reader: Reader,
+    reader: PostgresReader,
     readiness: Arc<Mutex<Readiness>>,
     /// Whether something was written that upkeep has not seen.
     has_written: Arc<AtomicBool>,
@@ -163,7 +163,7 @@ impl PostgresRepository {
         let reachable = Arc::default();
         let writing = Sessions::new(config, WRITING_SESSIONS, Arc::clone(&reachable))?;
         let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
-        let reader = Reader { sessions: reading, statements: Arc::clone(&statements) };
+        let reader = PostgresReader { sessions: reading, statements: Arc::clone(&statements) };
         let writer = Writer {
             sessions: writing.clone(),
             statements: Arc::clone(&statements),
@@ -230,7 +230,7 @@ impl PostgresRepository {
     /// Reads where the sessions are.
     async fn read<T: Send + 'static, Reading>(
         &self,
-        read: impl FnOnce(Reader) -> Reading,
+        read: impl FnOnce(PostgresReader) -> Reading,
     ) -> Result<T, StoreError>
     where
         Reading: Future<Output = anyhow::Result<T>> + Send + 'static,

@@ -33,12 +33,12 @@ const MOST_SEALS: u32 = 8;
 
 /// Reads what there is.
 #[derive(Clone, Debug)]
-pub(super) struct Reader {
+pub(super) struct PostgresReader {
     pub(super) sessions: Sessions,
     pub(super) statements: Arc<Statements>,
 }
 
-impl Reader {
+impl PostgresReader {
     /// The rows that a prepared statement gives. It is tried again for a while where PostgreSQL does not answer.
     async fn rows(
         &self,
@@ -257,7 +257,7 @@ impl Reader {
         let rows = self.rows("events", &self.statements.events_from, &parameters).await?;
         // Looked at later, this says all that may be missing there.
         let forgotten = self.forgotten().await?;
-        let blocks = rows.iter().map(Block::of_row).collect::<anyhow::Result<_>>()?;
+        let blocks = rows.iter().map(EventBlock::of_row).collect::<anyhow::Result<_>>()?;
         Ok(Blocks { blocks, forgotten })
     }
 }
@@ -313,7 +313,7 @@ impl Looked {
 
 /// Blocks of events, by ascending number.
 pub(super) struct Blocks {
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<EventBlock>,
     pub(super) forgotten: Forgotten,
 }
 
@@ -328,12 +328,12 @@ pub(super) struct Forgotten {
 
 /// The events of one group; none where there never were any.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct EventBlock {
     pub(super) number: i64,
     pub(super) events: Vec<Event>,
 }
 
-impl Block {
+impl EventBlock {
     fn of_row(row: &Row) -> anyhow::Result<Self> {
         let number: i64 = row.try_get(0)?;
         let revisions: Vec<i64> = row.try_get(1)?;

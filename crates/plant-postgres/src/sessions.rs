@@ -254,7 +254,7 @@ impl Sessions {
             .max_size(most)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(ANSWER_TIMEOUT))
-            .create_timeout(Some(longest + ANSWER_TIMEOUT))
+            .create_timeout(Some(longest))
             .post_create(Hook::async_fn(|client, _| {
                 Box::pin(async {
                     let set =

@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
-use crate::reader::{Block, Blocks, Reader};
+use crate::reader::{Blocks, EventBlock, PostgresReader};
 use crate::sessions::{Sessions, Trouble};
 use crate::statements::EVENTS_IN_A_BLOCK;
 
@@ -23,7 +23,7 @@ const SLACK: i64 = 100;
 /// Sees to it that no more events are kept than are wanted, but for a few.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    pub(super) reader: Reader,
+    pub(super) reader: PostgresReader,
     pub(super) sessions: Sessions,
     pub(super) keep_events: u64,
     /// A block that was missing at an earlier turn, and the newest block at that time.
@@ -40,20 +40,20 @@ impl Upkeep {
                 return Ok(false);
             }
             match self.forget_some(excess).await? {
-                Progress::Done => {}
-                Progress::Nothing => return Ok(false),
-                Progress::Later => return Ok(true),
+                Forgetting::Done => {}
+                Forgetting::Nothing => return Ok(false),
+                Forgetting::Later => return Ok(true),
             }
         }
     }
 
     /// Forgets the oldest blocks, with so many events at most.
-    async fn forget_some(&mut self, most: i64) -> anyhow::Result<Progress> {
+    async fn forget_some(&mut self, most: i64) -> anyhow::Result<Forgetting> {
         let first = self.reader.forgotten().await?.block + 1;
         let Blocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
         let (mut last, mut events) = (forgotten.block, 0);
         let mut last_revision = forgotten.revision;
-        for Block { number, events: of_block } in &blocks {
+        for EventBlock { number, events: of_block } in &blocks {
             let count = i64::try_from(of_block.len()).unwrap_or(i64::MAX);
             if events + count > most {
                 break;
@@ -65,11 +65,11 @@ impl Upkeep {
                     match self.gap {
                         Some((gap, newest)) if gap <= last + 1 && last < newest => {
                             self.reader.seal(last + 1, newest).await?;
-                            return Ok(Progress::Done);
+                            return Ok(Forgetting::Done);
                         }
                         _ => self.gap = Some((last + 1, self.reader.newest_block().await?)),
                     }
-                    return Ok(Progress::Later);
+                    return Ok(Forgetting::Later);
                 }
                 break;
             }
@@ -79,7 +79,7 @@ impl Upkeep {
             }
         }
         if last == forgotten.block {
-            return Ok(Progress::Nothing);
+            return Ok(Forgetting::Nothing);
         }
         let statements = &self.reader.statements;
         let first_kept = (last + 1) * EVENTS_IN_A_BLOCK;
@@ -97,7 +97,7 @@ impl Upkeep {
             Ok(_) => {
                 // Somebody else forgets, who may want to keep more.
                 session.roll_back().await;
-                return Ok(Progress::Later);
+                return Ok(Forgetting::Later);
             }
             Err(trouble) => {
                 session.roll_back().await;
@@ -122,12 +122,12 @@ impl Upkeep {
             })
             .await;
         done.map_err(failure)?;
-        Ok(Progress::Done)
+        Ok(Forgetting::Done)
     }
 }
 
 /// What came of forgetting.
-enum Progress {
+enum Forgetting {
     /// Something was forgotten, or made ready for that.
     Done,
     /// There is nothing to forget.

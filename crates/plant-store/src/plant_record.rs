@@ -22,10 +22,10 @@ pub(crate) struct PlantRecord<'a> {
 }
 
 impl<'a> PlantRecord<'a> {
-    pub(crate) fn encode(&self) -> anyhow::Result<Record> {
+    pub(crate) fn encode(&self) -> anyhow::Result<EncodedPlant> {
         // What stands beside the texts is smaller than this, so that it is one allocation.
         let capacity = self.name.len() + self.tag.map_or(0, str::len) + 40;
-        Ok(Record(postcard::to_extend(self, Vec::with_capacity(capacity))?.into()))
+        Ok(EncodedPlant(postcard::to_extend(self, Vec::with_capacity(capacity))?.into()))
     }
 
     pub(crate) fn decode(bytes: &'a [u8]) -> anyhow::Result<Self> {
@@ -70,9 +70,9 @@ impl<'a> RecordBytes<'a> {
 /// The bytes of a [`PlantRecord`], on their way from a write through the journal and through memory to a
 /// block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record(Arc<[u8]>);
+pub(crate) struct EncodedPlant(Arc<[u8]>);
 
-impl Record {
+impl EncodedPlant {
     pub(crate) fn decode(&self) -> anyhow::Result<PlantRecord<'_>> {
         PlantRecord::decode(&self.0)
     }
@@ -82,30 +82,30 @@ impl Record {
     }
 }
 
-impl From<&[u8]> for Record {
+impl From<&[u8]> for EncodedPlant {
     fn from(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 }
 
-impl Serialize for Record {
+impl Serialize for EncodedPlant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Record {
+impl<'de> Deserialize<'de> for EncodedPlant {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Bytes;
         impl Visitor<'_> for Bytes {
-            type Value = Record;
+            type Value = EncodedPlant;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("bytes")
             }
 
-            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Record, E> {
-                Ok(Record::from(bytes))
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<EncodedPlant, E> {
+                Ok(EncodedPlant::from(bytes))
             }
         }
         deserializer.deserialize_bytes(Bytes)

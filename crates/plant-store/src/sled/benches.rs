@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 use plant_domain::NewPlant;
 
 use super::blocks::{self, BlocksLock};
-use super::digest::Digest;
-use super::engine::make_writes_synchronous;
+use super::config::SledConfig;
+use super::digest::PlantsDigest;
 use super::fold::{checkpoint, fold};
 use super::generation::Generation;
 use super::journal;
-use super::layout::{Change, Group, PLANT_PREFIX, State, tag_blocks_prefix};
-use super::paced::PacedDb;
-use super::{SledConfig, engine};
-use crate::plant_record::{PlantRecord, Record};
+use super::layout::{Change, ChangeGroup, PLANT_PREFIX, State, tag_blocks_prefix};
+use super::ordered_map::engine;
+use super::ordered_map::engine::make_writes_synchronous;
+use super::ordered_map::paced::PacedDb;
+use crate::plant_record::{EncodedPlant, PlantRecord};
 
 /// How many plants the bare loop brings to the disk at once: as many as an import brings in one group.
 const PLANTS_IN_A_GROUP: usize = 1024;
@@ -36,7 +37,7 @@ pub fn encode_record(new_plant: &NewPlant) -> anyhow::Result<usize> {
 ///
 /// As [`encode_record`], and when the group is too large.
 pub fn encode_group(new_plants: &[NewPlant]) -> anyhow::Result<usize> {
-    Ok(journal::Record::new(&group_of(new_plants, State::default())?)?.bytes())
+    Ok(journal::JournalEntry::new(&group_of(new_plants, State::default())?)?.bytes())
 }
 
 /// Shows a group of creates to readers: puts it into a generation. Returns how many plants that has.
@@ -125,21 +126,21 @@ fn fold_all(
     Ok(())
 }
 
-fn group_of(new_plants: &[NewPlant], state: State) -> anyhow::Result<Group> {
+fn group_of(new_plants: &[NewPlant], state: State) -> anyhow::Result<ChangeGroup> {
     let first_sequence = state.last_sequence + 1;
     let change = |(revision, new_plant): (u64, &NewPlant)| {
         Change::new(new_plant.id(), None, Some(record_of(new_plant, revision)?))
     };
     let changes = (first_sequence..).zip(new_plants).map(change);
-    Ok(Group {
+    Ok(ChangeGroup {
         first_sequence,
         plants_before: state.plants,
-        digest_before: Digest::default(),
+        digest_before: PlantsDigest::default(),
         changes: changes.collect::<anyhow::Result<_>>()?,
     })
 }
 
-fn record_of(new_plant: &NewPlant, revision: u64) -> anyhow::Result<Record> {
+fn record_of(new_plant: &NewPlant, revision: u64) -> anyhow::Result<EncodedPlant> {
     let plant = new_plant.plant();
     PlantRecord { revision, idempotency: None, name: plant.name(), tag: plant.tag() }.encode()
 }

@@ -10,17 +10,19 @@
 //! first one from the key's), and the value with its length before it, as postcard has them.
 
 use std::iter;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Range};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
-use sled::{IVec, Tree};
 
-use super::layout::{MAX_VALUE_BYTES, VALUE_VERSION, from_ordered, ordered, unversioned};
-use super::paced::PacedDb;
+use super::layout::{
+    MAX_VALUE_BYTES, PLANT_PREFIX, VALUE_VERSION, from_ordered, ordered, unversioned,
+};
+use super::ordered_map::paced::PacedDb;
+use super::ordered_map::{IVec, Tree};
 use crate::fault;
-use crate::plant_record::Record;
+use crate::plant_record::EncodedPlant;
 
 /// A block is cut into several when it gets larger than this, in bytes. Larger blocks make less of a list, and
 /// more of a change in the middle.
@@ -178,13 +180,13 @@ pub(super) fn block_of(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Resul
 }
 
 /// The value of an id, if it has one.
-pub(super) fn get(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<Record>> {
+pub(super) fn get(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<EncodedPlant>> {
     let Some(block) = block_of(tree, prefix, id)? else { return Ok(None) };
     let damaged = || format!("the block of id {id} is damaged");
     for entry in block.entries().with_context(damaged)? {
         let (found, value) = entry.with_context(damaged)?;
         if found >= id {
-            return Ok((found == id).then(|| Record::from(value)));
+            return Ok((found == id).then(|| EncodedPlant::from(value)));
         }
     }
     Ok(None)
@@ -387,6 +389,20 @@ pub(super) fn key(prefix: &[u8], id: PlantId) -> Vec<u8> {
     [prefix, &ordered(id)].concat()
 }
 
+/// The keys of the blocks of plants that begin at an id or behind it.
+pub(super) fn plant_keys(id: PlantId) -> Range<Vec<u8>> {
+    key(PLANT_PREFIX, id)..vec![PLANT_PREFIX[0] + 1]
+}
+
+/// Blocks do not overlap.
+pub(super) fn check_order(last_of_one: PlantId, first_of_next: PlantId) -> anyhow::Result<()> {
+    ensure!(
+        last_of_one < first_of_next,
+        "the block of plants from id {first_of_next} on holds less than the one before"
+    );
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -394,6 +410,7 @@ mod tests {
     use fastrand::Rng;
 
     use super::*;
+    use crate::sled::ordered_map;
 
     const PREFIX: &[u8] = b"p";
     const ROUNDS: u64 = 40;
@@ -408,7 +425,9 @@ mod tests {
     impl Store {
         fn new() -> Self {
             let folder = tempfile::tempdir().expect("a folder");
-            let db = PacedDb::new(sled::open(folder.path()).expect("a database"));
+            let db = PacedDb::new(
+                ordered_map::Config::new().path(folder.path()).open().expect("a database"),
+            );
             Self { db, lock: BlocksLock::default(), _folder: folder }
         }
 

@@ -1,4 +1,4 @@
-//! Group commit: the one thread that writes.
+//! ChangeGroup commit: the one thread that writes.
 //!
 //! It takes what waits in the queue as one group, decides each write in turn, brings the group to
 //! the disk as one journal record, shows it to readers, and answers. Nothing waits for a group to fill.
@@ -21,14 +21,16 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::fold::FoldThread;
+use super::health::{LOOK_INTERVAL, StoreHealth, Watch};
 use super::journal::{self, Journal};
-use super::layout::{Change, Group};
-use super::progress::{LOOK_INTERVAL, Progress, Watch};
+use super::layout::{Change, ChangeGroup};
+use super::ordered_map::Db;
+use super::ordered_map::guarded::failure_in_background;
 use super::room::Room;
 use super::shared::Shared;
 use crate::decision::{Decision, Write};
 use crate::fault;
-use crate::plant_record::{PlantRecord, Record};
+use crate::plant_record::{EncodedPlant, PlantRecord};
 use crate::{Revision, StoreError};
 
 /// How many writes a group has at most.
@@ -113,14 +115,14 @@ fn receive(
 
 /// Everything that a commit needs. It belongs to the commit thread.
 pub(super) struct Committer {
-    pub(super) db: sled::Db,
+    pub(super) db: Db,
     pub(super) shared: Arc<Shared>,
     pub(super) journal: Journal,
     /// Makes the journal's other segment free.
     pub(super) fold_thread: FoldThread,
     /// How many changes gather in memory before they are folded.
     pub(super) changes_in_memory: usize,
-    pub(super) progress: Arc<Progress>,
+    pub(super) health: Arc<StoreHealth>,
     pub(super) room: Arc<Room>,
 }
 
@@ -129,7 +131,7 @@ pub(super) fn spawn(
     mut committer: Committer,
     mut messages: mpsc::Receiver<Message>,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
-    let watched = Arc::clone(&committer.progress);
+    let watched = Arc::clone(&committer.health);
     let db = committer.db.clone();
     let (alive, commit_thread_alive) = std::sync::mpsc::channel::<()>();
     let commit_thread = thread::Builder::new()
@@ -138,7 +140,7 @@ pub(super) fn spawn(
             let _alive = alive;
             let ended = panic::catch_unwind(AssertUnwindSafe(|| committer.run(&mut messages)));
             if ended.is_err() {
-                committer.progress.fail(anyhow!("the commit thread panicked"));
+                committer.health.fail(anyhow!("the commit thread panicked"));
             }
         })
         .context("cannot start the commit thread")?;
@@ -152,7 +154,7 @@ pub(super) fn spawn(
             {
                 // Sled writes when it likes, and tells of what failed only to the next write.
                 if watched.failure().is_none()
-                    && let Err(cause) = db.context.global_error()
+                    && let Err(cause) = failure_in_background(&db)
                 {
                     watched.fail(anyhow!(cause).context("sled failed in the background"));
                 }
@@ -197,22 +199,22 @@ impl Committer {
             awake = if alone >= ALONE_AFTER { AWAKE } else { Duration::ZERO };
             while !waiting.is_empty() {
                 // Whatever has failed, the group before or something else.
-                if self.progress.failure().is_some() {
+                if self.health.failure().is_some() {
                     // Those who still wait are told of the failure when the queue is dropped.
                     return;
                 }
                 self.commit_and_answer(&mut waiting);
             }
         }
-        if self.progress.failure().is_some() {
+        if self.health.failure().is_some() {
             // Nothing is begun any more.
             return;
         }
-        self.progress.group_begins();
+        self.health.group_begins();
         let ended = self.last_fold();
-        self.progress.group_ends();
+        self.health.group_ends();
         if let Err(cause) = ended {
-            self.progress.fail(cause);
+            self.health.fail(cause);
         }
         for done in closing {
             let _ = done.send(());
@@ -221,10 +223,10 @@ impl Committer {
 
     /// Carries out as many of those who wait, from the first one on, as make a group.
     fn commit_and_answer(&mut self, waiting: &mut Vec<Waiting>) {
-        self.progress.group_begins();
+        self.health.group_begins();
         let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(waiting)))
             .unwrap_or_else(|_| Err(anyhow!("a commit panicked")));
-        self.progress.group_ends();
+        self.health.group_ends();
 
         match committed {
             Ok(decided) => {
@@ -235,7 +237,7 @@ impl Committer {
                 }
             }
             Err(cause) => {
-                let failure = self.progress.fail(cause);
+                let failure = self.health.fail(cause);
                 for waiting in waiting.drain(..) {
                     waiting.answer.send(Err(failure.clone().into()));
                 }
@@ -253,13 +255,14 @@ impl Committer {
             return Ok(refuse_all());
         }
         let state = self.shared.generations.read().state;
-        let mut group = Group {
+        let mut group = ChangeGroup {
             first_sequence: state.last_sequence + 1,
             plants_before: state.plants,
             digest_before: state.digest,
             changes: Vec::with_capacity(waiting.len()),
         };
-        let mut plants: HashMap<PlantId, Option<Record>> = HashMap::with_capacity(waiting.len());
+        let mut plants: HashMap<PlantId, Option<EncodedPlant>> =
+            HashMap::with_capacity(waiting.len());
         let mut all_decided = Vec::with_capacity(waiting.len());
         for Waiting { write, .. } in waiting {
             let id = write.id();
@@ -287,7 +290,7 @@ impl Committer {
             all_decided.push(decision);
         }
         if !group.changes.is_empty() {
-            if !self.append(journal::Record::new(&group)?)? {
+            if !self.append(journal::JournalEntry::new(&group)?)? {
                 return Ok(refuse_all());
             }
             fault::point("after-journal");
@@ -299,14 +302,14 @@ impl Committer {
 
     /// Returns whether the record was appended. It is not when the journal needs its other segment while the disk is
     /// full: what stands in there has not reached sled yet.
-    fn append(&mut self, record: journal::Record) -> anyhow::Result<bool> {
+    fn append(&mut self, record: journal::JournalEntry) -> anyhow::Result<bool> {
         let is_full = self.shared.generations.read().active_changes() >= self.changes_in_memory;
         if is_full || !self.journal.has_room_for(&record) {
             if !self.fold_thread.wait(&self.room)? {
                 return Ok(false);
             }
             // It may have taken so long that those who wait were told of a failure.
-            self.progress.check()?;
+            self.health.check()?;
             fault::point("before-segment-switch");
             self.journal.switch_segment();
             fault::point("after-segment-switch");

@@ -8,16 +8,16 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 /// The sum of the hashes of some entries, modulo 2^64. Two of them are the same when the entries are,
 /// and otherwise only by a chance of one in 2^64. It is no guard against someone who wants them to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Digest(u64);
+pub(super) struct PlantsDigest(u64);
 
-impl Digest {
+impl PlantsDigest {
     /// The digest of one entry. It is kept on disk: XXH3 stays what it is.
     pub(super) fn of(key: &[u8], value: &[u8]) -> Self {
         Self(xxh3_64_with_seed(value, xxh3_64(key)))
     }
 }
 
-impl Add for Digest {
+impl Add for PlantsDigest {
     type Output = Self;
 
     /// The digest of the entries of both.
@@ -26,13 +26,13 @@ impl Add for Digest {
     }
 }
 
-impl AddAssign for Digest {
+impl AddAssign for PlantsDigest {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
-impl Sub for Digest {
+impl Sub for PlantsDigest {
     type Output = Self;
 
     /// The digest without the entries of the other.
@@ -54,13 +54,17 @@ mod tests {
             (100, 1_989_054_143_599_635_995),
             (1_000, 10_415_174_115_763_034_001),
         ] {
-            assert_eq!(Digest::of(b"key", &vec![7; length]), Digest(digest), "{length}");
+            assert_eq!(
+                PlantsDigest::of(b"key", &vec![7; length]),
+                PlantsDigest(digest),
+                "{length}"
+            );
         }
     }
 
     #[test]
     fn the_order_does_not_matter_and_what_is_taken_away_is_gone() {
-        let [one, other] = [b"1", b"2"].map(|key| Digest::of(key, b"Rosa"));
+        let [one, other] = [b"1", b"2"].map(|key| PlantsDigest::of(key, b"Rosa"));
         assert_ne!(one, other);
         assert_eq!(one + other, other + one);
         assert_eq!(one + other - one, other);

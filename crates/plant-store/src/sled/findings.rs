@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::anyhow;
 
-use super::guarded::is_of_disk;
+use super::ordered_map::guarded::is_of_disk;
 
 /// How many findings are listed. A damaged page may make one of every plant.
 const MAX_LISTED: usize = 1_000;

@@ -11,19 +11,20 @@ use anyhow::{Context as _, anyhow, ensure};
 
 use super::blocks::{self, BlocksLock};
 use super::generation::{Generation, Presence};
+use super::health::{LOOK_INTERVAL, StoreHealth};
 use super::layout::{
     self, EVENT_PREFIX, EVENTS_IN_A_RECORD, EventRecord, PLANT_PREFIX, STATE_KEY, SYNCED_KEY,
     State, decode_events, event_key, event_sequence, first_of_record, tag_blocks_prefix,
 };
-use super::paced::PacedDb;
-use super::progress::{LOOK_INTERVAL, Progress};
+use super::ordered_map::Db;
+use super::ordered_map::paced::PacedDb;
 use super::room::Room;
 use super::shared::Shared;
 use crate::fault;
-use crate::plant_record::Record;
+use crate::plant_record::EncodedPlant;
 
 /// The one that writes to sled.
-pub(super) struct Folder {
+pub(super) struct FoldWorker {
     pub(super) db: PacedDb,
     /// Our own handle on the file that sled writes to.
     pub(super) file: File,
@@ -33,14 +34,14 @@ pub(super) struct Folder {
     pub(super) room: Arc<Room>,
 }
 
-impl Folder {
+impl FoldWorker {
     fn fold(
         &self,
         generation: &Generation,
         state: State,
-        progress: &Progress,
+        health: &StoreHealth,
     ) -> anyhow::Result<()> {
-        let step = || progress.fold_goes_on();
+        let step = || health.fold_goes_on();
         self.db.wait_for_room().context("waiting for room on the disk")?;
         let state = fold(&self.db, &self.shared.blocks, generation, state, self.keep_events, step)?;
         step();
@@ -67,8 +68,8 @@ impl FoldThread {
     /// Starts the thread, which ends when this is dropped. A fold that fails, or panics, fails the store at
     /// once: the commit thread may not look at it for long.
     pub(super) fn start(
-        folder: Folder,
-        progress: Arc<Progress>,
+        folder: FoldWorker,
+        health: Arc<StoreHealth>,
     ) -> anyhow::Result<(Self, JoinHandle<()>)> {
         let (orders, ordered) = sync_channel::<(Arc<Generation>, State)>(1);
         let (report, reports) = sync_channel(1);
@@ -84,18 +85,18 @@ impl FoldThread {
                         }
                         Err(RecvTimeoutError::Disconnected) => break,
                     };
-                    let fold = || folder.fold(&generation, state, &progress);
+                    let fold = || folder.fold(&generation, state, &health);
                     let ended = panic::catch_unwind(AssertUnwindSafe(fold))
                         .unwrap_or_else(|_| Err(anyhow!("it panicked")));
                     if let Err(cause) = ended {
-                        progress.fail(cause.context("bringing what was written to sled failed"));
+                        health.fail(cause.context("bringing what was written to sled failed"));
                         break;
                     }
                     if report.send(()).is_err() {
                         break;
                     }
                 }
-                if progress.failure().is_some() {
+                if health.failure().is_some() {
                     // As when the repository is dropped: sled would flush when the last handle goes.
                     mem::forget(folder);
                 }
@@ -149,7 +150,7 @@ pub(super) fn fold(
     after_step: impl Fn(),
 ) -> anyhow::Result<State> {
     let plants = generation.plants.iter();
-    let plants = plants.map(|(id, record)| (*id, record.as_ref().map(Record::bytes)));
+    let plants = plants.map(|(id, record)| (*id, record.as_ref().map(EncodedPlant::bytes)));
     blocks::fold(db, lock, PLANT_PREFIX, plants, &after_step).context("folding plants")?;
     fault::point("after-plants");
     for (tag, plants) in &generation.tags {
@@ -227,7 +228,7 @@ pub(super) fn write_synced(db: &PacedDb, state: &State) -> anyhow::Result<()> {
 /// Brings everything that sled has been given to the disk. sled's flush alone does not: on Linux it
 /// is `sync_file_range`, which leaves the data in the disk's volatile cache and the file's length
 /// unwritten.
-pub(super) fn checkpoint(db: &sled::Db, file: &File) -> anyhow::Result<()> {
+pub(super) fn checkpoint(db: &Db, file: &File) -> anyhow::Result<()> {
     fault::point("before-checkpoint-flush");
     db.flush().context("flushing the database")?;
     fault::point("before-checkpoint-sync");

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use plant_domain::{PlantFilter, PlantId};
 
 use super::blocks::{self, Block};
-use super::digest::Digest;
+use super::digest::PlantsDigest;
 use super::findings::Findings;
 use super::id_filter::IdFilter;
-use super::journal::{self, Record};
+use super::journal::{self, JournalEntry};
 use super::layout::{
-    self, EVENT_PREFIX, EventRecord, Group, PLANT_PREFIX, STATE_KEY, State, TAG_PREFIX,
+    self, ChangeGroup, EVENT_PREFIX, EventRecord, PLANT_PREFIX, STATE_KEY, State, TAG_PREFIX,
 };
-use super::paced::PacedDb;
-use super::reader::Reader;
+use super::ordered_map::Db;
+use super::ordered_map::paced::PacedDb;
+use super::reader::SledReader;
 use super::recovery::{self, Replay};
 use super::scan::PlantScan;
 use super::shared::Shared;
@@ -84,15 +85,15 @@ fn block(input: &[u8]) {
 }
 
 fn journal_group(payload: &[u8]) {
-    let Ok(group) = Group::decode(payload) else { return };
+    let Ok(group) = ChangeGroup::decode(payload) else { return };
     assert!(group.first_sequence <= group.last_sequence() + 1, "the numbers of a group ascend");
     if let Ok(state) = State::default().before(&group).after(&group.changes) {
         assert_eq!(state.last_sequence, group.last_sequence());
     }
-    let Ok(record) = Record::new(&group) else { return };
+    let Ok(record) = JournalEntry::new(&group) else { return };
     let segment = record.in_segment(*b"a salt  ", &[0; 64], 24);
     let [found] = journal::whole_records(&segment)[..] else { panic!("there is one record") };
-    assert_eq!(Group::decode(found).expect("it was written"), group);
+    assert_eq!(ChangeGroup::decode(found).expect("it was written"), group);
 }
 
 /// The first byte says behind which of the others a record is put into the segment.
@@ -100,23 +101,23 @@ fn journal_segment(input: &[u8]) {
     let Some((place, segment)) = input.split_first() else { return };
     for payload in journal::whole_records(segment) {
         // That a record is whole does not make it a group.
-        drop(Group::decode(payload));
+        drop(ChangeGroup::decode(payload));
     }
     let Some((salt, other)) = segment.split_first_chunk() else { return };
-    let group = Group {
+    let group = ChangeGroup {
         first_sequence: 1,
         plants_before: 0,
-        digest_before: Digest::default(),
+        digest_before: PlantsDigest::default(),
         changes: Vec::new(),
     };
-    let record = Record::new(&group).expect("small");
+    let record = JournalEntry::new(&group).expect("small");
     let place = usize::from(*place).min(other.len() / 8) * 8;
     let segment = record.in_segment(*salt, other, place);
     let place = salt.len() + place;
     let stands_there = |payload: &&[u8]| {
         // A record before it may be whole as well, and reach beyond it.
         let begins = payload.as_ptr().addr() - segment.as_ptr().addr();
-        begins > place && Group::decode(payload).is_ok_and(|found| found == group)
+        begins > place && ChangeGroup::decode(payload).is_ok_and(|found| found == group)
             || (begins..begins + payload.len()).contains(&place)
     };
     let found = journal::whole_records(&segment);
@@ -129,9 +130,9 @@ fn journal_segment(input: &[u8]) {
 fn database(input: &[u8]) {
     const KEEP_EVENTS: u64 = 8;
     thread_local! {
-        static DATABASE: OnceCell<sled::Db> = const { OnceCell::new() };
+        static DATABASE: OnceCell<Db> = const { OnceCell::new() };
     }
-    let open = || sled::Config::new().temporary(true).flush_every_ms(None).open();
+    let open = || super::ordered_map::Config::new().temporary(true).flush_every_ms(None).open();
     let db = DATABASE.with(|db| db.get_or_init(|| open().expect("a database opens")).clone());
     db.clear().expect("a database is emptied");
 
@@ -161,7 +162,7 @@ fn database(input: &[u8]) {
     let mut ids = IdFilter::with_room_for(0);
     PlantScan::new(&db).flatten().for_each(|(id, _)| ids.add(id));
     let shared = Arc::new(Shared::new(state, ids));
-    let reader = Reader { db: sled::Db::clone(&db), shared, keep_events: KEEP_EVENTS };
+    let reader = SledReader { db: Db::clone(&db), shared, keep_events: KEEP_EVENTS };
     let mut read = 0;
     for tag in [None, Some("R")] {
         let filter = PlantFilter::new(None, tag.map(str::to_owned)).expect("a valid filter");

@@ -14,9 +14,9 @@ use anyhow::ensure;
 use plant_domain::PlantId;
 
 use super::id_filter::IdFilter;
-use super::layout::{EventOfPlant, Group, State};
+use super::layout::{ChangeGroup, EventOfPlant, State};
 use crate::EventKind;
-use crate::plant_record::Record;
+use crate::plant_record::EncodedPlant;
 
 /// Whether a plant has a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) struct Generation {
     /// The sequence number of its first event, or of that which comes first.
     pub(super) first_sequence: u64,
     /// Each plant that was changed as it is after that; none when it is gone.
-    pub(super) plants: BTreeMap<PlantId, Option<Record>>,
+    pub(super) plants: BTreeMap<PlantId, Option<EncodedPlant>>,
     /// Whether plants that were changed have a tag, for each tag that they have or have lost.
     pub(super) tags: BTreeMap<Box<str>, BTreeMap<PlantId, Presence>>,
     pub(super) events: Vec<EventOfPlant>,
@@ -49,7 +49,7 @@ impl Generation {
     }
 
     /// Takes in the changes of the group that follows.
-    pub(super) fn apply(&mut self, group: Group) -> anyhow::Result<()> {
+    pub(super) fn apply(&mut self, group: ChangeGroup) -> anyhow::Result<()> {
         let follows = self.first_sequence + self.events.len() as u64;
         ensure!(group.first_sequence == follows, "a group is out of order");
         for change in group.changes {
@@ -94,7 +94,7 @@ pub(super) struct Recent {
 
 impl Recent {
     /// What memory says of a plant: nothing, or what it is, or that it is gone.
-    pub(super) fn plant(&self, id: PlantId) -> Option<&Option<Record>> {
+    pub(super) fn plant(&self, id: PlantId) -> Option<&Option<EncodedPlant>> {
         self.generations().find_map(|generation| generation.plants.get(&id))
     }
 
@@ -104,7 +104,7 @@ impl Recent {
     }
 
     /// What memory says of the plants from an id on, of about so many, in order.
-    pub(super) fn plants_from(&self, from: PlantId, about: usize) -> Run<Option<Record>> {
+    pub(super) fn plants_from(&self, from: PlantId, about: usize) -> Run<Option<EncodedPlant>> {
         run(self.generations().map(|generation| &generation.plants), from, about)
     }
 
@@ -186,7 +186,7 @@ impl Generations {
     }
 
     /// Shows everyone a group that is on disk in the journal.
-    pub(super) fn apply(&self, group: Group) -> anyhow::Result<()> {
+    pub(super) fn apply(&self, group: ChangeGroup) -> anyhow::Result<()> {
         let mut recent = self.write();
         let state = recent.state.after(&group.changes)?;
         for change in &group.changes {

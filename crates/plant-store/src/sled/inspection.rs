@@ -3,10 +3,11 @@
 use anyhow::Context as _;
 use plant_domain::{NewPlant, PlantId};
 
-use super::SledConfig;
+use super::config::SledConfig;
 use super::findings::Findings;
-use super::guarded::{guarded, open_error};
 use super::open::{self, Found};
+use super::ordered_map::IVec;
+use super::ordered_map::guarded::{guarded, open_error};
 use super::scan::PlantScan;
 use super::verify::{self, Compared};
 use crate::plant_record::PlantRecord;
@@ -94,7 +95,7 @@ impl SledInspection {
     /// Every plant that can be read, by ascending id. What cannot be read is an error between them.
     pub fn plants(&self) -> impl Iterator<Item = Result<NewPlant, StoreFailure>> {
         let plant = |entry: anyhow::Result<(PlantId, _)>| -> anyhow::Result<NewPlant> {
-            let (id, record): (_, sled::IVec) = entry?;
+            let (id, record): (_, IVec) = entry?;
             let record = PlantRecord::decode(&record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             Ok(record.to_stored_plant(id)?.into_new_plant())

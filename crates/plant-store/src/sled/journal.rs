@@ -7,7 +7,7 @@
 //! The journal has two segments, files of a fixed size that are made once and written over and over,
 //! so that a sync has no file length to bring to the disk. While one is written, what the other has is
 //! folded into sled, which makes it free. A segment begins with a salt; a record is a head (magic, length, CRC-32 of the salt
-//! and the payload) and a payload (a [`Group`]), and begins at a multiple of [`ALIGNMENT`].
+//! and the payload) and a payload (a [`ChangeGroup`]), and begins at a multiple of [`ALIGNMENT`].
 //!
 //! Remains of older records are searched for whole ones too, and what clients send stands in them. The
 //! salt is random and never leaves the file, so that no client can make up a record.
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 
 use super::findings::Findings;
-use super::layout::Group;
+use super::layout::ChangeGroup;
 use crate::fault;
 
 /// The size of a segment, in bytes. The larger it is, the less is it for sled to take in a change, and the more
@@ -80,7 +80,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
         ensure!(
             whole_records(&there).is_empty(),
             "the folder {} is missing beside {}, which is in use; put it back, or restore a backup",
-            super::open::SLED_DIRECTORY,
+            super::config::SLED_DIRECTORY,
             path.display()
         );
         let mut segment = vec![0; SEGMENT_BYTES];
@@ -176,13 +176,13 @@ fn record_bytes(payload_bytes: usize) -> usize {
 }
 
 /// A group as it stands in the journal, but for the CRC, which depends on the segment.
-pub(super) struct Record {
+pub(super) struct JournalEntry {
     bytes: Vec<u8>,
     payload_bytes: usize,
 }
 
-impl Record {
-    pub(super) fn new(group: &Group) -> anyhow::Result<Self> {
+impl JournalEntry {
+    pub(super) fn new(group: &ChangeGroup) -> anyhow::Result<Self> {
         let mut bytes = postcard::to_extend(group, vec![0; HEAD_BYTES])?;
         let payload_bytes = bytes.len() - HEAD_BYTES;
         let length = u32::try_from(payload_bytes).context("a group is too large")?;
@@ -241,7 +241,7 @@ impl Journal {
                 segment.split_first_chunk().context("a segment of the journal is cut")?;
             let newest = whole_records(&segment)
                 .into_iter()
-                .filter_map(|payload| Group::decode(payload).ok())
+                .filter_map(|payload| ChangeGroup::decode(payload).ok())
                 .map(|group| group.last_sequence())
                 .max();
             anyhow::Ok((Segment { file, salt: *salt }, newest))
@@ -253,7 +253,7 @@ impl Journal {
         Ok(Self { segments: [first, second], current, position: SALT_BYTES })
     }
 
-    pub(super) fn has_room_for(&self, record: &Record) -> bool {
+    pub(super) fn has_room_for(&self, record: &JournalEntry) -> bool {
         self.position + record.bytes.len() <= SEGMENT_BYTES
     }
 
@@ -264,7 +264,7 @@ impl Journal {
     }
 
     /// Writes the record. When this returns, it is on disk.
-    pub(super) fn append(&mut self, mut record: Record) -> anyhow::Result<()> {
+    pub(super) fn append(&mut self, mut record: JournalEntry) -> anyhow::Result<()> {
         let Segment { file, salt } = &self.segments[self.current];
         fault::point("before-journal-write");
         file.write_all_at(record.seal(*salt), u64::try_from(self.position)?)
@@ -282,17 +282,17 @@ mod tests {
 
     use super::*;
     use crate::plant_record::PlantRecord;
-    use crate::sled::digest::Digest;
+    use crate::sled::digest::PlantsDigest;
     use crate::sled::layout::Change;
 
-    fn group(first_sequence: u64, name: &str) -> Group {
+    fn group(first_sequence: u64, name: &str) -> ChangeGroup {
         let record = PlantRecord { revision: first_sequence, idempotency: None, name, tag: None };
         let record = record.encode().expect("small");
         let change = Change::new(PlantId::from(7), None, Some(record)).expect("a small record");
-        Group {
+        ChangeGroup {
             first_sequence,
             plants_before: first_sequence - 1,
-            digest_before: Digest::default(),
+            digest_before: PlantsDigest::default(),
             changes: vec![change],
         }
     }
@@ -307,12 +307,12 @@ mod tests {
         make(folder.path()).unwrap();
         let mut journal = Journal::open(folder.path()).unwrap();
         for sequence in 1..=3 {
-            journal.append(Record::new(&group(sequence, "Rosa")).unwrap()).unwrap();
+            journal.append(JournalEntry::new(&group(sequence, "Rosa")).unwrap()).unwrap();
             journal.switch_segment();
         }
         let payloads = payloads_in(&folder);
-        let mut groups: Vec<Group> =
-            payloads.iter().map(|payload| Group::decode(payload).unwrap()).collect();
+        let mut groups: Vec<ChangeGroup> =
+            payloads.iter().map(|payload| ChangeGroup::decode(payload).unwrap()).collect();
         groups.sort_unstable_by_key(|group| group.first_sequence);
         // The third one was written over the first one.
         assert_eq!(groups, [group(2, "Rosa"), group(3, "Rosa")]);
@@ -325,7 +325,7 @@ mod tests {
             make(folder.path()).unwrap();
         }
         let mut journal = Journal::open(one.path()).unwrap();
-        journal.append(Record::new(&group(1, "Rosa")).unwrap()).unwrap();
+        journal.append(JournalEntry::new(&group(1, "Rosa")).unwrap()).unwrap();
         let record = fs::read(one.path().join(SEGMENT_NAMES[0])).unwrap().split_off(SALT_BYTES);
 
         let path = other.path().join(SEGMENT_NAMES[0]);
@@ -342,7 +342,7 @@ mod tests {
         make(folder.path()).unwrap();
         make(folder.path()).unwrap();
         let mut journal = Journal::open(folder.path()).unwrap();
-        journal.append(Record::new(&group(1, "Rosa")).unwrap()).unwrap();
+        journal.append(JournalEntry::new(&group(1, "Rosa")).unwrap()).unwrap();
         assert!(make(folder.path()).is_err());
         assert_eq!(payloads_in(&folder).len(), 1);
     }

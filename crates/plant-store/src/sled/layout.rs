@@ -19,15 +19,15 @@
 
 use std::ops::Range;
 
+use super::ordered_map::IVec;
 use anyhow::{Context as _, bail, ensure};
 use plant_domain::PlantId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sled::IVec;
 
-use super::digest::Digest;
+use super::digest::PlantsDigest;
 use crate::EventKind;
-use crate::plant_record::{Record, whole};
+use crate::plant_record::{EncodedPlant, whole};
 
 /// The number of this layout. A database with another number is not opened.
 pub(super) const FORMAT: u32 = 4;
@@ -63,20 +63,20 @@ pub(super) struct State {
     pub(super) last_sequence: u64,
     pub(super) plants: u64,
     /// The digest of all plants, as they should be.
-    pub(super) digest: Digest,
+    pub(super) digest: PlantsDigest,
     /// The events from this sequence number on are kept. There may be remains of older ones.
     pub(super) kept_from: u64,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { last_sequence: 0, plants: 0, digest: Digest::default(), kept_from: 1 }
+        Self { last_sequence: 0, plants: 0, digest: PlantsDigest::default(), kept_from: 1 }
     }
 }
 
 impl State {
     /// The state before a group; what is not in the group is as it is here.
-    pub(super) fn before(&self, group: &Group) -> Self {
+    pub(super) fn before(&self, group: &ChangeGroup) -> Self {
         Self {
             last_sequence: group.first_sequence - 1,
             plants: group.plants_before,
@@ -103,13 +103,13 @@ impl State {
 }
 
 /// What one plant adds to the digest of all plants, with its record as it is kept.
-pub(super) fn plant_digest(id: PlantId, record: &[u8]) -> Digest {
-    Digest::of(&ordered(id), record)
+pub(super) fn plant_digest(id: PlantId, record: &[u8]) -> PlantsDigest {
+    PlantsDigest::of(&ordered(id), record)
 }
 
 /// What a plant that has a tag adds to the digest of the tag index.
-pub(super) fn tag_digest(tag: &[u8], id: PlantId) -> Digest {
-    Digest::of(&ordered(id), tag)
+pub(super) fn tag_digest(tag: &[u8], id: PlantId) -> PlantsDigest {
+    PlantsDigest::of(&ordered(id), tag)
 }
 
 /// Some events, the first one of which the key tells; the others follow without a gap.
@@ -127,17 +127,17 @@ pub(super) struct EventOfPlant {
 
 /// What one group changes, as the journal keeps it: enough to do it again.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Group {
+pub(super) struct ChangeGroup {
     /// The sequence number of the first change's event; the others follow without a gap.
     pub(super) first_sequence: u64,
     /// How many plants there are before the group.
     pub(super) plants_before: u64,
     /// The digest of all plants before the group.
-    pub(super) digest_before: Digest,
+    pub(super) digest_before: PlantsDigest,
     pub(super) changes: Vec<Change>,
 }
 
-impl Group {
+impl ChangeGroup {
     pub(super) fn decode(payload: &[u8]) -> anyhow::Result<Self> {
         let group: Self = whole(payload).context("a journal record")?;
         ensure!(
@@ -163,17 +163,17 @@ pub(super) struct Change {
     pub(super) left_tag: Option<Box<str>>,
     /// What the change adds to the digest of all plants: the plant after it, less the plant before.
     /// It is kept, for when a group is applied again, the plant before may be gone.
-    pub(super) digest: Digest,
+    pub(super) digest: PlantsDigest,
     /// The plant after the change; none when it is gone.
-    pub(super) record: Option<Record>,
+    pub(super) record: Option<EncodedPlant>,
 }
 
 impl Change {
     /// What leads from the plant as it was to the plant as it is, where these differ.
     pub(super) fn new(
         id: PlantId,
-        before: Option<&Record>,
-        after: Option<Record>,
+        before: Option<&EncodedPlant>,
+        after: Option<EncodedPlant>,
     ) -> anyhow::Result<Self> {
         let kind = match (before, &after) {
             (None, None) => bail!("a change of plant {id} that changes nothing"),
@@ -184,13 +184,13 @@ impl Change {
         let left_tag = match before {
             None => None,
             Some(before) => {
-                let after = after.as_ref().map(Record::decode).transpose()?;
+                let after = after.as_ref().map(EncodedPlant::decode).transpose()?;
                 let tag = after.and_then(|after| after.tag);
                 before.decode()?.tag.filter(|left| Some(*left) != tag).map(Box::from)
             }
         };
-        let digest_of = |record: Option<&Record>| {
-            record.map_or_else(Digest::default, |record| plant_digest(id, record.bytes()))
+        let digest_of = |record: Option<&EncodedPlant>| {
+            record.map_or_else(PlantsDigest::default, |record| plant_digest(id, record.bytes()))
         };
         let digest = digest_of(after.as_ref()) - digest_of(before);
         Ok(Self { kind, id: id.get(), left_tag, digest, record: after })
@@ -328,14 +328,14 @@ mod tests {
             (MAX_SEQUENCE + 1, false),
             (u64::MAX, false),
         ] {
-            let group = Group {
+            let group = ChangeGroup {
                 first_sequence,
                 plants_before: 0,
-                digest_before: Digest::default(),
+                digest_before: PlantsDigest::default(),
                 changes: Vec::new(),
             };
             let payload = postcard::to_stdvec(&group).expect("small");
-            assert_eq!(Group::decode(&payload).is_ok(), is_right, "{first_sequence}");
+            assert_eq!(ChangeGroup::decode(&payload).is_ok(), is_right, "{first_sequence}");
         }
     }
 

@@ -8,21 +8,20 @@
 pub mod benches;
 mod blocks;
 mod commit;
+mod config;
 mod digest;
-mod engine;
 mod findings;
 mod fold;
 #[cfg(feature = "__internal")]
 pub mod fuzzing;
 mod generation;
-mod guarded;
+mod health;
 mod id_filter;
 mod inspection;
 mod journal;
 mod layout;
 mod open;
-mod paced;
-mod progress;
+mod ordered_map;
 mod reader;
 mod recovery;
 mod room;
@@ -31,7 +30,6 @@ mod shared;
 mod verify;
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -41,18 +39,18 @@ use plant_domain::{NewPlant, PlantId, PlantPatch};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::commit::{Committer, Message};
-use self::fold::{FoldThread, Folder};
-use self::guarded::{LastHandle, open_error};
-use self::progress::Progress;
-use self::reader::Reader;
+use self::fold::{FoldThread, FoldWorker};
+use self::health::StoreHealth;
+use self::ordered_map::Db;
+use self::ordered_map::guarded::{LastHandle, open_error};
+use self::reader::SledReader;
 use self::room::Room;
 use self::shared::Shared;
 
 use crate::decision::{Decision, Write, imported};
 use crate::{
-    Created, DEFAULT_KEEP_EVENTS, EventPage, IdempotencyDigest, Imported, OnConflict, OpenError,
-    Page, PageRequest, PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure,
-    StoredPlant, fault,
+    Created, EventPage, IdempotencyDigest, Imported, OnConflict, OpenError, Page, PageRequest,
+    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant, fault,
 };
 
 /// How many writes wait at most. What comes on top is refused at once ([`StoreError::Busy`]), so
@@ -66,46 +64,8 @@ const IMPORTS_IN_QUEUE: usize = 2;
 /// would take longer.
 const MAX_READ_AT_ONCE: usize = 1_000;
 
-/// How much memory sled's cache takes unless something else is said, in MiB.
-pub const DEFAULT_CACHE_MIB: u64 = 64;
-
-/// How many changes gather in memory at most unless something else is said. Of large plants it is as many
-/// less as a segment of the journal has room for.
-pub const DEFAULT_CHANGES_IN_MEMORY: usize = 131_072;
-
+pub use self::config::{DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, SledConfig};
 pub use self::inspection::{SledInspection, Verification};
-
-/// Where the database is, and what it may use.
-///
-/// ```
-/// let config = plant_store::SledConfig::new("plants");
-/// assert_eq!(config.cache_mib, plant_store::DEFAULT_CACHE_MIB);
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SledConfig {
-    /// The folder of the database. It is made when it is not there, for the owner alone (0700).
-    pub directory: PathBuf,
-    /// How much memory sled's cache takes, in MiB. The process takes several times as much.
-    pub cache_mib: u64,
-    /// How many of the newest events are shown. A few more may be kept.
-    pub keep_events: u64,
-    /// How many changes gather in the journal and in memory before they go into sled, which makes less work
-    /// of many than of few. There may be twice as many, while the first half goes there.
-    pub changes_in_memory: usize,
-}
-
-impl SledConfig {
-    /// A database in `directory`, with everything else as it is by default.
-    pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self {
-            directory: directory.into(),
-            cache_mib: DEFAULT_CACHE_MIB,
-            keep_events: DEFAULT_KEEP_EVENTS,
-            changes_in_memory: DEFAULT_CHANGES_IN_MEMORY,
-        }
-    }
-}
 
 /// Keeps plants in a sled database, with group commit: writes that wait at the same time are synced
 /// to the disk together, in a journal beside the database, and answered after that.
@@ -119,12 +79,12 @@ pub struct SledRepository {
     queue: mpsc::Sender<Message>,
     imports: Arc<Semaphore>,
     reads: Arc<Semaphore>,
-    progress: Arc<Progress>,
+    health: Arc<StoreHealth>,
     room: Arc<Room>,
     // The fields are dropped in this order: when the queue is gone the commit thread ends, with it
     // the one that watches over it, and only when all have let go of the database may the lock fall.
     _threads: JoinOnDrop,
-    reader: Reader,
+    reader: SledReader,
     _close: CloseOnDrop,
     _lock: std::fs::File,
 }
@@ -144,46 +104,46 @@ impl SledRepository {
         let opened = open::open(config).with_context(|| {
             format!("cannot open the database in {}", config.directory.display())
         })?;
-        let progress = Arc::new(Progress::new());
+        let health = Arc::new(StoreHealth::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
         let open::Opened { db, database_file, state, ids, journal, last_handle, lock } = opened;
         let shared = Arc::new(Shared::new(state, ids));
-        let (reader_db, committer_db) = (sled::Db::clone(&db), sled::Db::clone(&db));
+        let (reader_db, committer_db) = (Db::clone(&db), Db::clone(&db));
         let keep_events = config.keep_events;
         let file = database_file.try_clone().context("cannot look how full the disk is")?;
-        let room = Arc::new(Room::new(file, config.directory.clone(), Arc::clone(&progress)));
-        let folder = Folder {
+        let room = Arc::new(Room::new(file, config.directory.clone(), Arc::clone(&health)));
+        let folder = FoldWorker {
             db: db.in_room(Arc::clone(&room)),
             file: database_file,
             shared: Arc::clone(&shared),
             keep_events,
             room: Arc::clone(&room),
         };
-        let (fold_thread, joined) = FoldThread::start(folder, Arc::clone(&progress))?;
+        let (fold_thread, joined) = FoldThread::start(folder, Arc::clone(&health))?;
         let committer = Committer {
             db: committer_db,
             shared: Arc::clone(&shared),
             journal,
             fold_thread,
             changes_in_memory: fault::limit("changes-in-memory", config.changes_in_memory),
-            progress: Arc::clone(&progress),
+            health: Arc::clone(&health),
             room: Arc::clone(&room),
         };
         let mut threads = commit::spawn(committer, messages)?;
         // It ends when the commit thread has ended, which waits for it.
         threads.push(joined);
-        let reader = Reader { db: reader_db, shared, keep_events };
+        let reader = SledReader { db: reader_db, shared, keep_events };
         Ok(Self {
             queue,
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
             reads: Arc::new(Semaphore::new(reads_at_once())),
-            _threads: JoinOnDrop { threads, progress: Arc::clone(&progress) },
+            _threads: JoinOnDrop { threads, health: Arc::clone(&health) },
             _close: CloseOnDrop {
                 last_handle: Some(last_handle),
-                progress: Arc::clone(&progress),
+                health: Arc::clone(&health),
                 room: Arc::clone(&room),
             },
-            progress,
+            health,
             room,
             reader,
             _lock: lock,
@@ -191,7 +151,7 @@ impl SledRepository {
     }
 
     async fn write(&self, write: Write) -> Result<Decision, StoreError> {
-        self.progress.check()?;
+        self.health.check()?;
         let (answer, outcome) = oneshot::channel();
         match self.queue.try_send(Message::Write(write, answer)) {
             Ok(()) => {}
@@ -203,7 +163,7 @@ impl SledRepository {
             Ok(outcome) = outcome => outcome,
             // The commit thread may be stuck in a disk that does not answer. Where it has dropped what
             // it took, it has panicked, and nobody knows what is on the disk: the failure follows.
-            failure = self.progress.failed() => Err(failure.into()),
+            failure = self.health.failed() => Err(failure.into()),
         }
     }
 
@@ -212,7 +172,7 @@ impl SledRepository {
         &self,
         writes: Vec<Write>,
     ) -> Result<Vec<Result<Decision, StoreError>>, StoreError> {
-        self.progress.check()?;
+        self.health.check()?;
         let count = writes.len();
         let mut outcomes = Vec::with_capacity(count);
         let (answers, mut answered) = mpsc::unbounded_channel();
@@ -226,7 +186,7 @@ impl SledRepository {
             outcomes.push(outcome);
         }
         if outcomes.len() < count {
-            return Err(self.progress.failed().await.into());
+            return Err(self.health.failed().await.into());
         }
         Ok(outcomes)
     }
@@ -235,7 +195,7 @@ impl SledRepository {
     /// they leave the commit thread its share of the processor.
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Reader) -> anyhow::Result<T> + Send + 'static,
+        read: impl FnOnce(&SledReader) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let reader = self.reader.clone();
         let turn = Arc::clone(&self.reads).acquire_owned().await.context("reading is closed");
@@ -251,7 +211,7 @@ impl SledRepository {
 
     /// The failure that ended the commit thread, or that it was closed.
     fn why_no_more_writes(&self) -> StoreError {
-        self.progress.failure().map_or(StoreError::Closed, StoreError::Failed)
+        self.health.failure().map_or(StoreError::Closed, StoreError::Failed)
     }
 }
 
@@ -297,7 +257,7 @@ impl PlantRepository for SledRepository {
         let outcomes = tokio::select! {
             biased;
             outcomes = self.write_all(writes) => outcomes?,
-            failure = self.progress.failed() => return Err(failure.into()),
+            failure = self.health.failed() => return Err(failure.into()),
         };
         outcomes.into_iter().map(|outcome| imported(outcome, on_conflict)).collect()
     }
@@ -322,18 +282,18 @@ impl PlantRepository for SledRepository {
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {
-        self.progress.check()?;
+        self.health.check()?;
         if self.queue.is_closed() {
             return Err(self.why_no_more_writes());
         }
         if self.room.is_full() {
             return Err(StoreError::DiskFull);
         }
-        if self.progress.is_stalled() { Err(StoreError::Busy) } else { Ok(()) }
+        if self.health.is_stalled() { Err(StoreError::Busy) } else { Ok(()) }
     }
 
     async fn failed(&self) -> StoreFailure {
-        self.progress.failed().await
+        self.health.failed().await
     }
 
     async fn close(&self) -> Result<(), StoreFailure> {
@@ -344,8 +304,8 @@ impl PlantRepository for SledRepository {
         };
         tokio::select! {
             // Where the commit thread ends without a word, the failure follows.
-            Ok(()) = closing => self.progress.check(),
-            failure = self.progress.failed() => Err(failure),
+            Ok(()) = closing => self.health.check(),
+            failure = self.health.failed() => Err(failure),
         }
     }
 }
@@ -360,13 +320,13 @@ fn reads_at_once() -> usize {
 #[derive(Debug)]
 struct CloseOnDrop {
     last_handle: Option<LastHandle>,
-    progress: Arc<Progress>,
+    health: Arc<StoreHealth>,
     room: Arc<Room>,
 }
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        if (self.progress.failure().is_some() || self.room.is_full())
+        if (self.health.failure().is_some() || self.room.is_full())
             && let Some(last_handle) = self.last_handle.take()
         {
             last_handle.leave_open();
@@ -377,14 +337,14 @@ impl Drop for CloseOnDrop {
 #[derive(Debug)]
 struct JoinOnDrop {
     threads: Vec<JoinHandle<()>>,
-    progress: Arc<Progress>,
+    health: Arc<StoreHealth>,
 }
 
 impl Drop for JoinOnDrop {
     fn drop(&mut self) {
         for thread in self.threads.drain(..) {
             // After a failure a thread may be stuck for ever in a disk that does not answer.
-            if self.progress.failure().is_none() && thread.join().is_err() {
+            if self.health.failure().is_none() && thread.join().is_err() {
                 log::error!("a thread of the store panicked");
             }
         }

@@ -5,32 +5,26 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::fs::OFlags;
 
-use super::SledConfig;
-use super::engine::{
-    check_format, check_readable, make_writes_synchronous, move_unfinished_snapshots_aside,
-    open_sled,
-};
+use super::config::{LOCK_PATIENCE, LOCK_RETRY_INTERVAL, SLED_DIRECTORY, SledConfig};
 use super::findings::Findings;
 use super::fold::{checkpoint, write_synced};
-use super::guarded::{LastHandle, advise, advise_on_disk, guarded, is_of_disk};
 use super::id_filter::IdFilter;
 use super::journal::{self, Journal};
 use super::layout::{self, FORMAT, FORMAT_KEY, JOURNAL_KEY, STATE_KEY, State};
-use super::paced::PacedDb;
+use super::ordered_map::engine::{
+    check_format, check_readable, make_writes_synchronous, move_unfinished_snapshots_aside,
+    open_sled,
+};
+use super::ordered_map::guarded::{LastHandle, advise, advise_on_disk, guarded, is_of_disk};
+use super::ordered_map::paced::PacedDb;
 use super::recovery::{self, Replay};
 use crate::fault;
 
-/// For how long another process may still hold a lock that it is about to let go of.
-pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-pub(super) const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
-
-/// sled's own folder, in the folder of the database.
-pub(super) const SLED_DIRECTORY: &str = "sled";
 /// Where sled's folder is made, before it is whole and gets its name.
 const UNFINISHED_DIRECTORY: &str = "sled.unfinished";
 /// The file in sled's folder that everything is written to.

@@ -14,9 +14,10 @@ use super::generation::{Presence, Run};
 use super::layout::{
     EventOfPlant, PLANT_PREFIX, decode_events, event_key, first_of_record, tag_blocks_prefix,
 };
+use super::ordered_map::Db;
 use super::shared::Shared;
 use crate::PAGE_MAX_WORK;
-use crate::plant_record::{PlantRecord, Record};
+use crate::plant_record::{EncodedPlant, PlantRecord};
 use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 
 /// How many plants are taken from memory, or from the tag index, at a time at most.
@@ -27,14 +28,14 @@ const RUN: usize = 256;
 const MOST_UNDER_A_LOCK: usize = 1_024;
 
 #[derive(Clone, Debug)]
-pub(super) struct Reader {
-    pub(super) db: sled::Db,
+pub(super) struct SledReader {
+    pub(super) db: Db,
     pub(super) shared: Arc<Shared>,
     /// How many of the newest events are shown.
     pub(super) keep_events: u64,
 }
 
-impl Reader {
+impl SledReader {
     pub(super) fn plant(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
         let read = || {
             let record = self.shared.record(&self.db, id)?;
@@ -76,7 +77,7 @@ impl Reader {
         let _reading = self.shared.blocks.read()?;
         let visited = blocks::visit_between(&self.db, PLANT_PREFIX, from, next, |id, record| {
             while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
-                if !page.takes(*id, record.as_ref().map(Record::bytes))? {
+                if !page.takes(*id, record.as_ref().map(EncodedPlant::bytes))? {
                     return Ok(ControlFlow::Break(None));
                 }
             }
@@ -85,7 +86,7 @@ impl Reader {
                 return Ok(ControlFlow::Break(Some(id)));
             }
             let record = match recent.next_if(|(recent, _)| *recent == id) {
-                Some((_, newer)) => newer.as_ref().map(Record::bytes),
+                Some((_, newer)) => newer.as_ref().map(EncodedPlant::bytes),
                 None => Some(record),
             };
             let goes_on = page.takes(id, record)?;
@@ -95,7 +96,7 @@ impl Reader {
             return Ok(next);
         }
         for (id, record) in recent {
-            if !page.takes(*id, record.as_ref().map(Record::bytes))? {
+            if !page.takes(*id, record.as_ref().map(EncodedPlant::bytes))? {
                 return Ok(None);
             }
         }
@@ -142,7 +143,7 @@ impl Reader {
         for id in ids {
             // The plant may have lost the tag since; what counts is what it has now.
             let record = self.shared.record(&self.db, id).context("cannot read a plant")?;
-            if !page.takes(id, record.as_ref().map(Record::bytes))? {
+            if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
                 return Ok(None);
             }
         }

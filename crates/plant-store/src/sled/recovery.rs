@@ -3,23 +3,22 @@
 use std::ops::Range;
 use std::thread;
 
+use super::ordered_map::{Db, IVec, Tree};
 use anyhow::{Context as _, anyhow, ensure};
 use plant_domain::PlantId;
-use sled::{IVec, Tree};
 
-use super::blocks::{Block, BlocksLock};
-use super::digest::Digest;
+use super::blocks::{Block, BlocksLock, check_order, plant_keys};
+use super::digest::PlantsDigest;
 use super::findings::Findings;
 use super::fold::fold;
 use super::generation::Generation;
-use super::guarded::guarded;
 use super::id_filter::IdFilter;
 use super::layout::{
-    self, Group, STATE_KEY, SYNCED_KEY, State, TAG_PREFIX, decode_events, event_keys_from,
+    self, ChangeGroup, STATE_KEY, SYNCED_KEY, State, TAG_PREFIX, decode_events, event_keys_from,
     event_sequence, plant_digest, tag_digest, tag_of_prefix,
 };
-use super::paced::PacedDb;
-use super::scan::plant_keys;
+use super::ordered_map::guarded::guarded;
+use super::ordered_map::paced::PacedDb;
 use crate::fault;
 use crate::plant_record::RecordBytes;
 
@@ -54,13 +53,13 @@ pub(super) fn read(
 }
 
 /// Up to which event everything is on disk in sled, where that is known.
-fn read_synced(db: &sled::Db) -> anyhow::Result<Option<u64>> {
+fn read_synced(db: &Db) -> anyhow::Result<Option<u64>> {
     let value = guarded(|| Ok(db.get(SYNCED_KEY)?)).context("what is synced cannot be read")?;
     Ok(value.and_then(|value| value.as_ref().try_into().ok()).map(u64::from_be_bytes))
 }
 
 /// How far sled is.
-fn read_state(db: &sled::Db) -> anyhow::Result<State> {
+fn read_state(db: &Db) -> anyhow::Result<State> {
     let value = guarded(|| Ok(db.get(STATE_KEY)?)).context("the state cannot be read")?;
     let value = value.context("the state is missing: most of the database is lost")?;
     let state: State = layout::decode(&value).context("the state is damaged")?;
@@ -83,16 +82,17 @@ fn replay_journal(
 ) -> anyhow::Result<Option<State>> {
     let mut groups = Vec::with_capacity(payloads.len());
     for payload in payloads {
-        groups.extend(findings.value_of(Group::decode(payload))?);
+        groups.extend(findings.value_of(ChangeGroup::decode(payload))?);
     }
     groups.sort_unstable_by_key(|group| group.first_sequence);
-    let begins_run = |(one, next): (&Group, &Group)| one.last_sequence() + 1 != next.first_sequence;
+    let begins_run =
+        |(one, next): (&ChangeGroup, &ChangeGroup)| one.last_sequence() + 1 != next.first_sequence;
     let mut runs = groups.iter().zip(groups.iter().skip(1));
     let newest = runs.rposition(begins_run).map_or(0, |before| before + 1);
     let mut newest = groups.split_off(newest);
 
     let first_sequence = newest.first().map_or(1, |first| first.first_sequence);
-    let last_sequence = newest.last().map_or(0, Group::last_sequence);
+    let last_sequence = newest.last().map_or(0, ChangeGroup::last_sequence);
     if last_sequence < in_sled.last_sequence {
         findings.add(format_args!(
             "the changes between number {last_sequence} and {} are missing in the journal",
@@ -157,10 +157,11 @@ const IDS_AT_ONCE: usize = 1_024;
 fn middle_of_plants(tree: &Tree) -> anyhow::Result<Vec<u8>> {
     guarded(|| {
         let mut blocks = tree.range(plant_keys(PlantId::MIN));
-        let end = |entry: Option<sled::Result<(IVec, IVec)>>| -> anyhow::Result<PlantId> {
-            let block = entry.transpose()?.map(|(key, value)| Block::new(key, value));
-            block.map_or(Ok(PlantId::MIN), |block| block.first_id())
-        };
+        let end =
+            |entry: Option<super::ordered_map::Result<(IVec, IVec)>>| -> anyhow::Result<PlantId> {
+                let block = entry.transpose()?.map(|(key, value)| Block::new(key, value));
+                block.map_or(Ok(PlantId::MIN), |block| block.first_id())
+            };
         // The first one begins at the least id, whatever is in it.
         let (_, second, last) = (blocks.next(), end(blocks.next())?, end(blocks.next_back())?);
         let middle = second.get().midpoint(last.get().max(second.get()));
@@ -172,8 +173,8 @@ fn middle_of_plants(tree: &Tree) -> anyhow::Result<Vec<u8>> {
 /// What comes together of some plants that follow each other.
 struct PlantsSum {
     count: u64,
-    digest: Digest,
-    tags_digest: Digest,
+    digest: PlantsDigest,
+    tags_digest: PlantsDigest,
     /// The id that the first block begins at, and the last one in the last block.
     ends: Option<(PlantId, PlantId)>,
     ids: IdFilter,
@@ -201,8 +202,8 @@ impl PlantsSum {
 fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Result<PlantsSum> {
     let mut sum = PlantsSum {
         count: 0,
-        digest: Digest::default(),
-        tags_digest: Digest::default(),
+        digest: PlantsDigest::default(),
+        tags_digest: PlantsDigest::default(),
         ends: None,
         ids: IdFilter::with_room_for(about),
     };
@@ -238,17 +239,8 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
     Ok(sum)
 }
 
-/// Blocks do not overlap.
-pub(super) fn check_order(last_of_one: PlantId, first_of_next: PlantId) -> anyhow::Result<()> {
-    ensure!(
-        last_of_one < first_of_next,
-        "the block of plants from id {first_of_next} on holds less than the one before"
-    );
-    Ok(())
-}
-
-fn digest_of_index(tree: &Tree) -> anyhow::Result<Digest> {
-    let mut digest = Digest::default();
+fn digest_of_index(tree: &Tree) -> anyhow::Result<PlantsDigest> {
+    let mut digest = PlantsDigest::default();
     visit_index(tree, &mut Findings::Refuse, |tag, id, _| {
         digest += tag_digest(tag.as_bytes(), id);
         Ok(())

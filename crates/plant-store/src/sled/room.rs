@@ -13,7 +13,7 @@ use std::thread;
 
 use rustix::fs::fstatvfs;
 
-use super::progress::{LOOK_INTERVAL, Progress};
+use super::health::{LOOK_INTERVAL, StoreHealth};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -38,7 +38,7 @@ pub(super) struct Room {
     free_bytes: fn(&File) -> Option<u64>,
     /// The folder of the database, for the log.
     directory: PathBuf,
-    progress: Arc<Progress>,
+    health: Arc<StoreHealth>,
     is_full: AtomicBool,
     /// Whether the log has warned since there was plenty.
     has_warned: AtomicBool,
@@ -46,18 +46,18 @@ pub(super) struct Room {
 
 impl Room {
     /// The room where `file` is, of the database in `directory`, as it is now.
-    pub(super) fn new(file: File, directory: PathBuf, progress: Arc<Progress>) -> Self {
-        Self::with(free_bytes, file, directory, progress)
+    pub(super) fn new(file: File, directory: PathBuf, health: Arc<StoreHealth>) -> Self {
+        Self::with(free_bytes, file, directory, health)
     }
 
     fn with(
         free_bytes: fn(&File) -> Option<u64>,
         file: File,
         directory: PathBuf,
-        progress: Arc<Progress>,
+        health: Arc<StoreHealth>,
     ) -> Self {
         let (is_full, has_warned) = (AtomicBool::new(false), AtomicBool::new(false));
-        let room = Self { file, free_bytes, directory, progress, is_full, has_warned };
+        let room = Self { file, free_bytes, directory, health, is_full, has_warned };
         room.look();
         room
     }
@@ -106,7 +106,7 @@ impl Room {
             if !self.is_full() {
                 return Ok(());
             }
-            self.progress.check().map_err(io::Error::other)?;
+            self.health.check().map_err(io::Error::other)?;
             thread::sleep(LOOK_INTERVAL);
         }
     }
@@ -125,13 +125,14 @@ mod tests {
 
     use anyhow::anyhow;
 
-    use super::super::paced::PacedDb;
+    use super::super::ordered_map::paced::PacedDb;
     use super::*;
+    use crate::sled::ordered_map;
 
     /// A room with so much left as `free_bytes` says.
     fn room(free_bytes: fn(&File) -> Option<u64>) -> Arc<Room> {
         let file = tempfile::tempfile().expect("a temporary file");
-        Arc::new(Room::with(free_bytes, file, PathBuf::new(), Arc::new(Progress::new())))
+        Arc::new(Room::with(free_bytes, file, PathBuf::new(), Arc::new(StoreHealth::new())))
     }
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
             Some(if is_full { 0 } else { u64::MAX })
         });
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let db = sled::open(folder.path()).expect("a database");
+        let db = ordered_map::Config::new().path(folder.path()).open().expect("a database");
         let paced = PacedDb::new(db.clone()).in_room(Arc::clone(&room));
         let count = || db.iter().count() as u64;
         thread::scope(|scope| {
@@ -198,7 +199,7 @@ mod tests {
 
             // A store that fails waits for nothing.
             HAS_ROOM_AGAIN.store(false, Ordering::Relaxed);
-            room.progress.fail(anyhow!("for another reason"));
+            room.health.fail(anyhow!("for another reason"));
             assert!(paced.wait_for_room().is_err());
         });
     }

@@ -1,21 +1,18 @@
 //! All plants of a database of which some cannot be read.
 
-use std::ops::Range;
 use std::vec;
 
+use super::ordered_map::{IVec, Iter, Tree};
 use plant_domain::PlantId;
-use sled::{IVec, Tree};
 
-use super::blocks::{Block, key};
-use super::guarded::guarded;
-use super::layout::PLANT_PREFIX;
-use super::recovery::check_order;
+use super::blocks::{Block, check_order, plant_keys};
+use super::ordered_map::guarded::guarded;
 
 /// The plants in the order of their ids, and their records. Where some cannot be read, that is an error, and
 /// those behind them follow.
 pub(super) struct PlantScan<'a> {
     tree: &'a Tree,
-    blocks: sled::Iter,
+    blocks: Iter,
     /// The id that the next block begins at or behind; none behind the greatest.
     from: Option<PlantId>,
     /// What is left of the last block.
@@ -113,11 +110,6 @@ impl Iterator for PlantScan<'_> {
 }
 
 /// The blocks that begin at an id or behind it.
-fn blocks_from(tree: &Tree, id: PlantId) -> sled::Iter {
+fn blocks_from(tree: &Tree, id: PlantId) -> Iter {
     tree.range(plant_keys(id))
-}
-
-/// The keys of those blocks.
-pub(super) fn plant_keys(id: PlantId) -> Range<Vec<u8>> {
-    key(PLANT_PREFIX, id)..vec![PLANT_PREFIX[0] + 1]
 }

@@ -6,7 +6,8 @@ use super::blocks::{self, BlocksLock};
 use super::generation::Generations;
 use super::id_filter::IdFilter;
 use super::layout::{PLANT_PREFIX, State};
-use crate::plant_record::Record;
+use super::ordered_map::Tree;
+use crate::plant_record::EncodedPlant;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -23,7 +24,7 @@ impl Shared {
     }
 
     /// What is kept of a plant, if there is one with this id.
-    pub(super) fn record(&self, tree: &sled::Tree, id: PlantId) -> anyhow::Result<Option<Record>> {
+    pub(super) fn record(&self, tree: &Tree, id: PlantId) -> anyhow::Result<Option<EncodedPlant>> {
         // What is not in memory any more at the moment of this look is in sled.
         {
             let recent = self.generations.read();

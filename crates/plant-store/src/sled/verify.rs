@@ -5,18 +5,18 @@
 
 use std::collections::HashMap;
 
+use super::ordered_map::Db;
 use anyhow::Context as _;
 use plant_domain::PlantId;
-use sled::Db;
 
 use super::blocks;
-use super::digest::Digest;
+use super::digest::PlantsDigest;
 use super::findings::Findings;
-use super::guarded::guarded;
 use super::layout::{
     EVENT_PREFIX, PLANT_PREFIX, State, decode_events, event_sequence, plant_digest,
     tag_blocks_prefix,
 };
+use super::ordered_map::guarded::guarded;
 use super::recovery::visit_index;
 use super::scan::PlantScan;
 use crate::EventKind;
@@ -115,7 +115,7 @@ fn check_plants(
 ) -> anyhow::Result<u64> {
     let kept_from = state.map_or(1, |state| state.kept_from);
     let mut plants = 0;
-    let mut digest = Digest::default();
+    let mut digest = PlantsDigest::default();
     for entry in PlantScan::new(db) {
         let Some((id, record)) = findings.value_of(entry)? else { continue };
         plants += 1;

@@ -13,17 +13,18 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
-use super::SledConfig;
-use super::guarded::{advise, guarded};
-use super::layout::{self, FORMAT, FORMAT_KEY};
-use super::open::{LOCK_PATIENCE, LOCK_RETRY_INTERVAL};
+use crate::sled::config::{LOCK_PATIENCE, LOCK_RETRY_INTERVAL, SledConfig};
+use crate::sled::layout::{self, FORMAT, FORMAT_KEY};
+use crate::sled::ordered_map::guarded::{advise, guarded};
 
 /// How much of sled's file is read at a time, in bytes: less than a processor's own cache.
 const READ_BYTES: usize = 256 * 1024;
 
 /// A kill while sled writes a snapshot can leave an unfinished one, which the next open would take
 /// for a snapshot and fail. Finished ones are left alone: they are part of the database.
-pub(super) fn move_unfinished_snapshots_aside(sled_directory: &Path) -> anyhow::Result<()> {
+pub(in crate::sled) fn move_unfinished_snapshots_aside(
+    sled_directory: &Path,
+) -> anyhow::Result<()> {
     for entry in fs::read_dir(sled_directory)? {
         let path = entry?.path();
         let Some(name) = path.file_name().and_then(OsStr::to_str) else { continue };
@@ -40,7 +41,7 @@ pub(super) fn move_unfinished_snapshots_aside(sled_directory: &Path) -> anyhow::
 ///
 /// sled takes a write as kept after `sync_file_range`, which leaves it in the disk's volatile cache, and
 /// then writes over what it replaces. After a power cut both may be gone.
-pub(super) fn make_writes_synchronous(file: &File, path: &Path) {
+pub(in crate::sled) fn make_writes_synchronous(file: &File, path: &Path) {
     let set = ioctl_getflags(file).and_then(|flags| {
         if flags.contains(IFlags::SYNC) {
             Ok(())
@@ -59,7 +60,7 @@ pub(super) fn make_writes_synchronous(file: &File, path: &Path) {
 
 /// sled takes a part of its file that cannot be read for an empty one, and writes over it. So all of it
 /// is read before sled gets it: what the disk does not give any more shows here, and is left alone.
-pub(super) fn check_readable(path: &Path) -> anyhow::Result<()> {
+pub(in crate::sled) fn check_readable(path: &Path) -> anyhow::Result<()> {
     let read = || {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
@@ -95,7 +96,10 @@ fn read_all(file: &File, mut part: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<sled::Db> {
+pub(in crate::sled) fn open_sled(
+    config: &SledConfig,
+    sled_directory: &Path,
+) -> anyhow::Result<sled::Db> {
     let sled_config = sled::Config::new()
         .path(sled_directory)
         .cache_capacity(config.cache_mib.saturating_mul(1024 * 1024))
@@ -116,7 +120,7 @@ pub(super) fn open_sled(config: &SledConfig, sled_directory: &Path) -> anyhow::R
     }
 }
 
-pub(super) fn check_format(db: &sled::Db) -> anyhow::Result<()> {
+pub(in crate::sled) fn check_format(db: &sled::Db) -> anyhow::Result<()> {
     let value = guarded(|| {
         let value = db.get(FORMAT_KEY).context("the format number cannot be read")?;
         value.context("the format number is missing: this is no plant store, or most of it is lost")

@@ -19,7 +19,7 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 const FAILED_AFTER_LOOKS: u32 = 40;
 
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct StoreHealth {
     failure: watch::Sender<Option<StoreFailure>>,
     opened: Instant,
     /// When the group that is being written was begun, in milliseconds since `opened`, or [`IDLE`].
@@ -30,7 +30,7 @@ pub(super) struct Progress {
 
 const IDLE: u64 = u64::MAX;
 
-impl Progress {
+impl StoreHealth {
     pub(super) fn new() -> Self {
         Self {
             failure: watch::Sender::new(None),
@@ -122,20 +122,20 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Fails the store when the disk keeps a group waiting without end.
-    pub(super) fn look(&mut self, progress: &Progress) {
-        let Some(begun_ms) = progress.group_under_way() else {
+    pub(super) fn look(&mut self, health: &StoreHealth) {
+        let Some(begun_ms) = health.group_under_way() else {
             self.seen = None;
             return;
         };
-        let found = (begun_ms, progress.fold_steps.load(Ordering::Relaxed));
+        let found = (begun_ms, health.fold_steps.load(Ordering::Relaxed));
         let looks = match self.seen {
             Some((seen, looks)) if seen == found => looks + 1,
             _ => 1,
         };
         self.seen = Some((found, looks));
-        if looks == FAILED_AFTER_LOOKS && progress.failure().is_none() {
+        if looks == FAILED_AFTER_LOOKS && health.failure().is_none() {
             let seconds = (LOOK_INTERVAL * FAILED_AFTER_LOOKS).as_secs();
-            progress
+            health
                 .fail(anyhow::anyhow!("the disk has not answered for {seconds} s; it may be full"));
         }
     }
@@ -145,42 +145,42 @@ impl Watch {
 mod tests {
     use super::*;
 
-    fn look_often(progress: &Progress, watch: &mut Watch, count: u32) {
+    fn look_often(health: &StoreHealth, watch: &mut Watch, count: u32) {
         for _ in 0..count {
-            watch.look(progress);
+            watch.look(health);
         }
     }
 
     #[test]
     fn a_group_that_waits_without_end_fails_the_store() {
-        let (progress, mut watch) = (Progress::new(), Watch::default());
-        progress.group_begins();
-        look_often(&progress, &mut watch, FAILED_AFTER_LOOKS - 1);
-        assert!(progress.failure().is_none());
-        look_often(&progress, &mut watch, 1);
-        assert!(progress.failure().is_some());
+        let (health, mut watch) = (StoreHealth::new(), Watch::default());
+        health.group_begins();
+        look_often(&health, &mut watch, FAILED_AFTER_LOOKS - 1);
+        assert!(health.failure().is_none());
+        look_often(&health, &mut watch, 1);
+        assert!(health.failure().is_some());
     }
 
     #[test]
     fn a_group_that_waits_for_sled_does_not_fail_the_store_while_that_goes_on() {
-        let (progress, mut watch) = (Progress::new(), Watch::default());
-        progress.group_begins();
+        let (health, mut watch) = (StoreHealth::new(), Watch::default());
+        health.group_begins();
         for _ in 0..3 {
-            look_often(&progress, &mut watch, FAILED_AFTER_LOOKS - 1);
-            progress.fold_goes_on();
+            look_often(&health, &mut watch, FAILED_AFTER_LOOKS - 1);
+            health.fold_goes_on();
         }
-        assert!(progress.failure().is_none());
+        assert!(health.failure().is_none());
     }
 
     #[test]
     fn groups_that_end_do_not_add_up() {
-        let (progress, mut watch) = (Progress::new(), Watch::default());
+        let (health, mut watch) = (StoreHealth::new(), Watch::default());
         for _ in 0..2 {
-            progress.group_begins();
-            look_often(&progress, &mut watch, FAILED_AFTER_LOOKS - 1);
-            progress.group_ends();
-            look_often(&progress, &mut watch, 1);
+            health.group_begins();
+            look_often(&health, &mut watch, FAILED_AFTER_LOOKS - 1);
+            health.group_ends();
+            look_often(&health, &mut watch, 1);
         }
-        assert!(progress.failure().is_none());
+        assert!(health.failure().is_none());
     }
 }

@@ -16,10 +16,10 @@ use crate::{OpenError, StoreFailure};
     "if the disk works and has room, the database is damaged; restore a backup into a new folder, and \
      keep this one"
 )]
-pub(super) struct Damaged(());
+pub(in crate::sled) struct Damaged(());
 
 /// Does something with sled, whose panic becomes an error: it panics on some damaged files.
-pub(super) fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub(in crate::sled) fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -41,25 +41,25 @@ fn tells_of_disk(panic: &str) -> bool {
 /// The handle on a database that goes last. sled flushes and syncs its file then, and panics where that
 /// fails.
 #[derive(Debug)]
-pub(super) struct LastHandle(Option<sled::Db>);
+pub(in crate::sled) struct LastHandle(Option<sled::Db>);
 
 impl LastHandle {
-    pub(super) const fn new(db: sled::Db) -> Self {
+    pub(in crate::sled) const fn new(db: sled::Db) -> Self {
         Self(Some(db))
     }
 
     /// Closes the database.
-    pub(super) fn close(mut self) -> anyhow::Result<()> {
+    pub(in crate::sled) fn close(mut self) -> anyhow::Result<()> {
         self.close_once()
     }
 
     /// Does not close it: where the disk fails, sled may wait for ever.
-    pub(super) fn leave_open(mut self) {
+    pub(in crate::sled) fn leave_open(mut self) {
         mem::forget(self.0.take());
     }
 
     /// Closes the database after this error, unless the disk fails.
-    pub(super) fn close_after(self, error: anyhow::Error) -> anyhow::Error {
+    pub(in crate::sled) fn close_after(self, error: anyhow::Error) -> anyhow::Error {
         if is_of_disk(&error) {
             self.leave_open();
         }
@@ -89,17 +89,17 @@ impl Drop for LastHandle {
 
 /// Says what to do about a database that cannot be read. Unless it is the disk that fails, it is
 /// [`Damaged`].
-pub(super) fn advise(error: anyhow::Error) -> anyhow::Error {
+pub(in crate::sled) fn advise(error: anyhow::Error) -> anyhow::Error {
     if is_of_disk(&error) { error } else { error.context(Damaged(())) }
 }
 
 /// Whether it is the disk that failed, or the way to it.
-pub(super) fn is_of_disk(error: &anyhow::Error) -> bool {
+pub(in crate::sled) fn is_of_disk(error: &anyhow::Error) -> bool {
     kind_on_disk(error).is_some()
 }
 
 /// Says what to do where it is the disk that fails, or the way to it.
-pub(super) fn advise_on_disk(error: anyhow::Error) -> anyhow::Error {
+pub(in crate::sled) fn advise_on_disk(error: anyhow::Error) -> anyhow::Error {
     let Some(kind) = kind_on_disk(&error) else { return error };
     error.context(match kind {
         ErrorKind::PermissionDenied => {
@@ -138,8 +138,13 @@ fn is_about_content(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
 }
 
+/// What failed while sled wrote by itself.
+pub(in crate::sled) fn failure_in_background(db: &sled::Db) -> sled::Result<()> {
+    db.context.global_error()
+}
+
 /// What a caller is told of a database that cannot be opened.
-pub(super) fn open_error(error: anyhow::Error) -> OpenError {
+pub(in crate::sled) fn open_error(error: anyhow::Error) -> OpenError {
     match error.downcast_ref::<Damaged>() {
         Some(_) => OpenError::Damaged(StoreFailure::new(error)),
         None => OpenError::Unusable(StoreFailure::new(error)),

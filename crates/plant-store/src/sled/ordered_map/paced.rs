@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use sled::{Batch, IVec};
 
-use super::room::Room;
+use crate::sled::room::Room;
 
 /// About so many bytes of sled's log are written between two flushes. It writes them in pieces of up to 512 KiB,
 /// each of which keeps a thread busy, for a while also when it is flushed.
@@ -31,7 +31,7 @@ const LEAST_OF_A_WRITE: usize = 512;
 const MOST_BATCHES: usize = 3;
 
 /// The database, for the one who writes.
-pub(super) struct PacedDb {
+pub(in crate::sled) struct PacedDb {
     db: sled::Db,
     /// How many bytes of keys and values came since the last flush that made room. (Others come between.)
     unflushed_bytes: Cell<usize>,
@@ -55,7 +55,7 @@ impl Deref for PacedDb {
 }
 
 impl PacedDb {
-    pub(super) const fn new(db: sled::Db) -> Self {
+    pub(in crate::sled) const fn new(db: sled::Db) -> Self {
         Self {
             db,
             unflushed_bytes: Cell::new(0),
@@ -67,22 +67,30 @@ impl PacedDb {
     }
 
     /// Lets writes wait for room on the disk from now on, so that sled never finds it full.
-    pub(super) fn in_room(self, room: Arc<Room>) -> Self {
+    pub(in crate::sled) fn in_room(self, room: Arc<Room>) -> Self {
         Self { room: Some(room), ..self }
     }
 
-    pub(super) fn insert(&self, key: impl AsRef<[u8]>, value: Vec<u8>) -> sled::Result<()> {
+    pub(in crate::sled) fn insert(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: Vec<u8>,
+    ) -> sled::Result<()> {
         self.count(key.as_ref().len() + value.len())?;
         self.db.insert(key, value).map(drop)
     }
 
-    pub(super) fn remove(&self, key: impl AsRef<[u8]>) -> sled::Result<()> {
+    pub(in crate::sled) fn remove(&self, key: impl AsRef<[u8]>) -> sled::Result<()> {
         self.count(key.as_ref().len())?;
         self.db.remove(key).map(drop)
     }
 
     /// Puts some entries in the place of others, all or none of them.
-    pub(super) fn replace(&self, old: Vec<IVec>, new: Vec<(Vec<u8>, Vec<u8>)>) -> sled::Result<()> {
+    pub(in crate::sled) fn replace(
+        &self,
+        old: Vec<IVec>,
+        new: Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> sled::Result<()> {
         self.count(new.iter().map(|(key, value)| key.len() + value.len()).sum())?;
         self.unflushed_batches.update(|batches| batches + 1);
         let mut batch = Batch::default();
@@ -96,13 +104,13 @@ impl PacedDb {
     }
 
     /// Waits until there is room on the disk for what may be written before the next flush.
-    pub(super) fn wait_for_room(&self) -> sled::Result<()> {
+    pub(in crate::sled) fn wait_for_room(&self) -> sled::Result<()> {
         Ok(self.room.as_ref().map_or(Ok(()), |room| room.wait())?)
     }
 
     /// Flushes if it must before so many bytes more, and then waits for room on the disk. A write of these bytes then
     /// waits for neither.
-    pub(super) fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
+    pub(in crate::sled) fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
         let unflushed = self.unflushed_bytes.get();
         let fits = unflushed + counted(bytes) <= self.flushed_after_bytes.get();
         if unflushed == 0 || fits && self.unflushed_batches.get() < MOST_BATCHES {
