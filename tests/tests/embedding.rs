@@ -1,0 +1,136 @@
+//! Programs of others, outside the workspace, that mount the service or serve it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use plantd_tests::{Client, Connection, Process, TOKEN, plant_body};
+
+/// The crates that stand in the place of those of crates.io.
+const CRATES: [&str; 3] = ["plant-domain", "plant-http", "plant-store"];
+
+/// One of the programs in the folder `examples`, built as somebody would who has the crates from crates.io.
+fn program(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let workspace = workspace.canonicalize().expect("the workspace is there");
+        let folder = workspace.join("target/embedding");
+        let sources = folder.join("src/bin");
+        fs::create_dir_all(&sources).expect("a folder for the program");
+        let copy = |from: PathBuf, to: PathBuf| {
+            fs::copy(&from, to).unwrap_or_else(|cause| panic!("{}: {cause}", from.display()));
+        };
+        copy(workspace.join("examples/Cargo.toml"), folder.join("Cargo.toml"));
+        // With the versions that the workspace has, so that nothing has to be fetched.
+        copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock"));
+        for source in ["mount.rs", "serve.rs"] {
+            copy(workspace.join("examples/src/bin").join(source), sources.join(source));
+        }
+        let mut build = Command::new(env!("CARGO"));
+        build.current_dir(&folder).args(["build", "--offline", "--target-dir"]);
+        build.arg(workspace.join("target"));
+        for name in CRATES {
+            let path = workspace.join("crates").join(name);
+            let path = path.to_str().expect("the path is UTF-8");
+            build.args(["--config", &format!("patch.crates-io.{name}.path={path:?}")]);
+        }
+        // As the workspace builds dependencies, so that those are taken that are there.
+        build.args(["--config", "profile.dev.debug='line-tables-only'"]);
+        build.args(["--config", "profile.dev.package.sled.opt-level=2"]);
+        // What cargo tells a test of its package would have dependencies built again.
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+                build.env_remove(name);
+            }
+        }
+        let built = build.output().expect("cargo runs");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        workspace.join("target/debug")
+    });
+    built.join(name)
+}
+
+/// Starts one of the programs, and finds where it listens.
+fn start(name: &str, data: &Path) -> (Process, SocketAddr) {
+    let mut command = Command::new(program(name));
+    command.env("GARDEN_TOKEN", TOKEN).env("GARDEN_LISTEN", "127.0.0.1:0");
+    let mut process = Process::spawn(command.env("GARDEN_DATA", data));
+    let line = process.first_line();
+    let address = line.strip_prefix("listening on http://").expect("it says where");
+    (process, address.parse().expect("an address"))
+}
+
+/// The head of a request, without a token unless one is among the lines.
+fn head(request_line: &str, lines: &str) -> String {
+    format!("{request_line} HTTP/1.1\r\nHost: garden\r\n{lines}\r\n")
+}
+
+fn authorization() -> String {
+    format!("Authorization: Bearer {TOKEN}\r\n")
+}
+
+#[test]
+fn a_program_mounts_the_service_beside_a_route_of_its_own() {
+    let (_process, address) = start("mount", Path::new(""));
+    let ask = |request_line: &str, lines: &str, body: &str| {
+        let mut connection = Connection::open(address);
+        let length = body.len();
+        connection.send(head(request_line, &format!("{lines}Content-Length: {length}\r\n")) + body);
+        connection.receive()
+    };
+    assert_eq!(ask("GET /", "", "").body, b"The plants are in /garden/plants.\n");
+    assert_eq!(ask("GET /elsewhere", "", "").status, 404, "that is the program's own");
+    assert_eq!(ask("GET /gardens", "", "").status, 404, "that is the program's own");
+
+    // 401 comes before 404 and 405, on every path below.
+    for path in ["", "/", "/plants", "/plants/7", "/nothing", "/plants/7/more", "/livez/"] {
+        let without = ask(&format!("PUT /garden{path}"), "", "");
+        without.assert_error(401, 2001);
+        assert!(without.header("x-request-id").is_some(), "{path}");
+    }
+    let lines = authorization();
+    ask("GET /garden/nothing", &lines, "").assert_error(404, 4004);
+    ask("PUT /garden/plants", &lines, "").assert_error(405, 4005);
+    for open in ["/livez", "/readyz", "/openapi.json", "/docs"] {
+        assert_eq!(ask(&format!("GET /garden{open}"), "", "").status, 200, "{open}");
+    }
+    assert_eq!(ask("GET /livez", "", "").status, 404, "nothing is open but below");
+
+    // And before the body.
+    let mut connection = Connection::open(address);
+    let lines_of_body = "Content-Type: application/json\r\nContent-Length: 100\r\n";
+    connection.send(head("POST /garden/plants", lines_of_body));
+    assert_eq!(connection.receive().status, 401, "it waits for the body");
+
+    let json = format!("{lines}Content-Type: application/json\r\n");
+    let body = plant_body(7, "Rosa", None);
+    let created = ask("POST /garden/plants", &json, &body);
+    assert_eq!((created.status, created.header("location")), (200, Some("/garden/plants/7")));
+    ask("POST /garden/plants", &json, &body).assert_error(400, 3001);
+    let other = ask("PUT /garden/plants/8", &json, r#"{"name":"Salix"}"#);
+    assert_eq!((other.status, other.header("location")), (201, Some("/garden/plants/8")));
+    let page = ask("GET /garden/plants?limit=1", &lines, "");
+    assert_eq!(page.header("link"), Some("</garden/plants?limit=1&after=7>; rel=\"next\""));
+    let exported = ask("GET /garden/plants/export", &lines, "");
+    assert_eq!(exported.body, b"{\"id\":7,\"name\":\"Rosa\"}\n{\"id\":8,\"name\":\"Salix\"}\n");
+}
+
+#[test]
+fn a_program_serves_plants_in_a_folder_and_ends_in_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("plants");
+    let (mut process, address) = start("serve", &data);
+    let client = Client::new(address, Some(TOKEN));
+    client.create(7, "Rosa", None).assert_plant("Rosa", None);
+    process.send_terminate();
+    assert!(process.wait_for_exit().success(), "{}", process.stderr());
+
+    let (_process, address) = start("serve", &data);
+    let client = Client::new(address, Some(TOKEN));
+    client.read(7).assert_new_plant(7, "Rosa", None);
+    assert_eq!(client.without_token().get("/plants").status, 401);
+}
