@@ -1,6 +1,6 @@
 //! Fault points: named places where tests let a process panic, or stop until it is killed.
 //!
-//! They are for tests, behind the feature `fault-points`; without it a point is nothing. The variable
+//! They are for tests, behind the feature `__fault-points`; without it a point is nothing. The variable
 //! `FAILPOINTS` in the environment says what happens where, in the words of the crate `fail`:
 //! `before-answers=3*off->panic(text)` lets whoever comes there for the fourth time panic, and `return`
 //! in the place of `panic(text)` lets it log that it has come there and stop for good.

@@ -1,9 +1,12 @@
-//! Where plants are kept: the contract, and durable repositories that keep it.
+//! Where plants are kept: the contract, the decision of one write, and repositories that keep the contract.
 //!
 //! - [`PlantRepository`] is the contract; its documentation says what every repository promises.
-//! - [`SledRepository`] keeps it on one disk, with group commit.
-//! - [`SledInspection`] looks at such a database, also where it is damaged.
-//! - With the feature `postgres`, `PostgresRepository` keeps it in PostgreSQL, where many may work on the same plants.
+//! - [`SledRepository`] keeps it on one disk, with group commit: a log-structured merge tree with sled as its on-disk
+//!   ordered map. [`SledInspection`] looks at such a database, also where it is damaged.
+//! - [`MemoryRepository`] keeps nothing on disk: it is for tests.
+//! - [`decision`] is for those who write a store, and the feature `conformance` holds what they wrote to the contract.
+//!
+//! plant-postgres keeps the contract in PostgreSQL.
 //!
 //! This crate knows no HTTP.
 //!
@@ -29,20 +32,12 @@
 //!
 //! # Features
 //!
-//! None is on by default, and none but `postgres` belongs in a release.
-//!
-//! - `benches`: the module of that name, what the benchmarks of this project measure.
-//! - `conformance`: the module of that name, which holds any repository against the contract. Its test of
-//!   random operations is made with proptest 1.
-//! - `fault-points`: the module `fault`, which lets the tests of this project stop the process, or make it
-//!   panic, at named places.
-//! - `fuzzing`: the module of that name, what reads stored bytes, for the fuzzer of this project.
-//! - `postgres`: plants in PostgreSQL, by tokio-postgres 0.7. TLS is that of rustls 0.23.
+//! - `conformance`: the module of that name, which holds any repository to the contract. It is for tests: it panics. Its
+//!   test of random operations is made with proptest 1.
 //!
 //! # Of other crates
 //!
-//! A repository is written with `#[async_trait]` of async-trait 0.1. Plants are those of [`plant_domain`]. What
-//! made something fail, which is for people to read, is an error of anyhow 1.
+//! A repository is written with `#[async_trait]` of async-trait 0.1. Plants are those of [`plant_domain`].
 
 #![forbid(unsafe_code)]
 
@@ -52,6 +47,7 @@ pub mod decision;
 mod error;
 mod event;
 #[cfg(feature = "__fault-points")]
+#[doc(hidden)]
 pub mod fault;
 #[cfg(not(feature = "__fault-points"))]
 mod fault;
@@ -74,8 +70,10 @@ pub use repository::{
     Created, DEFAULT_KEEP_EVENTS, PAGE_MAX_WORK, Page, PageRequest, PlantRepository, Put,
 };
 #[cfg(feature = "__internal")]
+#[doc(hidden)]
 pub use sled::benches;
 #[cfg(feature = "__internal")]
+#[doc(hidden)]
 pub use sled::fuzzing;
 pub use sled::{
     DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, SledConfig, SledInspection, SledRepository,

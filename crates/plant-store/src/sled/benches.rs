@@ -1,4 +1,4 @@
-//! What benchmarks measure of the insides (feature `benches`): the steps of a commit without the threads, and
+//! What benchmarks measure of the insides: the steps of a commit without the threads, and
 //! sled without anything around it.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What reads bytes from the disk, for a fuzzer to feed (feature `fuzzing`).
+//! What reads bytes from the disk, for a fuzzer to feed.
 //!
 //! None of it may panic, whatever the bytes are, and what it takes for one of ours must become the
 //! same again when it is written and read.
