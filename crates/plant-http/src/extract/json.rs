@@ -14,7 +14,6 @@ use crate::extract::body::read_whole;
 use crate::extract::caller::Caller;
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::extract::members::{Member, Members, integer, text, wrong_shape};
-use crate::extract::target::plant_id;
 
 /// The body of a request as a resource of the domain, which follows its rules.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -25,8 +24,8 @@ impl<T: JsonResource> FromRequest for Json<T> {
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let reading = read_whole(request, payload, T::MEDIA_TYPES);
-        // Where the path has an id that is none, the extractor of the id says so.
-        let id_in_path = plant_id(request).ok();
+        // An id in the path that is none is for the extractor of the target to refuse.
+        let id_in_path = request.match_info().get("id").and_then(|id| id.parse().ok());
         let caller = Caller::of(request);
         Box::pin(async move {
             let resource = T::from_members(Members::read(&reading?.await?)?, id_in_path)?;

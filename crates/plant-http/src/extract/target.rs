@@ -37,6 +37,6 @@ impl FromRequest for Target {
 }
 
 /// The id in the path.
-pub(super) fn plant_id(request: &HttpRequest) -> Result<PlantId, Failure> {
+fn plant_id(request: &HttpRequest) -> Result<PlantId, Failure> {
     read_id("id", request.match_info().query("id"))
 }
