@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// The checks that cargo itself does, each with what to do when it fails.
-fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 6] {
+fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str); 7] {
     let cargo = || cargo::command(&workspace.workspace_root);
 
     let mut format = cargo();
@@ -63,6 +63,9 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
 
     let mut format_fuzz = cargo();
     format_fuzz.args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]);
+
+    let mut format_examples = cargo();
+    format_examples.args(["fmt", "--manifest-path", "examples/Cargo.toml", "--check"]);
 
     let mut clippy = cargo();
     clippy.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
@@ -94,6 +97,7 @@ fn cargo_checks(workspace: &cargo_metadata::Metadata) -> [(Command, &'static str
             "run `cargo fmt --all` (`rustup component add rustfmt` if there is no such command)",
         ),
         (format_fuzz, "run `cargo fmt --manifest-path fuzz/Cargo.toml`"),
+        (format_examples, "run `cargo fmt --manifest-path examples/Cargo.toml`"),
         (
             clippy,
             "mend what it names above (`rustup component add clippy` if there is no such command)",

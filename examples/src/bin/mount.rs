@@ -16,10 +16,8 @@ use plant_store::MemoryRepository;
 fn main() -> Result<(), Box<dyn Error>> {
     let token = Token::chosen(env::var("GARDEN_TOKEN")?)?;
     let gardener = TokenRecord::new(TokenName::new("gardener")?, Scope::Write, &token);
-    let plants = PlantService::new(
-        Arc::new(MemoryRepository::default()),
-        Tokens::new(vec![gardener]),
-    );
+    let plants =
+        PlantService::new(Arc::new(MemoryRepository::default()), Tokens::new(vec![gardener]));
     let server = HttpServer::new(move || {
         App::new()
             .route("/", web::get().to(async || "The plants are in /garden/plants.\n"))

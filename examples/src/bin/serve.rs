@@ -12,9 +12,7 @@ use std::sync::Arc;
 
 use actix_web::rt::System;
 use actix_web::rt::signal::unix::{SignalKind, signal};
-use plant_http::{
-    PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens, serve,
-};
+use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens, serve};
 use plant_store::{SledConfig, SledRepository};
 
 fn main() -> Result<(), Box<dyn Error>> {
