@@ -15,12 +15,12 @@
 
 use std::sync::OnceLock;
 
-use plant_store::fuzzing::Target;
+use plant_store::fuzzing::FuzzTarget;
 
 /// The name of the target, in the environment: libFuzzer takes all arguments for its own.
 const TARGET_VARIABLE: &str = "FUZZ_TARGET";
 
-static TARGET: OnceLock<Target> = OnceLock::new();
+static TARGET: OnceLock<FuzzTarget> = OnceLock::new();
 
 libfuzzer_sys::fuzz_target!(
     init: {
@@ -33,7 +33,7 @@ libfuzzer_sys::fuzz_target!(
     }
 );
 
-fn named_target() -> Target {
+fn named_target() -> FuzzTarget {
     let name = std::env::var(TARGET_VARIABLE).unwrap_or_default();
     let targets =
         || plant_http::internal::fuzzing::TARGETS.into_iter().chain(plant_store::fuzzing::TARGETS);

@@ -3,7 +3,7 @@
 //! - [`TestServer`] is a running server with a folder of its own; [`Launch`] says how it is started.
 //! - [`Process`] is one run of the program, whether it serves or not.
 //! - [`Client`] sends requests as most clients do; [`Connection`] sends bytes as they stand.
-//! - [`Authority`] issues certificates, and makes clients that trust it; [`Place`] is where a server listens.
+//! - [`Authority`] issues certificates, and makes clients that trust it; [`ServerAddress`] is where a server listens.
 //! - [`Answer`] is what either of them gets back. Each that a [`Client`] gets has to be one that the
 //!   [`OpenapiDocument`] tells of.
 //! - [`NewPlant`] is a plant as a test means it; [`Format`] is how many of them are written at once.
@@ -47,10 +47,10 @@ mod ledger;
 mod load;
 mod nginx;
 mod openapi;
-mod place;
 mod plant;
 mod process;
 mod server;
+mod server_address;
 mod shell;
 mod small_disk;
 mod store;
@@ -81,10 +81,10 @@ pub use load::{
 };
 pub use nginx::{Nginx, RequestBuffering, hold_port};
 pub use openapi::{OpenapiDocument, members};
-pub use place::Place;
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::Process;
 pub use server::TestServer;
+pub use server_address::ServerAddress;
 pub use shell::Shell;
 pub use small_disk::SmallDisk;
 pub use store::store_is_sled;

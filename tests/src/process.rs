@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::NamedTempFile;
 
 use crate::deadline::{wait_for, wait_until};
-use crate::place::Place;
+use crate::server_address::ServerAddress;
 
 /// A process that is killed when it is dropped, and whose standard error is shown when the test
 /// that started it fails.
@@ -88,9 +88,9 @@ impl Process {
     /// When it does not become ready, or says so in other words than it should.
     #[must_use]
     #[track_caller]
-    pub fn place(&mut self) -> Place {
+    pub fn place(&mut self) -> ServerAddress {
         let line = self.first_line();
-        Place::of_ready_line(&line)
+        ServerAddress::of_ready_line(&line)
             .unwrap_or_else(|| panic!("{line:?} does not say where it listens"))
     }
 

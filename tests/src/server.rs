@@ -13,8 +13,8 @@ use crate::certificate::Authority;
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::launch::{Launch, TOKEN};
-use crate::place::Place;
 use crate::process::Process;
+use crate::server_address::ServerAddress;
 use crate::store;
 
 /// A `plantd` that is ready. It and its folder are gone when this is dropped.
@@ -24,7 +24,7 @@ use crate::store;
 #[derive(Debug)]
 pub struct TestServer {
     process: Process,
-    place: Place,
+    place: ServerAddress,
     launch: Launch,
     data: PathBuf,
     start_took: Duration,
@@ -93,7 +93,7 @@ impl TestServer {
 
     /// Where it listens.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ServerAddress {
         &self.place
     }
 
@@ -155,8 +155,12 @@ impl TestServer {
     #[track_caller]
     pub fn connect(&self) -> Connection {
         match &self.place {
-            Place::Http(address) | Place::Https(address) => Connection::open(*address),
-            Place::Unix(path) => Connection::open_unix(path).expect("the server takes connections"),
+            ServerAddress::Http(address) | ServerAddress::Https(address) => {
+                Connection::open(*address)
+            }
+            ServerAddress::Unix(path) => {
+                Connection::open_unix(path).expect("the server takes connections")
+            }
         }
     }
 
@@ -202,7 +206,7 @@ impl TestServer {
 }
 
 #[track_caller]
-fn start(launch: &Launch, data: &Path) -> (Process, Place, Duration) {
+fn start(launch: &Launch, data: &Path) -> (Process, ServerAddress, Duration) {
     launch.build();
     let launch = on_its_store(launch, data);
     let begun = Instant::now();

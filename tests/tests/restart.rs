@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use plantd_tests::{
-    Answer, Authority, Connection, Document, Launch, Nginx, Place, TestServer, chain_path,
+    Answer, Authority, Connection, Document, Launch, Nginx, ServerAddress, TestServer, chain_path,
     create_request, hold_port, key_path, plant_body, raw_head, wait_until,
 };
 use socket2::{Domain, Socket, Type};
@@ -123,7 +123,7 @@ fn assert_there(connection: io::Result<Connection>, ids: &[i64]) {
 #[track_caller]
 fn check_restarts(
     launch: Launch,
-    place: &Place,
+    place: &ServerAddress,
     connect: impl Fn() -> io::Result<Connection> + Sync,
 ) {
     let mut server = TestServer::start_with(launch);
@@ -145,7 +145,7 @@ fn tcp_socket() -> (TcpListener, SocketAddr) {
 fn a_restart_on_a_passed_tcp_socket_refuses_nobody() {
     let (socket, address) = tcp_socket();
     let launch = Launch::new().passed_socket(socket);
-    check_restarts(launch, &Place::Http(address), || Connection::try_open(address));
+    check_restarts(launch, &ServerAddress::Http(address), || Connection::try_open(address));
 }
 
 #[test]
@@ -159,7 +159,9 @@ fn a_restart_on_a_passed_socket_refuses_nobody_over_tls() {
         .passed_socket(socket)
         .environment("PLANTD_TLS_CERT", chain_path(folder.path()))
         .environment("PLANTD_TLS_KEY", key_path(folder.path()));
-    check_restarts(launch, &Place::Https(address), || Connection::open_tls(address, &client));
+    check_restarts(launch, &ServerAddress::Https(address), || {
+        Connection::open_tls(address, &client)
+    });
 }
 
 #[test]
@@ -168,7 +170,7 @@ fn a_restart_on_a_passed_unix_socket_refuses_nobody_and_leaves_the_socket() {
     let path = folder.path().join("plantd.sock");
     let socket = UnixListener::bind(&path).expect("a socket can be made");
     let launch = Launch::new().passed_socket(socket);
-    check_restarts(launch, &Place::Unix(path.clone()), || Connection::open_unix(&path));
+    check_restarts(launch, &ServerAddress::Unix(path.clone()), || Connection::open_unix(&path));
     assert!(path.exists(), "the socket of another process was removed");
 }
 

@@ -11,9 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
-    Authority, Connection, Format, IssuedCertificate, Launch, Place, Process, TOKEN, TestServer,
-    chain_path, chunk, create_request, key_path, paste, plant_body, raw_head, replace_file,
-    shown_command, wait_for, wait_until,
+    Authority, Connection, Format, IssuedCertificate, Launch, Process, ServerAddress, TOKEN,
+    TestServer, chain_path, chunk, create_request, key_path, paste, plant_body, raw_head,
+    replace_file, shown_command, wait_for, wait_until,
 };
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, ClientConfig, Error, ProtocolVersion};
@@ -88,7 +88,7 @@ fn curl(arguments: &[&str]) -> Output {
 fn clients_that_trust_the_authority_are_served_and_the_ready_line_says_https() {
     let files = Files::new();
     let server = files.start();
-    assert!(matches!(server.place(), Place::Https(_)), "{:?}", server.place());
+    assert!(matches!(server.place(), ServerAddress::Https(_)), "{:?}", server.place());
     let client = server.tls_client(&files.authority);
     client.create(1, "Rosa", None).assert_plant("Rosa", None);
 
@@ -742,7 +742,7 @@ fn a_flag_or_a_variable_that_stands_alone_is_refused_and_so_is_tls_on_a_unix_soc
     // One of each is a pair.
     let launch = Launch::new().environment("PLANTD_TLS_CERT", chain);
     let mut process = launch.data(&data).arguments(["--tls-key", key]).spawn();
-    assert!(matches!(process.place(), Place::Https(_)));
+    assert!(matches!(process.place(), ServerAddress::Https(_)));
 }
 
 #[test]

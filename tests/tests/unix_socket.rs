@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plantd_tests::{
-    Connection, Launch, Place, Process, TestServer, create_request, paste, plant_body, program,
-    raw_head, shown_command, wait_for, wait_until,
+    Connection, Launch, Process, ServerAddress, TestServer, create_request, paste, plant_body,
+    program, raw_head, shown_command, wait_for, wait_until,
 };
 use tempfile::TempDir;
 
@@ -60,7 +60,7 @@ fn check_refusal(path: &Path, word: &str) {
 fn requests_are_served_over_it_and_the_log_names_no_address() {
     let (path, _folder) = socket();
     let mut server = TestServer::start_with(launch(&path));
-    assert_eq!(server.place(), &Place::Unix(path.clone()));
+    assert_eq!(server.place(), &ServerAddress::Unix(path.clone()));
     check_serves(&server, 1);
     assert_eq!(server.terminate().code(), Some(0));
     let log = server.stderr();
@@ -75,7 +75,7 @@ fn a_path_may_be_relative_and_is_said_as_it_was_given() {
         let launch = Launch::new().current_folder(folder.path()).arguments(form);
         let mut process = launch.data(&folder.path().join("data")).spawn();
         let given = form[1].trim_start_matches("unix:");
-        assert_eq!(process.place(), Place::Unix(given.into()));
+        assert_eq!(process.place(), ServerAddress::Unix(given.into()));
         assert!(is_socket(&folder.path().join("plantd.sock")));
         process.send_terminate();
         process.assert_exit_code(0);
@@ -199,7 +199,7 @@ fn the_owner_and_the_group_may_connect_and_nobody_else_whatever_the_umask() {
         command.args(["sh", "-c", &script]).arg(program());
         command.args(["--listen", &listen, "--data"]).arg(folder.path().join("data"));
         let mut process = Process::spawn(&mut command);
-        assert_eq!(process.place(), Place::Unix(path.clone()));
+        assert_eq!(process.place(), ServerAddress::Unix(path.clone()));
         let mode = fs::metadata(&path).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o660, "umask {umask}");
         process.send_terminate();

@@ -8,7 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use plant_store::fuzzing::Target;
+use plant_store::fuzzing::FuzzTarget;
 
 /// How many inputs chance makes for each target.
 const CHANGED_INPUTS: usize = 3_000;
@@ -18,7 +18,7 @@ const SEED: u64 = 7;
 /// How many changes one input gets at most.
 const MAX_CHANGES: usize = 4;
 
-fn targets() -> impl Iterator<Item = Target> {
+fn targets() -> impl Iterator<Item = FuzzTarget> {
     plant_http::internal::fuzzing::TARGETS.into_iter().chain(plant_store::fuzzing::TARGETS)
 }
 
@@ -37,14 +37,14 @@ fn names_in(folder: &Path) -> Vec<String> {
 }
 
 /// The target's inputs with their names, in order.
-fn inputs(target: Target) -> Vec<(String, Vec<u8>)> {
+fn inputs(target: FuzzTarget) -> Vec<(String, Vec<u8>)> {
     let folder = corpus().join(target.name);
     let read = |name: &String| fs::read(folder.join(name)).expect("an input can be read");
     names_in(&folder).into_iter().map(|name| (name.clone(), read(&name))).collect()
 }
 
 #[track_caller]
-fn check(target: Target, input: &[u8], origin: &str) {
+fn check(target: FuzzTarget, input: &[u8], origin: &str) {
     let checked = panic::catch_unwind(AssertUnwindSafe(|| (target.check)(input)));
     assert!(checked.is_ok(), "{} of {origin}: {}", target.name, input.escape_ascii());
 }

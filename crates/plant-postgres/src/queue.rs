@@ -29,13 +29,13 @@ pub(super) type WaitingWrite = (Write, oneshot::Sender<Result<Decision, StoreErr
 /// Writes that wait. Groups of them are taken by those who carry them out.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// One of those who take groups has to look at what waits.
     look: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     waiting: Vec<WaitingWrite>,
     /// Until when they wait, counted from the first of them, or from the group that has left them over.
     patience: Option<Instant>,
@@ -100,12 +100,12 @@ impl Queue {
         self.state().groups_in_flight -= 1;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl QueueState {
     fn next_group(&mut self) -> Option<Vec<WaitingWrite>> {
         let now = Instant::now();
         let is_worth_it = self.groups_in_flight == 0

@@ -22,10 +22,10 @@ pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);
 const NO_WRITES_FOR: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
-pub(super) struct WriteHealth(Mutex<State>);
+pub(super) struct WriteHealth(Mutex<HealthState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct HealthState {
     /// Plants that were refused, and when.
     refused: HashMap<PlantId, Instant>,
     /// When PostgreSQL last took no writes, and why, unless it has taken some since.
@@ -82,12 +82,12 @@ impl WriteHealth {
         self.state().refused.keys().copied().collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HealthState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl HealthState {
     fn note_writes(&mut self) {
         if self.no_writes.take().is_some() {
             log::info!("PostgreSQL takes writes again");

@@ -22,7 +22,7 @@ use self::costs::{Costs, Loaded};
 use self::growth::{Pair, Window};
 use self::options::Options;
 use self::report::Report;
-use self::store::{Place, Store};
+use self::store::{Store, Workbench};
 use super::bench_folder::BenchFolder;
 use super::machine::Machine;
 use super::measurement::CONNECTIONS;
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &[String], usage: &'static str) -> anyhow::Result<(
     let plantd = contender::build_plantd(&workspace)?;
     let bench_folder = BenchFolder::make(&workspace)?;
     interrupt::listen()?;
-    let report = measure(&Place::new(plantd, &bench_folder)?, options)?;
+    let report = measure(&Workbench::new(plantd, &bench_folder)?, options)?;
     let tables = report.tables()?;
     println!("\n{tables}");
     bench_folder.write_report("scale.json", &report)?;
@@ -68,7 +68,7 @@ fn draw(report: &Report, folder: &Path) -> anyhow::Result<String> {
     Ok(images)
 }
 
-fn measure(place: &Place, options: Options) -> anyhow::Result<Report> {
+fn measure(place: &Workbench, options: Options) -> anyhow::Result<Report> {
     let machine = Machine::this()?;
     println!("{machine}\nsmall stores");
     let pace = &options.pace;
@@ -88,7 +88,7 @@ fn measure(place: &Place, options: Options) -> anyhow::Result<Report> {
 fn grow(
     store: &mut Store<'_>,
     large: &mut Costs,
-    place: &Place,
+    place: &Workbench,
     options: &Options,
 ) -> anyhow::Result<(Vec<Window>, Vec<Pair>)> {
     let pace = &options.pace;

@@ -8,21 +8,21 @@ mod json;
 mod request_end;
 mod rows;
 
-pub use plant_store::fuzzing::Target;
+pub use plant_store::fuzzing::FuzzTarget;
 
 /// Everything in this crate that reads bytes from clients.
-pub const TARGETS: [Target; 13] = [
-    Target { name: "new_plant", check: json::new_plant },
-    Target { name: "plant", check: json::plant },
-    Target { name: "merge_patch", check: json::merge_patch },
-    Target { name: "ndjson", check: rows::ndjson },
-    Target { name: "csv", check: rows::csv },
-    Target { name: "json_array", check: rows::json_array },
-    Target { name: "entity_tags", check: heads::entity_tags },
-    Target { name: "idempotency_key", check: heads::idempotency_key },
-    Target { name: "authorization", check: heads::authorization },
-    Target { name: "media_types", check: heads::media_types },
-    Target { name: "query", check: heads::query },
-    Target { name: "head_end", check: request_end::head_end },
-    Target { name: "chunks_end", check: request_end::chunks_end },
+pub const TARGETS: [FuzzTarget; 13] = [
+    FuzzTarget { name: "new_plant", check: json::new_plant },
+    FuzzTarget { name: "plant", check: json::plant },
+    FuzzTarget { name: "merge_patch", check: json::merge_patch },
+    FuzzTarget { name: "ndjson", check: rows::ndjson },
+    FuzzTarget { name: "csv", check: rows::csv },
+    FuzzTarget { name: "json_array", check: rows::json_array },
+    FuzzTarget { name: "entity_tags", check: heads::entity_tags },
+    FuzzTarget { name: "idempotency_key", check: heads::idempotency_key },
+    FuzzTarget { name: "authorization", check: heads::authorization },
+    FuzzTarget { name: "media_types", check: heads::media_types },
+    FuzzTarget { name: "query", check: heads::query },
+    FuzzTarget { name: "head_end", check: request_end::head_end },
+    FuzzTarget { name: "chunks_end", check: request_end::chunks_end },
 ];

@@ -28,7 +28,7 @@ use crate::{PageRequest, Revision};
 
 /// Something that reads bytes, and what must hold whatever they are.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name, which its folder of inputs has too.
     pub name: &'static str,
     /// Reads the bytes, and panics where something does not hold.
@@ -36,13 +36,13 @@ pub struct Target {
 }
 
 /// Everything in this crate that reads bytes from the disk.
-pub const TARGETS: [Target; 6] = [
-    Target { name: "plant_record", check: plant_record },
-    Target { name: "event_record", check: event_record },
-    Target { name: "block", check: block },
-    Target { name: "journal_group", check: journal_group },
-    Target { name: "journal_segment", check: journal_segment },
-    Target { name: "database", check: database },
+pub const TARGETS: [FuzzTarget; 6] = [
+    FuzzTarget { name: "plant_record", check: plant_record },
+    FuzzTarget { name: "event_record", check: event_record },
+    FuzzTarget { name: "block", check: block },
+    FuzzTarget { name: "journal_group", check: journal_group },
+    FuzzTarget { name: "journal_segment", check: journal_segment },
+    FuzzTarget { name: "database", check: database },
 ];
 
 fn plant_record(bytes: &[u8]) {

@@ -135,12 +135,12 @@ pub(crate) fn read_body(response: &mut Response<Body>) -> anyhow::Result<Vec<u8>
 
 /// The body of every failure.
 #[derive(Deserialize)]
-struct Failure {
+struct Refusal {
     error: i32,
     message: String,
 }
 
 fn refusal(response: &mut Response<Body>) -> anyhow::Result<String> {
-    let Failure { error, message } = read_json(response)?;
+    let Refusal { error, message } = read_json(response)?;
     Ok(format!("{} (error {error})", printable(&message)))
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::disk;
 use super::memory::Memory;
 use super::options::{Pace, SMALL_PLANTS};
-use super::store::{Place, Server, Start, Store};
+use super::store::{Server, Start, Store, Workbench};
 use crate::bench::spread::Spread;
 use crate::bench::wrk::Outcome;
 
@@ -49,7 +49,7 @@ impl Loaded {
 
 impl Costs {
     /// Those of small stores, each made anew.
-    pub(super) fn of_small(place: &Place, pace: &Pace) -> anyhow::Result<Self> {
+    pub(super) fn of_small(place: &Workbench, pace: &Pace) -> anyhow::Result<Self> {
         let mut costs = Self::default();
         for round in 1..=pace.rounds {
             let mut store = Store::new(place)?;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::memory::Memory;
 use super::options::{Pace, SMALL_PLANTS};
-use super::store::{Place, Server, Store};
+use super::store::{Server, Store, Workbench};
 use crate::bench::wrk::Outcome;
 
 /// How fast plants come, before that was measured.
@@ -77,7 +77,7 @@ fn window_s(plants: u64, creates_per_s: u64, longest_s: u32) -> u32 {
 /// Compares the large store with a small one that is made for it.
 pub(super) fn compare(
     large: &mut Server<'_, '_>,
-    place: &Place,
+    place: &Workbench,
     pace: &Pace,
 ) -> anyhow::Result<Pair> {
     let small = Store::new(place)?.run(&[], |server| {

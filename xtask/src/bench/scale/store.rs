@@ -34,12 +34,12 @@ const READY_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Where things are.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Workbench {
     plantd: Contender,
     folder: TempDir,
 }
 
-impl Place {
+impl Workbench {
     /// A folder in `bench_folder` for scripts and stores, which is removed when this is dropped.
     pub(super) fn new(plantd: Contender, bench_folder: &BenchFolder) -> anyhow::Result<Self> {
         let place = Self { plantd, folder: bench_folder.temporary()? };
@@ -74,14 +74,14 @@ pub(super) struct Start {
 /// A folder of plants; it is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Store<'a> {
-    place: &'a Place,
+    place: &'a Workbench,
     folder: TempDir,
     counters: Counters,
 }
 
 impl<'a> Store<'a> {
     /// A store without plants.
-    pub(super) fn new(place: &'a Place) -> anyhow::Result<Self> {
+    pub(super) fn new(place: &'a Workbench) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir_in(place.folder.path()).with_context(|| {
             format!("cannot make a folder in {}", place.folder.path().display())
         })?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Where a server says that it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ServerAddress {
     /// At this address, without TLS.
     Http(SocketAddr),
     /// At this address, with TLS.
@@ -14,7 +14,7 @@ pub enum Place {
     Unix(PathBuf),
 }
 
-impl Place {
+impl ServerAddress {
     /// What the line says that a server prints when it is ready.
     pub(crate) fn of_ready_line(line: &str) -> Option<Self> {
         let place = line.strip_prefix("plantd listening on ")?;
