@@ -1,5 +1,6 @@
 //! All plants of a database of which some cannot be read.
 
+use std::iter::Fuse;
 use std::vec;
 
 use super::ordered_map::{IVec, Iter, Tree};
@@ -12,7 +13,8 @@ use super::ordered_map::guarded::guarded;
 /// those behind them follow.
 pub(super) struct PlantScan<'a> {
     tree: &'a Tree,
-    blocks: Iter,
+    /// Fused: after its end, sled's iterator reads on, and may meet damage there.
+    blocks: Fuse<Iter>,
     /// The id that the next block begins at or behind; none behind the greatest.
     from: Option<PlantId>,
     /// What is left of the last block.
@@ -110,6 +112,52 @@ impl Iterator for PlantScan<'_> {
 }
 
 /// The blocks that begin at an id or behind it.
-fn blocks_from(tree: &Tree, id: PlantId) -> Iter {
-    tree.range(plant_keys(id))
+fn blocks_from(tree: &Tree, id: PlantId) -> Fuse<Iter> {
+    tree.range(plant_keys(id)).fuse()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::sled::layout::TAG_PREFIX;
+    use crate::sled::ordered_map::Config;
+
+    #[test]
+    fn a_scan_that_has_ended_reads_nothing_behind_the_plants() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || Config::new().path(folder.path()).open().expect("a database");
+        let entry = |number: u32| {
+            let number = number.to_be_bytes();
+            ([TAG_PREFIX, &number].concat(), number.repeat(64))
+        };
+        let db = open();
+        for (key, value) in (0..1_000).map(entry) {
+            db.insert(key, value).expect("writes");
+        }
+        // Empties the first leaf, so that a scan of the plants ends where the second leaf begins.
+        for (key, _) in (0..12).map(entry) {
+            db.remove(key).expect("removes");
+        }
+        drop(db);
+        // The second start makes a snapshot, with which the third does not notice the damage.
+        drop(open());
+        let file = folder.path().join("db");
+        let mut bytes = fs::read(&file).expect("reads");
+        let (_, value) = entry(12);
+        let copies: Vec<_> = bytes.windows(value.len()).map(|window| window == value).collect();
+        for (byte, _) in bytes.iter_mut().zip(copies).filter(|(_, begins_copy)| *begins_copy) {
+            *byte = !*byte;
+        }
+        fs::write(&file, bytes).expect("writes");
+
+        let db = open();
+        let mut unfused = db.range(plant_keys(PlantId::MIN));
+        assert!(unfused.next().is_none());
+        assert!(matches!(unfused.next(), Some(Err(_))), "sled reads the second leaf");
+        let mut scan = PlantScan::new(&db);
+        assert!(scan.next().is_none());
+        assert!(scan.next().is_none());
+    }
 }

@@ -59,9 +59,9 @@ fn copy(
     progress: &ProgressBar,
 ) -> anyhow::Result<u64> {
     let (mut copied, mut unreadable) = (0, 0);
-    let mut is_first = true;
     let mut plants = inspection.plants().peekable();
-    while is_first || plants.peek().is_some() {
+    output.write_all(format.header().as_bytes())?;
+    while plants.peek().is_some() {
         let mut some = Vec::with_capacity(PLANTS_AT_A_TIME);
         for plant in plants.by_ref().take(PLANTS_AT_A_TIME) {
             match plant {
@@ -75,10 +75,9 @@ fn copy(
                 }
             }
         }
-        output.write_all(&format.rows(is_first, &some)?)?;
+        format.write_rows(&some, output)?;
         copied += some.len() as u64;
         progress.set_position(copied);
-        is_first = false;
     }
     Ok(copied)
 }

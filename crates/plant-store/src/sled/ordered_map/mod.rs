@@ -9,6 +9,10 @@
 //! | takes a part of its file that cannot be read for an empty one, and writes over it | `engine.rs` reads all of it first |
 //! | fails on a snapshot that a kill left unfinished | `engine.rs` moves it aside |
 //! | holds its lock for a moment after it was closed | `engine.rs` waits |
+//! | syncs when it is closed, and panics where that fails | `guarded.rs` logs the panic: a checkpoint came before |
+//!
+//! Three hazards need the engine around it: a full disk (`room.rs` keeps 32 MiB free), errors in the background (the
+//! watchdog in `commit.rs` asks for them), and iterators that read on after their end (`scan.rs` fuses its own).
 
 pub(super) mod engine;
 pub(super) mod guarded;
