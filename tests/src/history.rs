@@ -17,7 +17,7 @@ pub struct State {
 
 /// What was asked for.
 #[derive(Clone, Debug)]
-pub enum Operation {
+pub enum HistoryOperation {
     /// Create it with this name and tag.
     Create(String, Option<String>),
     /// Replace it, or make it.
@@ -55,7 +55,7 @@ pub struct Entry {
     /// When the answer was there, or when it was sure that nothing would happen any more.
     pub ended: u64,
     /// What was asked for.
-    pub operation: Operation,
+    pub operation: HistoryOperation,
     /// What was answered; none where there was no answer.
     pub outcome: Option<Outcome>,
 }
@@ -146,22 +146,24 @@ impl Entry {
         };
         let after = match (&self.operation, outcome, before) {
             (
-                Operation::Create(name, tag) | Operation::Put(name, tag),
+                HistoryOperation::Create(name, tag) | HistoryOperation::Put(name, tag),
                 Outcome::Made(revision),
                 None,
             ) => Some(state(name, tag.as_ref(), *revision)),
-            (Operation::Create(..), Outcome::Taken, Some(_)) => before.clone(),
-            (Operation::Put(name, tag), Outcome::Changed(revision), Some(before)) => {
+            (HistoryOperation::Create(..), Outcome::Taken, Some(_)) => before.clone(),
+            (HistoryOperation::Put(name, tag), Outcome::Changed(revision), Some(before)) => {
                 return before.become_in(state(name, tag.as_ref(), *revision));
             }
-            (Operation::Retag(tag), Outcome::Changed(revision), Some(before)) => {
+            (HistoryOperation::Retag(tag), Outcome::Changed(revision), Some(before)) => {
                 return before.become_in(state(&before.name, tag.as_ref(), *revision));
             }
-            (Operation::Delete, Outcome::Deleted, Some(_)) => None,
-            (Operation::Retag(_) | Operation::Delete | Operation::Read, Outcome::Missing, None) => {
-                None
-            }
-            (Operation::Read, Outcome::Seen(seen), Some(before)) if before.may_be(seen) => {
+            (HistoryOperation::Delete, Outcome::Deleted, Some(_)) => None,
+            (
+                HistoryOperation::Retag(_) | HistoryOperation::Delete | HistoryOperation::Read,
+                Outcome::Missing,
+                None,
+            ) => None,
+            (HistoryOperation::Read, Outcome::Seen(seen), Some(before)) if before.may_be(seen) => {
                 Some(seen.clone())
             }
             _ => return Vec::new(),
@@ -176,12 +178,15 @@ impl Entry {
             revision: None,
         };
         match (&self.operation, before) {
-            (Operation::Create(name, tag), None) | (Operation::Put(name, tag), _) => {
+            (HistoryOperation::Create(name, tag), None) | (HistoryOperation::Put(name, tag), _) => {
                 Some(state(name, tag.as_ref()))
             }
-            (Operation::Retag(tag), Some(before)) => Some(state(&before.name, tag.as_ref())),
-            (Operation::Delete, _) => None,
-            (Operation::Create(..) | Operation::Read | Operation::Retag(_), _) => before.clone(),
+            (HistoryOperation::Retag(tag), Some(before)) => Some(state(&before.name, tag.as_ref())),
+            (HistoryOperation::Delete, _) => None,
+            (
+                HistoryOperation::Create(..) | HistoryOperation::Read | HistoryOperation::Retag(_),
+                _,
+            ) => before.clone(),
         }
     }
 }
@@ -218,27 +223,37 @@ fn state(name: &str, tag: Option<&String>, revision: u64) -> State {
 mod tests {
     use super::*;
 
-    fn entry(begun: u64, ended: u64, operation: Operation, outcome: Outcome) -> Entry {
+    fn entry(begun: u64, ended: u64, operation: HistoryOperation, outcome: Outcome) -> Entry {
         Entry { begun, ended, operation, outcome: Some(outcome) }
     }
 
     fn create(begun: u64, ended: u64, revision: u64) -> Entry {
-        entry(begun, ended, Operation::Create("Rosa".to_owned(), None), Outcome::Made(revision))
+        entry(
+            begun,
+            ended,
+            HistoryOperation::Create("Rosa".to_owned(), None),
+            Outcome::Made(revision),
+        )
     }
 
     fn put(begun: u64, ended: u64, name: &str, revision: u64) -> Entry {
-        entry(begun, ended, Operation::Put(name.to_owned(), None), Outcome::Changed(revision))
+        entry(
+            begun,
+            ended,
+            HistoryOperation::Put(name.to_owned(), None),
+            Outcome::Changed(revision),
+        )
     }
 
     fn read(begun: u64, ended: u64, name: &str, revision: u64) -> Entry {
-        entry(begun, ended, Operation::Read, Outcome::Seen(state(name, None, revision)))
+        entry(begun, ended, HistoryOperation::Read, Outcome::Seen(state(name, None, revision)))
     }
 
     fn missing(begun: u64, ended: u64) -> Entry {
-        entry(begun, ended, Operation::Read, Outcome::Missing)
+        entry(begun, ended, HistoryOperation::Read, Outcome::Missing)
     }
 
-    fn unanswered(begun: u64, ended: u64, operation: Operation) -> Entry {
+    fn unanswered(begun: u64, ended: u64, operation: HistoryOperation) -> Entry {
         Entry { begun, ended, operation, outcome: None }
     }
 
@@ -258,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_write_without_an_answer_may_have_happened_or_not_but_not_later() {
-        let lost = unanswered(2, 4, Operation::Delete);
+        let lost = unanswered(2, 4, HistoryOperation::Delete);
         assert_eq!(check(&[create(0, 1, 1), lost.clone(), missing(5, 6)]), Ok(()));
         assert_eq!(check(&[create(0, 1, 1), lost.clone(), read(5, 6, "Rosa", 1)]), Ok(()));
         let late = [create(0, 1, 1), lost, read(5, 6, "Rosa", 1), missing(7, 8)];
@@ -267,8 +282,8 @@ mod tests {
 
     #[test]
     fn a_planted_fault_is_found() {
-        let deleted = entry(2, 3, Operation::Delete, Outcome::Deleted);
-        let taken = entry(0, 1, Operation::Create("Rosa".to_owned(), None), Outcome::Taken);
+        let deleted = entry(2, 3, HistoryOperation::Delete, Outcome::Deleted);
+        let taken = entry(0, 1, HistoryOperation::Create("Rosa".to_owned(), None), Outcome::Taken);
         let faults = [
             // A read goes back in time.
             vec![

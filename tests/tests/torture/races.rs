@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plantd_tests::history::{self, Entry, Operation, Outcome, State};
+use plantd_tests::history::{self, Entry, HistoryOperation, Outcome, State};
 use plantd_tests::torture::{Figures, chance, times};
 use plantd_tests::{Answer, Client, Launch, NewPlant, TestServer, plant_body, replacement_body};
 
@@ -24,26 +24,30 @@ const MAX_RUN_MS: u64 = 250;
 type Histories = BTreeMap<i64, Vec<Entry>>;
 
 /// What an operation is asked for with: method, path, body.
-fn request(id: i64, operation: &Operation) -> (&'static str, String, String) {
+fn request(id: i64, operation: &HistoryOperation) -> (&'static str, String, String) {
     let path = format!("/plants/{id}");
     match operation {
-        Operation::Create(name, tag) => {
+        HistoryOperation::Create(name, tag) => {
             ("POST", "/plants".to_owned(), plant_body(id, name, tag.as_deref()))
         }
-        Operation::Put(name, tag) => ("PUT", path, replacement_body(name, tag.as_deref())),
-        Operation::Retag(tag) => ("PATCH", path, serde_json::json!({ "tag": tag }).to_string()),
-        Operation::Delete => ("DELETE", path, String::new()),
-        Operation::Read => ("GET", path, String::new()),
+        HistoryOperation::Put(name, tag) => ("PUT", path, replacement_body(name, tag.as_deref())),
+        HistoryOperation::Retag(tag) => {
+            ("PATCH", path, serde_json::json!({ "tag": tag }).to_string())
+        }
+        HistoryOperation::Delete => ("DELETE", path, String::new()),
+        HistoryOperation::Read => ("GET", path, String::new()),
     }
 }
 
-fn outcome(operation: &Operation, answer: &Answer) -> Option<Outcome> {
+fn outcome(operation: &HistoryOperation, answer: &Answer) -> Option<Outcome> {
     Some(match (operation, answer.status) {
-        (Operation::Create(..), 200) | (Operation::Put(..), 201) => {
+        (HistoryOperation::Create(..), 200) | (HistoryOperation::Put(..), 201) => {
             Outcome::Made(answer.revision())
         }
-        (Operation::Put(..) | Operation::Retag(_), 200) => Outcome::Changed(answer.revision()),
-        (Operation::Read, 200) => {
+        (HistoryOperation::Put(..) | HistoryOperation::Retag(_), 200) => {
+            Outcome::Changed(answer.revision())
+        }
+        (HistoryOperation::Read, 200) => {
             let NewPlant { name, tag, .. } = NewPlant::from_json(&answer.json());
             Outcome::Seen(State { name, tag, revision: Some(answer.revision()) })
         }
@@ -58,16 +62,16 @@ fn outcome(operation: &Operation, answer: &Answer) -> Option<Outcome> {
     })
 }
 
-fn any_operation(chance: &mut fastrand::Rng) -> Operation {
+fn any_operation(chance: &mut fastrand::Rng) -> HistoryOperation {
     // Few values, so that a change often changes nothing.
     let name = ["Rosa", "Abies", "Quercus"][chance.usize(..3)].to_owned();
     let tag = chance.bool().then(|| "tag".to_owned());
     match chance.u8(..6) {
-        0 => Operation::Create(name, tag),
-        1 => Operation::Put(name, tag),
-        2 => Operation::Retag(tag),
-        3 => Operation::Delete,
-        _ => Operation::Read,
+        0 => HistoryOperation::Create(name, tag),
+        1 => HistoryOperation::Put(name, tag),
+        2 => HistoryOperation::Retag(tag),
+        3 => HistoryOperation::Delete,
+        _ => HistoryOperation::Read,
     }
 }
 

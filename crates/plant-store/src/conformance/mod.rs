@@ -285,7 +285,14 @@ async fn many_creates_at_once_all_arrive(store: &impl StoreUnderTest) {
         creates.spawn(async move {
             loop {
                 match repository.create(new_plant.clone(), None).await {
-                    Ok(created) => return created.stored,
+                    Ok(created) => {
+                        assert_eq!(
+                            created.stored.id,
+                            new_plant.id(),
+                            "the outcome of another create"
+                        );
+                        return created.stored;
+                    }
                     Err(StoreError::Busy) => yield_now().await,
                     Err(error) => panic!("creating plant {id} failed: {error}"),
                 }

@@ -22,9 +22,9 @@ const NAME_PARTS: [&str; 2] = ["rosa", "L"];
 /// Some begin another one, and the last ones have every length that UTF-8 knows.
 const TAGS: [&str; 6] = ["R", "Ro", "Ro ", "é", "木", "🌱"];
 
-/// One step of a random test of a repository.
+/// One operation of a random test of a repository.
 #[derive(Clone, Debug)]
-pub enum Operation {
+pub enum ModelOperation {
     /// [`PlantRepository::create`], with an idempotency key or without.
     Create(NewPlant, Option<String>),
     /// [`PlantRepository::put`].
@@ -59,22 +59,22 @@ pub enum Condition {
 }
 
 /// Up to `length` random operations.
-pub fn operations(length: usize) -> impl Strategy<Value = Vec<Operation>> {
+pub fn operations(length: usize) -> impl Strategy<Value = Vec<ModelOperation>> {
     vec(operation(), 1..=length)
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
+fn operation() -> impl Strategy<Value = ModelOperation> {
     let key = || option::of(select(vec!["key", "other key"]).prop_map(str::to_owned));
     let on_conflict = || select(vec![OnConflict::Error, OnConflict::Skip, OnConflict::Replace]);
     prop_oneof![
-        6 => (new_plant(), key()).prop_map(|(plant, key)| Operation::Create(plant, key)),
-        6 => (new_plant(), condition()).prop_map(|(plant, when)| Operation::Put(plant, when)),
-        6 => (id(), patch(), condition()).prop_map(|(id, patch, when)| Operation::Patch(id, patch, when)),
-        6 => (id(), condition()).prop_map(|(id, when)| Operation::Delete(id, when)),
+        6 => (new_plant(), key()).prop_map(|(plant, key)| ModelOperation::Create(plant, key)),
+        6 => (new_plant(), condition()).prop_map(|(plant, when)| ModelOperation::Put(plant, when)),
+        6 => (id(), patch(), condition()).prop_map(|(id, patch, when)| ModelOperation::Patch(id, patch, when)),
+        6 => (id(), condition()).prop_map(|(id, when)| ModelOperation::Delete(id, when)),
         3 => (vec(new_plant(), 0..8), on_conflict())
-            .prop_map(|(plants, on_conflict)| Operation::Import(plants, on_conflict)),
-        1 => Just(Operation::Reopen),
-        1 => Just(Operation::Kill),
+            .prop_map(|(plants, on_conflict)| ModelOperation::Import(plants, on_conflict)),
+        1 => Just(ModelOperation::Reopen),
+        1 => Just(ModelOperation::Kill),
     ]
 }
 
@@ -126,18 +126,22 @@ pub enum KeptEvents {
 /// # Panics
 ///
 /// At the first difference.
-pub async fn check(store: &impl StoreUnderTest, operations: &[Operation], kept_events: KeptEvents) {
+pub async fn check(
+    store: &impl StoreUnderTest,
+    operations: &[ModelOperation],
+    kept_events: KeptEvents,
+) {
     let mut model = Model::default();
     let mut repository = store.open().await;
     for operation in operations {
         match operation {
-            Operation::Reopen => {
+            ModelOperation::Reopen => {
                 repository.close().await.expect("closes");
                 drop(repository);
                 store.verify().await;
                 repository = store.open().await;
             }
-            Operation::Kill => {
+            ModelOperation::Kill => {
                 store.kill(repository).await;
                 repository = store.open().await;
             }
@@ -163,9 +167,13 @@ struct Model {
 }
 
 impl Model {
-    async fn check_operation(&mut self, repository: &dyn PlantRepository, operation: &Operation) {
+    async fn check_operation(
+        &mut self,
+        repository: &dyn PlantRepository,
+        operation: &ModelOperation,
+    ) {
         match operation {
-            Operation::Create(new_plant, key) => {
+            ModelOperation::Create(new_plant, key) => {
                 let digest = key.as_ref().map(|key| IdempotencyDigest::new(key, new_plant));
                 let outcome = repository.create(new_plant.clone(), digest).await;
                 match self.plants.get(&new_plant.id()) {
@@ -186,7 +194,7 @@ impl Model {
                     }
                 }
             }
-            Operation::Put(new_plant, condition) => {
+            ModelOperation::Put(new_plant, condition) => {
                 let present = self.plants.get(&new_plant.id()).cloned();
                 let preconditions = self.preconditions(*condition, new_plant.id());
                 let outcome = repository.put(new_plant.clone(), preconditions.clone()).await;
@@ -198,7 +206,7 @@ impl Model {
                 let digest = present.and_then(|(_, digest)| digest);
                 self.store(new_plant.clone(), digest, stored);
             }
-            Operation::Patch(id, patch, condition) => {
+            ModelOperation::Patch(id, patch, condition) => {
                 let preconditions = self.preconditions(*condition, *id);
                 let outcome = repository.patch(*id, patch.clone(), preconditions.clone()).await;
                 let Some((present, digest)) = self.plants.get(id).cloned() else {
@@ -213,7 +221,7 @@ impl Model {
                 let patched = patch.apply(&present.plant).with_id(*id);
                 self.store(patched, digest, outcome.expect("a patch is carried out"));
             }
-            Operation::Delete(id, condition) => {
+            ModelOperation::Delete(id, condition) => {
                 let preconditions = self.preconditions(*condition, *id);
                 let outcome = repository.delete(*id, preconditions.clone()).await;
                 if !self.plants.contains_key(id) {
@@ -229,7 +237,7 @@ impl Model {
                 self.plants.remove(id);
                 self.new_events.push((EventKind::Deleted, *id, None));
             }
-            Operation::Import(new_plants, on_conflict) => {
+            ModelOperation::Import(new_plants, on_conflict) => {
                 let outcome = repository.import(new_plants.clone(), *on_conflict).await;
                 let outcome = outcome.expect("an import is carried out");
                 assert_eq!(outcome.len(), new_plants.len());
@@ -247,7 +255,7 @@ impl Model {
                     }
                 }
             }
-            Operation::Reopen | Operation::Kill => {}
+            ModelOperation::Reopen | ModelOperation::Kill => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! ChangeGroup commit: the one thread that writes.
+//! Group commit: the one thread that writes.
 //!
 //! It takes what waits in the queue as one group, decides each write in turn, brings the group to
 //! the disk as one journal record, shows it to readers, and answers. Nothing waits for a group to fill.
@@ -54,13 +54,8 @@ pub(super) enum Message {
     Close(oneshot::Sender<()>),
 }
 
-struct Waiting {
-    write: Write,
-    answer: Answer,
-}
-
 /// Where the outcome of a write goes.
-enum Answer {
+enum Recipient {
     Single(oneshot::Sender<Result<Decision, StoreError>>),
     Import(Arc<ImportAnswers>),
 }
@@ -71,7 +66,7 @@ struct ImportAnswers {
     _turn: OwnedSemaphorePermit,
 }
 
-impl Answer {
+impl Recipient {
     /// A client that has gone away does not listen: that is no error.
     fn send(self, outcome: Result<Decision, StoreError>) {
         match self {
@@ -180,14 +175,12 @@ impl Committer {
             for message in received.drain(..) {
                 match message {
                     Message::Write(write, answer) => {
-                        waiting.push(Waiting { write, answer: Answer::Single(answer) });
+                        waiting.push((write, Recipient::Single(answer)));
                     }
                     Message::Import(writes, outcomes, turn) => {
                         let answers = Arc::new(ImportAnswers { outcomes, _turn: turn });
-                        waiting.extend(writes.into_iter().map(|write| Waiting {
-                            write,
-                            answer: Answer::Import(Arc::clone(&answers)),
-                        }));
+                        let recipient = || Recipient::Import(Arc::clone(&answers));
+                        waiting.extend(writes.into_iter().map(|write| (write, recipient())));
                     }
                     Message::Close(done) => {
                         messages.close();
@@ -221,36 +214,33 @@ impl Committer {
         }
     }
 
-    /// Carries out as many of those who wait, from the first one on, as make a group.
-    fn commit_and_answer(&mut self, waiting: &mut Vec<Waiting>) {
+    /// Carries out the oldest of the waiting writes, at most [`MAX_GROUP`], as one group.
+    fn commit_and_answer(&mut self, waiting: &mut Vec<(Write, Recipient)>) {
+        let (writes, recipients): (Vec<Write>, Vec<Recipient>) =
+            waiting.drain(..waiting.len().min(MAX_GROUP)).unzip();
         self.health.group_begins();
-        let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(waiting)))
+        let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(writes)))
             .unwrap_or_else(|_| Err(anyhow!("a commit panicked")));
         self.health.group_ends();
 
         match committed {
             Ok(decided) => {
                 fault::point("before-answers");
-                let group = waiting.drain(..decided.len());
-                for (Waiting { answer, .. }, decided) in group.zip(decided) {
-                    answer.send(decided);
+                for (recipient, decided) in recipients.into_iter().zip(decided) {
+                    recipient.send(decided);
                 }
             }
-            Err(cause) => {
-                let failure = self.health.fail(cause);
-                for waiting in waiting.drain(..) {
-                    waiting.answer.send(Err(failure.clone().into()));
-                }
-            }
+            // Every caller whose recipient is dropped finds the failure in `health`.
+            Err(cause) => self.health.fail(cause),
         }
     }
 
-    /// Decides the first writes, each as it finds the plants after those before it, and brings them
-    /// to the disk. An error means that what the disk holds is not known any more.
-    fn commit(&mut self, waiting: &[Waiting]) -> anyhow::Result<Vec<Result<Decision, StoreError>>> {
+    /// Decides the writes, each on the plants as the writes before it leave them, and brings them to the disk. After an
+    /// error, what the disk holds is unknown.
+    fn commit(&mut self, writes: Vec<Write>) -> anyhow::Result<Vec<Result<Decision, StoreError>>> {
         fault::point("before-decision");
-        let waiting = &waiting[..waiting.len().min(MAX_GROUP)];
-        let refuse_all = || waiting.iter().map(|_| Err(StoreError::DiskFull)).collect();
+        let count = writes.len();
+        let refuse_all = || (0..count).map(|_| Err(StoreError::DiskFull)).collect();
         if self.room.is_full() {
             return Ok(refuse_all());
         }
@@ -259,12 +249,11 @@ impl Committer {
             first_sequence: state.last_sequence + 1,
             plants_before: state.plants,
             digest_before: state.digest,
-            changes: Vec::with_capacity(waiting.len()),
+            changes: Vec::with_capacity(count),
         };
-        let mut plants: HashMap<PlantId, Option<EncodedPlant>> =
-            HashMap::with_capacity(waiting.len());
-        let mut all_decided = Vec::with_capacity(waiting.len());
-        for Waiting { write, .. } in waiting {
+        let mut plants: HashMap<PlantId, Option<EncodedPlant>> = HashMap::with_capacity(count);
+        let mut all_decided = Vec::with_capacity(count);
+        for write in writes {
             let id = write.id();
             let plant = match plants.entry(id) {
                 Entry::Occupied(plant) => plant.into_mut(),
@@ -290,7 +279,7 @@ impl Committer {
             all_decided.push(decision);
         }
         if !group.changes.is_empty() {
-            if !self.append(journal::JournalEntry::new(&group)?)? {
+            if !self.append(journal::JournalRecord::new(&group)?)? {
                 return Ok(refuse_all());
             }
             fault::point("after-journal");
@@ -302,7 +291,7 @@ impl Committer {
 
     /// Returns whether the record was appended. It is not when the journal needs its other segment while the disk is
     /// full: what stands in there has not reached sled yet.
-    fn append(&mut self, record: journal::JournalEntry) -> anyhow::Result<bool> {
+    fn append(&mut self, record: journal::JournalRecord) -> anyhow::Result<bool> {
         let is_full = self.shared.generations.read().active_changes() >= self.changes_in_memory;
         if is_full || !self.journal.has_room_for(&record) {
             if !self.fold_thread.wait(&self.room)? {

@@ -60,22 +60,17 @@ impl StoreHealth {
         }
     }
 
-    /// The store has failed. The first failure stays and is returned: later ones follow from it.
-    pub(super) fn fail(&self, cause: anyhow::Error) -> StoreFailure {
+    /// The store has failed. The first failure stays: later ones follow from it.
+    pub(super) fn fail(&self, cause: anyhow::Error) {
         let cause = StoreFailure::new(cause);
-        let mut in_force = cause.clone();
-        self.failure.send_if_modified(|failure| match failure {
-            Some(first) => {
-                in_force = first.clone();
-                false
-            }
-            None => {
+        self.failure.send_if_modified(|failure| {
+            let is_first = failure.is_none();
+            if is_first {
                 log::error!("the store failed and takes no more writes: {cause}");
                 *failure = Some(cause);
-                true
             }
+            is_first
         });
-        in_force
     }
 
     pub(super) fn group_begins(&self) {
