@@ -7,9 +7,9 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::group::Writer;
 use crate::queue::{Queue, WaitingWrite};
 use crate::sessions::PATIENCE;
+use crate::writer::Writer;
 use plant_store::StoreError;
 
 /// How many writes of plants that were refused lately may wait. Further ones are refused at once ([`StoreError::Busy`]).

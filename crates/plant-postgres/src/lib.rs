@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod columns;
 mod config;
 mod group;
 mod hosts;
@@ -36,6 +37,7 @@ mod statements;
 mod threads;
 mod upkeep;
 mod write_health;
+mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -48,7 +50,7 @@ use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::group::{MAX_GROUP, Writer};
+use crate::group::MAX_GROUP;
 use crate::joint_reads::WaitingRead;
 use crate::lane::{Lane, WAITING_ALONE, carry_out_alone};
 use crate::queue::Queue;
@@ -58,6 +60,7 @@ use crate::sessions::Sessions;
 use crate::statements::Statements;
 use crate::threads::Threads;
 use crate::upkeep::Upkeep;
+use crate::writer::Writer;
 use plant_store::decision::{Decision, Write, imported};
 use plant_store::{
     Created, EventPage, IdempotencyDigest, Imported, OnConflict, OpenError, Page, PageRequest,

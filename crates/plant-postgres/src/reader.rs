@@ -10,7 +10,7 @@ use plant_domain::{Plant, PlantFilter, PlantId};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::sessions::{PATIENCE, Sessions, Trouble, pause};
+use crate::sessions::{PATIENCE, SessionError, Sessions, pause};
 use crate::statements::{EVENTS_IN_A_BLOCK, Statements, kind_of};
 use plant_store::PAGE_MAX_WORK;
 use plant_store::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
@@ -51,19 +51,21 @@ impl PostgresReader {
         loop {
             let answer = match self.sessions.get().await {
                 Ok(session) => session.rows(statement, parameters).await,
-                Err(trouble) => Err(trouble),
+                Err(error) => Err(error),
             };
             match answer {
                 Ok(rows) => return Ok(rows),
-                Err(Trouble::StaleStatement(_)) if !was_stale => was_stale = true,
-                Err(Trouble::NoAnswer(_) | Trouble::Unavailable(_) | Trouble::Conflict(_))
-                    if begun.elapsed() < PATIENCE =>
-                {
+                Err(SessionError::StaleStatement(_)) if !was_stale => was_stale = true,
+                Err(
+                    SessionError::NoAnswer(_)
+                    | SessionError::Unavailable(_)
+                    | SessionError::Conflict(_),
+                ) if begun.elapsed() < PATIENCE => {
                     pause(tries).await;
                     tries += 1;
                 }
-                Err(trouble) => {
-                    return Err(anyhow!(trouble).context(format!("cannot read {what}")));
+                Err(error) => {
+                    return Err(anyhow!(error).context(format!("cannot read {what}")));
                 }
             }
         }
@@ -130,7 +132,7 @@ impl PostgresReader {
         from: PlantId,
         wanted: usize,
         rows: usize,
-    ) -> anyhow::Result<Part> {
+    ) -> anyhow::Result<PagePart> {
         let most_rows = i64::try_from(rows + 1).context("a page is too large")?;
         let most_looked_at = i64::try_from(PAGE_MAX_WORK).context("a page is too large")?;
         let from = from.get();
@@ -150,7 +152,7 @@ impl PostgresReader {
             ),
         };
         let found = self.rows("plants", statement, &parameters).await?;
-        let mut part = Part { plants: Vec::new(), next: None, looked_at: 0 };
+        let mut part = PagePart { plants: Vec::new(), next: None, looked_at: 0 };
         let mut last = None;
         for row in &found {
             if part.plants.len() == wanted || part.looked_at == rows {
@@ -186,7 +188,7 @@ impl PostgresReader {
         let (mut tries, mut seals, mut gap_seen) = (0, 0, None);
         let mut from = (after / EVENTS_IN_A_BLOCK).max(1);
         while events.len() < limit && seals < MOST_SEALS {
-            let Blocks { blocks, forgotten } = self.blocks_from(from).await?;
+            let EventBlocks { blocks, forgotten } = self.blocks_from(from).await?;
             if after < forgotten.revision {
                 return Ok(EventPage::Forgotten);
             }
@@ -252,13 +254,13 @@ impl PostgresReader {
     }
 
     /// Blocks of events, and then, which of them are forgotten.
-    pub(super) async fn blocks_from(&self, from: i64) -> anyhow::Result<Blocks> {
+    pub(super) async fn blocks_from(&self, from: i64) -> anyhow::Result<EventBlocks> {
         let parameters: [&(dyn ToSql + Sync); 2] = [&from, &BLOCKS_AT_ONCE];
         let rows = self.rows("events", &self.statements.events_from, &parameters).await?;
         // Looked at later, this says all that may be missing there.
         let forgotten = self.forgotten().await?;
         let blocks = rows.iter().map(EventBlock::of_row).collect::<anyhow::Result<_>>()?;
-        Ok(Blocks { blocks, forgotten })
+        Ok(EventBlocks { blocks, forgotten })
     }
 }
 
@@ -274,7 +276,7 @@ impl FoundPlants {
 }
 
 /// A part of a page.
-struct Part {
+struct PagePart {
     plants: Vec<StoredPlant>,
     /// The last plant that was looked at, when there may be more.
     next: Option<PlantId>,
@@ -312,7 +314,7 @@ impl Looked {
 }
 
 /// Blocks of events, by ascending number.
-pub(super) struct Blocks {
+pub(super) struct EventBlocks {
     pub(super) blocks: Vec<EventBlock>,
     pub(super) forgotten: Forgotten,
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use tokio::time::timeout;
 
-use crate::group::Writer;
-use crate::sessions::Trouble;
+use crate::sessions::SessionError;
 use crate::write_health::READY_WITHIN;
+use crate::writer::Writer;
 use plant_store::StoreFailure;
 
 /// How long what a look has found stays valid.
@@ -55,10 +55,10 @@ impl Readiness {
     async fn look(&self) -> Result<(), StoreFailure> {
         let found = match self.look_once().await {
             // The statements are prepared again.
-            Err(Trouble::StaleStatement(_)) => self.look_once().await,
+            Err(SessionError::StaleStatement(_)) => self.look_once().await,
             found => found,
         };
-        found.map_err(|trouble| StoreFailure::new(anyhow!(trouble)))?;
+        found.map_err(|error| StoreFailure::new(anyhow!(error)))?;
         match self.writer.health.no_writes() {
             Some((false, cause)) => Err(cause),
             Some((true, _)) => {
@@ -69,7 +69,7 @@ impl Readiness {
         }
     }
 
-    async fn look_once(&self) -> Result<(), Trouble> {
+    async fn look_once(&self) -> Result<(), SessionError> {
         match self.writer.health.no_writes() {
             None => self.writer.write_nothing().await,
             Some(_) => self.writer.rehearse(&BTreeSet::new()).await,

@@ -10,7 +10,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use crate::PostgresConfig;
-use crate::sessions::{Session, Sessions, Trouble};
+use crate::sessions::{Session, SessionError, Sessions};
 use crate::statements::{SchemaName, Statements};
 
 /// The version of the tables that this program works with. In version 1, names were folded in another way.
@@ -229,7 +229,8 @@ async fn version(session: &Session, schema: &SchemaName) -> anyhow::Result<Optio
         Ok(None) => Ok(None),
         Err(error) => match error.code() {
             Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME) => Ok(None),
-            _ => Err(Trouble::from(error)).with_context(|| format!("cannot read schema {schema}")),
+            _ => Err(SessionError::from(error))
+                .with_context(|| format!("cannot read schema {schema}")),
         },
     }
 }
@@ -270,7 +271,7 @@ async fn migrate_with(session: &Session, schema: &SchemaName) -> anyhow::Result<
                 } else {
                     ""
                 };
-                return Err(Trouble::from(error))
+                return Err(SessionError::from(error))
                     .with_context(|| format!("cannot make the tables in schema {schema}{advice}"));
             }
         }

@@ -64,7 +64,7 @@ pub(super) async fn pause(tries: u32) {
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum SessionError {
     /// There is no connection, or no answer: nobody knows whether what was sent was done.
     #[error("PostgreSQL does not answer: {0}")]
     NoAnswer(String),
@@ -83,7 +83,7 @@ pub(super) enum Trouble {
     Refused(String),
 }
 
-impl From<tokio_postgres::Error> for Trouble {
+impl From<tokio_postgres::Error> for SessionError {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(cause) = error.as_db_error() else {
             return Self::NoAnswer(format!("{:#}", anyhow::Error::from(error)));
@@ -135,7 +135,7 @@ fn is_own_unique_violation(cause: &DbError) -> bool {
     *cause.code() == SqlState::UNIQUE_VIOLATION && cause.constraint().is_none_or(is_own)
 }
 
-impl From<PoolError> for Trouble {
+impl From<PoolError> for SessionError {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
@@ -147,7 +147,7 @@ impl From<PoolError> for Trouble {
 }
 
 /// Why there is no connection. Any cause may be mended meanwhile, so a new try is worth it.
-fn not_let_in(error: tokio_postgres::Error) -> Trouble {
+fn not_let_in(error: tokio_postgres::Error) -> SessionError {
     if let Some(cause) = error.as_db_error() {
         return refuses_connection(&said(cause), advice_about(cause.code()));
     }
@@ -159,7 +159,7 @@ fn not_let_in(error: tokio_postgres::Error) -> Trouble {
         network.flatten().is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied);
     let said = format!("{:#}", anyhow::Error::from(error));
     if is_unanswered {
-        Trouble::NoAnswer(said)
+        SessionError::NoAnswer(said)
     } else if is_read_only {
         refuses_connection(
             &said,
@@ -186,9 +186,9 @@ fn advice_about(code: &SqlState) -> &'static str {
     }
 }
 
-fn refuses_connection(said: &str, advice: &str) -> Trouble {
+fn refuses_connection(said: &str, advice: &str) -> SessionError {
     let sign = if advice.is_empty() { "" } else { "; " };
-    Trouble::Unavailable(format!("refuses the connection: {said}{sign}{advice}"))
+    SessionError::Unavailable(format!("refuses the connection: {said}{sign}{advice}"))
 }
 
 /// Whether the network failed. Every other error comes from what the server said.
@@ -217,10 +217,10 @@ impl Default for Reachable {
 }
 
 impl Reachable {
-    fn note(&self, trouble: Option<&Trouble>) {
-        let before = self.0.swap(trouble.is_none(), Ordering::Relaxed);
-        match trouble {
-            Some(trouble) if before => log::warn!("{trouble}; it is tried again"),
+    fn note(&self, error: Option<&SessionError>) {
+        let before = self.0.swap(error.is_none(), Ordering::Relaxed);
+        match error {
+            Some(error) if before => log::warn!("{error}; it is tried again"),
             None if !before => log::info!("PostgreSQL answers again"),
             _ => {}
         }
@@ -269,10 +269,10 @@ impl Sessions {
     }
 
     /// A session that nobody else has now.
-    pub(super) async fn get(&self) -> Result<Session, Trouble> {
-        let session = self.pool.get().await.map_err(Trouble::from);
-        if let Err(trouble) = &session {
-            self.reachable.note(Some(trouble));
+    pub(super) async fn get(&self) -> Result<Session, SessionError> {
+        let session = self.pool.get().await.map_err(SessionError::from);
+        if let Err(error) = &session {
+            self.reachable.note(Some(error));
         }
         let object = Some(session?);
         let reachable = Arc::clone(&self.reachable);
@@ -292,27 +292,29 @@ pub(super) struct Session {
 impl Session {
     /// What statements are prepared by, and pipelined: those of several futures that are polled together go to the
     /// server together, in that order.
-    pub(super) fn client(&self) -> Result<&Object, Trouble> {
+    pub(super) fn client(&self) -> Result<&Object, SessionError> {
         let object = self.object.as_ref().filter(|_| self.is_usable.load(Ordering::Relaxed));
-        object.ok_or_else(|| Trouble::NoAnswer("the session has ended".to_owned()))
+        object.ok_or_else(|| SessionError::NoAnswer("the session has ended".to_owned()))
     }
 
     /// Waits for an answer, but not for ever.
     pub(super) async fn answer<T>(
         &self,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, SessionError> {
         self.is_usable.store(false, Ordering::Relaxed);
         let answer = match timeout(ANSWER_TIMEOUT, work).await {
-            Ok(answer) => answer.map_err(Trouble::from),
-            Err(_) => Err(Trouble::NoAnswer(format!("not within {} s", ANSWER_TIMEOUT.as_secs()))),
+            Ok(answer) => answer.map_err(SessionError::from),
+            Err(_) => {
+                Err(SessionError::NoAnswer(format!("not within {} s", ANSWER_TIMEOUT.as_secs())))
+            }
         };
         match &answer {
-            Err(trouble @ Trouble::NoAnswer(_)) => self.reachable.note(Some(trouble)),
+            Err(error @ SessionError::NoAnswer(_)) => self.reachable.note(Some(error)),
             // Another session may come to another host.
-            Err(Trouble::Unavailable(_)) => self.reachable.note(None),
+            Err(SessionError::Unavailable(_)) => self.reachable.note(None),
             _ => {
-                if let Err(Trouble::StaleStatement(_)) = &answer {
+                if let Err(SessionError::StaleStatement(_)) = &answer {
                     self.forget_statements();
                 }
                 self.reachable.note(None);
@@ -334,7 +336,7 @@ impl Session {
         &self,
         statement: &str,
         parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Trouble> {
+    ) -> Result<Vec<Row>, SessionError> {
         let client = self.client()?;
         self.answer(async {
             let statement = client.prepare_cached(statement).await?;

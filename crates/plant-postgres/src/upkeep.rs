@@ -10,8 +10,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
-use crate::reader::{Blocks, EventBlock, PostgresReader};
-use crate::sessions::{Sessions, Trouble};
+use crate::reader::{EventBlock, EventBlocks, PostgresReader};
+use crate::sessions::{SessionError, Sessions};
 use crate::statements::EVENTS_IN_A_BLOCK;
 
 /// How often it is looked for what may be forgotten.
@@ -50,7 +50,7 @@ impl Upkeep {
     /// Forgets the oldest blocks, with so many events at most.
     async fn forget_some(&mut self, most: i64) -> anyhow::Result<Forgetting> {
         let first = self.reader.forgotten().await?.block + 1;
-        let Blocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
+        let EventBlocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
         let (mut last, mut events) = (forgotten.block, 0);
         let mut last_revision = forgotten.revision;
         for EventBlock { number, events: of_block } in &blocks {
@@ -99,9 +99,9 @@ impl Upkeep {
                 session.roll_back().await;
                 return Ok(Forgetting::Later);
             }
-            Err(trouble) => {
+            Err(error) => {
                 session.roll_back().await;
-                return Err(failure(trouble));
+                return Err(failure(error));
             }
         }
         let done = session
@@ -158,6 +158,6 @@ pub(super) async fn keep_up(
     }
 }
 
-fn failure(trouble: Trouble) -> anyhow::Error {
-    anyhow!(trouble).context("cannot forget old events")
+fn failure(error: SessionError) -> anyhow::Error {
+    anyhow!(error).context("cannot forget old events")
 }
