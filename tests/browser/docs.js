@@ -10,6 +10,9 @@ const { PLANTS_URL, PLANTS_TOKEN } = process.env;
 
 const PHONE = { width: 390, height: 844 };
 
+// For each step. Generous: it only ends a test that would hang.
+const TIMEOUT_MS = 120_000;
+
 async function main() {
   const executablePath = execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
   // As root, Chromium starts without its sandbox only.
@@ -22,6 +25,7 @@ async function main() {
 }
 
 async function use(page) {
+  page.setDefaultTimeout(TIMEOUT_MS);
   const complaints = [];
   page.on("console", (message) => complaints.push(message.text()));
   page.on("pageerror", (error) => complaints.push(error.message));
@@ -55,10 +59,14 @@ async function use(page) {
   await remove.locator(".execute").click();
   assert.equal(await remove.locator(".live-responses-table .response-col_status").last().innerText(), "204");
 
-  await page.evaluate(() => {
-    for (const closed of document.querySelectorAll(".opblock:not(.is-open) .opblock-summary-control")) closed.click();
-  });
-  await page.locator(".opblock:not(:has(.responses-table))").waitFor({ state: "detached" });
+  for (const operation of await page.locator(".opblock").all()) {
+    await operation.evaluate((block) => {
+      if (!block.classList.contains("is-open")) block.querySelector(".opblock-summary-control").click();
+    });
+    // Polls by time: a browser without a screen may draw no frames.
+    const hasOpened = (block) => block.querySelector(".responses-table") !== null;
+    await page.waitForFunction(hasOpened, await operation.elementHandle(), { polling: 50 });
+  }
   const width = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(width <= PHONE.width, `the page is ${width} px wide on a phone of ${PHONE.width} px`);
 

@@ -187,7 +187,7 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(usize, LoadAnswer)>> {
 }
 
 /// Clients that create plants at the same time, each on a connection of its own and one plant after the
-/// other. They honour `Retry-After`.
+/// other. They honor `Retry-After`.
 #[derive(Clone, Copy, Debug)]
 pub struct Crowd {
     /// How many they are.

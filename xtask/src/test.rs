@@ -1,8 +1,13 @@
 //! `cargo xtask test`: everything that proves the product, from a fresh machine on.
 
-use std::path::Path;
-use std::process::Command;
+use std::io::Cursor;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
+use anyhow::{Context as _, ensure};
+use cargo_metadata::camino::Utf8PathBuf;
+use cargo_metadata::{Artifact, Message};
 use test_postgres::{Cluster, SHARED_URL};
 
 use crate::deny::CargoDeny;
@@ -14,6 +19,13 @@ const FEATURES: &str = "plant-store/conformance,plant-http/__internal";
 
 /// The variable in the environment that says where the plants are of the servers in the black-box tests.
 const STORE: &str = "PLANTD_TESTS_STORE";
+
+/// How many test programs run at a time. Each runs as many tests at a time as there are cores, and most of them wait for
+/// the disk or for a deadline.
+const PROGRAMS_AT_A_TIME: usize = 2;
+
+/// The programs that take longest. They begin first, so that the others run beside them.
+const SLOWEST: [&str; 3] = ["torture", "secrets", "postgres_command"];
 
 /// The black-box tests of what a store does, whichever it is. Those that are not among them look at the
 /// folder of a server, or at what has nothing to do with its plants.
@@ -35,14 +47,10 @@ const TESTS_OF_ANY_STORE: [&str; 15] = [
     "schemathesis",
 ];
 
-/// What chooses other targets than the tests in `tests/`; the rest of `cargo test`'s flags leave them in.
-const OTHER_TARGETS: [&str; 7] =
-    ["--lib", "--bin", "--bins", "--example", "--examples", "--bench", "--doc"];
-
 /// Brings the tools that tests need, builds the server and runs all tests; those of what a store does a
 /// second time, with PostgreSQL as the store.
 ///
-/// `arguments` go to `cargo test` as they are.
+/// With `arguments`, it runs `cargo test` with them, once.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
     tools::ensure(&[
@@ -74,94 +82,106 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     ]))?;
     // One for all, in which each test has a schema of its own.
     let cluster = Cluster::start();
-    let root = workspace.workspace_root.as_std_path();
-    cargo::run(test(root, &cluster).args(arguments))?;
-    let Some(arguments) = arguments_for_any_store(arguments) else {
-        return Ok(());
+    let root = &workspace.workspace_root;
+    let test = || {
+        let mut test = cargo::command(root);
+        test.args(["test", "--workspace", "--features", FEATURES]).env(SHARED_URL, cluster.url());
+        test
     };
-    cargo::run(test(root, &cluster).env(STORE, "postgres").args(arguments))
+    if !arguments.is_empty() {
+        return cargo::run(test().args(arguments));
+    }
+    let messages = cargo::run_for_output(test().args([
+        "--no-run",
+        "--message-format",
+        "json-render-diagnostics",
+    ]))?;
+    cargo::run(test().arg("--doc"))?;
+    run_programs(test_programs(&messages)?, &cluster.url())
 }
 
-/// The same words in all runs, so that nothing is built twice.
-fn test(workspace_root: &Path, cluster: &Cluster) -> Command {
-    let mut test = cargo::command(workspace_root);
-    test.args(["test", "--workspace", "--features", FEATURES]).env(SHARED_URL, cluster.url());
-    test
+/// A program that has the tests of one target.
+#[derive(Clone)]
+struct TestProgram {
+    name: String,
+    path: Utf8PathBuf,
+    /// The folder of its package, in which cargo too would run it.
+    folder: Utf8PathBuf,
+    /// The store of the servers that it starts, unless that is the default one.
+    store: Option<&'static str>,
 }
 
-/// The arguments for the run on another store: they choose the tests of [`TESTS_OF_ANY_STORE`], or those
-/// of them that the developer has chosen. None if there are no such tests.
-fn arguments_for_any_store(arguments: &[String]) -> Option<Vec<String>> {
-    let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
-    let (ours, of_the_tests) = arguments.split_at(end);
-    let (mut chosen, mut rest, mut is_chosen) = (Vec::new(), Vec::new(), false);
-    let mut words = ours.iter();
-    while let Some(word) = words.next() {
-        let (flag, value) = word.split_once('=').map_or((&**word, None), |(f, v)| (f, Some(v)));
-        if flag == "--test" {
-            is_chosen = true;
-            chosen.extend(value.or_else(|| words.next().map(String::as_str)));
-        } else if OTHER_TARGETS.contains(&flag) {
-            is_chosen = true;
-            // What follows is the name of such a target.
-            if !flag.ends_with('s') && flag != "--lib" && flag != "--doc" && value.is_none() {
-                words.next();
-            }
-        } else {
-            rest.push(word.clone());
+/// The test programs among the messages of cargo, in the order in which they begin.
+fn test_programs(messages: &str) -> anyhow::Result<Vec<TestProgram>> {
+    let mut programs = Vec::new();
+    for message in Message::parse_stream(Cursor::new(messages)) {
+        if let Message::CompilerArtifact(Artifact {
+            target,
+            executable: Some(path),
+            manifest_path,
+            profile,
+            ..
+        }) = message?
+            && profile.test
+        {
+            let folder = manifest_path.parent().context("a manifest is in a folder")?.to_owned();
+            programs.push(TestProgram { name: target.name, path, folder, store: None });
         }
     }
-    let is_wanted = |test: &&str| !is_chosen || chosen.contains(test);
-    let tests: Vec<&str> = TESTS_OF_ANY_STORE.into_iter().filter(is_wanted).collect();
-    let selection = tests.iter().flat_map(|test| ["--test", test]).map(str::to_owned);
-    (!tests.is_empty()).then(|| selection.chain(rest).chain(of_the_tests.iter().cloned()).collect())
+    let of_any_store = programs.iter().filter(|program| {
+        program.folder.ends_with("tests") && TESTS_OF_ANY_STORE.contains(&program.name.as_str())
+    });
+    let with_postgres =
+        of_any_store.map(|program| TestProgram { store: Some("postgres"), ..program.clone() });
+    let with_postgres: Vec<TestProgram> = with_postgres.collect();
+    ensure!(
+        with_postgres.len() == TESTS_OF_ANY_STORE.len(),
+        "of the tests of any store in xtask/src/test.rs, some are not there"
+    );
+    programs.extend(with_postgres);
+    programs
+        .sort_by_key(|program| (!SLOWEST.contains(&program.name.as_str()), program.path.clone()));
+    Ok(programs)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn arguments(words: &str) -> Option<String> {
-        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        arguments_for_any_store(&words).map(|arguments| arguments.join(" "))
-    }
-
-    #[test]
-    fn all_tests_of_any_store_run_on_another_one_unless_some_are_chosen() {
-        let all = arguments("").unwrap();
-        for test in TESTS_OF_ANY_STORE {
-            assert!(all.contains(&format!("--test {test}")), "{test}: {all}");
+/// Runs all of them, and fails when one has failed.
+fn run_programs(programs: Vec<TestProgram>, postgres_url: &str) -> anyhow::Result<()> {
+    let (waiting, failed) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..PROGRAMS_AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(program) = next() {
+                    if let Err(error) = program.run(postgres_url) {
+                        eprintln!("{error:#}");
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(program.name);
+                    }
+                }
+            });
         }
-        assert_eq!(arguments("name -- --nocapture").unwrap(), format!("{all} name -- --nocapture"));
-        assert_eq!(
-            arguments("--test list --test tls --release --test=create -- a --test b").unwrap(),
-            "--test create --test list --release -- a --test b"
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ensure!(failed.is_empty(), "tests failed in {}", failed.join(", "));
+    Ok(())
+}
+
+impl TestProgram {
+    /// Runs it, and prints what it said when it has ended.
+    fn run(&self, postgres_url: &str) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.folder).stdin(Stdio::null()).env(SHARED_URL, postgres_url);
+        if let Some(store) = self.store {
+            command.env(STORE, store);
+        }
+        let output = command.output().with_context(|| format!("cannot run {}", self.path))?;
+        let store = self.store.map(|store| format!(" with {store}")).unwrap_or_default();
+        println!(
+            "+ {}{store}\n{}{}",
+            self.name,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
         );
-    }
-
-    #[test]
-    fn where_none_of_them_is_chosen_nothing_runs_on_another_store() {
-        for words in ["--test tls", "--lib", "--doc -- name", "--bin create", "--bins --examples"] {
-            assert_eq!(arguments(words), None, "{words}");
-        }
-    }
-
-    #[test]
-    fn the_tests_of_any_store_are_there_and_no_other_package_has_one_of_the_name() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let packages = [
-            "crates/plant-domain",
-            "crates/plant-http",
-            "crates/plant-postgres",
-            "crates/plant-store",
-            "crates/plantd",
-            "tests",
-            "tests/postgres",
-        ];
-        for test in TESTS_OF_ANY_STORE {
-            let file = format!("tests/{test}.rs");
-            let with_it = packages.iter().filter(|package| root.join(package).join(&file).exists());
-            assert_eq!(with_it.collect::<Vec<_>>(), [&"tests"], "{test}");
-        }
+        ensure!(output.status.success(), "{}{store} failed ({})", self.name, output.status);
+        Ok(())
     }
 }

@@ -21,7 +21,7 @@ const NAME: &str = "postgres";
 
 /// What is different from what PostgreSQL does by itself: room for many tests on a small machine. Nothing
 /// here touches what a commit promises.
-const SETTINGS: [(&str, &str); 2] = [("max_connections", "200"), ("shared_buffers", "32MB")];
+const SETTINGS: [(&str, &str); 2] = [("max_connections", "400"), ("shared_buffers", "32MB")];
 
 /// Ports from which the system does not choose by itself, so that no connection takes one while its
 /// server is stopped.
