@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use plant_http::internal::{ErrorInfo, RouteInfo, errors, routes};
 use plant_http::limits::{
     BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, ENTITY_TAGS_MAX,
-    HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, LIMIT_DEFAULT, LIMIT_MAX,
-    REPORT_MAX_ERRORS, ROW_MAX_BYTES,
+    HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, PAGE_DEFAULT_PLANTS,
+    PAGE_MAX_PLANTS, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
 };
 use plantd_tests::{
     Client, Document, Launch, Shell, TestServer, Transcript, plant_body, raw_request,
@@ -96,8 +96,8 @@ fn the_limits_are_those_of_the_product() {
         ("a body, but for an import", bytes(BODY_MAX_BYTES)),
         ("a row of an import, without its line end", bytes(ROW_MAX_BYTES)),
         ("failed rows that the report of an import lists", written(REPORT_MAX_ERRORS)),
-        ("plants in a page (`limit`)", up_to(LIMIT_MAX, "")),
-        ("plants in a page unless `limit` is said", written(LIMIT_DEFAULT)),
+        ("plants in a page (`limit`)", up_to(PAGE_MAX_PLANTS, "")),
+        ("plants in a page unless `limit` is said", written(PAGE_DEFAULT_PLANTS)),
         ("a name, a tag, a `name` or `tag` to look for", up_to(TEXT_MAX_CHARACTERS, " characters")),
         ("`Idempotency-Key`", up_to(IDEMPOTENCY_KEY_MAX_CHARACTERS, " characters")),
         ("entity tags in `If-Match` or `If-None-Match`", up_to(ENTITY_TAGS_MAX, "")),

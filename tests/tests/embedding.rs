@@ -93,7 +93,10 @@ fn a_program_mounts_the_service_beside_a_route_of_its_own() {
         assert!(without.header("x-request-id").is_some(), "{path}");
     }
     let lines = authorization();
-    ask("GET /garden/nothing", &lines, "").assert_error(404, 4004);
+    let nothing = ask("GET /garden/nothing", &lines, "");
+    nothing.assert_error(404, 4004);
+    let body = String::from_utf8_lossy(&nothing.body).into_owned();
+    assert!(body.contains("plants are at /garden/plants"), "{body}");
     ask("PUT /garden/plants", &lines, "").assert_error(405, 4005);
     for open in ["/livez", "/readyz", "/openapi.json", "/docs"] {
         assert_eq!(ask(&format!("GET /garden{open}"), "", "").status, 200, "{open}");

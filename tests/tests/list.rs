@@ -11,10 +11,10 @@ use plantd_tests::{
 };
 
 /// How many plants a page has when nobody says.
-const LIMIT_DEFAULT: usize = 100;
+const PAGE_DEFAULT_PLANTS: usize = 100;
 
 /// The most plants that a page may have.
-const LIMIT_MAX: usize = 1000;
+const PAGE_MAX_PLANTS: usize = 1000;
 
 /// The longest tag and name, in characters.
 const TEXT_MAX_CHARACTERS: usize = 255;
@@ -151,16 +151,16 @@ fn a_page_has_100_plants_unless_said_and_at_most_1000() {
     plant_all(&client, &plants);
 
     let first = client.list("");
-    assert_eq!(first.plants(), plants[..LIMIT_DEFAULT]);
+    assert_eq!(first.plants(), plants[..PAGE_DEFAULT_PLANTS]);
     assert_eq!(first.total_count(), Some(1001));
     let second = client.get(&first.next_page().expect("a second page"));
-    assert_eq!(second.plants(), plants[LIMIT_DEFAULT..2 * LIMIT_DEFAULT]);
+    assert_eq!(second.plants(), plants[PAGE_DEFAULT_PLANTS..2 * PAGE_DEFAULT_PLANTS]);
     assert_eq!(client.list_pages("").len(), 11);
 
-    let first = client.list(&format!("limit={LIMIT_MAX}"));
-    assert_eq!(first.plants(), plants[..LIMIT_MAX]);
+    let first = client.list(&format!("limit={PAGE_MAX_PLANTS}"));
+    assert_eq!(first.plants(), plants[..PAGE_MAX_PLANTS]);
     let second = client.get(&first.next_page().expect("a second page"));
-    assert_eq!(second.plants(), plants[LIMIT_MAX..]);
+    assert_eq!(second.plants(), plants[PAGE_MAX_PLANTS..]);
     assert_eq!(second.next_page(), None);
 }
 
@@ -185,7 +185,7 @@ fn following_the_links_gives_each_plant_exactly_once() {
     let server = TestServer::start();
     let client = server.client();
     plant_all(&client, &plants);
-    for limit in [1, 2, 3, 40, 41, 42, LIMIT_MAX] {
+    for limit in [1, 2, 3, 40, 41, 42, PAGE_MAX_PLANTS] {
         for filter in ["", "&tag=tag", "&name=ROSA", "&tag=tag&name=os"] {
             assert_eq!(
                 client.list_all(&format!("limit={limit}{filter}")),

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use plant_http::internal::{RouteInfo, routes};
 use plant_http::limits::{
-    BODY_MAX_BYTES, LIMIT_DEFAULT, LIMIT_MAX, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
+    BODY_MAX_BYTES, PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
 };
 use plantd_tests::{Format, NewPlant, OpenapiDocument, TestServer, members, program};
 use serde_json::{Value, json};
@@ -241,10 +241,13 @@ fn the_limits_in_the_document_are_those_that_are_checked() {
         ("/components/schemas/NewPlant/properties/tag/maxLength", TEXT_MAX_CHARACTERS),
         ("/components/schemas/ImportReport/properties/errors/maxItems", REPORT_MAX_ERRORS),
         ("/components/schemas/FailedRow/properties/line/minimum", 1),
-        (&format!("{list}/responses/200/content/application~1json/schema/maxItems"), LIMIT_MAX),
-        (&format!("{list}/parameters/0/schema/maximum"), LIMIT_MAX),
+        (
+            &format!("{list}/responses/200/content/application~1json/schema/maxItems"),
+            PAGE_MAX_PLANTS,
+        ),
+        (&format!("{list}/parameters/0/schema/maximum"), PAGE_MAX_PLANTS),
         (&format!("{list}/parameters/0/schema/minimum"), 1),
-        (&format!("{list}/parameters/0/schema/default"), LIMIT_DEFAULT),
+        (&format!("{list}/parameters/0/schema/default"), PAGE_DEFAULT_PLANTS),
     ] {
         assert_eq!(limit(pointer), Some(wanted), "{pointer}");
     }

@@ -64,6 +64,14 @@ impl Plant {
         NewPlant { id, plant: self }
     }
 
+    /// Every member: name, then tag. Code that keeps a plant or sends it reads the plant through this method, so that such
+    /// code does not compile when a plant gets another member.
+    #[must_use]
+    pub fn members(&self) -> (&str, Option<&str>) {
+        let Self { name, tag } = self;
+        (name, tag.as_deref())
+    }
+
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {

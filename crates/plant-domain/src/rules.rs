@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use validator::{Validate, ValidateLength as _, ValidationError, ValidationErrors};
-
 /// The most characters (Unicode scalar values) that a name may have; the least is one.
 ///
 /// ```
@@ -17,9 +15,6 @@ pub const NAME_MAX_CHARACTERS: u64 = 255;
 /// assert_eq!(plant_domain::TAG_MAX_CHARACTERS, 255);
 /// ```
 pub const TAG_MAX_CHARACTERS: u64 = 255;
-
-const BLANK: &str = "blank";
-const CONTROL_CHARACTER: &str = "control_character";
 
 /// A member of a plant that has rules. (The id has none: every int64 is one.)
 ///
@@ -78,6 +73,19 @@ pub enum Rule {
     NoControlCharacters,
 }
 
+impl Rule {
+    const ALL: [Self; 3] = [Self::Length, Self::NotBlank, Self::NoControlCharacters];
+
+    /// Empty text breaks the rule of the length only, so that the client is told one thing and not two.
+    fn is_broken_by(self, text: &str, member: Member) -> bool {
+        match self {
+            Self::Length => !(1..=member.max_characters()).contains(&(text.chars().count() as u64)),
+            Self::NotBlank => !text.is_empty() && text.chars().all(char::is_whitespace),
+            Self::NoControlCharacters => text.chars().any(char::is_control),
+        }
+    }
+}
+
 /// One rule that one member breaks.
 ///
 /// ```
@@ -131,46 +139,19 @@ impl Violations {
     pub fn iter(&self) -> impl Iterator<Item = Violation> + '_ {
         self.0.iter().copied()
     }
-
-    /// Names in our terms what the validator found.
-    fn from_validator(errors: &ValidationErrors) -> Self {
-        let mut violations: Vec<Violation> = errors
-            .field_errors()
-            .into_iter()
-            .flat_map(|(field, errors)| {
-                let member = if field == "tag" { Member::Tag } else { Member::Name };
-                errors.iter().map(move |error| Violation { member, rule: rule_of(error) })
-            })
-            .collect();
-        violations.sort_unstable();
-        Self(violations)
-    }
-}
-
-/// The text members that are there, with their rules.
-#[derive(Validate)]
-struct Texts<'a> {
-    #[validate(
-        length(min = 1, max = NAME_MAX_CHARACTERS),
-        custom(function = not_blank),
-        custom(function = no_control_characters)
-    )]
-    name: Option<&'a str>,
-    #[validate(
-        length(min = 1, max = TAG_MAX_CHARACTERS),
-        custom(function = not_blank),
-        custom(function = no_control_characters)
-    )]
-    tag: Option<&'a str>,
 }
 
 /// The one place where the rules are applied, to those members that are there.
 pub(crate) fn check(name: Option<&str>, tag: Option<&str>) -> Result<(), Violations> {
-    let is_plain = |text: Option<&str>, max| text.is_none_or(|text| is_plain(text, max));
-    if is_plain(name, NAME_MAX_CHARACTERS) && is_plain(tag, TAG_MAX_CHARACTERS) {
-        return Ok(());
+    let mut violations = Vec::new();
+    for (member, text) in [(Member::Name, name), (Member::Tag, tag)] {
+        let Some(text) = text.filter(|text| !is_plain(text, member.max_characters())) else {
+            continue;
+        };
+        let broken = Rule::ALL.into_iter().filter(|rule| rule.is_broken_by(text, member));
+        violations.extend(broken.map(|rule| Violation { member, rule }));
     }
-    Texts { name, tag }.validate().map_err(|errors| Violations::from_validator(&errors))
+    if violations.is_empty() { Ok(()) } else { Err(Violations(violations)) }
 }
 
 /// Whether a text is of the kind that almost all are: no longer than `max`, of printable ASCII, and a space is
@@ -184,34 +165,9 @@ fn is_plain(text: &str, max: u64) -> bool {
 
 /// A part of a name follows the rule for its length only: it may be blank.
 pub(crate) fn check_name_part(part: &str) -> Result<(), Violations> {
-    if part.validate_length(Some(1), Some(NAME_MAX_CHARACTERS), None) {
-        Ok(())
-    } else {
-        Err(Violations(vec![Violation { member: Member::Name, rule: Rule::Length }]))
-    }
-}
-
-fn rule_of(error: &ValidationError) -> Rule {
-    match error.code.as_ref() {
-        BLANK => Rule::NotBlank,
-        CONTROL_CHARACTER => Rule::NoControlCharacters,
-        _ => Rule::Length,
-    }
-}
-
-/// Empty text is left to the length rule, so that it is told one thing and not two.
-fn not_blank(text: &str) -> Result<(), ValidationError> {
-    if !text.is_empty() && text.chars().all(char::is_whitespace) {
-        Err(ValidationError::new(BLANK))
-    } else {
-        Ok(())
-    }
-}
-
-/// `char::is_control` is Unicode's general category `Cc`.
-fn no_control_characters(text: &str) -> Result<(), ValidationError> {
-    if text.chars().any(char::is_control) {
-        Err(ValidationError::new(CONTROL_CHARACTER))
+    let (member, rule) = (Member::Name, Rule::Length);
+    if rule.is_broken_by(part, member) {
+        Err(Violations(vec![Violation { member, rule }]))
     } else {
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Everything that can go wrong with a request, in one table, and the answer that tells of it.
 //!
-//! The answers, the OpenAPI document and the test of the guide read the same table: to add an error is to add a row.
+//! The answers, the OpenAPI document and the test of the guide read the same table. To add an error is to add a row here,
+//! and its name among the failures of the operations that may have it (`openapi/operations.rs`).
 //! A message says what is wrong, then what to do. What only the operator may see goes to the log.
 
 use std::fmt;
@@ -89,7 +90,7 @@ use ErrorHeader::{Allow, Challenge, MayChallenge, None as NoHeader, RetryAfter, 
 errors! {
     NotJson = 1001, BAD_REQUEST, NoHeader;
         "the body is not JSON to its end (RFC 8259), or not UTF-8";
-        "send JSON; see that the body is whole, and has no byte order mark and no half of a surrogate pair";
+        "send JSON; see that the body is whole, and has no byte order mark and no half of a surrogate pair in a name or a tag";
         || "this must be JSON (RFC 8259) in UTF-8: EOF while parsing a value at column 8".to_owned();
     WrongContentType = 1002, BAD_REQUEST, NoHeader;
         "the content type is not one that the operation takes, or the body is compressed";
@@ -151,7 +152,7 @@ errors! {
     NoSuchPath = 4004, NOT_FOUND, NoHeader;
         "there is no such path";
         "mend the URL: no slash at its end, nothing before `/plants` but the base address";
-        || "there is no such path; plants are at /plants".to_owned();
+        || no_such_path("/plants");
     NoSuchMethod = 4005, METHOD_NOT_ALLOWED, Allow;
         "there is no such method on this path";
         "use one of those that `Allow` names";
@@ -184,6 +185,11 @@ const EXAMPLE_ID: i64 = 7;
 
 fn id_taken(id: impl fmt::Display) -> String {
     format!("a plant with id {id} exists already; choose another id")
+}
+
+/// The message for a path that leads nowhere, where plants are at this one.
+pub(crate) fn no_such_path(plants: &str) -> String {
+    format!("there is no such path; plants are at {plants}")
 }
 
 fn no_such_plant(id: impl fmt::Display) -> String {

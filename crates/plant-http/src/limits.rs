@@ -1,5 +1,6 @@
-//! Every limit of the interface. The check, its message and the OpenAPI document use the same constant.
+//! The limits of what a client sends. The check, its message and the OpenAPI document use the same constant.
 //!
+//! How long a connection may take is in `server/deadlines.rs`.
 //! The limits of a plant's own members are those of [`plant_domain`].
 
 use std::time::Duration;
@@ -21,10 +22,10 @@ pub const ROW_MAX_BYTES: usize = 64 * 1024;
 pub const REPORT_MAX_ERRORS: usize = 1000;
 
 /// The most plants on a page of the list; the least is one.
-pub const LIMIT_MAX: usize = 1000;
+pub const PAGE_MAX_PLANTS: usize = 1000;
 
 /// How many plants a page has at most when the request does not say.
-pub const LIMIT_DEFAULT: usize = 100;
+pub const PAGE_DEFAULT_PLANTS: usize = 100;
 
 /// The most entity tags that `If-Match` or `If-None-Match` may list.
 pub const ENTITY_TAGS_MAX: usize = 100;

@@ -10,8 +10,9 @@ use actix_web::web::ServiceConfig;
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, Route, web};
 
 use crate::access::gate::scope_needed;
-use crate::errors::{ErrorNumber, Failure};
+use crate::errors::{self, ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
+use crate::extract::mount::Mount;
 use crate::handlers::{export, health, import, plants};
 use crate::openapi::operation::{Endpoint, Operation};
 use crate::openapi::static_file::StaticFile;
@@ -50,9 +51,11 @@ pub(crate) fn configure(config: &mut ServiceConfig) {
     for path in paths() {
         config.service(path.into_resource());
     }
-    config.default_service(
-        web::route().to(async || Err::<HttpResponse, Failure>(ErrorNumber::NoSuchPath.into())),
-    );
+    config.default_service(web::route().to(no_such_path));
+}
+
+async fn no_such_path(mount: Mount) -> Result<HttpResponse, Failure> {
+    Err(Failure::new(ErrorNumber::NoSuchPath, errors::no_such_path(&mount.plants())))
 }
 
 /// The paths whose GET and HEAD need no token: they are no operations of the store.

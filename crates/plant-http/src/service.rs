@@ -47,7 +47,8 @@ impl PlantService {
     }
 
     /// The service below a path of an application of yours, such as `/garden`. Everything below that path needs a
-    /// token, except for the health checks and the documentation; the rest of the application is left alone.
+    /// token, except for the health checks and the documentation; the rest of the application is left alone. The path
+    /// may have parameters, and a slash at its end makes no difference.
     ///
     /// In a server that is not [`serve`]'s, heads have that server's limits and deadlines, and a client that sends
     /// `Expect: 100-continue` is told to go on before its token is looked at.
@@ -81,7 +82,7 @@ impl PlantService {
             InitError = (),
         > + use<>,
     > {
-        web::scope(path)
+        web::scope(path.trim_end_matches('/'))
             .configure(|config| self.configure(config))
             .wrap(Middleware::new(self.policy()))
     }

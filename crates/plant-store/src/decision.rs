@@ -92,31 +92,31 @@ impl Write {
     ///
     /// When the write is refused.
     pub fn decide(
-        &self,
+        self,
         current: Option<KeptPlant>,
         revision: Revision,
     ) -> Result<Decision, StoreError> {
         match self {
             Self::Create { new_plant, idempotency } => {
-                create(new_plant, *idempotency, current, revision)
+                create(new_plant, idempotency, current, revision)
             }
             Self::Put { new_plant, preconditions } => {
-                check(preconditions, current.as_ref())?;
-                let plant = new_plant.plant().clone();
+                check(&preconditions, current.as_ref())?;
+                let (id, plant) = new_plant.into_parts();
                 Ok(match current {
-                    None => Decision::created(new_plant.id(), plant, None, revision),
+                    None => Decision::created(id, plant, None, revision),
                     Some(current) => Decision::updated(current, plant, revision),
                 })
             }
             Self::Patch { id, patch, preconditions } => {
-                let current = current.ok_or(StoreError::NoSuchPlant(*id))?;
-                check(preconditions, Some(&current))?;
+                let current = current.ok_or(StoreError::NoSuchPlant(id))?;
+                check(&preconditions, Some(&current))?;
                 let plant = patch.apply(&current.stored.plant);
                 Ok(Decision::updated(current, plant, revision))
             }
             Self::Delete { id, preconditions } => {
-                let plant = current.ok_or(StoreError::NoSuchPlant(*id))?;
-                check(preconditions, Some(&plant))?;
+                let plant = current.ok_or(StoreError::NoSuchPlant(id))?;
+                check(&preconditions, Some(&plant))?;
                 Ok(Decision { change: Some(EventKind::Deleted), plant, is_current: false })
             }
         }
@@ -124,12 +124,12 @@ impl Write {
 }
 
 fn create(
-    new_plant: &NewPlant,
+    new_plant: NewPlant,
     idempotency: Option<IdempotencyDigest>,
     current: Option<KeptPlant>,
     revision: Revision,
 ) -> Result<Decision, StoreError> {
-    let (id, plant) = (new_plant.id(), new_plant.plant().clone());
+    let (id, plant) = new_plant.into_parts();
     match current {
         None => Ok(Decision::created(id, plant, idempotency, revision)),
         // The same create, sent again.

@@ -25,16 +25,16 @@ pub struct IdempotencyDigest([u8; IdempotencyDigest::BYTES]);
 
 impl IdempotencyDigest {
     /// How many bytes it has: half of a SHA-256. It is kept with the plant, and 128 bits are enough to tell the requests
-    /// of honest clients apart. (Who holds a token can store anything without forging a digest.)
+    /// of honest clients apart. (The holder of a token can store anything without forging a digest.)
     pub const BYTES: usize = 16;
 
     /// The digest of `key`, as the client sent it, and of the plant that came with it.
     #[must_use]
     pub fn new(key: &str, new_plant: &NewPlant) -> Self {
         let mut hash = Sha256::new();
-        let plant = new_plant.plant();
+        let (name, tag) = new_plant.plant().members();
         // Each text goes in behind its length, so that no two inputs run together to the same bytes.
-        for text in [Some(key), Some(plant.name()), plant.tag()] {
+        for text in [Some(key), Some(name), tag] {
             match text {
                 Some(text) => {
                     hash.update([1]);

@@ -60,7 +60,7 @@ impl MemoryRepository {
         if self.is_closed.load(Ordering::SeqCst) { Err(StoreError::Closed) } else { Ok(()) }
     }
 
-    fn write(&self, write: &Write) -> Result<Decision, StoreError> {
+    fn write(&self, write: Write) -> Result<Decision, StoreError> {
         let mut kept = self.kept();
         self.check_open()?;
         let id = write.id();
@@ -88,7 +88,7 @@ impl PlantRepository for MemoryRepository {
         new_plant: NewPlant,
         idempotency: Option<IdempotencyDigest>,
     ) -> Result<Created, StoreError> {
-        Ok(self.write(&Write::Create { new_plant, idempotency })?.into_created())
+        Ok(self.write(Write::Create { new_plant, idempotency })?.into_created())
     }
 
     async fn put(
@@ -96,7 +96,7 @@ impl PlantRepository for MemoryRepository {
         new_plant: NewPlant,
         preconditions: Preconditions,
     ) -> Result<Put, StoreError> {
-        Ok(self.write(&Write::Put { new_plant, preconditions })?.into_put())
+        Ok(self.write(Write::Put { new_plant, preconditions })?.into_put())
     }
 
     async fn patch(
@@ -105,11 +105,11 @@ impl PlantRepository for MemoryRepository {
         patch: PlantPatch,
         preconditions: Preconditions,
     ) -> Result<StoredPlant, StoreError> {
-        Ok(self.write(&Write::Patch { id, patch, preconditions })?.plant.stored)
+        Ok(self.write(Write::Patch { id, patch, preconditions })?.plant.stored)
     }
 
     async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
-        self.write(&Write::Delete { id, preconditions }).map(drop)
+        self.write(Write::Delete { id, preconditions }).map(drop)
     }
 
     async fn import(
@@ -118,7 +118,7 @@ impl PlantRepository for MemoryRepository {
         on_conflict: OnConflict,
     ) -> Result<Vec<Imported>, StoreError> {
         let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
-        writes.map(|write| imported(self.write(&write), on_conflict)).collect()
+        writes.map(|write| imported(self.write(write), on_conflict)).collect()
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {

@@ -35,7 +35,8 @@ impl<'a> PlantRecord<'a> {
     pub(crate) fn of(plant: &'a KeptPlant) -> Self {
         let KeptPlant { stored: StoredPlant { plant, revision, .. }, idempotency } = plant;
         let idempotency = idempotency.map(IdempotencyDigest::to_bytes);
-        Self { revision: revision.get(), idempotency, name: plant.name(), tag: plant.tag() }
+        let (name, tag) = plant.members();
+        Self { revision: revision.get(), idempotency, name, tag }
     }
 
     pub(crate) fn to_kept_plant(self, id: PlantId) -> anyhow::Result<KeptPlant> {

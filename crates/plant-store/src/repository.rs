@@ -38,8 +38,9 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::IdTaken`] when there is a plant with this id, [`StoreError::Busy`] when too
-    /// much waits already, [`StoreError::DiskFull`], [`StoreError::Closed`]; then nothing was written. After
-    /// [`StoreError::Failed`] the outcome is unknown: read before trying again.
+    /// much waits already, [`StoreError::DiskFull`], [`StoreError::Unavailable`], [`StoreError::Refused`],
+    /// [`StoreError::Closed`]; then nothing was written. After [`StoreError::Failed`] the outcome is unknown: read before
+    /// trying again.
     async fn create(
         &self,
         new_plant: NewPlant,
@@ -87,7 +88,7 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// [`StoreError::Closed`], or [`StoreError::Failed`] when the store failed: the plants up to some one were taken,
     /// and those after it not, unless somebody else changed some of them meanwhile. [`StoreError::DiskFull`] when some were
-    /// not taken, which may be any of them.
+    /// not taken, which may be any of them. [`StoreError::Busy`] and [`StoreError::Unavailable`] when nothing was written.
     ///
     /// ```
     /// # use plant_domain::NewPlant;
@@ -206,7 +207,7 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Busy`] while the disk does not answer, [`StoreError::DiskFull`] while it is full,
-    /// [`StoreError::Closed`], or [`StoreError::Failed`] once the store has failed.
+    /// [`StoreError::Unavailable`] while the database takes no writes, [`StoreError::Closed`], or [`StoreError::Failed`] once the store has failed.
     async fn check_ready(&self) -> Result<(), StoreError>;
 
     /// Waits until the store has failed for good; for a store that does not fail, for ever.

@@ -39,7 +39,8 @@ impl Revision {
     /// No event has led to it: it comes before every revision.
     pub const BEFORE_ALL: Self = Self(0);
 
-    /// The sequence number of the event that led to this state; the first event has number 1.
+    /// The sequence number of the event that led to this state. It is greater than 0; which numbers are used is up to the
+    /// store.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0

@@ -244,9 +244,9 @@ async fn an_event_that_is_lost_shows_at_the_next_open() {
 }
 
 /// What sled has under some keys at a moment.
-type Entries = Vec<(sled::IVec, sled::IVec)>;
+type SledEntries = Vec<(sled::IVec, sled::IVec)>;
 
-fn entries(folder: &Folder, prefix: &[u8]) -> Entries {
+fn entries(folder: &Folder, prefix: &[u8]) -> SledEntries {
     let mut entries = Vec::new();
     edit(folder, |db| {
         entries = db.scan_prefix(prefix).map(|entry| entry.expect("reads")).collect();
@@ -360,7 +360,7 @@ fn forget_journal(folder: &Folder) {
 /// The records of plants in blocks.
 type Plants = BTreeMap<i64, Vec<u8>>;
 
-fn plants_in(blocks: &Entries) -> Plants {
+fn plants_in(blocks: &SledEntries) -> Plants {
     let mut plants = Plants::new();
     for (key, value) in blocks.iter().filter(|(key, _)| key.starts_with(b"p")) {
         let first = u64::from_be_bytes(*key.last_chunk().expect("a key")) ^ (1 << 63);
@@ -390,7 +390,7 @@ fn block_of(plants: &Plants) -> Vec<u8> {
 
 /// Changes the plants that sled has.
 fn edit_plants(db: &sled::Db, change: impl FnOnce(&mut Plants)) {
-    let blocks: Entries = db.scan_prefix(b"p").map(|entry| entry.expect("reads")).collect();
+    let blocks: SledEntries = db.scan_prefix(b"p").map(|entry| entry.expect("reads")).collect();
     let mut plants = plants_in(&blocks);
     change(&mut plants);
     for (key, _) in blocks {

@@ -13,7 +13,8 @@ use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::read_whole;
 use crate::extract::caller::Caller;
 use crate::extract::media_type::{JSON, MERGE_PATCH};
-use crate::extract::members::{Member, Members, integer, text, wrong_shape};
+use crate::extract::members::{Members, Occurrence, integer, text, wrong_shape};
+use crate::extract::target::id_in_path;
 
 /// The body of a request as a resource of the domain, which follows its rules.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -25,7 +26,7 @@ impl<T: JsonResource> FromRequest for Json<T> {
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let reading = read_whole(request, payload, T::MEDIA_TYPES);
         // An id in the path that is none is for the extractor of the target to refuse.
-        let id_in_path = request.match_info().get("id").and_then(|id| id.parse().ok());
+        let id_in_path = id_in_path(request).and_then(|id| id.parse().ok());
         let caller = Caller::of(request);
         Box::pin(async move {
             let resource = T::from_members(Members::read(&reading?.await?)?, id_in_path)?;
@@ -91,7 +92,7 @@ impl JsonResource for PlantPatch {
         let id = members.id.if_present("id", integer, &mut problems);
         let name = members.name.if_present("name", text, &mut problems);
         let tag = match members.tag {
-            Member::Once(value) if value.get() == "null" => TagPatch::Remove,
+            Occurrence::Once(value) if value.get() == "null" => TagPatch::Remove,
             tag => tag.if_present("tag", text, &mut problems).map_or(TagPatch::Keep, TagPatch::Set),
         };
         if !problems.is_empty() {

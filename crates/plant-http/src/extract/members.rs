@@ -11,16 +11,16 @@ use crate::errors::{ErrorNumber, Failure};
 /// The members of the object that we know, as they stand in the text.
 #[derive(Default)]
 pub(crate) struct Members<'a> {
-    pub(super) id: Member<'a>,
-    pub(super) name: Member<'a>,
-    pub(super) tag: Member<'a>,
+    pub(super) id: Occurrence<'a>,
+    pub(super) name: Occurrence<'a>,
+    pub(super) tag: Occurrence<'a>,
     /// The first of their values, used or not, that is a string and no text: it has a lone surrogate.
     no_text: Option<&'a RawValue>,
 }
 
 /// How often a member stands in the object.
 #[derive(Clone, Copy, Default)]
-pub(super) enum Member<'a> {
+pub(super) enum Occurrence<'a> {
     #[default]
     Absent,
     Once(&'a RawValue),
@@ -91,8 +91,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
                     };
                     let value: &RawValue = map.next_value()?;
                     *member = match *member {
-                        Member::Absent => Member::Once(value),
-                        Member::Once(_) | Member::Repeated => Member::Repeated,
+                        Occurrence::Absent => Occurrence::Once(value),
+                        Occurrence::Once(_) | Occurrence::Repeated => Occurrence::Repeated,
                     };
                     if members.no_text.is_none() && has_lone_surrogate(value) {
                         members.no_text = Some(value);
@@ -129,7 +129,7 @@ impl MemberName {
     }
 }
 
-impl<'a> Member<'a> {
+impl<'a> Occurrence<'a> {
     /// The value of a member that must be there. What is wrong goes to `problems`.
     pub(super) fn required<T>(
         self,
@@ -187,7 +187,7 @@ pub(super) fn integer(value: &RawValue) -> Result<i64, &'static str> {
     value.parse().map_err(|_| "must be an integer within int64")
 }
 
-/// As [`integer`].
+/// The text, or what it must be.
 pub(super) fn text(value: &RawValue) -> Result<String, &'static str> {
     serde_json::from_str(value.get()).map_err(|_| "must be a string")
 }

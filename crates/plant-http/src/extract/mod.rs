@@ -4,7 +4,7 @@ pub(crate) mod body;
 pub(crate) mod caller;
 pub(crate) mod entity_tag;
 pub(crate) mod idempotency_key;
-pub(crate) mod import_options;
+pub(crate) mod import_parameters;
 pub(crate) mod json;
 pub(crate) mod media_type;
 mod members;

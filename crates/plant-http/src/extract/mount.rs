@@ -14,6 +14,11 @@ use crate::middleware::context::RequestContext;
 pub(crate) struct Mount(Rc<RequestContext>);
 
 impl Mount {
+    /// Where the plants are.
+    pub(crate) fn plants(&self) -> String {
+        format!("{}/plants", self.0.mount())
+    }
+
     /// Where a plant is.
     pub(crate) fn plant(&self, id: PlantId) -> String {
         format!("{}/plants/{id}", self.0.mount())

@@ -9,7 +9,7 @@ use plant_domain::{PlantFilter, PlantId};
 use plant_store::{OnConflict, PageRequest, UnknownOnConflict};
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::limits::{LIMIT_DEFAULT, LIMIT_MAX};
+use crate::limits::{PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS};
 
 /// What has to be encoded in a query (RFC 3986, section 2.3), to be safe everywhere.
 const ALL_BUT_UNRESERVED: &AsciiSet =
@@ -49,7 +49,7 @@ impl ListQuery {
         let page_request = PageRequest {
             filter: filter.map_err(|violations| wrong(violations.to_string()))?,
             after: after.map(|after| read_id("after", &after)).transpose()?,
-            limit: limit.map_or(Ok(LIMIT_DEFAULT), |limit| read_limit(&limit))?,
+            limit: limit.map_or(Ok(PAGE_DEFAULT_PLANTS), |limit| read_limit(&limit))?,
         };
         Ok(Self { page_request, name, tag })
     }
@@ -128,13 +128,13 @@ pub(crate) fn read_id(name: &str, text: &str) -> Result<PlantId, Failure> {
 
 fn read_limit(text: &str) -> Result<usize, Failure> {
     match text.parse() {
-        Ok(limit @ 1..=LIMIT_MAX) if limit.to_string() == text => Ok(limit),
+        Ok(limit @ 1..=PAGE_MAX_PLANTS) if limit.to_string() == text => Ok(limit),
         _ => Err(wrong_limit()),
     }
 }
 
 pub(crate) fn wrong_limit() -> Failure {
-    wrong(format!("limit must be an integer from 1 to {LIMIT_MAX}"))
+    wrong(format!("limit must be an integer from 1 to {PAGE_MAX_PLANTS}"))
 }
 
 fn wrong(message: impl Into<String>) -> Failure {

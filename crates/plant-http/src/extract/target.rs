@@ -20,7 +20,7 @@ pub(crate) struct Target {
 
 impl Target {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
-        let id = plant_id(request)?;
+        let id = read_id("id", id_in_path(request).unwrap_or_default())?;
         Caller::of(request).record_plant(id);
         NoQuery::check(request.query_string())?;
         Ok(Self { id, preconditions: preconditions(request.headers())? })
@@ -36,7 +36,8 @@ impl FromRequest for Target {
     }
 }
 
-/// The id in the path.
-fn plant_id(request: &HttpRequest) -> Result<PlantId, Failure> {
-    read_id("id", request.match_info().query("id"))
+/// The id in the path, as text. The path that the service is mounted on may have a parameter of the same name before it.
+pub(super) fn id_in_path(request: &HttpRequest) -> Option<&str> {
+    let ids = request.match_info().iter().filter(|(name, _)| *name == "id");
+    ids.last().map(|(_, id)| id)
 }

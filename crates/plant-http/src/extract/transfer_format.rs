@@ -3,12 +3,14 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::{Ready, ready};
+use std::io::{self, BufWriter, Write};
 use std::str::FromStr;
 
 use actix_http::header::{HeaderMap, Quality};
 use actix_http::{HttpMessage, Payload};
 use actix_web::http::header::{Accept, Header as _};
 use actix_web::{FromRequest, HttpRequest};
+use plant_domain::NewPlant;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, check_media_type};
@@ -68,6 +70,55 @@ impl TransferFormat {
             Self::Csv => "text/csv; charset=utf-8; header=present",
         }
     }
+
+    /// What comes before the first row.
+    #[must_use]
+    pub fn header(self) -> String {
+        match self {
+            Self::NdJson => String::new(),
+            Self::Csv => CSV_HEADER.join(",") + "\n",
+        }
+    }
+
+    /// Writes these plants, each as a row.
+    ///
+    /// # Errors
+    ///
+    /// Those of `output`.
+    ///
+    /// ```
+    /// use plant_domain::NewPlant;
+    /// use plant_http::transfer::TransferFormat;
+    ///
+    /// let mut rows = Vec::from(TransferFormat::Csv.header());
+    /// TransferFormat::Csv.write_rows(&[NewPlant::new(7, "Salix alba", None)?], &mut rows)?;
+    /// assert_eq!(rows, b"id,name,tag\n7,Salix alba,\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn write_rows(self, plants: &[NewPlant], output: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::NdJson => write_ndjson(plants, output),
+            Self::Csv => write_csv(plants, output),
+        }
+    }
+}
+
+fn write_ndjson(plants: &[NewPlant], output: &mut impl Write) -> io::Result<()> {
+    let mut writer = BufWriter::new(output);
+    for new_plant in plants {
+        serde_json::to_writer(&mut writer, new_plant)?;
+        writer.write_all(b"\n")?;
+    }
+    writer.flush()
+}
+
+fn write_csv(plants: &[NewPlant], output: &mut impl Write) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(output);
+    for new_plant in plants {
+        let (name, tag) = new_plant.plant().members();
+        writer.write_record([&new_plant.id().to_string(), name, tag.unwrap_or_default()])?;
+    }
+    writer.flush()
 }
 
 /// The format of the answer.

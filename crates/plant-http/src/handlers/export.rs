@@ -6,16 +6,16 @@ use actix_http::header;
 use actix_http::{Method, Payload, Version};
 use actix_web::web::{Bytes, Data};
 use actix_web::{FromRequest, HttpRequest, HttpResponse};
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use futures_util::stream;
-use plant_domain::{NewPlant, PlantFilter, PlantId};
+use plant_domain::{PlantFilter, PlantId};
 use plant_store::{PageRequest, PlantRepository, StoredPlant};
 use tokio::task::yield_now;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::caller::Caller;
 use crate::extract::query::NoQuery;
-use crate::extract::transfer_format::{CSV_HEADER, TransferFormat};
+use crate::extract::transfer_format::TransferFormat;
 use crate::handlers::plants::TOTAL_COUNT_HEADER;
 
 /// How many plants are read at a time.
@@ -96,55 +96,14 @@ impl Export {
             PageRequest { filter: PlantFilter::default(), after, limit: PAGE_PLANTS };
         let page = self.repository.list(page_request).await?;
         let plants: Vec<_> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
-        let rows = self.format.rows(after.is_none(), &plants)?;
+        let mut rows = Vec::new();
+        if after.is_none() {
+            rows.extend_from_slice(self.format.header().as_bytes());
+        }
+        self.format.write_rows(&plants, &mut rows)?;
         self.next = page.next.map(Next::After);
         Ok(Some((Bytes::from(rows), self)))
     }
-}
-
-impl TransferFormat {
-    /// The rows of some plants, with what comes before the first one when they are `first`.
-    ///
-    /// # Errors
-    ///
-    /// When there is no memory for them.
-    ///
-    /// ```
-    /// use plant_domain::NewPlant;
-    /// use plant_http::transfer::TransferFormat;
-    ///
-    /// let willow = NewPlant::new(7, "Salix alba", None)?;
-    /// let rows = TransferFormat::Csv.rows(true, &[willow])?;
-    /// assert_eq!(rows, b"id,name,tag\n7,Salix alba,\n");
-    /// # Ok::<(), anyhow::Error>(())
-    /// ```
-    pub fn rows(self, first: bool, plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
-        match self {
-            Self::NdJson => ndjson(plants),
-            Self::Csv => csv(first, plants),
-        }
-    }
-}
-
-fn ndjson(plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
-    let mut rows = Vec::new();
-    for new_plant in plants {
-        serde_json::to_writer(&mut rows, new_plant)?;
-        rows.push(b'\n');
-    }
-    Ok(rows)
-}
-
-fn csv(with_header: bool, plants: &[NewPlant]) -> anyhow::Result<Vec<u8>> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    if with_header {
-        writer.write_record(CSV_HEADER)?;
-    }
-    for new_plant in plants {
-        let (id, plant) = (new_plant.id(), new_plant.plant());
-        writer.write_record([&id.to_string(), plant.name(), plant.tag().unwrap_or_default()])?;
-    }
-    writer.into_inner().context("writing to memory")
 }
 
 #[cfg(test)]
@@ -157,6 +116,7 @@ mod tests {
     use actix_http::body::{BoxBody, MessageBody as _};
     use actix_web::test::TestRequest;
     use futures_util::FutureExt as _;
+    use plant_domain::NewPlant;
     use plant_store::{OnConflict, SledConfig, SledRepository};
 
     async fn next(body: &mut BoxBody) -> Option<Bytes> {

@@ -11,7 +11,7 @@ use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::BodyStream;
 use crate::extract::caller::Caller;
-use crate::extract::import_options::ImportOptions;
+use crate::extract::import_parameters::ImportParameters;
 use crate::extract::rows::{Row, Rows};
 use crate::handlers::import_report::{ImportReport, way_to_go_on};
 use crate::middleware::audit::AuditedImport;
@@ -29,10 +29,10 @@ pub(crate) async fn import(
     repository: Data<dyn PlantRepository>,
     draining: Data<Draining>,
     caller: Caller,
-    options: Result<ImportOptions, Failure>,
+    options: Result<ImportParameters, Failure>,
     mut body: BodyStream,
 ) -> Result<HttpResponse, Failure> {
-    let ImportOptions { on_conflict, format } = match options {
+    let ImportParameters { on_conflict, format } = match options {
         Ok(options) => options,
         Err(failure) => {
             // A client that still sends would miss the answer.

@@ -21,7 +21,9 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     id: HeaderValue,
-    /// The path that the service is mounted on; empty where that is the root.
+    /// Whether a service has begun to answer.
+    has_begun: Cell<bool>,
+    /// The path that the service is mounted on, as the client wrote it; empty where that is the root.
     mount: OnceCell<String>,
     /// Whose token it came with, also where that did not let it in.
     identity: OnceCell<Identity>,
@@ -47,8 +49,24 @@ impl RequestContext {
         if let Some(context) = request.extensions().get::<Rc<Self>>() {
             return Rc::clone(context);
         }
+        Self::new(request, request_id(request.headers()))
+    }
+
+    /// The context of this request for a service that begins to answer it. A service that is mounted within another one
+    /// has a gate of its own, and so a context of its own.
+    pub(crate) fn begin(request: &impl HttpMessage) -> Rc<Self> {
+        let mut context = Self::of(request);
+        if context.has_begun.get() {
+            context = Self::new(request, context.id.clone());
+        }
+        context.has_begun.set(true);
+        context
+    }
+
+    fn new(request: &impl HttpMessage, id: HeaderValue) -> Rc<Self> {
         let context = Rc::new(Self {
-            id: request_id(request.headers()),
+            id,
+            has_begun: Cell::new(false),
             mount: OnceCell::new(),
             identity: OnceCell::new(),
             is_let_in: Cell::new(false),

@@ -1,4 +1,4 @@
-//! One request, from its head to the end of its answer.
+//! What is done with each request from its head to the end of its answer.
 
 use std::error::Error;
 use std::pin::Pin;

@@ -120,7 +120,7 @@ where
     actix_service::forward_ready!(inner);
 
     fn call(&self, request: ServiceRequest) -> Self::Future {
-        let context = RequestContext::of(&request);
+        let context = RequestContext::begin(&request);
         let path = note_mount(&request, &context);
         let connection = request.request().conn_data::<Rc<ConnectionState>>();
         let exchange = self.policy.begin(Rc::clone(&context), request.head(), connection);
@@ -147,15 +147,18 @@ where
     }
 }
 
-/// Notes on which path the service is mounted, and returns what follows it; nothing where the two cannot be told apart.
+/// Notes on which path the service is mounted, as the client wrote it, and returns what follows, as routes are matched
+/// with it.
 fn note_mount<'a>(request: &'a ServiceRequest, context: &RequestContext) -> &'a str {
     let matched = request.match_info();
-    let whole = matched.as_str();
-    let mount = &whole[..whole.len() - matched.unprocessed().len()];
-    if mount.is_empty() {
-        return request.path();
+    let (whole, below) = (matched.as_str(), matched.unprocessed());
+    let mount = &whole[..whole.len() - below.len()];
+    if !mount.is_empty() {
+        // A slash that is percent-encoded stays so, and the mount has as many slashes in the path as it was sent.
+        let slashes = mount.matches('/').count();
+        let path = request.path();
+        let end = path.match_indices('/').nth(slashes).map_or(path.len(), |(at, _)| at);
+        context.set_mount(&path[..end]);
     }
-    context.set_mount(mount);
-    // Percent-encoding may hide the mount in the path as it was sent.
-    request.path().strip_prefix(mount).unwrap_or_default()
+    below
 }

@@ -66,8 +66,7 @@ fn openapi(operations: impl Iterator<Item = (Endpoint, Operation)>) -> OpenApi {
         paths.add_path_operation(endpoint.path, vec![method], operation.into_openapi(&endpoint));
     }
     let bearer = Http::builder().scheme(HttpAuthScheme::Bearer).description(Some(
-        "A token of `plantd token create`, or the one in the file `first-run-token` (RFC 6750, section \
-         2.1).",
+        "A token that the server's operator has handed out (RFC 6750, section 2.1).",
     ));
     let components = ComponentsBuilder::new()
         .schemas_from_iter(schemas::all())

@@ -19,7 +19,9 @@ use crate::extract::query::{on_conflict as read_on_conflict, wrong_limit};
 use crate::extract::rows::{not_an_array, wrong_header};
 use crate::extract::transfer_format::{CSV_HEADER, TransferFormat};
 use crate::handlers::import_report::{FailedRow, ImportReport};
-use crate::limits::{BODY_IDLE_DEADLINE, BODY_MAX_BYTES, LIMIT_DEFAULT, LIMIT_MAX, ROW_MAX_BYTES};
+use crate::limits::{
+    BODY_IDLE_DEADLINE, BODY_MAX_BYTES, PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS, ROW_MAX_BYTES,
+};
 
 use super::headers::{AnswerHeader, idempotency_key, if_none_match, preconditions};
 use super::operation::{Answer, Media, Operation};
@@ -78,8 +80,8 @@ pub(crate) fn create_plant() -> Operation {
 pub(crate) fn list_plants() -> Operation {
     let limit = schemas::integer()
         .minimum(Some(1))
-        .maximum(Some(LIMIT_MAX))
-        .default(Some(json!(LIMIT_DEFAULT)));
+        .maximum(Some(PAGE_MAX_PLANTS))
+        .default(Some(json!(PAGE_DEFAULT_PLANTS)));
     Operation::new("listPlants", OperationTag::Plants, "List plants")
         .description(
             "The plants by ascending id, page by page. While there may be more, the answer has a `Link` with \

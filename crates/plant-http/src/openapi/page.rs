@@ -49,7 +49,7 @@ pub(crate) async fn swagger_ui_style(request: HttpRequest) -> Result<HttpRespons
 }
 
 /// `GET /docs/swagger-ui-bundle.js.LICENSE.txt`, to which the first line of the bundle points: the notices and the
-/// licences under which Swagger UI, and what is in it, may be handed on.
+/// licenses under which Swagger UI, and what is in it, may be handed on.
 pub(crate) async fn swagger_ui_licenses(request: HttpRequest) -> Result<HttpResponse, Failure> {
     static FILE: StaticFile = file(
         TEXT,

@@ -8,7 +8,7 @@ use utoipa::openapi::{
 };
 
 use crate::errors::{ErrorNumber, ErrorRow, Failure};
-use crate::limits::{LIMIT_MAX, REPORT_MAX_ERRORS};
+use crate::limits::{PAGE_MAX_PLANTS, REPORT_MAX_ERRORS};
 
 /// What a name and a tag match, as a regular expression of ECMA-262: no control characters (Unicode's
 /// general category Cc), and at least one character that is not white space (Unicode's White_Space).
@@ -140,7 +140,7 @@ pub(super) fn array_of_any(shapes: &[Shape]) -> RefOr<Schema> {
 
 /// What a page of a list is.
 pub(super) fn page() -> RefOr<Schema> {
-    array_of(Shape::NewPlant, LIMIT_MAX).into()
+    array_of(Shape::NewPlant, PAGE_MAX_PLANTS).into()
 }
 
 /// Text that nothing more is said of.

@@ -37,7 +37,7 @@ pub fn encode_record(new_plant: &NewPlant) -> anyhow::Result<usize> {
 ///
 /// As [`encode_record`], and when the group is too large.
 pub fn encode_group(new_plants: &[NewPlant]) -> anyhow::Result<usize> {
-    Ok(journal::JournalEntry::new(&group_of(new_plants, State::default())?)?.bytes())
+    Ok(journal::JournalRecord::new(&group_of(new_plants, State::default())?)?.bytes())
 }
 
 /// Shows a group of creates to readers: puts it into a generation. Returns how many plants that has.
@@ -141,6 +141,6 @@ fn group_of(new_plants: &[NewPlant], state: State) -> anyhow::Result<ChangeGroup
 }
 
 fn record_of(new_plant: &NewPlant, revision: u64) -> anyhow::Result<EncodedPlant> {
-    let plant = new_plant.plant();
-    PlantRecord { revision, idempotency: None, name: plant.name(), tag: plant.tag() }.encode()
+    let (name, tag) = new_plant.plant().members();
+    PlantRecord { revision, idempotency: None, name, tag }.encode()
 }

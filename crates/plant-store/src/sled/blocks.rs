@@ -39,13 +39,14 @@ const CHANGES_IN_A_STEP: usize = 256;
 /// About how many bytes of values one step takes at most: they come to sled at once.
 const BYTES_IN_A_STEP: usize = 32 * 1024;
 
-/// Keeps those who read blocks from seeing a half of what is cut in two: whoever reads several blocks, or
-/// looks for one, reads under it.
+/// Keeps readers from seeing one half of a block that is being split: a read of several blocks, or a search for one,
+/// holds this lock.
 #[derive(Debug, Default)]
-pub(super) struct BlocksLock(RwLock<Blocks>);
+pub(super) struct BlocksLock(RwLock<Integrity>);
 
+/// Whether the blocks in sled may be read.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Blocks {
+enum Integrity {
     #[default]
     Whole,
     /// They are being written, or a write has failed half way.
@@ -54,7 +55,7 @@ enum Blocks {
 
 /// What was read under it is whole.
 pub(super) struct ReadingBlocks<'a>(
-    #[expect(dead_code, reason = "it is held")] RwLockReadGuard<'a, Blocks>,
+    #[expect(dead_code, reason = "it is held")] RwLockReadGuard<'a, Integrity>,
 );
 
 impl BlocksLock {
@@ -62,17 +63,17 @@ impl BlocksLock {
     ///
     /// When a write has failed half way. The store has failed then.
     pub(super) fn read(&self) -> anyhow::Result<ReadingBlocks<'_>> {
-        let blocks = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        ensure!(*blocks == Blocks::Whole, "sled has failed while it wrote plants");
-        Ok(ReadingBlocks(blocks))
+        let integrity = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        ensure!(*integrity == Integrity::Whole, "sled has failed while it wrote plants");
+        Ok(ReadingBlocks(integrity))
     }
 
-    /// Nobody reads meanwhile, nor after it has failed.
+    /// Runs `write` while no reader holds the lock. After `write` has failed, every read fails.
     fn write(&self, write: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let mut blocks = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *blocks = Blocks::Torn;
+        let mut integrity = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *integrity = Integrity::Torn;
         write()?;
-        *blocks = Blocks::Whole;
+        *integrity = Integrity::Whole;
         Ok(())
     }
 }

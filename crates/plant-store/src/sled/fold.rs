@@ -68,7 +68,7 @@ impl FoldThread {
     /// Starts the thread, which ends when this is dropped. A fold that fails, or panics, fails the store at
     /// once: the commit thread may not look at it for long.
     pub(super) fn start(
-        folder: FoldWorker,
+        worker: FoldWorker,
         health: Arc<StoreHealth>,
     ) -> anyhow::Result<(Self, JoinHandle<()>)> {
         let (orders, ordered) = sync_channel::<(Arc<Generation>, State)>(1);
@@ -80,12 +80,12 @@ impl FoldThread {
                     let (generation, state) = match ordered.recv_timeout(LOOK_INTERVAL) {
                         Ok(order) => order,
                         Err(RecvTimeoutError::Timeout) => {
-                            folder.room.look();
+                            worker.room.look();
                             continue;
                         }
                         Err(RecvTimeoutError::Disconnected) => break,
                     };
-                    let fold = || folder.fold(&generation, state, &health);
+                    let fold = || worker.fold(&generation, state, &health);
                     let ended = panic::catch_unwind(AssertUnwindSafe(fold))
                         .unwrap_or_else(|_| Err(anyhow!("it panicked")));
                     if let Err(cause) = ended {
@@ -98,7 +98,7 @@ impl FoldThread {
                 }
                 if health.failure().is_some() {
                     // As when the repository is dropped: sled would flush when the last handle goes.
-                    mem::forget(folder);
+                    mem::forget(worker);
                 }
             })
             .context("cannot start the thread that brings changes to sled")?;

@@ -12,7 +12,7 @@ use super::blocks::{self, Block};
 use super::digest::PlantsDigest;
 use super::findings::Findings;
 use super::id_filter::IdFilter;
-use super::journal::{self, JournalEntry};
+use super::journal::{self, JournalRecord};
 use super::layout::{
     self, ChangeGroup, EVENT_PREFIX, EventRecord, PLANT_PREFIX, STATE_KEY, State, TAG_PREFIX,
 };
@@ -90,7 +90,7 @@ fn journal_group(payload: &[u8]) {
     if let Ok(state) = State::default().before(&group).after(&group.changes) {
         assert_eq!(state.last_sequence, group.last_sequence());
     }
-    let Ok(record) = JournalEntry::new(&group) else { return };
+    let Ok(record) = JournalRecord::new(&group) else { return };
     let segment = record.in_segment(*b"a salt  ", &[0; 64], 24);
     let [found] = journal::whole_records(&segment)[..] else { panic!("there is one record") };
     assert_eq!(ChangeGroup::decode(found).expect("it was written"), group);
@@ -110,7 +110,7 @@ fn journal_segment(input: &[u8]) {
         digest_before: PlantsDigest::default(),
         changes: Vec::new(),
     };
-    let record = JournalEntry::new(&group).expect("small");
+    let record = JournalRecord::new(&group).expect("small");
     let place = usize::from(*place).min(other.len() / 8) * 8;
     let segment = record.in_segment(*salt, other, place);
     let place = salt.len() + place;

@@ -5,7 +5,7 @@ use plant_domain::{NewPlant, PlantId};
 
 use super::config::SledConfig;
 use super::findings::Findings;
-use super::open::{self, Found};
+use super::open::{self, FoundDatabase};
 use super::ordered_map::IVec;
 use super::ordered_map::guarded::{guarded, open_error};
 use super::scan::PlantScan;
@@ -35,7 +35,7 @@ use crate::{OpenError, StoreFailure};
 /// # }
 /// ```
 pub struct SledInspection {
-    found: Found,
+    found: FoundDatabase,
     findings: Findings,
 }
 
@@ -82,7 +82,7 @@ impl SledInspection {
     ///
     /// When the disk fails.
     pub fn verify(&self) -> Result<Verification, StoreFailure> {
-        let Found { db, state, .. } = &self.found;
+        let FoundDatabase { db, state, .. } = &self.found;
         let mut findings = self.findings.clone();
         let compared = guarded(|| verify::verify(db, state.as_ref(), &mut findings));
         let compared = compared.context("not everything could be compared");

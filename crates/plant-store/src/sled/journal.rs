@@ -176,12 +176,12 @@ fn record_bytes(payload_bytes: usize) -> usize {
 }
 
 /// A group as it stands in the journal, but for the CRC, which depends on the segment.
-pub(super) struct JournalEntry {
+pub(super) struct JournalRecord {
     bytes: Vec<u8>,
     payload_bytes: usize,
 }
 
-impl JournalEntry {
+impl JournalRecord {
     pub(super) fn new(group: &ChangeGroup) -> anyhow::Result<Self> {
         let mut bytes = postcard::to_extend(group, vec![0; HEAD_BYTES])?;
         let payload_bytes = bytes.len() - HEAD_BYTES;
@@ -225,8 +225,8 @@ impl JournalEntry {
 
 impl Journal {
     /// Opens the journal for writing, from the start of a segment on. Everything in it must be on
-    /// disk in sled already. It is the segment that has not the newest record, so that one is there until a
-    /// newer one is.
+    /// disk in sled already. Writing begins with the segment that does not have the newest record, so that this record
+    /// stays until a newer one is written.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
         let open = |path: &Path| {
             let open = || {
@@ -253,7 +253,7 @@ impl Journal {
         Ok(Self { segments: [first, second], current, position: SALT_BYTES })
     }
 
-    pub(super) fn has_room_for(&self, record: &JournalEntry) -> bool {
+    pub(super) fn has_room_for(&self, record: &JournalRecord) -> bool {
         self.position + record.bytes.len() <= SEGMENT_BYTES
     }
 
@@ -264,7 +264,7 @@ impl Journal {
     }
 
     /// Writes the record. When this returns, it is on disk.
-    pub(super) fn append(&mut self, mut record: JournalEntry) -> anyhow::Result<()> {
+    pub(super) fn append(&mut self, mut record: JournalRecord) -> anyhow::Result<()> {
         let Segment { file, salt } = &self.segments[self.current];
         fault::point("before-journal-write");
         file.write_all_at(record.seal(*salt), u64::try_from(self.position)?)
@@ -307,7 +307,7 @@ mod tests {
         make(folder.path()).unwrap();
         let mut journal = Journal::open(folder.path()).unwrap();
         for sequence in 1..=3 {
-            journal.append(JournalEntry::new(&group(sequence, "Rosa")).unwrap()).unwrap();
+            journal.append(JournalRecord::new(&group(sequence, "Rosa")).unwrap()).unwrap();
             journal.switch_segment();
         }
         let payloads = payloads_in(&folder);
@@ -325,7 +325,7 @@ mod tests {
             make(folder.path()).unwrap();
         }
         let mut journal = Journal::open(one.path()).unwrap();
-        journal.append(JournalEntry::new(&group(1, "Rosa")).unwrap()).unwrap();
+        journal.append(JournalRecord::new(&group(1, "Rosa")).unwrap()).unwrap();
         let record = fs::read(one.path().join(SEGMENT_NAMES[0])).unwrap().split_off(SALT_BYTES);
 
         let path = other.path().join(SEGMENT_NAMES[0]);
@@ -342,7 +342,7 @@ mod tests {
         make(folder.path()).unwrap();
         make(folder.path()).unwrap();
         let mut journal = Journal::open(folder.path()).unwrap();
-        journal.append(JournalEntry::new(&group(1, "Rosa")).unwrap()).unwrap();
+        journal.append(JournalRecord::new(&group(1, "Rosa")).unwrap()).unwrap();
         assert!(make(folder.path()).is_err());
         assert_eq!(payloads_in(&folder).len(), 1);
     }

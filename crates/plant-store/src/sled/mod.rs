@@ -112,14 +112,14 @@ impl SledRepository {
         let keep_events = config.keep_events;
         let file = database_file.try_clone().context("cannot look how full the disk is")?;
         let room = Arc::new(Room::new(file, config.directory.clone(), Arc::clone(&health)));
-        let folder = FoldWorker {
+        let worker = FoldWorker {
             db: db.in_room(Arc::clone(&room)),
             file: database_file,
             shared: Arc::clone(&shared),
             keep_events,
             room: Arc::clone(&room),
         };
-        let (fold_thread, joined) = FoldThread::start(folder, Arc::clone(&health))?;
+        let (fold_thread, fold_handle) = FoldThread::start(worker, Arc::clone(&health))?;
         let committer = Committer {
             db: committer_db,
             shared: Arc::clone(&shared),
@@ -131,7 +131,7 @@ impl SledRepository {
         };
         let mut threads = commit::spawn(committer, messages)?;
         // It ends when the commit thread has ended, which waits for it.
-        threads.push(joined);
+        threads.push(fold_handle);
         let reader = SledReader { db: reader_db, shared, keep_events };
         Ok(Self {
             queue,

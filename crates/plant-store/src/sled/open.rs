@@ -43,7 +43,7 @@ pub(super) struct Opened {
 }
 
 /// A database with its journal applied.
-pub(super) struct Found {
+pub(super) struct FoundDatabase {
     pub(super) db: PacedDb,
     database_file: File,
     /// How far the database is, where that can be read.
@@ -68,8 +68,8 @@ fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
 }
 
 /// Has sled bring to the disk what only the journal had, and checks that nothing is missing.
-fn bring_to_disk(config: &SledConfig, found: Found) -> anyhow::Result<Opened> {
-    let Found { db, database_file, state, last_handle, lock } = found;
+fn bring_to_disk(config: &SledConfig, found: FoundDatabase) -> anyhow::Result<Opened> {
+    let FoundDatabase { db, database_file, state, last_handle, lock } = found;
     let check = || {
         let (state, ids) = match check_all(&db, state) {
             Err(lost) if !is_of_disk(&lost) => {
@@ -106,7 +106,10 @@ fn check_all(db: &PacedDb, state: Option<State>) -> anyhow::Result<(State, IdFil
 }
 
 /// Opens a database that is there to look at it, whatever is wrong with it.
-pub(super) fn open_to_look(config: &SledConfig, findings: &mut Findings) -> anyhow::Result<Found> {
+pub(super) fn open_to_look(
+    config: &SledConfig,
+    findings: &mut Findings,
+) -> anyhow::Result<FoundDatabase> {
     let directory = &config.directory;
     ensure!(
         has_database(directory)?,
@@ -127,7 +130,7 @@ fn find(
     lock: File,
     replay: Replay,
     findings: &mut Findings,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<FoundDatabase> {
     let sled_directory = config.directory.join(SLED_DIRECTORY);
     move_unfinished_snapshots_aside(&sled_directory)?;
     let file = sled_directory.join(SLED_FILE);
@@ -148,7 +151,7 @@ fn find(
     // What sled has made, renamed and removed while it opened is on disk before anything builds on it.
     let synced = sync_directory(&sled_directory);
     match synced.and_then(|()| read_kept(config, &db, replay, findings)) {
-        Ok(state) => Ok(Found { db, database_file, state, last_handle, lock }),
+        Ok(state) => Ok(FoundDatabase { db, database_file, state, last_handle, lock }),
         Err(error) => {
             drop(db);
             Err(last_handle.close_after(error))

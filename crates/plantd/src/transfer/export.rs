@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
-use plant_http::limits::LIMIT_MAX;
+use plant_http::limits::PAGE_MAX_PLANTS;
 use plant_http::transfer::{ImportFormat, RowReader, TOTAL_COUNT_HEADER, TransferFormat};
 use ureq::http::{HeaderMap, Method, Response, Version, header};
 use ureq::{Body, Error};
@@ -164,11 +164,11 @@ fn copy(
     progress: &ProgressBar,
 ) -> Result<Copied, Broken> {
     let mut source = answer.into_body().into_reader();
-    let header = format.rows(true, &[])?;
+    let header = format.header();
     let mut start = vec![0; header.len()];
     source.read_exact(&mut start).map_err(broken_off)?;
-    if start != header {
-        return Err(anyhow!("it does not begin with {:?}", String::from_utf8_lossy(&header)).into());
+    if start != header.as_bytes() {
+        return Err(anyhow!("it does not begin with {header:?}").into());
     }
     output.write_all(&start).map_err(Broken::Output)?;
 
@@ -219,7 +219,7 @@ fn reach_end(
             );
             return Err(cause.into());
         }
-        output.write_all(&format.rows(false, &following)?).map_err(Broken::Output)?;
+        format.write_rows(&following, output).map_err(Broken::Output)?;
         plants += following.len() as u64;
         last = Some(following_last.id());
     }
@@ -228,7 +228,7 @@ fn reach_end(
 /// The plants of the next page.
 fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<NewPlant>> {
     let after = last.map(|last| format!("&after={last}")).unwrap_or_default();
-    let request = remote.request(Method::GET, &format!("/plants?limit={LIMIT_MAX}{after}"));
+    let request = remote.request(Method::GET, &format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));
     let answer = remote.send(request.body(())?)?;
     let mut answer = remote.check(answer, Stop::Io).map_err(Stop::into_error)?;
     let mut rows = RowReader::new(ImportFormat::JsonArray);

@@ -12,7 +12,7 @@ use crate::extract::idempotency_key::read as read_key;
 use crate::extract::media_type::check_media_type;
 use crate::extract::query::{ListQuery, on_conflict};
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
-use crate::limits::{ENTITY_TAGS_MAX, IDEMPOTENCY_KEY_MAX_CHARACTERS, LIMIT_MAX};
+use crate::limits::{ENTITY_TAGS_MAX, IDEMPOTENCY_KEY_MAX_CHARACTERS, PAGE_MAX_PLANTS};
 
 pub(super) fn entity_tags(input: &[u8]) {
     let Some(values) = values(input) else { return };
@@ -100,7 +100,7 @@ pub(super) fn query(input: &[u8]) {
     }
     let Ok(read) = ListQuery::read(text) else { return };
     let page = &read.page_request;
-    assert!((1..=LIMIT_MAX).contains(&page.limit));
+    assert!((1..=PAGE_MAX_PLANTS).contains(&page.limit));
     let after = page.after.unwrap_or(plant_domain::PlantId::MIN);
     let next = read.next(after);
     let next = ListQuery::read(&next).expect("the link to the next page can be followed");

@@ -121,7 +121,11 @@ fn read(format: ImportFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
     let taken: Vec<NewPlant> =
         whole.rows.iter().filter_map(|(_, plant)| plant.as_ref().ok().cloned()).collect();
     let exported = match format {
-        ImportFormat::Rows(format) => format.rows(true, &taken).expect("plants can be written"),
+        ImportFormat::Rows(format) => {
+            let mut rows = format.header().into_bytes();
+            format.write_rows(&taken, &mut rows).expect("plants can be written");
+            rows
+        }
         ImportFormat::JsonArray => {
             serde_json::to_vec_pretty(&taken).expect("plants can be written")
         }

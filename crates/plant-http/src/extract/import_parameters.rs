@@ -11,19 +11,19 @@ use crate::extract::query::on_conflict;
 use crate::extract::transfer_format::ImportFormat;
 
 /// What to do with an id that is taken, and what the body is written in.
-pub(crate) struct ImportOptions {
+pub(crate) struct ImportParameters {
     pub(crate) on_conflict: OnConflict,
     pub(crate) format: ImportFormat,
 }
 
-impl ImportOptions {
+impl ImportParameters {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         let on_conflict = on_conflict(request.query_string())?;
         Ok(Self { on_conflict, format: ImportFormat::of_body(request.headers())? })
     }
 }
 
-impl FromRequest for ImportOptions {
+impl FromRequest for ImportParameters {
     type Error = Failure;
     type Future = Ready<Result<Self, Failure>>;
 

@@ -1,0 +1,139 @@
+//! The service in an application of somebody else, mounted in ways that are not the plain one.
+
+use std::sync::Arc;
+
+use actix_http::Request;
+use actix_web::body::MessageBody;
+use actix_web::dev::{Service, ServiceResponse};
+use actix_web::http::{Method, StatusCode, header};
+use actix_web::test::{TestRequest, call_service, init_service};
+use actix_web::{App, Error, web};
+use plant_domain::PlantId;
+use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
+use plant_store::{MemoryRepository, PlantRepository as _};
+
+const TOKEN: &str = "0123456789abcdef";
+const OTHER_TOKEN: &str = "fedcba9876543210";
+
+struct Answer {
+    status: StatusCode,
+    location: Option<String>,
+    link: Option<String>,
+}
+
+/// Sends a request with a token; with a name, that is the name of a plant in the body.
+async fn ask<B: MessageBody>(
+    app: &impl Service<Request, Response = ServiceResponse<B>, Error = Error>,
+    token: &str,
+    method: Method,
+    path: &str,
+    name: Option<&str>,
+) -> Answer {
+    let mut request = TestRequest::with_uri(path).method(method);
+    if !token.is_empty() {
+        request = request.insert_header((header::AUTHORIZATION, format!("Bearer {token}")));
+    }
+    if let Some(name) = name {
+        let body = format!(r#"{{"name":"{name}"}}"#);
+        request =
+            request.insert_header((header::CONTENT_TYPE, "application/json")).set_payload(body);
+    }
+    let response = call_service(app, request.to_request()).await;
+    let text = |name| Some(response.headers().get(name)?.to_str().expect("ASCII").to_owned());
+    Answer { status: response.status(), location: text(header::LOCATION), link: text(header::LINK) }
+}
+
+/// A service with one token, and its plants.
+fn service(token: &str) -> (PlantService, Arc<MemoryRepository>) {
+    let repository = Arc::new(MemoryRepository::default());
+    let token = Token::chosen(token.to_owned()).expect("long enough");
+    let name = TokenName::new("gardener").expect("a name");
+    let tokens = Tokens::new(vec![TokenRecord::new(name, Scope::Write, &token)]);
+    (PlantService::new(Arc::clone(&repository) as _, tokens), repository)
+}
+
+#[tokio::test]
+async fn a_parameter_of_the_mount_is_not_taken_for_the_id_of_a_plant() {
+    let (plants, repository) = service(TOKEN);
+    let app = init_service(App::new().service(plants.scope("/of/{id}"))).await;
+    for id in [1, 99] {
+        let path = format!("/of/1/plants/{id}");
+        let put = ask(&app, TOKEN, Method::PUT, &path, Some("Rosa")).await;
+        assert_eq!((put.status, put.location), (StatusCode::CREATED, Some(path)));
+    }
+    let deleted = ask(&app, TOKEN, Method::DELETE, "/of/1/plants/99", None).await;
+    assert_eq!(deleted.status, StatusCode::NO_CONTENT);
+    assert!(repository.get(PlantId::from(1)).await.expect("it reads").is_some());
+    assert!(repository.get(PlantId::from(99)).await.expect("it reads").is_none());
+    let read = ask(&app, TOKEN, Method::GET, "/of/anybody/plants/1", None).await;
+    assert_eq!(read.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_service_within_a_service_asks_for_a_token_of_its_own() {
+    let (outer, _) = service(TOKEN);
+    let (inner, inner_plants) = service(OTHER_TOKEN);
+    let nested = outer.scope("/outer").service(inner.scope("/inner"));
+    let app = init_service(App::new().service(nested)).await;
+    // A request has one token, and each service wants its own: nobody gets in.
+    for token in [TOKEN, OTHER_TOKEN, ""] {
+        let put = ask(&app, token, Method::PUT, "/outer/inner/plants/1", Some("Rosa")).await;
+        assert_eq!(put.status, StatusCode::UNAUTHORIZED, "{token}");
+    }
+    assert_eq!(inner_plants.count().await.expect("it counts"), 0);
+    let put = ask(&app, TOKEN, Method::PUT, "/outer/plants/1", Some("Rosa")).await;
+    assert_eq!(put.status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn links_begin_with_the_mount_as_the_client_wrote_it() {
+    let (plants, _) = service(TOKEN);
+    let app = init_service(
+        App::new()
+            .service(plants.scope("/two words"))
+            .service(plants.scope("/gärten"))
+            .service(web::scope("/all").service(plants.scope("/{name}"))),
+    )
+    .await;
+    let mounts = [
+        "/two%20words",
+        "/g%C3%A4rten",
+        "/all/%67arden",
+        "/all/a%0D%0Ab",
+        "/all/%00",
+        "/all/%FF",
+        "/all/a%2Fb",
+        "/all/a%3Fb%23c",
+        "/all/%2e%2e",
+        "/all/a%3E%3B%20rel%3D%22next%22",
+    ];
+    for (id, mount) in mounts.into_iter().enumerate() {
+        let path = format!("{mount}/plants/{id}");
+        let put = ask(&app, TOKEN, Method::PUT, &path, Some("Rosa")).await;
+        assert_eq!((put.status, put.location.as_ref()), (StatusCode::CREATED, Some(&path)));
+        let page = ask(&app, TOKEN, Method::GET, &format!("{mount}/plants?limit=1"), None).await;
+        if id > 0 {
+            let next = format!("<{mount}/plants?limit=1&after=0>; rel=\"next\"");
+            assert_eq!((page.status, page.link), (StatusCode::OK, Some(next)));
+        }
+        // What is open is so there too, and nothing else is.
+        for (path, status) in [
+            (format!("{mount}/livez"), StatusCode::OK),
+            (format!("{mount}/plants"), StatusCode::UNAUTHORIZED),
+            (format!("{mount}/plants/livez"), StatusCode::UNAUTHORIZED),
+        ] {
+            assert_eq!(ask(&app, "", Method::GET, &path, None).await.status, status, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_slash_at_the_end_of_the_mount_makes_no_difference() {
+    for mount in ["/garden", "/garden/", "", "/"] {
+        let (plants, _) = service(TOKEN);
+        let app = init_service(App::new().service(plants.scope(mount))).await;
+        let path = format!("{}/plants/1", mount.trim_end_matches('/'));
+        let put = ask(&app, TOKEN, Method::PUT, &path, Some("Rosa")).await;
+        assert_eq!((put.status, put.location), (StatusCode::CREATED, Some(path)), "{mount:?}");
+    }
+}
