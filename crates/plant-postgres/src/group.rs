@@ -230,7 +230,7 @@ fn kept_as_it_is(id: PlantId, revision: Option<i64>) -> SessionError {
 }
 
 /// What keeps a row as it is without an error.
-const KEPT: &str = "a trigger, a rule or a policy keeps it as it is";
+pub(super) const KEPT: &str = "a trigger, a rule or a policy keeps it as it is";
 
 impl Present {
     fn of_row(row: &Row) -> anyhow::Result<(PlantId, Self)> {

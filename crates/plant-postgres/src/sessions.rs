@@ -345,6 +345,17 @@ impl Session {
         .await
     }
 
+    /// The row that a prepared statement always gives.
+    pub(super) async fn row(
+        &self,
+        statement: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Row, SessionError> {
+        let rows = self.rows(statement, parameters).await?;
+        let row = rows.into_iter().next();
+        row.ok_or_else(|| SessionError::Refused("a row is missing".to_owned()))
+    }
+
     /// Takes back what was begun. Where that cannot be said, the end of the session does it.
     pub(super) async fn roll_back(&self) {
         if let Ok(client) = self.client() {

@@ -30,15 +30,12 @@ use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::ToSql;
 
 use crate::columns::{EventColumns, PlanColumns, RowColumns, Sample};
-use crate::group::{AnswerWrite, Committed, Plan, PlannedEvent, WriteGroup};
+use crate::group::{AnswerWrite, Committed, KEPT, Plan, PlannedEvent, WriteGroup};
 use crate::reader::LATE_COMMIT_PATIENCE;
 use crate::schema::COUNTER_SLOTS;
 use crate::sessions::{PATIENCE, Session, SessionError, Sessions, pause};
 use crate::statements::Statements;
 use crate::write_health::{READY_WITHIN, WriteHealth};
-
-/// What is said of rows that were rehearsed.
-const NOT_WRITTEN: &str = "a row was not written: a trigger, a rule or a policy keeps it as it is";
 
 /// How long the writer tries to find out what became of a group, counted from when that was lost.
 const FINDING_PATIENCE: Duration = Duration::from_secs(20);
@@ -97,8 +94,8 @@ impl Writer {
         self.carry_out_group(WriteGroup::new(writes, to_read, answer)).await;
     }
 
-    /// As [`Self::carry_out`], each after those before it, unless somebody else changes the same plants meanwhile. Returns
-    /// the outcomes.
+    /// Carries out writes in their order, and returns the outcome of each. Where another client changes the same plants
+    /// meanwhile, writes of these plants may come later than those after them.
     pub(super) async fn carry_out_in_turn(
         &self,
         writes: Vec<Write>,
@@ -188,28 +185,10 @@ impl Writer {
                 _ => {}
             }
             match failed {
-                // What was counted on is read now, which is an answer for whoever was wrong, and lets others through.
+                // Ids that were assumed free are read in the next try: creates of taken ids fail there, others pass.
                 Failed::WithoutTrace(SessionError::Conflict(_)) if has_counted_on_ids => {}
                 Failed::WithoutTrace(error) if group.last_answer.elapsed() > PATIENCE => {
-                    log::warn!("writes are given up, and were not carried out: {error}");
-                    let takes_no_writes = match error {
-                        // When the sequence is behind, every group conflicts with a block that is there already.
-                        SessionError::Conflict(_) => {
-                            let of_group = group.pending_ids();
-                            let rehearsed = timeout(READY_WITHIN, self.rehearse(&of_group)).await;
-                            !matches!(rehearsed, Ok(Ok(())))
-                        }
-                        ref error => matches!(error, SessionError::Unavailable(_)),
-                    };
-                    let is_conflict = matches!(error, SessionError::Conflict(_));
-                    let cause = StoreFailure::new(anyhow!(error));
-                    if takes_no_writes {
-                        self.health.note_no_writes(&cause);
-                    }
-                    return Err(GivenUp::All(match is_conflict && !takes_no_writes {
-                        true => StoreError::Busy,
-                        false => StoreError::Unavailable(cause),
-                    }));
+                    return Err(GivenUp::All(self.give_up(error, &group.pending_ids()).await));
                 }
                 Failed::WithoutTrace(_) => {
                     pause(tries).await;
@@ -222,6 +201,26 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// Says why writes of these plants, which were not carried out, are not tried again.
+    async fn give_up(&self, error: SessionError, ids: &BTreeSet<PlantId>) -> StoreError {
+        log::warn!("writes are given up, and were not carried out: {error}");
+        let takes_no_writes = match &error {
+            // When the sequence is behind, every group conflicts with a block that is there already.
+            SessionError::Conflict(_) => {
+                if let Ok(Ok(())) = timeout(READY_WITHIN, self.rehearse(ids)).await {
+                    return StoreError::Busy;
+                }
+                true
+            }
+            error => matches!(error, SessionError::Unavailable(_)),
+        };
+        let cause = StoreFailure::new(anyhow!(error));
+        if takes_no_writes {
+            self.health.note_no_writes(&cause);
+        }
+        StoreError::Unavailable(cause)
     }
 
     /// Carries out the pending writes, except where somebody else changes the plant meanwhile.
@@ -294,9 +293,7 @@ impl Writer {
         let counts: [&(dyn ToSql + Sync); 3] = [&slot, &events.more_plants, &events.more_events];
         let parameters =
             [&new.parameters()[..], &[&group_id], &events.parameters(), &counts].concat();
-        let rows = session.rows(&self.statements.create_plants, &parameters).await?;
-        let row =
-            rows.first().ok_or_else(|| SessionError::Refused("a row is missing".to_owned()))?;
+        let row = session.row(&self.statements.create_plants, &parameters).await?;
         let written = new.ids.iter().copied().map(PlantId::from).collect();
         Ok(Committed { block: row.try_get(0)?, written })
     }
@@ -352,10 +349,9 @@ impl Writer {
             .ok_or_else(|| SessionError::NoAnswer("a number is missing".to_owned()))
     }
 
-    /// Fills the block of what this session has just taken back, so that nobody who reads events waits for it to be
-    /// committed late. That it is no seal is safe: the session is in no transaction any more, so nobody has the block, and
-    /// the sequence never gives it again, for what it gave is on the disk before this is. Where it fails, or takes
-    /// too long, readers seal the block.
+    /// Fills the block of the transaction that this session has just rolled back. Otherwise readers of events would wait
+    /// for a late commit of that block. No seal is needed: no transaction holds the block any more, and the sequence, which
+    /// is on disk first, never gives the number again. Where filling fails or takes too long, readers seal the block.
     async fn skip_block(&self, session: &Session) {
         let skipping = session.rows(&self.statements.skip_block, &[]);
         match timeout(LATE_COMMIT_PATIENCE, skipping).await {
@@ -393,9 +389,7 @@ impl Writer {
     ) -> Result<Option<Committed>, SessionError> {
         let session = self.sessions.get().await?;
         session.rows(&self.statements.seal_group, &[&group_id]).await?;
-        let found = session.rows(&self.statements.events_of_group, &[&group_id]).await?;
-        let row =
-            found.first().ok_or_else(|| SessionError::Refused("a row is missing".to_owned()))?;
+        let row = session.row(&self.statements.events_of_group, &[&group_id]).await?;
         let (block, ids): (i64, Vec<i64>) = (row.try_get(0)?, row.try_get(1)?);
         if ids.is_empty() {
             let forgotten = session.rows(&self.statements.forgotten, &[]).await?;
@@ -412,8 +406,7 @@ impl Writer {
         Ok(Some(Committed { block, written: ids.into_iter().map(PlantId::from).collect() }))
     }
 
-    /// Commits a change that changes nothing, and asks for changes of no rows: where that is done, the tables are there,
-    /// and commits are taken.
+    /// Inserts and updates no rows, and commits. Success shows that the tables exist and that PostgreSQL takes commits.
     pub(super) async fn write_nothing(&self) -> Result<(), SessionError> {
         let session = self.sessions.get().await?;
         let (new, changed) = (RowColumns::default(), RowColumns::default());
@@ -469,7 +462,7 @@ impl Writer {
         let group_id = group_id.as_slice();
         let revision = self.revision_of(session, sample.id).await?;
         if revision.is_none() {
-            return Err(SessionError::Refused(NOT_WRITTEN.to_owned()));
+            return Err(not_written());
         }
         columns = RowColumns { expected: vec![revision], ..RowColumns::of_sample(sample, 0) };
         let changed =
@@ -477,7 +470,7 @@ impl Writer {
         if changed.is_empty() {
             // Another server may have changed the plant since its revision was read.
             return Err(match self.revision_of(session, sample.id).await? == revision {
-                true => SessionError::Refused(NOT_WRITTEN.to_owned()),
+                true => not_written(),
                 false => SessionError::Conflict("others change the same plant".to_owned()),
             });
         }
@@ -496,18 +489,23 @@ impl Writer {
         Ok(rows.first().map(|row| row.try_get(1)).transpose()?)
     }
 
-    /// Waits until all that is visible is as safe as what is acknowledged. Where a standby has to have it too, a commit is
-    /// shown also when nobody has waited for that to the end, for its session was ended. A later commit waits for all
-    /// that is before it.
+    /// Waits until everything visible is as durable as what is acknowledged. With synchronous replication, a commit becomes
+    /// visible before the standby has it when its session ends during the wait. This commits once more: a commit waits
+    /// for the standby to have all earlier ones too.
     async fn wait_for_those_before(&self, session: &Session) -> Result<(), SessionError> {
         let warnings = self.sessions.warnings.count();
         session.rows(&self.statements.touch_counter, &[&counter_slot()]).await?;
         if self.sessions.warnings.count() == warnings {
             return Ok(());
         }
-        // This may be what was broken off.
+        // PostgreSQL warns where the wait for the standby was canceled: perhaps this one.
         Err(SessionError::NoAnswer("PostgreSQL warned of a commit".to_owned()))
     }
+}
+
+/// A row was rehearsed, and PostgreSQL did not write it.
+fn not_written() -> SessionError {
+    SessionError::Refused(format!("a row was not written: {KEPT}"))
 }
 
 /// The number in the answer to the beginning of a transaction.

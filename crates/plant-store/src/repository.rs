@@ -207,7 +207,8 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Busy`] while the disk does not answer, [`StoreError::DiskFull`] while it is full,
-    /// [`StoreError::Unavailable`] while the database takes no writes, [`StoreError::Closed`], or [`StoreError::Failed`] once the store has failed.
+    /// [`StoreError::Unavailable`] while the database takes no writes, [`StoreError::Closed`], or
+    /// [`StoreError::Failed`] once the store has failed.
     async fn check_ready(&self) -> Result<(), StoreError>;
 
     /// Waits until the store has failed for good; for a store that does not fail, for ever.

@@ -29,11 +29,11 @@ pub(crate) async fn import(
     repository: Data<dyn PlantRepository>,
     draining: Data<Draining>,
     caller: Caller,
-    options: Result<ImportParameters, Failure>,
+    parameters: Result<ImportParameters, Failure>,
     mut body: BodyStream,
 ) -> Result<HttpResponse, Failure> {
-    let ImportParameters { on_conflict, format } = match options {
-        Ok(options) => options,
+    let ImportParameters { on_conflict, format } = match parameters {
+        Ok(parameters) => parameters,
         Err(failure) => {
             // A client that still sends would miss the answer.
             body.discard().await;
