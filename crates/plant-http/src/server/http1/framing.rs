@@ -1,9 +1,8 @@
-//! What a request's head says about where the request ends, and heads that are refused because not
-//! everybody would read them alike.
+//! Message framing by the head of a request, and heads that are refused because readers disagree about them.
 //!
-//! A server that reads a length in another way than the proxy in front of it takes a part of a body for a
-//! request. actix-http refuses a head that can be read in two ways: two lengths, a length and chunks, a
-//! coding other than chunks, no `Host` or two of them. What is left is here.
+//! A server that frames a request otherwise than the proxy in front of it is open to request smuggling. actix-http
+//! itself refuses two lengths, a length with chunks, other codings than chunks, and no `Host` or two of them. The
+//! remaining cases are here.
 
 use std::net::Ipv6Addr;
 
@@ -13,16 +12,16 @@ use actix_http::{Method, RequestHead};
 /// How long the body of a request is (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyLength {
-    /// So many bytes; without a body, none.
+    /// This many bytes; 0 without a body.
     Bytes(u64),
-    /// What its chunks say.
+    /// Until the last chunk.
     Chunks,
-    /// For actix-http it goes on until the client ends its sending.
+    /// actix-http takes everything that follows for the body.
     Endless,
 }
 
 impl BodyLength {
-    /// What actix-http takes for the body behind this head.
+    /// The body that actix-http reads behind this head.
     pub(crate) fn of(head: &RequestHead) -> Self {
         let headers = head.headers();
         if headers.contains_key(header::TRANSFER_ENCODING) {
@@ -32,7 +31,7 @@ impl BodyLength {
             return Self::Endless;
         }
         let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Self::Bytes(0) };
-        // Were it another one, nothing behind it would be read.
+        // actix-http refuses other lengths. Should one pass, nothing behind it is read.
         length
             .to_str()
             .ok()
@@ -41,48 +40,42 @@ impl BodyLength {
     }
 }
 
-/// Why a head must be refused that actix-http accepts: not every reader understands it alike, or actix-http
-/// misunderstands it.
+/// Why a head that actix-http accepts must be refused: readers disagree about it, or actix-http misreads it.
 pub(crate) fn refusal(head: &RequestHead) -> Option<&'static str> {
     let headers = head.headers();
     // RFC 9112, section 3.2.
     if !headers.get_all(header::HOST).all(|host| is_host(host.as_bytes())) {
         return Some("the Host header must be a host and maybe a port, or empty");
     }
-    // The header could be ignored (RFC 9110, section 7.8), but actix-http then takes all that follows for the body,
-    // whatever its length, and writes a body in chunks without their frames.
+    // RFC 9110, section 7.8, allows to ignore the header. actix-http instead takes everything that follows for the
+    // body, whatever its length, and writes chunked bodies without their framing.
     is_for_websockets(headers)
         .then_some("there are no WebSockets here; leave the Upgrade header out")
 }
 
-/// Whether actix-http believes that the protocol will change.
+/// Whether actix-http expects the protocol to change.
 fn is_for_websockets(headers: &HeaderMap) -> bool {
     headers.get_all(header::UPGRADE).any(|protocol| {
         protocol.to_str().is_ok_and(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
     })
 }
 
-/// Whether it is `uri-host [ ":" port ]` (RFC 9110, section 7.2; RFC 3986, sections 3.2.2 and 3.2.3).
+/// Whether this is `uri-host [ ":" port ]` (RFC 9110, section 7.2; RFC 3986, sections 3.2.2 and 3.2.3).
 fn is_host(host: &[u8]) -> bool {
     let Ok(host) = str::from_utf8(host) else { return false };
-    let (is_name, port) = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((address, "")) => (address.parse::<Ipv6Addr>().is_ok(), ""),
-            Some((address, rest)) => match rest.strip_prefix(':') {
-                Some(port) => (address.parse::<Ipv6Addr>().is_ok(), port),
-                None => return false,
-            },
-            None => return false,
-        },
+    let (is_name, rest) = match host.strip_prefix('[').map(|host| host.split_once(']')) {
+        Some(Some((address, rest))) => (address.parse::<Ipv6Addr>().is_ok(), rest),
+        Some(None) => return false,
         None => {
-            let (name, port) = host.split_once(':').unwrap_or((host, ""));
-            (is_registered_name(name), port)
+            let (name, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
+            (is_registered_name(name), rest)
         }
     };
-    is_name && port.bytes().all(|byte| byte.is_ascii_digit())
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    is_name && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
 }
 
-/// Addresses of IPv4 are such names too. The empty name is one.
+/// Whether this is a `reg-name`, as every IPv4 address and the empty name are.
 fn is_registered_name(name: &str) -> bool {
     let mut parts = name.split('%');
     let is_plain = |part: &str| {
