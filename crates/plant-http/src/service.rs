@@ -51,24 +51,6 @@ impl PlantService {
     ///
     /// A server other than [`serve`]'s has its own limits and deadlines for heads, and invites the body of a request
     /// with `Expect: 100-continue` before its token is checked.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use actix_web::{App, test};
-    /// use plant_http::{PlantService, Tokens};
-    /// use plant_store::MemoryRepository;
-    ///
-    /// # actix_web::rt::System::new().block_on(async {
-    /// let plants = PlantService::new(Arc::new(MemoryRepository::default()), Tokens::default());
-    /// let app = test::init_service(App::new().service(plants.scope("/garden"))).await;
-    ///
-    /// let ask = |path| test::TestRequest::with_uri(path).to_request();
-    /// assert_eq!(test::call_service(&app, ask("/garden/livez")).await.status(), 200);
-    /// assert_eq!(test::call_service(&app, ask("/garden/plants")).await.status(), 401);
-    /// assert_eq!(test::call_service(&app, ask("/elsewhere")).await.status(), 404);
-    /// # });
-    /// ```
     pub fn scope(
         &self,
         path: &str,
@@ -114,51 +96,20 @@ impl PlantService {
 ///
 /// # Examples
 ///
-/// A server on a Unix socket, and its client. A [`TcpListener`](std::net::TcpListener) instead of the
-/// [`UnixListener`](std::os::unix::net::UnixListener) makes a server for the network.
+/// A [`UnixListener`](std::os::unix::net::UnixListener) instead of the [`TcpListener`](std::net::TcpListener) makes a
+/// server on a Unix socket. The repository's folder `examples` has a whole program.
 ///
-/// ```
-/// use std::io::{self, Read as _, Write as _};
-/// use std::os::unix::net::{UnixListener, UnixStream};
-/// use std::sync::Arc;
-/// use std::thread;
+/// ```no_run
+/// use std::net::TcpListener;
 ///
-/// use plant_http::{
-///     PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens, serve,
-/// };
-/// use plant_store::{SledConfig, SledRepository};
-/// use tokio::sync::oneshot;
+/// use plant_http::{PlantService, ServerConfig, serve};
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let folder = tempfile::tempdir()?;
-/// let token = Token::random()?;
-/// let record = TokenRecord::new(TokenName::new("reader")?, Scope::Read, &token);
-/// let repository = SledRepository::open(&SledConfig::new(folder.path().join("plants")))?;
-/// let service = PlantService::new(Arc::new(repository), Tokens::new(vec![record]));
-/// let path = folder.path().join("socket");
-/// let socket = UnixListener::bind(&path)?;
-///
-/// let (stop, stopped) = oneshot::channel::<()>();
-/// let client = thread::spawn(move || -> io::Result<String> {
-///     let mut connection = UnixStream::connect(path)?;
-///     let token = token.reveal();
-///     write!(connection, "GET /plants HTTP/1.1\r\nHost: plants\r\nConnection: close\r\n")?;
-///     write!(connection, "Authorization: Bearer {token}\r\n\r\n")?;
-///     let mut answer = String::new();
-///     connection.read_to_string(&mut answer)?;
-///     drop(stop);
-///     Ok(answer)
-/// });
-///
+/// # async fn run(service: PlantService) -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = TcpListener::bind("127.0.0.1:8080")?;
 /// let stop = async {
-///     // Ready when the client is done, or has failed.
-///     let _ = stopped.await;
+///     let _ = tokio::signal::ctrl_c().await;
 /// };
-/// let serving = serve(socket, service, ServerConfig::default(), stop);
-/// actix_web::rt::System::new().block_on(serving)?;
-/// let answer = client.join().expect("the client does not panic")?;
-/// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
-/// assert!(answer.ends_with("\r\n\r\n[]"));
+/// serve(listener, service, ServerConfig::default(), stop).await?;
 /// # Ok(())
 /// # }
 /// ```

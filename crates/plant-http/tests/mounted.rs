@@ -1,4 +1,4 @@
-//! The service in an application of somebody else, mounted in ways that are not the plain one.
+//! The service mounted in an actix-web application in unusual ways.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct Answer {
     link: Option<String>,
 }
 
-/// Sends a request with a token; with a name, that is the name of a plant in the body.
+/// Sends a request with a token, and with a plant of this name as its body.
 async fn ask<B: MessageBody>(
     app: &impl Service<Request, Response = ServiceResponse<B>, Error = Error>,
     token: &str,
@@ -75,7 +75,7 @@ async fn a_service_within_a_service_asks_for_a_token_of_its_own() {
     let (inner, inner_plants) = service(OTHER_TOKEN);
     let nested = outer.scope("/outer").service(inner.scope("/inner"));
     let app = init_service(App::new().service(nested)).await;
-    // A request has one token, and each service wants its own: nobody gets in.
+    // A request has one token, and each service wants its own, so none passes both gates.
     for token in [TOKEN, OTHER_TOKEN, ""] {
         let put = ask(&app, token, Method::PUT, "/outer/inner/plants/1", Some("Rosa")).await;
         assert_eq!(put.status, StatusCode::UNAUTHORIZED, "{token}");
@@ -116,7 +116,7 @@ async fn links_begin_with_the_mount_as_the_client_wrote_it() {
             let next = format!("<{mount}/plants?limit=1&after=0>; rel=\"next\"");
             assert_eq!((page.status, page.link), (StatusCode::OK, Some(next)));
         }
-        // What is open is so there too, and nothing else is.
+        // The open paths are the same below every mount.
         for (path, status) in [
             (format!("{mount}/livez"), StatusCode::OK),
             (format!("{mount}/plants"), StatusCode::UNAUTHORIZED),

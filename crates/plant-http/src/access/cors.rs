@@ -109,24 +109,12 @@ mod tests {
         for good in ["https://plants.example", "http://localhost:8000", "https://[::1]:444"] {
             assert_eq!(good.parse::<CorsOrigin>().unwrap().to_string(), good);
         }
-        for bad in [
-            "",
-            "*",
-            "null",
-            "plants.example",
-            "//plants.example",
-            "https://",
-            "https://plants.example/",
-            "https://plants.example/garden",
-            "https://plants.example?x",
-            "https://Plants.example",
-            "https://plants.example:443",
-            "https://plants.example:",
-            "http://plants.example:80",
-            "https://user@plants.example",
-            "ftp://plants.example",
-            "https://plants.example https://other.example",
-        ] {
+        let bad = "* null plants.example //plants.example https:// https://plants.example/ \
+             https://plants.example/garden https://plants.example?x https://Plants.example \
+             https://plants.example:443 https://plants.example: http://plants.example:80 \
+             https://user@plants.example ftp://plants.example";
+        let two = "https://plants.example https://other.example";
+        for bad in bad.split(' ').chain(["", two]) {
             assert!(bad.parse::<CorsOrigin>().is_err(), "{bad:?}");
         }
     }

@@ -104,7 +104,7 @@ impl Exchange {
             }
         }
         let headers = response.headers_mut();
-        headers.insert(REQUEST_ID, self.context.id().clone());
+        headers.insert(REQUEST_ID, self.context.id.clone());
         for (name, value) in COMMON_HEADERS {
             if !headers.contains_key(&name) {
                 headers.insert(name, value);
@@ -128,10 +128,10 @@ impl Exchange {
         // Without a status, the client went away before its answer began. A change may have been made.
         let status = self.status.as_ref().map_or("-", StatusCode::as_str);
         let micros = self.begun.elapsed().as_micros();
-        let counts = self.context.import_counts();
+        let counts = self.context.import.get();
         let counts = counts.map_or_else(String::new, |counts| format!(" {counts}"));
         let error = self.error.map_or_else(String::new, |error| format!(" error={}", error as i32));
-        let is_change = self.may_change && self.context.is_let_in();
+        let is_change = self.may_change && self.context.is_let_in.get();
         let target = if is_change { AUDIT_LOG } else { ACCESS_LOG };
         log::info!(target: target, "{line} {status} {micros}us {}{counts}{error}", self.context);
     }
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_connection_has_no_deadline_while_its_answer_is_streamed() {
-        let connection = Rc::new(ConnectionState::default());
+        let connection = Rc::new(ConnectionState::new());
         connection.request_begins(BodyLength::Bytes(0), false);
         let exchange = Exchange {
             begun: Instant::now(),

@@ -128,7 +128,7 @@ impl Reading {
 impl Connection {
     /// A connection that is to end, as soon as it is idle, once `closed` is ready.
     pub(super) fn new(transport: Transport, closed: impl Future<Output = ()> + 'static) -> Self {
-        let state = Rc::new(ConnectionState::default());
+        let state = Rc::new(ConnectionState::new());
         let waiting = Rc::clone(&state);
         let closing = Box::pin(async move {
             closed.await;

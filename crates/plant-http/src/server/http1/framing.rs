@@ -105,55 +105,14 @@ mod tests {
 
     #[test]
     fn a_host_is_a_name_or_an_address_with_a_port_or_without() {
-        for host in [
-            "",
-            ":",
-            ":80",
-            "plants",
-            "plants:",
-            "plants:8080",
-            "plants.example.",
-            "Plants_1.example",
-            "127.0.0.1:8080",
-            "999.1",
-            "a,b",
-            "%41%5f",
-            "x%2D:1",
-            "[::1]",
-            "[::1]:8080",
-            "[2001:db8::127.0.0.1]:",
-        ] {
+        let hosts = ": :80 plants plants: plants:8080 plants.example. Plants_1.example a,b %41%5f x%2D:1 \
+             127.0.0.1:8080 999.1 [::1] [::1]:8080 [2001:db8::127.0.0.1]:";
+        for host in hosts.split(' ').chain([""]) {
             assert!(is_host(host.as_bytes()), "{host}");
         }
-        for other in [
-            "a b",
-            "a/b",
-            "http://a",
-            "user@a",
-            "a?b",
-            "a#b",
-            "a\\b",
-            "a\"b",
-            "a<b",
-            "a:b",
-            "a:-1",
-            "a:+1",
-            "a:1:2",
-            "::1",
-            "%",
-            "%4",
-            "%4g",
-            "a%é",
-            "é",
-            "[",
-            "[]",
-            "[::1",
-            "[::1]8080",
-            "[::1]:x",
-            "[127.0.0.1]",
-            "[::g]",
-            "a[::1]",
-        ] {
+        let others = "a/b http://a user@a a?b a#b a\\b a\"b a<b a:b a:-1 a:+1 a:1:2 ::1 % %4 %4g a%é é \
+             [ [] [::1 [::1]8080 [::1]:x [127.0.0.1] [::g] a[::1]";
+        for other in others.split(' ').chain(["a b"]) {
             assert!(!is_host(other.as_bytes()), "{other}");
         }
         assert!(!is_host(b"\xff"));

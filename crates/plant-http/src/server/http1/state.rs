@@ -8,24 +8,13 @@ use tokio::time::{Instant, sleep};
 use crate::server::deadlines::{DISCONNECT_DEADLINE, FIRST_BYTES_GRACE, HEAD_DEADLINE, KEEP_ALIVE};
 use crate::server::http1::framing::BodyLength;
 
-/// What a connection waits for.
-#[derive(Clone, Copy, Default)]
-enum Waiting {
-    /// The first bytes. actix-http's deadline for the first head covers them.
-    #[default]
-    ForFirstBytes,
-    /// The rest of the first head, or the end of an answer, which have deadlines elsewhere.
-    Elsewhere,
-    /// The next request, since this time.
-    ForRequest(Instant),
-    /// The end of a head that began at this time.
-    ForHead(Instant),
-}
-
 /// Shared by the exchanges of a connection and the connection itself.
-#[derive(Default)]
 pub(crate) struct ConnectionState {
-    waiting: Cell<Waiting>,
+    /// Whether the next request is waited for, and nothing of it has arrived.
+    is_at_rest: Cell<bool>,
+    /// When the client has to have sent the next request, or the rest of its head. `None` before the end of the first
+    /// head and during an answer, which have deadlines elsewhere.
+    deadline: Cell<Option<Instant>>,
     has_unread_body: Cell<bool>,
     is_closing: Cell<bool>,
     /// The body of a request that has begun, until the connection takes this.
@@ -39,9 +28,23 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
+    pub(crate) fn new() -> Self {
+        Self {
+            is_at_rest: Cell::new(true),
+            deadline: Cell::default(),
+            has_unread_body: Cell::default(),
+            is_closing: Cell::default(),
+            body: Cell::default(),
+            is_answered: Cell::default(),
+            has_ahead: Cell::default(),
+            reader: Cell::default(),
+        }
+    }
+
     /// A request begins. With `is_last`, it asks to close the connection.
     pub(crate) fn request_begins(&self, body: BodyLength, is_last: bool) {
-        self.waiting.set(Waiting::Elsewhere);
+        self.is_at_rest.set(false);
+        self.deadline.set(None);
         self.has_unread_body.set(body != BodyLength::Bytes(0));
         self.is_closing.set(is_last);
         self.body.set(Some(body));
@@ -63,7 +66,12 @@ impl ConnectionState {
     }
 
     pub(crate) fn answer_ends(&self) {
-        self.waiting.set(Waiting::ForRequest(Instant::now()));
+        // An idle connection is closed by actix-http, but not while it cannot write the answer.
+        let allowed =
+            if self.is_closing() { DISCONNECT_DEADLINE } else { KEEP_ALIVE + HEAD_DEADLINE };
+        self.deadline.set(Some(Instant::now() + allowed));
+        // After a closing answer, the connection ends by itself when the client has read the answer.
+        self.is_at_rest.set(!self.is_closing());
         self.is_answered.set(true);
         self.wake_reader();
     }
@@ -79,40 +87,26 @@ impl ConnectionState {
         self.is_closing.get()
     }
 
-    /// Bytes arrived, or their turn has come.
+    /// Bytes of a request arrived, or their turn has come.
     pub(super) fn bytes_came(&self) {
-        match self.waiting.get() {
-            Waiting::ForFirstBytes => self.waiting.set(Waiting::Elsewhere),
-            // They are discarded.
-            Waiting::ForRequest(_) if self.is_closing.get() => {}
-            Waiting::ForRequest(_) => self.waiting.set(Waiting::ForHead(Instant::now())),
-            Waiting::Elsewhere | Waiting::ForHead(_) => {}
+        // actix-http has a deadline for the first head, but for no later one.
+        if self.is_at_rest.replace(false) && self.deadline.get().is_some() {
+            self.deadline.set(Some(Instant::now() + HEAD_DEADLINE));
         }
     }
 
     /// Whether every request is answered of which anything has arrived.
     pub(super) fn is_at_rest(&self) -> bool {
-        let waiting = self.waiting.get();
-        // After a closing answer, the connection ends by itself when the client has read the answer.
-        !self.is_closing.get() && matches!(waiting, Waiting::ForFirstBytes | Waiting::ForRequest(_))
+        self.is_at_rest.get()
     }
 
     pub(super) async fn grace_for_first_bytes(&self) {
-        if let Waiting::ForFirstBytes = self.waiting.get() {
+        if self.is_at_rest() && self.deadline().is_none() {
             sleep(FIRST_BYTES_GRACE).await;
         }
     }
 
-    /// The deadline for the client, if it is the client's turn.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self.waiting.get() {
-            Waiting::ForFirstBytes | Waiting::Elsewhere => None,
-            Waiting::ForRequest(since) if self.is_closing.get() => {
-                Some(since + DISCONNECT_DEADLINE)
-            }
-            // actix-http ends an idle connection before, unless it cannot write the answer.
-            Waiting::ForRequest(since) => Some(since + KEEP_ALIVE + HEAD_DEADLINE),
-            Waiting::ForHead(since) => Some(since + HEAD_DEADLINE),
-        }
+        self.deadline.get()
     }
 }
