@@ -76,21 +76,3 @@ impl Drop for AuditedImport {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_between_two_characters() {
-        for (text, wanted) in [
-            ("", ""),
-            ("abcd", "abcd"),
-            ("abcde", "abcd…(cut)"),
-            ("abcé", "abc…(cut)"),
-            ("éé", "éé"),
-        ] {
-            assert_eq!(cut(text, 4), wanted);
-        }
-    }
-}

@@ -204,18 +204,11 @@ mod tests {
     #[test]
     fn a_connection_has_no_deadline_while_its_answer_is_streamed() {
         let connection = Rc::new(ConnectionState::new());
-        connection.request_begins(BodyLength::Bytes(0), false);
-        let exchange = Exchange {
-            begun: Instant::now(),
-            context: RequestContext::of(&Request::new()),
-            may_change: false,
-            cors_headers: Vec::new(),
-            line: None,
-            connection: Some(Rc::clone(&connection)),
-            draining: Arc::default(),
-            status: None,
-            error: None,
-        };
+        let request = Request::new();
+        let context = RequestContext::of(&request);
+        let connected = Some(&connection);
+        let exchange =
+            Exchange::begin(context, request.head(), connected, Vec::new(), Arc::default());
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
         let answer = exchange.end(HttpResponse::Ok().body(body));
         assert!(connection.deadline().is_none(), "the client would be cut off");

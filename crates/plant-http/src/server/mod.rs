@@ -27,8 +27,6 @@ use self::http1::HttpServiceFactory;
 use self::listening_socket::{Accepted, Acceptor, Guard, ListeningSocket};
 use self::workers::Workers;
 
-const DEFAULT_MAX_CONNECTIONS: NonZeroU32 = NonZeroU32::new(1024).expect("it is not 0");
-
 /// How long to pause after the operating system refused a connection, so that others can end meanwhile.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
@@ -56,7 +54,7 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            max_connections: DEFAULT_MAX_CONNECTIONS,
+            max_connections: const { NonZeroU32::new(1024).expect("it is not 0") },
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
         }

@@ -1,21 +1,14 @@
 //! A connection as actix-http reads and writes it: one request at a time, each head within its deadline.
 //!
-//! **One request at a time.** A client may pipeline requests (RFC 9112, section 9.3.2). actix-http reads them ahead,
-//! and encodes each answer by the head that it has read *last*: a HEAD behind a create removes the body of the
-//! create's answer but not its length, so that the client takes the next answer for that body; an HTTP/1.0 request
-//! changes the version; a `Connection: close` is forgotten. At a broken chunk it ends the connection without the
-//! answers that are due. So actix-http gets no byte of a request before the previous one is answered, nothing behind
-//! an answer that closes the connection (section 9.6), no broken chunk, and nothing of a head beyond its limits.
+//! A client may pipeline requests (RFC 9112, section 9.3.2). actix-http would read them ahead and encode each answer by
+//! the head that it has read *last*: a HEAD behind a create removes the body of the create's answer but not its length,
+//! so that the client takes the next answer for that body. So actix-http gets no byte of a request before the previous
+//! one is answered, nothing behind an answer that closes the connection (section 9.6), no broken chunk, and nothing of a
+//! head beyond its limits.
 //!
-//! **Answers arrive.** Where a head or a body cannot be read any further, the client may still be sending. actix-http
-//! would close the socket with unread bytes, which resets the connection, and a reset can destroy the answer.
-//! [`Connection::finish`] reads on for a while instead.
-//!
-//! **Head deadline.** actix-http has a deadline for the first head of a connection, and one for idle time, which ends
-//! with the next byte. A later head that begins and never ends has none.
-//!
-//! **Drain.** An idle connection ends in the drain, but not before everything that has arrived is read. actix-http's
-//! shutdown signal would drop a request that has arrived and is not read yet.
+//! Where a head or a body cannot be read any further, the client may still be sending. actix-http would close the socket
+//! with unread bytes, which resets the connection, and a reset can destroy the answer. [`Connection::finish`] reads on
+//! for a while instead.
 
 use std::cell::{RefCell, RefMut};
 use std::future::poll_fn;

@@ -89,19 +89,7 @@ fn is_registered_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use actix_http::Request;
-    use actix_http::header::{HeaderName, HeaderValue};
-
     use super::*;
-
-    fn request_with(lines: &[(&'static str, &'static str)]) -> Request {
-        let mut request = Request::new();
-        for (name, value) in lines {
-            let name = HeaderName::from_static(name);
-            request.head_mut().headers.append(name, HeaderValue::from_static(value));
-        }
-        request
-    }
 
     #[test]
     fn a_host_is_a_name_or_an_address_with_a_port_or_without() {
@@ -116,31 +104,5 @@ mod tests {
             assert!(!is_host(other.as_bytes()), "{other}");
         }
         assert!(!is_host(b"\xff"));
-    }
-
-    #[test]
-    fn the_length_of_a_body_is_what_actix_http_takes_it_for() {
-        use BodyLength::{Bytes, Chunks, Endless};
-        let length = ("content-length", "5");
-        let chunks = ("transfer-encoding", "chunked");
-        let websocket = ("upgrade", "WebSocket");
-        let h2c = ("upgrade", "h2c");
-        for (lines, wanted) in [
-            (&[][..], Bytes(0)),
-            (&[length], Bytes(5)),
-            (&[("content-length", "005")], Bytes(5)),
-            (&[("content-length", "5, 5")], Endless),
-            (&[("content-length", "18446744073709551616")], Endless),
-            (&[chunks], Chunks),
-            (&[h2c, length], Bytes(5)),
-            (&[websocket], Endless),
-            (&[h2c, websocket, length], Endless),
-            (&[websocket, chunks], Chunks),
-        ] {
-            assert_eq!(BodyLength::of(request_with(lines).head()), wanted, "{lines:?}");
-        }
-        let mut connect = Request::new();
-        connect.head_mut().method = Method::CONNECT;
-        assert_eq!(BodyLength::of(connect.head()), Endless);
     }
 }
