@@ -29,6 +29,7 @@ const IS_REFUSED: i64 = 8;
 const CAUSE: &str = "no space left on /var/lib/plants";
 
 /// Misbehaves as the plant's id says.
+#[derive(Default)]
 struct Misbehaves {
     failed: watch::Sender<bool>,
     close_fails: bool,
@@ -155,7 +156,7 @@ struct RunningServer {
 
 impl RunningServer {
     fn start() -> Self {
-        Self::start_with(Misbehaves { failed: watch::Sender::new(false), close_fails: false })
+        Self::start_with(Misbehaves::default())
     }
 
     fn start_with(repository: Misbehaves) -> Self {
@@ -295,7 +296,7 @@ fn a_store_that_fails_for_good_ends_the_server_with_its_cause() {
 
 #[test]
 fn a_store_that_fails_while_it_is_closed_fails_the_server() {
-    let repository = Misbehaves { failed: watch::Sender::new(false), close_fails: true };
+    let repository = Misbehaves { close_fails: true, ..Misbehaves::default() };
     let ended = RunningServer::start_with(repository).stop();
     let cause = ended.expect_err("the store has failed");
     let cause = cause.source().expect("it says why").to_string();

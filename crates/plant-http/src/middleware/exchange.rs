@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_connection_has_no_deadline_while_its_answer_is_streamed() {
-        let connection = Rc::new(ConnectionState::new());
+        let connection = Rc::new(ConnectionState::default());
         let request = Request::new();
         let context = RequestContext::of(&request);
         let connected = Some(&connection);

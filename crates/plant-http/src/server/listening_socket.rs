@@ -5,7 +5,7 @@ use std::io;
 use std::net::{self, SocketAddr};
 use std::os::unix;
 
-use socket2::Socket;
+use socket2::{SockRef, Socket};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::either::Either;
 
@@ -86,11 +86,13 @@ impl Acceptor {
         }
     }
 
-    /// The socket, still non-blocking.
-    pub(super) fn into_socket(self) -> io::Result<Socket> {
-        match self.0 {
-            Either::Left(listener) => listener.into_std().map(Socket::from),
-            Either::Right(listener) => listener.into_std().map(Socket::from),
-        }
+    /// Accepts a connection that waits, or fails with [`io::ErrorKind::WouldBlock`]. It asks the socket itself, because
+    /// the runtime may not have heard of a connection yet.
+    pub(super) fn accept_waiting(&self) -> io::Result<Accepted> {
+        let (socket, address) = match &self.0 {
+            Either::Left(listener) => SockRef::from(listener).accept()?,
+            Either::Right(listener) => SockRef::from(listener).accept()?,
+        };
+        Ok(Accepted { socket, peer: address.as_socket() })
     }
 }

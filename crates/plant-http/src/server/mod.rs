@@ -15,7 +15,6 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::Socket;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -24,7 +23,7 @@ use crate::serve_error::ServeError;
 use self::deadlines::WORKERS_DEADLINE;
 use self::drain::Draining;
 use self::http1::HttpServiceFactory;
-use self::listening_socket::{Accepted, Acceptor, Guard, ListeningSocket};
+use self::listening_socket::{Acceptor, Guard, ListeningSocket};
 use self::workers::Workers;
 
 /// How long to pause after the operating system refused a connection, so that others can end meanwhile.
@@ -153,7 +152,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When connections or threads were cut off, or the socket failed.
+    /// When connections or threads were cut off.
     pub(crate) async fn drain(mut self) -> Result<(), ServeError> {
         self.draining.begin();
         log::info!("draining");
@@ -161,12 +160,9 @@ impl Server {
         let _ = timeout(self.config.drain_delay, self.accept_connections()).await;
 
         // Clients that do not find the Unix socket's file any more do not connect just before it closes.
-        drop(self.guard);
-        let socket = self.acceptor.into_socket();
-        let socket = socket
-            .map_err(|cause| ServeError::Io { what: "cannot drain the connections", cause })?;
-        accept_waiting(&socket, &mut self.workers, &self.permits).await;
-        drop(socket);
+        drop(self.guard.take());
+        self.accept_waiting().await;
+        drop(self.acceptor);
 
         let allowed = self.config.drain_timeout;
         self.draining.close(allowed);
@@ -182,31 +178,30 @@ impl Server {
         let ended = timeout(WORKERS_DEADLINE, self.workers.end()).await;
         ended.map_err(|_| ServeError::ThreadsCutOff)
     }
-}
-
-/// Accepts the connections that wait, up to the maximum: clients may have sent requests on them, which closing the
-/// listener would reset. The socket is asked itself, because the runtime may not have heard of a connection yet.
-async fn accept_waiting(socket: &Socket, workers: &mut Workers, permits: &Arc<Semaphore>) {
-    let mut refusals = 0;
-    while let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
-        match socket.accept() {
-            Ok((socket, address)) => {
-                workers.serve(Accepted { socket, peer: address.as_socket() }, permit);
-            }
-            // No more connections wait.
-            Err(cause) if cause.kind() == ErrorKind::WouldBlock => return,
-            Err(cause) if is_of_one_connection(&cause) => {}
-            Err(cause) if refusals == LAST_REFUSALS_MAX => {
-                log::warn!("connections that still wait are not taken: {cause}");
-                return;
-            }
-            Err(_) => {
-                refusals += 1;
-                sleep(REFUSAL_PAUSE).await;
+    /// Accepts the connections that wait, up to the maximum: clients may have sent requests on them, which closing the
+    /// listener would reset.
+    async fn accept_waiting(&mut self) {
+        let mut refusals = 0;
+        while let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            match self.acceptor.accept_waiting() {
+                Ok(accepted) => self.workers.serve(accepted, permit),
+                // No more connections wait.
+                Err(cause) if cause.kind() == ErrorKind::WouldBlock => return,
+                Err(cause) if is_of_one_connection(&cause) => {}
+                Err(cause) if refusals == LAST_REFUSALS_MAX => {
+                    log::warn!("connections that still wait are not taken: {cause}");
+                    return;
+                }
+                Err(_) => {
+                    refusals += 1;
+                    sleep(REFUSAL_PAUSE).await;
+                }
             }
         }
+        log::warn!(
+            "connections that still wait, if there are any, are not taken: too many are open"
+        );
     }
-    log::warn!("connections that still wait, if there are any, are not taken: too many are open");
 }
 
 /// Whether a single connection failed, and not the accepting of connections.

@@ -9,7 +9,6 @@ use std::thread;
 
 use actix_service::ServiceFactory as _;
 use actix_web::rt;
-use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::server::drain::Draining;
@@ -23,8 +22,8 @@ const BLOCKING_THREADS: usize = 512;
 /// One thread for each processor. Dropping this ends the threads and the connections on them.
 pub(super) struct Workers {
     connections: Vec<mpsc::UnboundedSender<(Accepted, OwnedSemaphorePermit)>>,
-    /// Ready when a thread has dropped everything it served with. Joining a thread would block this one.
-    ended: Vec<oneshot::Receiver<Infallible>>,
+    /// Closed when every thread has dropped everything it served with. Joining a thread would block this one.
+    ended: mpsc::Receiver<Infallible>,
     /// The index of the worker that was given the last connection.
     last: usize,
 }
@@ -37,7 +36,8 @@ impl Workers {
         draining: &Arc<Draining>,
     ) -> io::Result<Self> {
         let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let mut workers = Self { connections: Vec::new(), ended: Vec::new(), last: 0 };
+        let (ends, ended) = mpsc::channel(1);
+        let mut workers = Self { connections: Vec::new(), ended, last: 0 };
         for number in 0..count {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -45,7 +45,7 @@ impl Workers {
                 .build()?;
             let (connections, mut accepted) = mpsc::unbounded_channel();
             let (started, has_started) = oneshot::channel();
-            let (ends, ended) = oneshot::channel();
+            let ends = ends.clone();
             let (make, tls, draining) = (make.clone(), tls.clone(), Arc::clone(draining));
             let work = async move || {
                 // Dropping `started` tells of the error.
@@ -67,7 +67,6 @@ impl Workers {
                 let _ends = ends;
                 rt::Runtime::from(runtime).block_on(work());
             })?;
-            workers.ended.push(ended);
             has_started.await.map_err(|_| io::Error::other("the service cannot be made"))?;
             workers.connections.push(connections);
         }
@@ -83,8 +82,8 @@ impl Workers {
     }
 
     /// Ends the threads, and waits until they have dropped everything they served with.
-    pub(super) async fn end(self) {
+    pub(super) async fn end(mut self) {
         drop(self.connections);
-        join_all(self.ended).await;
+        self.ended.recv().await;
     }
 }

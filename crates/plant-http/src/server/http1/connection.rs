@@ -10,7 +10,7 @@
 //! with unread bytes, which resets the connection, and a reset can destroy the answer. [`Connection::finish`] reads on
 //! for a while instead.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::mem::{self, MaybeUninit};
@@ -121,7 +121,7 @@ impl Reading {
 impl Connection {
     /// A connection that is to end, as soon as it is idle, once `closed` is ready.
     pub(super) fn new(transport: Transport, closed: impl Future<Output = ()> + 'static) -> Self {
-        let state = Rc::new(ConnectionState::new());
+        let state = Rc::new(ConnectionState::default());
         let waiting = Rc::clone(&state);
         let closing = Box::pin(async move {
             closed.await;
@@ -161,10 +161,6 @@ impl Connection {
             poll_fn(|context| self.0.borrow_mut().poll_discard(context)).await
         })
         .await;
-    }
-
-    fn transport(&self) -> RefMut<'_, Transport> {
-        RefMut::map(self.0.borrow_mut(), |inner| &mut inner.transport)
     }
 }
 
@@ -302,7 +298,7 @@ impl Inner {
         {
             self.closing = None;
         }
-        self.closing.is_none() && self.state.is_at_rest()
+        self.closing.is_none() && self.state.is_idle()
     }
 
     /// Ready when the client is over its deadline.
@@ -338,7 +334,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.transport()).poll_write(context, bytes)
+        Pin::new(&mut self.0.borrow_mut().transport).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

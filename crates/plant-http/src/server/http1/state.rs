@@ -9,9 +9,10 @@ use crate::server::deadlines::{DISCONNECT_DEADLINE, FIRST_BYTES_GRACE, HEAD_DEAD
 use crate::server::http1::framing::BodyLength;
 
 /// Shared by the exchanges of a connection and the connection itself.
+#[derive(Default)]
 pub(crate) struct ConnectionState {
-    /// Whether the next request is waited for, and nothing of it has arrived.
-    is_at_rest: Cell<bool>,
+    /// Whether a request has begun to arrive and is not answered, or the answer closes the connection.
+    is_busy: Cell<bool>,
     /// When the client has to have sent the next request, or the rest of its head. `None` before the end of the first
     /// head and during an answer, which have deadlines elsewhere.
     deadline: Cell<Option<Instant>>,
@@ -28,22 +29,9 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
-    pub(crate) fn new() -> Self {
-        Self {
-            is_at_rest: Cell::new(true),
-            deadline: Cell::default(),
-            has_unread_body: Cell::default(),
-            is_closing: Cell::default(),
-            body: Cell::default(),
-            is_answered: Cell::default(),
-            has_ahead: Cell::default(),
-            reader: Cell::default(),
-        }
-    }
-
     /// A request begins. With `is_last`, it asks to close the connection.
     pub(crate) fn request_begins(&self, body: BodyLength, is_last: bool) {
-        self.is_at_rest.set(false);
+        self.is_busy.set(true);
         self.deadline.set(None);
         self.has_unread_body.set(body != BodyLength::Bytes(0));
         self.is_closing.set(is_last);
@@ -71,7 +59,7 @@ impl ConnectionState {
             if self.is_closing() { DISCONNECT_DEADLINE } else { KEEP_ALIVE + HEAD_DEADLINE };
         self.deadline.set(Some(Instant::now() + allowed));
         // After a closing answer, the connection ends by itself when the client has read the answer.
-        self.is_at_rest.set(!self.is_closing());
+        self.is_busy.set(self.is_closing());
         self.is_answered.set(true);
         self.wake_reader();
     }
@@ -90,18 +78,18 @@ impl ConnectionState {
     /// Bytes of a request arrived, or their turn has come.
     pub(super) fn bytes_came(&self) {
         // actix-http has a deadline for the first head, but for no later one.
-        if self.is_at_rest.replace(false) && self.deadline.get().is_some() {
+        if !self.is_busy.replace(true) && self.deadline.get().is_some() {
             self.deadline.set(Some(Instant::now() + HEAD_DEADLINE));
         }
     }
 
-    /// Whether every request is answered of which anything has arrived.
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.is_at_rest.get()
+    /// Whether the connection waits for a request of which nothing has arrived.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_busy.get()
     }
 
     pub(super) async fn grace_for_first_bytes(&self) {
-        if self.is_at_rest() && self.deadline().is_none() {
+        if self.is_idle() && self.deadline().is_none() {
             sleep(FIRST_BYTES_GRACE).await;
         }
     }
