@@ -78,7 +78,7 @@ impl PlantService {
 
     fn policy(&self) -> Arc<Policy> {
         Arc::new(Policy {
-            gate: Gate::new(self.tokens.clone(), routes::open_paths()),
+            gate: Gate { tokens: self.tokens.clone(), open_paths: routes::open_paths() },
             cors_origins: self.cors_origins.clone(),
             draining: Arc::clone(&self.draining),
         })

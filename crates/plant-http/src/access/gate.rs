@@ -16,8 +16,8 @@ const SCHEME: &[u8] = b"bearer";
 /// Knows the tokens, and the paths that need none.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    tokens: Tokens,
-    open_paths: Vec<&'static str>,
+    pub(crate) tokens: Tokens,
+    pub(crate) open_paths: Vec<&'static str>,
 }
 
 /// The token of a request. It is known, for the log, before the gate decides what it allows.
@@ -28,10 +28,6 @@ pub(crate) struct Identity {
 }
 
 impl Gate {
-    pub(crate) fn new(tokens: Tokens, open_paths: Vec<&'static str>) -> Self {
-        Self { tokens, open_paths }
-    }
-
     /// The token of the request; `None` for an open path. Every other request needs a token, whether its path exists or
     /// not. `path` begins behind the mount of the service.
     pub(crate) fn identify(
