@@ -21,11 +21,10 @@ use crate::openapi::{self, operations, page};
 /// Each path with its methods, their handlers and their descriptions in the OpenAPI document.
 fn paths() -> Vec<Path> {
     vec![
-        Path::new("/plants").on(Method::GET, plants::list, operations::list_plants).on(
-            Method::POST,
-            plants::create,
-            operations::create_plant,
-        ),
+        Path::new("/plants")
+            // HEAD comes with each GET.
+            .on(Method::GET, plants::list, operations::list_plants)
+            .on(Method::POST, plants::create, operations::create_plant),
         Path::new("/plants/import").on(Method::POST, import::import, operations::import_plants),
         Path::new("/plants/export").on(Method::GET, export::export, operations::export_plants),
         Path::new("/plants/{id}")

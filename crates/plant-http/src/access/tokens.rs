@@ -154,7 +154,7 @@ mod tests {
         assert!(!by_clock.has_ended(false, now));
         assert!(by_clock.has_ended(true, now));
         assert!(by_clock.has_ended(false, now), "the clock was set back");
-        // No request came when it expired.
+        // Also without a request at the time of expiry.
         assert!(Life::of(&record).has_ended(false, now + Duration::from_secs(61)));
 
         // It stays so when the file is read again, unless that says another expiry.

@@ -39,7 +39,7 @@ impl Policy {
     pub(crate) fn before_continue(&self, request: Request) -> Result<Request, Response<BoxBody>> {
         let context = RequestContext::of(&request);
         match self.check(&context, request.head(), request.path()) {
-            // The exchange begins when the request comes again, to be answered.
+            // The exchange begins when actix-http passes the request on to be answered.
             Ok(()) => Ok(request),
             Err(failure) => {
                 let connection = request.conn_data::<Rc<ConnectionState>>();
