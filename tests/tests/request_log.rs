@@ -183,8 +183,6 @@ fn what_a_client_sends_fills_no_more_than_a_part_of_a_line_of_the_log() {
     // Each with what its line has of it, and what it has not.
     let cases = [
         (format!("GET /{long}"), "", 401, "GET /xxxx", "x…(cut) 401 "),
-        // It is cut between two characters.
-        (format!("GET /{}", "é".repeat(4_000)), "", 401, "GET /éééé", "é…(cut) 401 "),
         (format!("DELETE /{long}"), &authorization, 404, "DELETE /xxxx", "x…(cut) 404 "),
         (format!("{long} /plants/1"), "", 401, " xxxx", "x…(cut) /plants/1 401 "),
         (format!("{long} /plants/1"), &authorization, 405, " xxxx", "x…(cut) /plants/1 405 "),
