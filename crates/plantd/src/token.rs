@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
-use plant_http::{Scope, Token, TokenError, TokenName, TokenRecord};
+use plant_http::{Scope, Token, TokenName, TokenRecord};
 
 use crate::environment::TOKEN_VARIABLE;
 use crate::exit::Stop;
@@ -65,11 +65,12 @@ fn scope(text: &str) -> Result<Scope, &'static str> {
     }
 }
 
-/// Reads a token's name. Someone who gives the token itself is told what to give.
+/// Reads a token's name. A token in its place gets advice of its own.
 fn token_name(text: String) -> anyhow::Result<TokenName> {
-    TokenName::new(text).map_err(|error| match error {
-        TokenError::TokenForName => anyhow!("{error}; `plantd token list` shows the names"),
-        _ => error.into(),
+    let is_token = text.starts_with(Token::PREFIX);
+    TokenName::new(text).map_err(|error| match is_token {
+        true => anyhow!("{error}; `plantd token list` shows the names"),
+        false => error.into(),
     })
 }
 
