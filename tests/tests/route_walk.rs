@@ -1,6 +1,4 @@
-//! Every route, with every bad credential.
-//!
-//! The routes are those that the router has, so that a new one is walked too.
+//! Every route of the router, with every bad credential. A new route is walked too.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +8,7 @@ use plantd_tests::{
     Answer, Launch, TestServer, create_token, plant_body, revoke_token, wait_until,
 };
 
-/// The paths that need no token, since they are no operations of the store. Everything else does: this is
-/// the one list that someone has to think about.
+/// The paths that need no token: they are no operations of the store. A new one has to be added here by hand.
 const OPEN_PATHS: [&str; 11] = [
     "/",
     "/livez",
@@ -26,8 +23,7 @@ const OPEN_PATHS: [&str; 11] = [
     "/docs/swagger-ui.css",
 ];
 
-/// Other methods than those that a path has, and paths that are not there: they need a token too. OPTIONS
-/// needs none anywhere.
+/// Methods and paths that may be unknown, and need a token too. OPTIONS needs none anywhere.
 const OTHER_METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"];
 const OTHER_PATHS: [&str; 8] = [
     "//",
@@ -42,12 +38,11 @@ const OTHER_PATHS: [&str; 8] = [
 
 const NO_TOKEN: &str = r#"Bearer realm="plant-store""#;
 
-/// What a client may send that should not get it in.
+/// A credential that does not let a client in, and its refusal.
 struct BadCredential {
     name: &'static str,
-    /// Behind the path.
     query: String,
-    /// Lines of the head, each with its line end.
+    /// Header lines, each with its line end.
     lines: Vec<u8>,
     status: u16,
     number: i32,
@@ -55,13 +50,13 @@ struct BadCredential {
     code: Option<&'static str>,
 }
 
-/// A server, and what may and may not be sent to it.
+/// A server, and good and bad credentials for it.
 struct Walk {
     server: TestServer,
     reader: String,
     writer: String,
     bad: Vec<BadCredential>,
-    /// That of a token which may only read.
+    /// The token of the reader, where the request needs to write.
     too_little: BadCredential,
 }
 
@@ -85,7 +80,7 @@ impl Walk {
         wait_until("the tokens to be in force", || status(&revoked) == 404);
         server.client().with_token(&writer).create(1, "Rosa", None).assert_plant("Rosa", None);
         revoke_token(server.data(), &["revoked"]);
-        wait_until("tokens to be in force no more", || {
+        wait_until("the tokens to be refused", || {
             [&revoked, &expired].iter().all(|token| status(token) == 401)
         });
 
@@ -165,7 +160,7 @@ impl Walk {
         assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()), "{case}");
     }
 
-    /// Claims that the request needs a token with this scope, and passes with it.
+    /// Claims that the request needs a token with this scope.
     #[track_caller]
     fn assert_guarded(&self, method: &str, path: &str, scope: Scope) {
         for bad in &self.bad {
@@ -191,7 +186,7 @@ fn scope_of(method: &str) -> Scope {
     if matches!(method, "GET" | "HEAD") { Scope::Read } else { Scope::Write }
 }
 
-/// A path as a client sends it, for one with parameters.
+/// The path of a route with its parameters filled in.
 fn target(path: &str) -> String {
     let target = path.replace("{id}", "1");
     assert!(!target.contains('{'), "say what stands for the parameters of {path}");
@@ -222,7 +217,7 @@ fn no_route_answers_without_a_token_of_its_scope() {
     assert!(walked >= 10, "only {walked} operations were walked");
     assert_eq!(walk.send("GET", "/plants", &bearer(&walk.reader)).plants(), before);
 
-    // The walk knows the routes: with a good token each of them answers for itself.
+    // With a good token, each route answers for itself.
     for route in routes() {
         for method in methods(&route) {
             let answer = walk.assert_let_in(method, &target(route.path), &walk.writer);
@@ -272,25 +267,21 @@ fn the_paths_that_need_no_token_are_those_that_should_not() {
 }
 
 #[test]
-fn a_body_changes_nothing_for_who_may_not_write() {
+fn a_body_changes_nothing_without_a_token_that_may_write() {
     let walk = Walk::new();
     let body = plant_body(2, "Salix", None);
-    let head = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-    for bad in walk.bad.iter().chain([&walk.too_little]) {
-        for expect in ["", "Expect: 100-continue\r\n"] {
-            let mut connection = walk.server.connect();
-            let line = format!("POST /plants{} HTTP/1.1\r\nHost: plants\r\n", bad.query);
-            let parts: [&[u8]; 6] = [
-                line.as_bytes(),
-                head.as_bytes(),
-                expect.as_bytes(),
-                &bad.lines,
-                b"\r\n",
-                if expect.is_empty() { body.as_bytes() } else { b"" },
-            ];
-            connection.send(parts.concat());
-            let answer = connection.receive();
-            answer.assert_error(bad.status, bad.number);
+    let length = format!("Content-Length: {}\r\n", body.len());
+    for (path, media_type) in
+        [("/plants", "application/json"), ("/plants/import", "application/x-ndjson")]
+    {
+        for bad in walk.bad.iter().chain([&walk.too_little]) {
+            for (expect, body) in [("", body.as_str()), ("Expect: 100-continue\r\n", "")] {
+                let line = format!("POST {path}{} HTTP/1.1\r\nHost: plants\r\n", bad.query);
+                let lines = format!("{line}Content-Type: {media_type}\r\n{length}{expect}");
+                let mut connection = walk.server.connect();
+                connection.send([lines.as_bytes(), &bad.lines, b"\r\n", body.as_bytes()].concat());
+                connection.receive().assert_error(bad.status, bad.number);
+            }
         }
     }
     walk.assert_let_in("GET", "/plants/2", &walk.reader).assert_error(404, 3002);
