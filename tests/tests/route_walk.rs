@@ -36,18 +36,23 @@ const OTHER_PATHS: [&str; 8] = [
     "/docs/nothing",
 ];
 
-const NO_TOKEN: &str = r#"Bearer realm="plant-store""#;
+const REALM: &str = r#"Bearer realm="plant-store""#;
 
-/// A credential that does not let a client in, and its refusal.
+/// The status, the number of the error, and the error code of the challenge (RFC 6750, section 3.1).
+type Refusal = (u16, i32, Option<&'static str>);
+
+const NONE: Refusal = (401, 2001, None);
+const INVALID: Refusal = (401, 2002, Some("invalid_token"));
+const TWO: Refusal = (400, 1007, Some("invalid_request"));
+const TOO_LITTLE: Refusal = (403, 2003, Some("insufficient_scope"));
+
+/// A credential that does not let a client in.
 struct BadCredential {
     name: &'static str,
     query: String,
     /// Header lines, each with its line end.
     lines: Vec<u8>,
-    status: u16,
-    number: i32,
-    /// The error code of the challenge (RFC 6750, section 3.1).
-    code: Option<&'static str>,
+    refusal: Refusal,
 }
 
 /// A server, and good and bad credentials for it.
@@ -84,56 +89,37 @@ impl Walk {
             [&revoked, &expired].iter().all(|token| status(token) == 401)
         });
 
-        let bad = |name, lines, status, number, code| BadCredential {
-            name,
-            query: String::new(),
-            lines,
-            status,
-            number,
-            code,
-        };
-        let none = |name, lines| bad(name, lines, 401, 2001, None);
-        let invalid = |name, lines| bad(name, lines, 401, 2002, Some("invalid_token"));
+        let bad =
+            |name, lines, refusal| BadCredential { name, query: String::new(), lines, refusal };
         let last = writer.len() - 1;
-        let altered =
-            format!("{}{}", &writer[..last], if writer.ends_with('A') { "B" } else { "A" });
+        let other_end = if writer.ends_with('A') { "B" } else { "A" };
+        let altered = format!("{}{other_end}", &writer[..last]);
         let not_utf8 = [b"Bearer ", writer.as_bytes(), b"\xff"].concat();
-        let two = [bearer(&writer), bearer(&writer)].concat();
-        let bad = vec![
-            none("none", Vec::new()),
-            none("another scheme", authorization(format!("Basic {writer}"))),
-            none("no scheme", authorization(&writer)),
-            none("an empty header", authorization("")),
-            none("a scheme alone", authorization("Bearer")),
-            none("a scheme and a space", authorization("Bearer ")),
-            BadCredential {
-                query: format!("?access_token={writer}"),
-                ..none("in the query", vec![])
-            },
-            none(
-                "in another header",
-                format!("Cookie: token={writer}\r\nX-Token: {writer}\r\n").into(),
-            ),
-            bad("two headers", two, 400, 1007, Some("invalid_request")),
-            invalid("a space within", bearer(&writer.replacen('_', " ", 1))),
-            invalid("two tokens in one header", bearer(&format!("{writer}, {writer}"))),
-            invalid("not UTF-8", authorization(not_utf8)),
-            invalid("cut", bearer(&writer[..last])),
-            invalid("altered by a character", bearer(&altered)),
-            invalid("in upper case", bearer(&writer.to_uppercase())),
-            invalid("expired", bearer(&expired)),
-            invalid("revoked", bearer(&revoked)),
-            invalid("of nobody", bearer("0123456789abcdef0123456789abcdef")),
+        let other_headers = format!("Cookie: token={writer}\r\nX-Token: {writer}\r\n");
+        let query = format!("?access_token={writer}");
+        let nobody = "0123456789abcdef0123456789abcdef";
+        let bad_credentials = vec![
+            bad("none", Vec::new(), NONE),
+            bad("another scheme", authorization(format!("Basic {writer}")), NONE),
+            bad("no scheme", authorization(&writer), NONE),
+            bad("an empty header", authorization(""), NONE),
+            bad("a scheme alone", authorization("Bearer"), NONE),
+            bad("a scheme and a space", authorization("Bearer "), NONE),
+            BadCredential { query, ..bad("in the query", Vec::new(), NONE) },
+            bad("in another header", other_headers.into(), NONE),
+            bad("two headers", bearer(&writer).repeat(2), TWO),
+            bad("a space within", bearer(&writer.replacen('_', " ", 1)), INVALID),
+            bad("two tokens in one header", bearer(&format!("{writer}, {writer}")), INVALID),
+            bad("not UTF-8", authorization(not_utf8), INVALID),
+            bad("cut", bearer(&writer[..last]), INVALID),
+            bad("altered by a character", bearer(&altered), INVALID),
+            bad("in upper case", bearer(&writer.to_uppercase()), INVALID),
+            bad("expired", bearer(&expired), INVALID),
+            bad("revoked", bearer(&revoked), INVALID),
+            bad("of nobody", bearer(nobody), INVALID),
         ];
-        let too_little = BadCredential {
-            name: "one that may only read",
-            query: String::new(),
-            lines: bearer(&reader),
-            status: 403,
-            number: 2003,
-            code: Some("insufficient_scope"),
-        };
-        Self { server, reader, writer, bad, too_little }
+        let too_little = bad("one that may only read", bearer(&reader), TOO_LITTLE);
+        Self { server, reader, writer, bad: bad_credentials, too_little }
     }
 
     /// Sends a request without a body.
@@ -149,13 +135,14 @@ impl Walk {
     fn assert_refused(&self, method: &str, path: &str, bad: &BadCredential) {
         let answer = self.send(method, &format!("{path}{}", bad.query), &bad.lines);
         let case = format!("{method} {path} with a token that is {}", bad.name);
-        assert_eq!(answer.status, bad.status, "{case}: {answer:?}");
+        let (status, number, code) = bad.refusal;
+        assert_eq!(answer.status, status, "{case}: {answer:?}");
         if method != "HEAD" {
-            answer.assert_error(bad.status, bad.number);
+            answer.assert_error(status, number);
         }
-        let challenge = match bad.code {
-            None => NO_TOKEN.to_owned(),
-            Some(code) => format!("{NO_TOKEN}, error=\"{code}\""),
+        let challenge = match code {
+            None => REALM.to_owned(),
+            Some(code) => format!("{REALM}, error=\"{code}\""),
         };
         assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()), "{case}");
     }
@@ -280,7 +267,8 @@ fn a_body_changes_nothing_without_a_token_that_may_write() {
                 let lines = format!("{line}Content-Type: {media_type}\r\n{length}{expect}");
                 let mut connection = walk.server.connect();
                 connection.send([lines.as_bytes(), &bad.lines, b"\r\n", body.as_bytes()].concat());
-                connection.receive().assert_error(bad.status, bad.number);
+                let (status, number, _) = bad.refusal;
+                connection.receive().assert_error(status, number);
             }
         }
     }

@@ -1,17 +1,11 @@
 //! The document describes exactly what is served, and what the specification asks for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use plant_http::internal::{RouteInfo, routes};
-use plant_http::limits::{
-    BODY_MAX_BYTES, PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
-};
-use plantd_tests::{OpenapiDocument, TestServer, Toolbox, members, program, repository, run_tool};
+use plantd_tests::{OpenapiDocument, TestServer, Toolbox, program, repository, run_tool};
 use serde_json::{Value, json};
-
-/// The most characters that a name or a tag may have.
-const TEXT_MAX_CHARACTERS: usize = 255;
 
 fn printed() -> String {
     let output = Command::new(program()).arg("openapi").output().expect("it runs");
@@ -123,141 +117,6 @@ fn each_error_is_told_with_its_number_and_an_example_of_it() {
             }
         }
     }
-}
-
-/// The promise of an operation: its id, its parameters, its successes with their headers, and the numbers of its
-/// failures. A change here is a change of the interface, so it has to be made in two places.
-type Promise = (&'static str, &'static [&'static str], &'static [&'static str], &'static [i64]);
-
-const CONDITIONS: &[&str] = &["If-Match", "If-None-Match", "id"];
-const FILE: &[&str] = &["200 ETag", "304 ETag"];
-const OF_OPEN: &[i64] = &[1007, 5001];
-
-const PROMISES: [Promise; 11] = [
-    (
-        "listPlants",
-        &["after", "limit", "name", "tag"],
-        &["200 Link X-Total-Count"],
-        &[1006, 1007, 2001, 2002, 2004, 5001, 5002, 5003],
-    ),
-    (
-        "createPlant",
-        &["Idempotency-Key"],
-        &["200 ETag Location"],
-        &[
-            1001, 1002, 1003, 1004, 1005, 1006, 1007, 2001, 2002, 2003, 2004, 3001, 5001, 5002,
-            5003, 5004, 5005,
-        ],
-    ),
-    (
-        "importPlants",
-        &["on_conflict"],
-        &["200"],
-        &[1001, 1002, 1004, 1006, 1007, 2001, 2002, 2003, 2004, 5001, 5002, 5003, 5004],
-    ),
-    (
-        "exportPlants",
-        &[],
-        &["200 X-Total-Count"],
-        &[1006, 1007, 1008, 2001, 2002, 2004, 5001, 5002, 5003],
-    ),
-    (
-        "readPlant",
-        CONDITIONS,
-        &["200 ETag", "304 ETag"],
-        &[1006, 1007, 2001, 2002, 2004, 3002, 3003, 5001, 5002, 5003],
-    ),
-    (
-        "putPlant",
-        CONDITIONS,
-        &["200 ETag", "201 ETag Location"],
-        &[
-            1001, 1002, 1003, 1004, 1005, 1006, 1007, 2001, 2002, 2003, 2004, 3003, 5001, 5002,
-            5003, 5004, 5005,
-        ],
-    ),
-    (
-        "patchPlant",
-        CONDITIONS,
-        &["200 ETag"],
-        &[
-            1001, 1002, 1003, 1004, 1005, 1006, 1007, 2001, 2002, 2003, 2004, 3002, 3003, 5001,
-            5002, 5003, 5004, 5005,
-        ],
-    ),
-    (
-        "deletePlant",
-        CONDITIONS,
-        &["204"],
-        &[1006, 1007, 2001, 2002, 2003, 2004, 3002, 3003, 5001, 5002, 5003, 5005],
-    ),
-    ("checkLive", &[], &["200"], OF_OPEN),
-    ("checkReady", &[], &["200"], &[1007, 5001, 5002, 5003]),
-    ("readOpenapi", &["If-None-Match"], FILE, OF_OPEN),
-];
-
-#[test]
-fn each_operation_keeps_its_promise() {
-    let document = OpenapiDocument::copy();
-    let mut described = BTreeMap::new();
-    for (_, _, operation) in document.operations() {
-        let id = operation["operationId"].as_str().expect("it has an id");
-        let parameters = operation["parameters"].as_array().into_iter().flatten();
-        let names = parameters.map(|parameter| document.follow(parameter)["name"].as_str());
-        let names: BTreeSet<&str> = names.map(|name| name.expect("it has a name")).collect();
-        let successes: BTreeSet<String> = members(&operation["responses"])
-            .filter(|(status, _)| *status < "400")
-            .map(|(status, response)| {
-                let headers = members(&response["headers"]).map(|(name, _)| name);
-                let mut words: BTreeSet<&str> = headers.collect();
-                assert!(words.remove("X-Request-Id"), "{id} {status}");
-                [status].into_iter().chain(words).collect::<Vec<&str>>().join(" ")
-            })
-            .collect();
-        let numbers: BTreeSet<i64> = document
-            .failures(operation)
-            .flat_map(|(_, response)| OpenapiDocument::errors(response))
-            .map(|(number, _)| number)
-            .collect();
-        described.insert(id, (names, successes, numbers));
-    }
-    let promised = PROMISES.map(|(id, parameters, successes, numbers)| {
-        let parameters = parameters.iter().copied().chain(["X-Request-Id"]).collect();
-        let successes = successes.iter().map(|success| (*success).to_owned()).collect();
-        (id, (parameters, successes, numbers.iter().copied().collect()))
-    });
-    assert_eq!(described, BTreeMap::from(promised));
-}
-
-#[test]
-fn the_limits_in_the_document_are_those_that_are_checked() {
-    let document = OpenapiDocument::copy();
-    let limit =
-        |pointer: &str| document.at(pointer).as_u64().and_then(|limit| usize::try_from(limit).ok());
-    let list = "/paths/~1plants/get";
-    for (pointer, wanted) in [
-        ("/components/schemas/Plant/properties/name/maxLength", TEXT_MAX_CHARACTERS),
-        ("/components/schemas/NewPlant/properties/tag/maxLength", TEXT_MAX_CHARACTERS),
-        ("/components/schemas/ImportReport/properties/errors/maxItems", REPORT_MAX_ERRORS),
-        ("/components/schemas/FailedRow/properties/line/minimum", 1),
-        (
-            &format!("{list}/responses/200/content/application~1json/schema/maxItems"),
-            PAGE_MAX_PLANTS,
-        ),
-        (&format!("{list}/parameters/0/schema/maximum"), PAGE_MAX_PLANTS),
-        (&format!("{list}/parameters/0/schema/minimum"), 1),
-        (&format!("{list}/parameters/0/schema/default"), PAGE_DEFAULT_PLANTS),
-    ] {
-        assert_eq!(limit(pointer), Some(wanted), "{pointer}");
-    }
-    for path in ["~1plants/post", "~1plants~1{id}/put", "~1plants~1{id}/patch"] {
-        let description = document.at(&format!("/paths/{path}/description"));
-        let description = description.as_str().unwrap_or_default();
-        assert!(description.contains(&format!("{BODY_MAX_BYTES} bytes")), "{description}");
-    }
-    let import = document.at("/paths/~1plants~1import/post/description");
-    let import = import.as_str().unwrap_or_default();
-    assert!(import.contains(&format!("{ROW_MAX_BYTES} bytes")), "{import}");
 }
 
 /// Claims the fields of a schema, each with its type, its format and whether it is required (section "Resources and

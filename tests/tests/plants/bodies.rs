@@ -1,8 +1,6 @@
 //! The JSON of POST, PUT and PATCH: which bodies they read, and how they refuse the others.
 
-use plantd_tests::{
-    Format, TestServer, chunk, plant_body, raw_head, raw_request, replacement_body,
-};
+use plantd_tests::{Client, Format, TestServer, chunk, plant_body, raw_head, raw_request};
 
 use super::{BODY_MAX_BYTES, JSON, MERGE_PATCH, assert_same, body_of, send};
 
@@ -180,49 +178,47 @@ fn a_value_that_breaks_a_rule_is_1005_and_the_message_names_each() {
     check(&[PATCH, PATCH_MERGE], 1005, &patches);
 }
 
+/// Makes a plant for a change, and none for a create.
+fn prepare(client: &Client, request_line: &str) {
+    client.delete(ID);
+    if request_line != POST.0 {
+        client.create(ID, "Old", None).assert_plant("Old", None);
+    }
+}
+
 #[test]
 fn a_body_of_the_largest_size_is_taken_and_a_larger_one_is_1003() {
-    let chunked = |(request_line, lines): (&str, &str), length: usize, body: &str| {
+    let chunked = |request_line: &str, lines: &str, length: usize, body: &str| {
         let lines = format!("{lines}Transfer-Encoding: chunked\r\n");
         let chunks = body.as_bytes().chunks(length).flat_map(chunk);
         let head = raw_head(request_line, &lines).into_bytes();
         head.into_iter().chain(chunks).chain(*b"0\r\n\r\n").collect::<Vec<u8>>()
     };
-    let whole =
-        |(request_line, lines): (&str, &str), body: &str| raw_request(request_line, lines, body);
     let server = TestServer::start();
-    let (largest, larger) = (body_of(ID, BODY_MAX_BYTES), body_of(ID, BODY_MAX_BYTES + 1));
-    assert_eq!(largest.len(), BODY_MAX_BYTES);
-    for request in WRITES {
-        let messages = [
-            whole(request, &larger),
-            chunked(request, 1000, &larger),
-            chunked(request, BODY_MAX_BYTES + 1, &larger),
-            whole(request, &body_of(ID, 400_000)),
-        ];
-        for message in messages {
-            let mut connection = server.connect();
-            // The server may answer, and close, before it has taken all.
-            let _ = connection.try_send(message);
-            let message = connection.receive().assert_error(400, 1003);
-            assert!(message.contains("65536"), "the message does not tell the limit: {message}");
-            server.client().read(ID).assert_error(404, 3002);
-        }
-    }
-    server.client().create(ID, "Old", None).assert_plant("Old", None);
-    for request in WRITES {
-        let is_create = request == POST;
-        for message in [
-            whole(request, &largest),
-            chunked(request, 1000, &largest),
-            chunked(request, BODY_MAX_BYTES, &largest),
-        ] {
-            if is_create {
-                server.client().delete(ID).assert_no_content();
+    let client = server.client();
+    for bytes in [BODY_MAX_BYTES, BODY_MAX_BYTES + 1, 400_000] {
+        let body = body_of(ID, bytes);
+        assert_eq!(body.len(), bytes);
+        for (request_line, lines) in WRITES {
+            for message in [
+                raw_request(request_line, lines, &body),
+                chunked(request_line, lines, 1000, &body),
+                chunked(request_line, lines, bytes, &body),
+            ] {
+                prepare(&client, request_line);
+                let before = client.read(ID);
+                let mut connection = server.connect();
+                // The server may answer, and close, before it has taken all.
+                let _ = connection.try_send(message);
+                let answer = connection.receive();
+                if bytes == BODY_MAX_BYTES {
+                    answer.assert_plant("Rosa", None);
+                } else {
+                    let message = answer.assert_error(400, 1003);
+                    assert!(message.contains("65536"), "it does not tell the limit: {message}");
+                    assert_same(&before, &client.read(ID), request_line);
+                }
             }
-            let mut connection = server.connect();
-            connection.send(message);
-            connection.receive().assert_plant("Rosa", None);
         }
     }
 }
@@ -251,11 +247,7 @@ fn a_valid_body_is_taken_whatever_its_spelling() {
         r#"{"id":7,"name":"Rosa","tag":"R","height":1,"height":2}"#,
     ] {
         for (request_line, lines) in WRITES {
-            if request_line == POST.0 {
-                client.delete(ID);
-            } else {
-                client.put(ID, &replacement_body("Old", None)).assert_plant("Old", None);
-            }
+            prepare(&client, request_line);
             let answer = send(&server, request_line, lines, body);
             assert_eq!(answer.status, 200, "{request_line} {body}: {answer:?}");
             answer.assert_plant("Rosa", Some("R"));
@@ -267,17 +259,15 @@ fn a_valid_body_is_taken_whatever_its_spelling() {
 #[test]
 fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
     let server = TestServer::start();
-    server.client().create(ID, "Rosa", None).assert_plant("Rosa", None);
-    for media_type in ["application/json", "Application/JSON", "application/merge-patch+json"] {
-        for parameter in ["", ";charset=utf-8", "; charset=UTF-8", "; charset=\"utf-8\""] {
-            let lines = format!("content-TYPE: {media_type}{parameter}\r\n");
-            let is_json = media_type != "application/merge-patch+json";
-            for request_line in
-                [POST.0, PUT.0, PATCH.0].into_iter().skip(if is_json { 0 } else { 2 })
-            {
-                if request_line == POST.0 {
-                    server.client().delete(ID).assert_no_content();
-                }
+    let json = ["application/json", "Application/JSON"];
+    let patches = ["application/merge-patch+json", "Application/Merge-Patch+JSON"];
+    for (request_line, media_types) in
+        [(POST.0, json), (PUT.0, json), (PATCH.0, json), (PATCH.0, patches)]
+    {
+        for media_type in media_types {
+            for charset in ["", ";charset=utf-8", "; charset=UTF-8", "; charset=\"utf-8\""] {
+                prepare(&server.client(), request_line);
+                let lines = format!("content-TYPE: {media_type}{charset}\r\n");
                 let answer = send(&server, request_line, &lines, plant_body(ID, "Rosa", None));
                 assert_eq!(answer.status, 200, "{request_line} {lines:?}: {answer:?}");
                 answer.assert_plant("Rosa", None);

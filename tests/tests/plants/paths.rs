@@ -133,6 +133,7 @@ fn a_query_parameter_that_an_operation_has_not_is_1006() {
     ] {
         for (request, lines, body) in [
             ("GET /plants/1", "", ""),
+            ("GET /plants/export", "", ""),
             ("POST /plants", JSON, r#"{"id":7,"name":"Rosa"}"#),
             ("PUT /plants/1", JSON, r#"{"name":"Abies"}"#),
             ("PATCH /plants/1", JSON, r#"{"name":"Abies"}"#),
