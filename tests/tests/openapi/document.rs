@@ -155,7 +155,7 @@ fn the_specifications_operation_is_exactly_the_specifications() {
     assert_schema(document, "NewPlant", &[("id", "integer", Some("int64"), true), name, tag]);
     let error = [("error", "integer", Some("int32"), true), ("message", "string", None, true)];
     assert_schema(document, "Error", &error);
-    let count = |name| (name, "integer", None, true);
+    let count = |name| (name, "integer", Some("int64"), true);
     let counts = ["created", "replaced", "skipped", "failed"].map(count);
     let report = [&counts[..], &[("errors", "array", None, true)]].concat();
     assert_schema(document, "ImportReport", &report);

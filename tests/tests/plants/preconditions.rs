@@ -299,7 +299,7 @@ fn the_revision_of_a_plant_that_was_deleted_never_matches_the_one_made_after_it(
 #[test]
 fn no_increment_of_many_clients_is_lost() {
     const CLIENTS: u32 = 64;
-    const TIMES: u32 = 100;
+    const TIMES: u32 = 20;
     let server = TestServer::start();
     server.client().create(ID, "0", None).assert_plant("0", None);
     let conflicts = AtomicU32::new(0);
