@@ -1,10 +1,10 @@
-//! The log tells of each change whose token made it, of which plant, in which request, and how it ended.
+//! The audit lines of the log: which token changed which plant in which request, and the outcome.
 
 use std::time::Duration;
 
 use plantd_tests::{
-    Connection, Format, Launch, Process, TestServer, chunk, create_token, plant_body, raw_head,
-    replacement_body, store_is_sled, wait_for, wait_until,
+    Format, Launch, TestServer, chunk, create_token, plant_body, raw_head, raw_request,
+    replacement_body, store_is_sled, wait_until,
 };
 
 const AUDIT: &str = "plantd::audit]";
@@ -14,8 +14,7 @@ const ACCESS: &str = "plantd::access]";
 /// The thread on which groups are synced.
 const COMMIT_THREAD: &str = "plant-commit";
 
-/// The lines of the log that hold this word, each as its words, without the time, the level and where it
-/// comes from.
+/// The lines of the log that have this word, each as its words behind the time, the level and the target.
 fn lines_of(log: &str, word: &str) -> Vec<Vec<String>> {
     log.lines()
         .filter_map(|line| line.split_once("] "))
@@ -24,7 +23,7 @@ fn lines_of(log: &str, word: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// How many lines come from there.
+/// How many lines have this target.
 fn count(log: &str, from: &str) -> usize {
     log.lines().filter(|line| line.contains(from)).count()
 }
@@ -49,7 +48,7 @@ fn each_change_has_a_line_with_token_request_plant_and_outcome() {
     let rosa = plant_body(17, "Rosa", None);
     let json = ("content-type", "application/json");
     let new = replacement_body("Salix", None);
-    // Whose, what, and what comes of it.
+    // The token, the request, and the outcome.
     let cases = [
         (&gardener, "gardener", "POST", "/plants", rosa.as_str(), 200, None, Some(17)),
         (&other, "other", "POST", "/plants", &rosa, 400, Some(3001), Some(17)),
@@ -89,7 +88,7 @@ fn each_change_has_a_line_with_token_request_plant_and_outcome() {
     }
 }
 
-/// What asks for a line for each plant that an import brings.
+/// The filter that asks for a line for each plant of an import.
 const EACH_PLANT: (&str, &str) = ("RUST_LOG", "info,plantd::audit::import=debug");
 
 #[test]
@@ -154,20 +153,20 @@ fn each_plant_that_an_import_brings_has_a_line_where_the_log_is_asked_for_them()
         let (rows, requests): (Vec<_>, Vec<_>) = lines
             .into_iter()
             .partition(|words| ["created", "replaced"].contains(&words[0].as_str()));
-        assert_eq!(requests.len(), 1, "the request has its line too: {requests:?}");
+        assert_eq!(requests.len(), 1, "the request has one line: {requests:?}");
         for words in &rows {
             assert!(words.contains(&"token=PLANTD_TOKEN".to_owned()), "{words:?}");
         }
         rows.iter().map(|words| format!("{} {}", words[0], words[3])).collect()
     };
-    // What changes nothing is not told of.
+    // A row that changes nothing has no line.
     assert_eq!(told("skips"), ["created plant=1", "created plant=3"]);
     assert_eq!(told("replaces"), ["replaced plant=1", "replaced plant=2", "replaced plant=3"]);
     assert_eq!(count(&log, IMPORT), 5, "{log}");
 }
 
 #[test]
-fn what_only_reads_and_what_may_not_write_is_no_change() {
+fn a_read_and_a_refused_write_have_no_audit_line() {
     let mut server = server();
     let reader = create_token(server.data(), &["--name", "reader", "--scope", "read"]);
     let reader = server.client().with_token(&reader);
@@ -186,67 +185,38 @@ fn what_only_reads_and_what_may_not_write_is_no_change() {
     assert!(log.lines().filter(|line| line.contains("refused")).all(|line| line.contains(ACCESS)));
 }
 
-/// A server whose disk is slow, so that a client can go away while its change is under way.
-fn slow_server() -> (TestServer, Process) {
+/// Sends a request and goes away before its answer, until the log has a line of this target about the plant or request,
+/// with these words. The disk is slow, so that the change is under way when its client goes.
+#[track_caller]
+fn check_gone(request: &[u8], target: &str, about: &str, words: &[&str]) {
     let (name, filter) = EACH_PLANT;
     let mut server = TestServer::start_with(Launch::new().environment(name, filter));
-    let slow = server.process().slow_down_syncs(COMMIT_THREAD, Duration::from_millis(300));
-    (server, slow)
-}
-
-/// Sends a request and goes away while it is answered, again until that has come about; then there is a
-/// line about the plant, or the request, that has these words, which is returned.
-#[track_caller]
-fn go_away(request: &[u8], from: &str, words: &str, about: &str) -> String {
-    let (server, _slow) = slow_server();
+    let _slow = server.process().slow_down_syncs(COMMIT_THREAD, Duration::from_millis(300));
     let client = server.client();
-    wait_for("a line about it", || {
-        let mut connection: Connection = server.connect();
+    wait_until("a line about it", || {
+        let mut connection = server.connect();
         connection.send(request);
-        // The server has the time to take the request, and not the time to answer it.
+        // Gives the server the time to take the request, and not the time to answer.
         client.get("/livez");
         connection.reset();
         let log = server.stderr();
-        let mut lines = log.lines().filter(|line| line.contains(from) && line.contains(about));
-        lines.find(|line| line.contains(words)).map(str::to_owned)
-    })
+        let mut lines = log.lines().filter(|line| line.contains(target) && line.contains(about));
+        lines.any(|line| words.iter().all(|word| line.contains(word)))
+    });
 }
 
 #[test]
 fn a_change_whose_client_goes_away_is_told_of_without_an_outcome() {
-    if !store_is_sled("it is the folder's disk that is slow") {
+    if !store_is_sled("the disk of its folder is slow") {
         return;
     }
+    let token = "token=PLANTD_TOKEN";
     let body = plant_body(17, "Rosa", None);
-    let lines = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-    let line = go_away(
-        (raw_head("POST /plants", &lines) + &body).as_bytes(),
-        AUDIT,
-        "POST /plants - ",
-        "plant=17",
-    );
-    assert!(line.contains("token=PLANTD_TOKEN"), "{line}");
-}
-
-#[test]
-fn an_import_whose_client_goes_away_tells_of_the_plants_that_were_under_way() {
-    if !store_is_sled("it is the folder's disk that is slow") {
-        return;
-    }
+    let create = raw_request("POST /plants", "Content-Type: application/json\r\n", &body);
+    check_gone(&create, AUDIT, "plant=17", &["POST /plants - ", token]);
     let lines = "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n";
-    let row = chunk(plant_body(17, "Rosa", None) + "\n");
-    let line = go_away(
-        &[raw_head("POST /plants/import", lines).as_bytes(), &row].concat(),
-        IMPORT,
-        "unknown",
-        "plant=17",
-    );
-    assert!(line.contains("token=PLANTD_TOKEN"), "{line}");
-    let summary = go_away(
-        &[raw_head("POST /plants/import", lines).as_bytes(), &row].concat(),
-        AUDIT,
-        "/plants/import - ",
-        "unknown=1",
-    );
-    assert!(summary.contains("created=0"), "{summary}");
+    let row = chunk(body + "\n");
+    let import = [raw_head("POST /plants/import", lines).as_bytes(), &row].concat();
+    check_gone(&import, IMPORT, "plant=17", &["unknown", token]);
+    check_gone(&import, AUDIT, "unknown=1", &["/plants/import - ", "created=0", token]);
 }

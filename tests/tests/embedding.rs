@@ -1,4 +1,4 @@
-//! Programs of others, outside the workspace, that mount the service or serve it.
+//! Programs outside the workspace that mount the service, or serve it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 
 use plantd_tests::{Client, Connection, Process, TOKEN, plant_body};
 
-/// The crates that stand in the place of those of crates.io.
+/// The crates that replace those of crates.io.
 const CRATES: [&str; 3] = ["plant-domain", "plant-http", "plant-store"];
 
-/// One of the programs in the folder `examples`, built as somebody would who has the crates from crates.io.
+/// A program of the folder `examples`, built as with the crates of crates.io.
 fn program(name: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -24,7 +24,7 @@ fn program(name: &str) -> PathBuf {
             fs::copy(&from, to).unwrap_or_else(|cause| panic!("{}: {cause}", from.display()));
         };
         copy(workspace.join("examples/Cargo.toml"), folder.join("Cargo.toml"));
-        // With the versions that the workspace has, so that nothing has to be fetched.
+        // The versions of the workspace, so that nothing has to be fetched.
         copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock"));
         for source in ["mount.rs", "serve.rs"] {
             copy(workspace.join("examples/src/bin").join(source), sources.join(source));
@@ -37,10 +37,10 @@ fn program(name: &str) -> PathBuf {
             let path = path.to_str().expect("the path is UTF-8");
             build.args(["--config", &format!("patch.crates-io.{name}.path={path:?}")]);
         }
-        // As the workspace builds dependencies, so that those are taken that are there.
+        // The settings of the workspace, so that its built dependencies are used.
         build.args(["--config", "profile.dev.debug='line-tables-only'"]);
         build.args(["--config", "profile.dev.package.sled.opt-level=2"]);
-        // What cargo tells a test of its package would have dependencies built again.
+        // These variables, which cargo sets for a test, would have dependencies built again.
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {

@@ -1,4 +1,4 @@
-//! The first start: a token is made, kept from others, and a command shows how to use it.
+//! The first start: it makes a token, keeps it from others, and shows a command that uses it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,43 +34,32 @@ fn the_first_start_makes_a_token_that_only_its_owner_can_read() {
     let token = first_token(server.data());
     let tokens = fs::read_to_string(server.data().join("tokens.json")).unwrap();
     assert!(!tokens.contains(&token), "the tokens file holds the token itself");
-    server.client().with_token(&token).create(1, "Rosa", None).assert_plant("Rosa", None);
-    server.client().with_token(&token).read(1).assert_new_plant(1, "Rosa", None);
+    let client = server.client().with_token(&token);
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    client.read(1).assert_new_plant(1, "Rosa", None);
+
+    // Another first start makes another token.
+    let other = first_token(TestServer::start_with(launch()).data());
+    assert_ne!(token, other);
+    client.with_token(&other).read(1).assert_error(401, 2002);
 }
 
 #[test]
-fn two_first_starts_make_different_tokens() {
-    let servers = [TestServer::start_with(launch()), TestServer::start_with(launch())];
-    let [one, other] = servers.each_ref().map(|server| first_token(server.data()));
-    assert_ne!(one, other);
-    servers[0].client().with_token(&other).read(1).assert_error(401, 2002);
-}
+fn the_command_that_is_shown_creates_a_plant_whatever_the_folder_is_called() {
+    for folder_name in ["data", "it's a \"folder\" of $HOME; `plants` & \\more*"] {
+        let server = TestServer::start_prepared(launch(), folder_name, |_| {});
+        let command = shown_command(&server);
+        let output = paste(&command);
+        let answer = String::from_utf8_lossy(&output.stdout);
+        let plant: serde_json::Value = serde_json::from_str(&answer)
+            .unwrap_or_else(|_| panic!("{command} printed {answer:?} and {output:?}"));
+        assert!(plant["name"].is_string() && plant["tag"].is_string(), "{plant}");
+        assert_eq!(plant.as_object().map(serde_json::Map::len), Some(2), "{plant}");
 
-/// The command that is shown creates a plant, whatever the folder is called.
-#[track_caller]
-fn check_command(folder_name: &str) {
-    let server = TestServer::start_prepared(launch(), folder_name, |_| {});
-    let command = shown_command(&server);
-    let output = paste(&command);
-    let answer = String::from_utf8_lossy(&output.stdout);
-    let plant: serde_json::Value = serde_json::from_str(&answer)
-        .unwrap_or_else(|_| panic!("{command} printed {answer:?} and {output:?}"));
-    assert!(plant["name"].is_string() && plant["tag"].is_string(), "{plant}");
-    assert_eq!(plant.as_object().map(serde_json::Map::len), Some(2), "{plant}");
-
-    let client = server.client().with_token(&first_token(server.data()));
-    let read = client.read(1).json();
-    assert_eq!((&read["name"], &read["tag"]), (&plant["name"], &plant["tag"]));
-}
-
-#[test]
-fn the_command_that_is_shown_creates_a_plant() {
-    check_command("data");
-}
-
-#[test]
-fn the_command_works_for_a_folder_whose_name_a_shell_would_take_apart() {
-    check_command("it's a \"folder\" of $HOME; `plants` & \\more*");
+        let client = server.client().with_token(&first_token(server.data()));
+        let read = client.read(1).json();
+        assert_eq!((&read["name"], &read["tag"]), (&plant["name"], &plant["tag"]));
+    }
 }
 
 #[test]
@@ -86,8 +75,8 @@ fn standard_output_has_one_line_and_the_token_is_nowhere() {
 
     let (stdout, stderr) = (server.process().stdout(), server.stderr());
     assert_eq!(stdout, format!("plantd listening on http://{address}\n"));
-    assert!(!stderr.contains(&token), "the log tells the token: {stderr}");
-    assert!(stderr.contains("first-run-token"), "the log does not tell where it is: {stderr}");
+    assert!(!stderr.contains(&token), "the log shows the token: {stderr}");
+    assert!(stderr.contains("first-run-token"), "the log does not name its file: {stderr}");
 }
 
 #[test]
@@ -111,26 +100,21 @@ fn the_second_start_makes_no_token_and_the_first_one_still_works() {
 }
 
 #[test]
-fn no_token_is_made_where_the_environment_gives_one() {
-    let mut server = TestServer::start();
-    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
-    assert_eq!(server.terminate().code(), Some(0));
-    assert!(!server.data().join("first-run-token").exists());
-    assert!(!server.stderr().contains("curl"), "{}", server.stderr());
-}
-
-#[test]
-fn no_token_is_made_where_the_tokens_file_is_empty() {
-    let mut server = TestServer::start_prepared(launch(), "data", |data| {
+fn no_token_is_made_where_the_environment_gives_one_or_the_tokens_file_is_there() {
+    let with_empty_file = TestServer::start_prepared(launch(), "data", |data| {
         fs::create_dir(data).unwrap();
         let path = data.join("tokens.json");
         fs::write(&path, r#"{"tokens":[]}"#).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     });
-    server.client().read(1).assert_error(401, 2002);
-    assert_eq!(server.terminate().code(), Some(0));
-    assert!(!server.data().join("first-run-token").exists());
-    assert!(!server.stderr().contains("curl"), "{}", server.stderr());
+    with_empty_file.client().read(1).assert_error(401, 2002);
+    let with_variable = TestServer::start();
+    with_variable.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    for mut server in [with_empty_file, with_variable] {
+        assert_eq!(server.terminate().code(), Some(0));
+        assert!(!server.data().join("first-run-token").exists());
+        assert!(!server.stderr().contains("curl"), "{}", server.stderr());
+    }
 }
 
 #[test]
@@ -145,18 +129,18 @@ fn the_digest_goes_into_the_tokens_file_that_was_named() {
 }
 
 #[test]
-fn the_file_of_the_first_token_goes_with_it_and_with_no_other() {
+fn the_file_of_the_first_token_is_removed_with_that_token_and_with_no_other() {
     let server = TestServer::start_with(launch());
     let path = server.data().join("first-run-token");
     let _ = create_token(server.data(), &["--name", "other"]);
     revoke_token(server.data(), &["other"]);
-    // A token may have the name of the first one, which goes as the older one.
+    // A second token may have the name of the first one; the older one is revoked.
     let _ = create_token(server.data(), &["--name", "first-run"]);
     assert!(path.exists());
     revoke_token(server.data(), &["first-run", "--keep-newest"]);
-    assert!(!path.exists(), "it holds what opens nothing any more");
+    assert!(!path.exists(), "it holds a revoked token");
 
-    // The file may hold another token by now, and the folder be unlike that of the tokens.
+    // The file may hold another token by now.
     let token = create_token(server.data(), &["--name", "mine"]);
     fs::write(&path, format!("{token}\n")).unwrap();
     revoke_token(server.data(), &["first-run"]);

@@ -1,4 +1,4 @@
-//! `plantd import` and `plantd export`: what they move, what they say, and what they end with.
+//! `plantd import` and `plantd export`: the plants that they move, their messages and their exit codes.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, PipeReader, Read as _, Write as _};
@@ -22,6 +22,18 @@ const CONFIGURATION: i32 = 78;
 /// How many failed rows a server lists at most.
 const ERRORS_MAX: usize = 1000;
 
+const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+const ROSA: &str = "{\"id\":1,\"name\":\"Rosa\"}\n";
+const SALIX: &str = "{\"id\":2,\"name\":\"Salix\"}\n";
+const TWO_ROWS: &str = "{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":2,\"name\":\"Salix\"}\n";
+/// The content type of an export, with the header that tells of two plants.
+const EXPORT_OF_TWO: &str = "application/x-ndjson\r\nX-Total-Count: 2";
+const CSV_OF_TWO: &str = "text/csv\r\nX-Total-Count: 2";
+/// Two rows, for which a report has to account.
+const ROWS: &str = "id,name,tag\n1,Rosa,\n\n2,Salix,\n";
+const EMPTY_REPORT: &str = r#"{"created":0,"replaced":0,"skipped":0,"failed":0,"errors":[]}"#;
+
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
@@ -37,14 +49,14 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// The command, as it talks to the server at this address.
+/// The command for the server at this address.
 fn command(address: SocketAddr, arguments: &[&str]) -> Launch {
     let (subcommand, arguments) = arguments.split_first().expect("a subcommand");
     let url = format!("http://{address}");
     Launch::new().arguments([*subcommand, "--url", &url]).arguments(arguments)
 }
 
-/// The command, which ends with this exit code.
+/// Runs the command, and claims its exit code.
 #[track_caller]
 fn run(launch: &Launch, exit_code: i32) -> Process {
     ended(launch.spawn(), exit_code)
@@ -57,8 +69,8 @@ fn ended(mut process: Process, exit_code: i32) -> Process {
     process
 }
 
-/// The command ends with this exit code. Standard output is empty, and standard error is one line that
-/// holds these words.
+/// Claims that the command ends with this exit code, an empty standard output and one line on standard error that holds
+/// these words.
 #[track_caller]
 fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) {
     let process = run(launch, exit_code);
@@ -69,10 +81,10 @@ fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) {
     for word in words {
         assert!(stderr.contains(word), "{stderr:?} does not hold {word:?}");
     }
-    assert!(!stderr.contains(TOKEN), "the token is told: {stderr}");
+    assert!(!stderr.contains(TOKEN), "the message shows the token: {stderr}");
 }
 
-/// Claims `VERB N plants in S s (R/s)REST`, without looking at how long it took.
+/// Claims `BEGINNING in S s (R/s)REST`, whatever the time S and the rate R are.
 #[track_caller]
 fn assert_summary(line: &str, beginning: &str, rest: &str) {
     let (said, time) = line.split_once(" in ").unwrap_or_else(|| panic!("no summary: {line:?}"));
@@ -84,15 +96,15 @@ fn assert_summary(line: &str, beginning: &str, rest: &str) {
     assert_eq!(end, rest, "{line:?}");
 }
 
-/// A standard input with these bytes.
+/// A standard input that has these bytes.
 fn pipe_of(bytes: impl AsRef<[u8]> + Send + 'static) -> PipeReader {
     let (reader, mut writer) = io::pipe().expect("a pipe can be made");
-    // It fails when nobody reads to the end, which is for the test to notice.
+    // Fails when nobody reads to the end; the test notices.
     thread::spawn(move || writer.write_all(bytes.as_ref()));
     reader
 }
 
-/// A standard input with this line again and again, until nobody reads it any more.
+/// A standard input that has this line without end.
 fn endless_pipe(line: &'static str) -> PipeReader {
     let (reader, mut writer) = io::pipe().expect("a pipe can be made");
     thread::spawn(move || while writer.write_all(line.as_bytes()).is_ok() {});
@@ -106,7 +118,7 @@ fn flag_of(format: Format) -> &'static str {
     }
 }
 
-/// Plants whose texts every format has to write with care, in the order of their ids.
+/// Plants whose texts need care in each format, in the order of their ids.
 fn difficult_plants() -> Vec<NewPlant> {
     vec![
         NewPlant::new(i64::MIN, "least", None),
@@ -120,56 +132,61 @@ fn difficult_plants() -> Vec<NewPlant> {
     ]
 }
 
-/// A server that holds these plants.
+/// A server with these plants.
 fn server_with(plants: &[NewPlant]) -> TestServer {
     let server = TestServer::start();
     let answer = server.client().import(Format::Ndjson, "", Format::Ndjson.body(plants));
-    assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!(server.client().list_all("limit=1000"), plants);
+    assert_eq!(answer.json()["created"], plants.len(), "{answer:?}");
     server
 }
 
 #[test]
 fn what_is_exported_is_imported_and_exported_the_same_by_file_and_by_pipe() {
-    let plants = difficult_plants();
-    let server = server_with(&plants);
     let folder = folder();
-    for format in Format::ALL {
-        let flag = flag_of(format);
-        let exported = server.client().export(format);
+    for plants in [vec![], difficult_plants()] {
+        let server = server_with(&plants);
+        let (count, counts) = (plants.len(), "0 replaced, 0 skipped, 0 failed");
+        let exported_message = format!("exported {count} plants");
+        for format in Format::ALL {
+            let flag = flag_of(format);
+            let exported = server.client().export(format);
 
-        let path = folder.path().join(format!("plants.{flag}"));
-        let process = run(&command(server.address(), &["export", text(&path)]), 0);
-        assert_eq!(fs::read(&path).unwrap(), exported, "{format:?}");
-        assert_eq!(process.stdout(), "");
-        assert_summary(process.stderr().trim_end(), "exported 8 plants", "");
+            let path = folder.path().join(format!("plants.{flag}"));
+            let process = run(&command(server.address(), &["export", text(&path)]), 0);
+            assert_eq!(fs::read(&path).unwrap(), exported, "{format:?}");
+            assert_eq!(process.stdout(), "");
+            assert_summary(process.stderr().trim_end(), &exported_message, "");
 
-        let process = run(&command(server.address(), &["export", "--format", flag]), 0);
-        assert_eq!(process.stdout().as_bytes(), exported, "{format:?}");
-        assert_summary(process.stderr().trim_end(), "exported 8 plants", "");
+            let process = run(&command(server.address(), &["export", "--format", flag]), 0);
+            assert_eq!(process.stdout().as_bytes(), exported, "{format:?}");
+            assert_summary(process.stderr().trim_end(), &exported_message, "");
 
-        let by_file = TestServer::start();
-        let process = run(&command(by_file.address(), &["import", text(&path)]), 0);
-        let counts = ": 8 created, 0 replaced, 0 skipped, 0 failed";
-        assert_summary(process.stdout().trim_end(), "imported 8 plants", counts);
-        assert_eq!(process.stderr(), "");
-        assert_eq!(by_file.client().list_all("limit=1000"), plants, "{format:?}");
-        assert_eq!(by_file.client().export(format), exported, "{format:?}");
+            let by_file = TestServer::start();
+            let process = run(&command(by_file.address(), &["import", text(&path)]), 0);
+            let imported = format!("imported {count} plants");
+            let counts = format!(": {count} created, {counts}");
+            assert_summary(process.stdout().trim_end(), &imported, &counts);
+            assert_eq!(process.stderr(), "");
+            assert_eq!(by_file.client().list_all("limit=1000"), plants, "{format:?}");
+            assert_eq!(by_file.client().export(format), exported, "{format:?}");
 
-        let by_pipe = TestServer::start();
-        let launch = command(by_pipe.address(), &["import", "--format", flag, "-"]);
-        ended(launch.spawn_reading(pipe_of(exported.clone())), 0);
-        assert_eq!(by_pipe.client().export(format), exported, "{format:?}");
+            let by_pipe = TestServer::start();
+            let launch = command(by_pipe.address(), &["import", "--format", flag, "-"]);
+            ended(launch.spawn_reading(pipe_of(exported.clone())), 0);
+            assert_eq!(by_pipe.client().export(format), exported, "{format:?}");
+        }
     }
 }
 
 #[test]
-fn real_plants_are_moved_whole() {
+fn real_plants_are_moved_whole_and_there_after_a_kill() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/plants.csv");
-    let server = TestServer::start();
+    let mut server = TestServer::start();
     let process = run(&command(server.address(), &["import", text(&source)]), 0);
     let counts = ": 960 created, 0 replaced, 0 skipped, 0 failed";
     assert_summary(process.stdout().trim_end(), "imported 960 plants", counts);
+    server.kill();
+    server.restart();
 
     let folder = folder();
     let path = folder.path().join("plants.csv");
@@ -179,60 +196,17 @@ fn real_plants_are_moved_whole() {
 }
 
 #[test]
-fn no_plants_are_moved_as_well() {
-    let server = TestServer::start();
-    let folder = folder();
-    for (name, exported) in [("none.ndjson", ""), ("none.csv", "id,name,tag\n")] {
-        let path = folder.path().join(name);
-        let process = run(&command(server.address(), &["export", text(&path)]), 0);
-        assert_summary(process.stderr().trim_end(), "exported 0 plants", "");
-        assert_eq!(fs::read_to_string(&path).unwrap(), exported);
-        let process = run(&command(server.address(), &["import", text(&path)]), 0);
-        let counts = ": 0 created, 0 replaced, 0 skipped, 0 failed";
-        assert_summary(process.stdout().trim_end(), "imported 0 plants", counts);
-    }
-    ended(command(server.address(), &["import", "-"]).spawn(), 0);
-}
-
-#[test]
 fn standard_input_that_is_a_file_is_read_from_where_it_stands() {
     let server = TestServer::start();
     let folder = folder();
-    let path = file(&folder, "plants", "not a plant\n{\"id\":1,\"name\":\"Rosa\"}\n");
+    let path = file(&folder, "plants", format!("not a plant\n{ROSA}"));
     let mut source = File::open(path).unwrap();
     source.read_exact(&mut [0; "not a plant\n".len()]).unwrap();
     ended(command(server.address(), &["import", "-"]).spawn_reading(source), 0);
     assert_eq!(server.client().list_all(""), [NewPlant::new(1, "Rosa", None)]);
 }
 
-#[test]
-fn on_conflict_says_what_becomes_of_a_plant_whose_id_is_taken() {
-    let folder = folder();
-    let path = file(&folder, "plants.csv", "id,name,tag\n1,Rosa,\n2,Salix,\n");
-    for (arguments, exit_code, imported, counts, name) in [
-        (&[] as &[&str], FINDINGS, 1, "1 created, 0 replaced, 0 skipped, 1 failed", "old"),
-        (
-            &["--on-conflict", "error"],
-            FINDINGS,
-            1,
-            "1 created, 0 replaced, 0 skipped, 1 failed",
-            "old",
-        ),
-        (&["--on-conflict", "skip"], 0, 1, "1 created, 0 replaced, 1 skipped, 0 failed", "old"),
-        (&["--on-conflict=replace"], 0, 2, "1 created, 1 replaced, 0 skipped, 0 failed", "Rosa"),
-    ] {
-        let server = server_with(&[NewPlant::new(1, "old", None)]);
-        let launch = command(server.address(), &["import", text(&path)]).arguments(arguments);
-        let stdout = run(&launch, exit_code).stdout();
-        let noun = if imported == 1 { "plant" } else { "plants" };
-        let beginning = format!("imported {imported} {noun}");
-        assert_summary(stdout.trim_end(), &beginning, &format!(": {counts}"));
-        let expected = [NewPlant::new(1, name, None), NewPlant::new(2, "Salix", None)];
-        assert_eq!(server.client().list_all(""), expected);
-    }
-}
-
-/// What stands on standard error about these rows, each with its line and its error, and at the end.
+/// Claims the failed rows on standard error, each with its line and its error, and their count at the end.
 #[track_caller]
 fn check_failed_rows(process: &Process, name: &str, expected: &[(u32, u32)]) {
     let stderr = process.stderr();
@@ -252,37 +226,42 @@ fn check_failed_rows(process: &Process, name: &str, expected: &[(u32, u32)]) {
 }
 
 #[test]
-fn rows_that_fail_are_listed_with_their_lines_and_end_with_1() {
-    let server = TestServer::start();
+fn on_conflict_decides_about_taken_ids_and_failed_rows_are_listed_with_a_way_to_go_on() {
     let folder = folder();
-    let body = "id,name,tag\n1,Rosa,\nx,Salix,\n1,Rosa,\n2,,\n3,Salix,\n";
-    let path = file(&folder, "plants.csv", body);
-    let by_file = run(&command(server.address(), &["import", text(&path)]), FINDINGS);
-    check_failed_rows(&by_file, text(&path), &[(3, 1004), (4, 3001), (5, 1005)]);
-
-    let launch =
-        command(server.address(), &["import", "-", "--format=csv", "--on-conflict=replace"]);
-    let by_pipe = ended(launch.spawn_reading(pipe_of(body)), FINDINGS);
-    check_failed_rows(&by_pipe, "-", &[(3, 1004), (5, 1005)]);
-    assert_eq!(server.client().list_all("").len(), 2);
-}
-
-#[test]
-fn rows_whose_ids_are_taken_are_listed_with_both_ways_to_go_on() {
-    let folder = folder();
-    let path = file(&folder, "plants.csv", "id,name,tag\n1,Rosa,\n2,Salix,\nx,Acer,\n");
-    for (arguments, failed, ways) in [
-        (None, vec![(2, 3001), (4, 1004)], vec!["skip", "keeps", "replace", "takes"]),
-        (Some("--on-conflict=skip"), vec![(4, 1004)], vec!["--on-conflict skip"]),
-        (Some("--on-conflict=replace"), vec![(4, 1004)], vec!["--on-conflict replace"]),
+    let good = "id,name,tag\n1,Rosa,\n2,Salix,\n";
+    let wrong = format!("{good}x,Acer,\n3,,\n");
+    let taken: &[(u32, u32)] = &[(2, 3001)];
+    let ways: &[&str] = &["skip", "keeps", "replace", "takes"];
+    for (flag, name, replaced, skipped, taken, ways) in [
+        (None, "old", 0, 0, taken, ways),
+        (Some("--on-conflict=error"), "old", 0, 0, taken, ways),
+        (Some("--on-conflict=skip"), "old", 0, 1, &[], &["--on-conflict skip"]),
+        (Some("--on-conflict=replace"), "Rosa", 1, 0, &[], &["--on-conflict replace"]),
     ] {
-        let server = server_with(&[NewPlant::new(1, "old", None)]);
-        let launch = command(server.address(), &["import", text(&path)]).arguments(arguments);
-        let process = run(&launch, FINDINGS);
-        check_failed_rows(&process, text(&path), &failed);
-        let stderr = process.stderr();
-        let last = stderr.lines().last().unwrap_or_default();
-        assert!(ways.iter().all(|way| last.contains(way)), "{last}");
+        for (body, more_failed) in [(good, &[] as &[_]), (&wrong, &[(4, 1004), (5, 1005)])] {
+            let failed = [taken, more_failed].concat();
+            let path = file(&folder, "plants.csv", body);
+            for from in [text(&path), "-"] {
+                let server = server_with(&[NewPlant::new(1, "old", None)]);
+                let launch = command(server.address(), &["import", "--format=csv", from]);
+                let process = launch.arguments(flag).spawn_reading(pipe_of(body.to_owned()));
+                let process = ended(process, if failed.is_empty() { 0 } else { FINDINGS });
+                let imported = ["imported 1 plant", "imported 2 plants"][replaced];
+                let failures = failed.len();
+                let counts = format!(
+                    ": 1 created, {replaced} replaced, {skipped} skipped, {failures} failed"
+                );
+                assert_summary(process.stdout().trim_end(), imported, &counts);
+                if failures > 0 {
+                    check_failed_rows(&process, from, &failed);
+                    let stderr = process.stderr();
+                    let last = stderr.lines().last().unwrap_or_default();
+                    assert!(ways.iter().all(|way| last.contains(way)), "{last}");
+                }
+                let expected = [NewPlant::new(1, name, None), NewPlant::new(2, "Salix", None)];
+                assert_eq!(server.client().list_all(""), expected);
+            }
+        }
     }
 }
 
@@ -300,18 +279,17 @@ fn rows_that_fail_and_are_not_listed_are_counted() {
 }
 
 #[test]
-fn the_format_is_what_the_flag_says_and_else_what_the_name_says() {
+fn the_flag_says_the_format_and_without_it_the_name_of_the_file() {
     let server = TestServer::start();
     let folder = folder();
     let csv = "id,name,tag\n1,Rosa,\n";
-    let ndjson = "{\"id\":1,\"name\":\"Rosa\"}\n";
     for (name, flag, body) in [
         ("a.csv", None, csv),
         ("b.CSV", None, csv),
-        ("c.jsonl", None, ndjson),
+        ("c.jsonl", None, ROSA),
         ("d.txt", Some("csv"), csv),
-        ("e.csv", Some("ndjson"), ndjson),
-        ("f", Some("ndjson"), ndjson),
+        ("e.csv", Some("ndjson"), ROSA),
+        ("f", Some("ndjson"), ROSA),
     ] {
         let path = file(&folder, name, body);
         let flag = flag.map(|flag| format!("--format={flag}"));
@@ -336,30 +314,21 @@ fn the_format_is_what_the_flag_says_and_else_what_the_name_says() {
 fn an_array_of_json_is_imported_as_other_rows_are() {
     let plants = difficult_plants();
     let rows: Vec<String> = plants.iter().map(NewPlant::json).collect();
-    let array = format!("[\n  {}\n]\n", rows.join(",\n  "));
     let folder = folder();
+    let import = |server: &TestServer, name: &str, body: &str| {
+        let path = file(&folder, name, body);
+        command(server.address(), &["import", "--on-conflict=skip", text(&path)])
+    };
     for (name, flag) in [("plants.json", None), ("plants", Some("--format=json"))] {
         let server = TestServer::start();
-        let path = file(&folder, name, &array);
-        let launch = command(server.address(), &["import", text(&path)]).arguments(flag);
-        let counts = ": 8 created, 0 replaced, 0 skipped, 0 failed";
-        assert_summary(run(&launch, 0).stdout().trim_end(), "imported 8 plants", counts);
+        let array = format!("[\n  {}\n]\n", rows.join(",\n  "));
+        run(&import(&server, name, &array).arguments(flag), 0);
         assert_eq!(server.client().list_all("limit=1000"), plants);
-        // A comma more, and one that is missing.
-        for (body, line) in
-            [(format!("[{},]", rows[0]), 1), (format!("[\n{}\n{}]", rows[0], rows[1]), 3)]
-        {
-            let path = file(&folder, "broken.json", body);
-            let launch = command(server.address(), &["import", "--on-conflict=skip", text(&path)]);
-            check_failed_rows(&run(&launch, FINDINGS), text(&path), &[(line, 1001)]);
-        }
-        let path = file(&folder, "object.json", &rows[0]);
-        check_refusal(
-            &command(server.address(), &["import", text(&path)]),
-            FINDINGS,
-            &["array", "1004"],
-        );
     }
+    let server = TestServer::start();
+    let process = run(&import(&server, "broken.json", &format!("[{},\n]", rows[0])), FINDINGS);
+    check_failed_rows(&process, text(&folder.path().join("broken.json")), &[(2, 1001)]);
+    check_refusal(&import(&server, "object.json", &rows[0]), FINDINGS, &["array", "1004"]);
 }
 
 #[test]
@@ -388,9 +357,8 @@ fn a_command_line_that_is_wrong_ends_with_64() {
 #[test]
 fn a_url_may_have_a_path_and_a_slash_at_its_end() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
-    let launch =
-        Launch::new().arguments(["export", "--url", &format!("http://{}/", server.address())]);
-    assert_eq!(run(&launch, 0).stdout(), "{\"id\":1,\"name\":\"Rosa\"}\n");
+    let export = |url: &str| run(&Launch::new().arguments(["export", "--url", url]), 0).stdout();
+    assert_eq!(export(&format!("http://{}/", server.address())), ROSA);
 
     let proxy = FakeServer::start(|head, stream| {
         let path = head.split(' ').nth(1).unwrap_or_default();
@@ -400,9 +368,7 @@ fn a_url_may_have_a_path_and_a_slash_at_its_end() {
             _ => answer(stream, "404 Not Found", JSON, ""),
         }
     });
-    let url = format!("http://{}/store/1/", proxy.address);
-    let launch = Launch::new().arguments(["export", "--url", &url]);
-    assert_eq!(run(&launch, 0).stdout(), TWO_ROWS);
+    assert_eq!(export(&format!("http://{}/store/1/", proxy.address)), TWO_ROWS);
 }
 
 #[test]
@@ -418,7 +384,7 @@ fn a_url_at_which_there_is_no_such_operation_ends_with_64() {
 }
 
 #[test]
-fn the_token_is_in_the_file_or_else_in_the_environment() {
+fn the_token_comes_from_the_file_or_else_from_the_environment() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
     let folder = folder();
     let right = file(&folder, "right", format!("{TOKEN}\n"));
@@ -434,7 +400,7 @@ fn the_token_is_in_the_file_or_else_in_the_environment() {
 }
 
 #[test]
-fn a_token_that_cannot_be_sent_ends_with_78_and_is_not_told() {
+fn a_token_that_cannot_be_sent_ends_with_78_and_is_not_shown() {
     let server = TestServer::start();
     let folder = folder();
     for token in ["", " ", "two words", "two\nlines", "schlüssel", "bell\u{7}"] {
@@ -445,7 +411,10 @@ fn a_token_that_cannot_be_sent_ends_with_78_and_is_not_told() {
         for (launch, origin) in [(by_file, text(&path)), (by_environment, "PLANTD_TOKEN")] {
             check_refusal(&launch, CONFIGURATION, &[origin]);
             let stderr = run(&launch, CONFIGURATION).stderr();
-            assert!(token.trim().is_empty() || !stderr.contains(token), "it is told: {stderr}");
+            assert!(
+                token.trim().is_empty() || !stderr.contains(token),
+                "the message shows the token: {stderr}"
+            );
         }
     }
     let large = file(&folder, "token", "x".repeat(1_000_000));
@@ -483,45 +452,26 @@ fn a_token_that_is_not_taken_ends_with_78() {
 }
 
 #[test]
-fn a_token_that_is_not_taken_is_told_before_anything_is_sent() {
+fn an_import_with_a_wrong_token_ends_before_it_reads() {
     let server = TestServer::start();
     let launch = command(server.address(), &["import", "-"]).environment("PLANTD_TOKEN", "wrong");
 
-    // Its end would never come.
-    let endless = endless_pipe("{\"id\":1,\"name\":\"Rosa\"}\n");
+    // Standard input has no end, or no beginning.
+    let endless = endless_pipe(ROSA);
     ended(launch.spawn_reading(endless), CONFIGURATION);
-    // Nor would its beginning.
     let (quiet, _writer) = io::pipe().expect("a pipe can be made");
     ended(launch.spawn_reading(quiet), CONFIGURATION);
-    // What is read is not lost for others: nothing was read.
+    // Standard input is left for the next reader.
     let folder = folder();
-    let mut source = File::open(file(&folder, "plants", "{\"id\":1,\"name\":\"Rosa\"}\n")).unwrap();
+    let mut source = File::open(file(&folder, "plants", ROSA)).unwrap();
     ended(launch.spawn_reading(source.try_clone().unwrap()), CONFIGURATION);
     let mut unread = String::new();
     source.read_to_string(&mut unread).unwrap();
-    assert_eq!(unread, "{\"id\":1,\"name\":\"Rosa\"}\n");
+    assert_eq!(unread, ROSA);
 }
 
 #[test]
-fn a_server_that_is_not_there_ends_with_74() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let folder = folder();
-    let path = file(&folder, "plants.csv", "id,name,tag\n1,Rosa,\n");
-    let url = format!("http://{address}");
-    check_refusal(&command(address, &["import", text(&path)]), IO, &[&url, "--url"]);
-    check_refusal(&command(address, &["export", text(&path)]), IO, &[&url, "--url"]);
-    // An export that came to nothing left the file.
-    assert_eq!(fs::read_to_string(&path).unwrap(), "id,name,tag\n1,Rosa,\n");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-
-    let launch = Launch::new().arguments(["export", "--url", "http://plants.invalid"]);
-    check_refusal(&launch, IO, &["http://plants.invalid", "--url"]);
-}
-
-#[test]
-fn what_is_wrong_with_a_connection_is_said_with_what_to_do() {
+fn a_failure_of_the_connection_or_the_server_is_told_with_what_to_do() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let refused = nobody.local_addr().unwrap().to_string();
     drop(nobody);
@@ -543,22 +493,25 @@ fn what_is_wrong_with_a_connection_is_said_with_what_to_do() {
         ("http", &other, ["does not answer in HTTP", "--url"]),
     ] {
         let url = format!("{scheme}://{authority}");
-        for arguments in [["export", "-"], ["import", text(&path)]] {
+        for arguments in [["export", "-"], ["export", text(&path)], ["import", text(&path)]] {
             let launch = Launch::new().arguments(arguments).arguments(["--url", &url]);
             check_refusal(&launch, IO, &[&url, words[0], words[1]]);
         }
+        // An export that came to nothing leaves the file.
+        assert_eq!(fs::read_to_string(&path).unwrap(), "id,name,tag\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
     let wrong = command(server.address(), &["export"]).environment("PLANTD_TOKEN", "wrong");
-    check_refusal(
-        &wrong,
-        CONFIGURATION,
-        &["does not take the token of PLANTD_TOKEN", "--token-file"],
-    );
-    // A proxy that speaks HTTP/1.0 is on the way, and has to be mended.
-    let error = r#"{"error":1008,"message":"send HTTP/1.1"}"#;
-    let old =
-        FakeServer::start(move |_, stream| answer(stream, "426 Upgrade Required", JSON, error));
-    check_refusal(&command(old.address, &["export"]), IO, &["send HTTP/1.1", "1008"]);
+    let words = ["does not take the token of PLANTD_TOKEN", "--token-file"];
+    check_refusal(&wrong, CONFIGURATION, &words);
+    let busy = FakeServer::start(|_, stream| {
+        let body = r#"{"error":5003,"message":"too busy, try again"}"#;
+        answer(stream, "503 Service Unavailable", JSON, body);
+    });
+    for arguments in [&["export"] as &[&str], &["import", text(&path)]] {
+        let words = ["too busy, try again", "5003"];
+        check_refusal(&command(busy.address, arguments), IO, &words);
+    }
 }
 
 #[test]
@@ -579,28 +532,22 @@ fn a_file_that_is_refused_as_a_whole_ends_with_1() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_ends_with_74() {
-    let server = TestServer::start();
-    let folder = folder();
-    let missing = folder.path().join("missing.csv");
-    let closed = folder.path().join("folder.csv");
-    fs::create_dir(&closed).unwrap();
-    for path in [missing, closed] {
-        let launch = command(server.address(), &["import", text(&path)]);
-        check_refusal(&launch, IO, &["cannot read", text(&path)]);
-    }
-}
-
-#[test]
-fn a_file_that_cannot_be_written_ends_with_74() {
+fn a_file_that_cannot_be_read_or_written_ends_with_74() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
     let folder = folder();
+    let missing = folder.path().join("missing.csv");
     let nowhere = folder.path().join("missing/plants.csv");
-    let taken = folder.path().join("plants.csv");
+    let taken = folder.path().join("folder.csv");
     fs::create_dir(&taken).unwrap();
-    for path in [nowhere.as_path(), taken.as_path(), Path::new("/dev/full")] {
-        let launch = command(server.address(), &["export", "--format=csv", text(path)]);
-        check_refusal(&launch, IO, &["cannot write", text(path)]);
+    for (subcommand, path, words) in [
+        ("import", missing.as_path(), "cannot read"),
+        ("import", &taken, "cannot read"),
+        ("export", &nowhere, "cannot write"),
+        ("export", &taken, "cannot write"),
+        ("export", Path::new("/dev/full"), "cannot write"),
+    ] {
+        let launch = command(server.address(), &[subcommand, "--format=csv", text(path)]);
+        check_refusal(&launch, IO, &[words, text(path)]);
     }
     let files = fs::read_dir(folder.path()).expect("it can be listed");
     assert_eq!(files.count(), 1, "something was left behind");
@@ -611,9 +558,8 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn an_export_replaces_a_file_and_leaves_who_may_read_it() {
+fn an_export_replaces_a_file_and_keeps_its_permissions() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
-    let expected = "{\"id\":1,\"name\":\"Rosa\"}\n";
     let folder = folder();
 
     let new = folder.path().join("new.ndjson");
@@ -628,7 +574,7 @@ fn an_export_replaces_a_file_and_leaves_who_may_read_it() {
         fs::write(&old, "what was there before").unwrap();
         fs::set_permissions(&old, Permissions::from_mode(permissions)).unwrap();
         run(&command(server.address(), &["export", text(path)]), 0);
-        assert_eq!(fs::read_to_string(&old).unwrap(), expected);
+        assert_eq!(fs::read_to_string(&old).unwrap(), ROSA);
         assert_eq!(mode(&old), permissions);
     }
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -636,11 +582,11 @@ fn an_export_replaces_a_file_and_leaves_who_may_read_it() {
     // A name without a folder is in the current one.
     let launch = command(server.address(), &["export", "here.ndjson"]);
     run(&launch.current_folder(folder.path()), 0);
-    assert_eq!(fs::read_to_string(folder.path().join("here.ndjson")).unwrap(), expected);
+    assert_eq!(fs::read_to_string(folder.path().join("here.ndjson")).unwrap(), ROSA);
 }
 
 #[test]
-fn an_export_to_what_is_no_file_goes_there() {
+fn an_export_to_a_device_or_a_pipe_goes_there() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
     run(&command(server.address(), &["export", "--format=csv", "/dev/null"]), 0);
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
@@ -656,43 +602,7 @@ fn an_export_to_what_is_no_file_goes_there() {
     assert_eq!(reader.join().unwrap().unwrap(), "id,name,tag\n1,Rosa,\n");
 }
 
-#[test]
-fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_as_it_was() {
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nX-Total-Count: 2\r\n";
-    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
-    let cuts = [
-        // Within a chunk, within a row, between two chunks, and before the last.
-        format!("{chunked}17\r\n{{\"id\":1"),
-        format!("{chunked}8\r\n{{\"id\":1,\r\n"),
-        format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n"),
-        format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n0"),
-        // Short of its length, and without any word about its end.
-        format!("{head}Content-Length: 100\r\n\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
-        format!("{head}\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
-        // No answer.
-        String::new(),
-        head.to_owned(),
-    ];
-    for cut in cuts {
-        let sent = cut.clone();
-        let server = FakeServer::start(move |_, stream| {
-            stream.write_all(sent.as_bytes()).expect("somebody reads");
-        });
-        let folder = folder();
-        let path = file(&folder, "plants.ndjson", "as it was");
-        let url = format!("http://{}", server.address);
-        check_refusal(&command(server.address, &["export", text(&path)]), IO, &[&url]);
-        assert_eq!(fs::read_to_string(&path).expect("it is there"), "as it was", "{cut:?}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{cut:?}");
-        // Where there is no file, there is none afterwards.
-        let path = folder.path().join("new.ndjson");
-        check_refusal(&command(server.address, &["export", text(&path)]), IO, &[&url]);
-        assert!(!path.exists(), "{cut:?}");
-        check_refusal_of_output(&command(server.address, &["export"]), IO);
-    }
-}
-
-/// The export command ends with 74, says these words, and leaves what was there.
+/// Claims that an export ends with 74 and these words, and leaves its file as it was, or none where there was none.
 #[track_caller]
 fn check_no_export(address: SocketAddr, words: &[&str], name: &str) {
     let folder = folder();
@@ -701,57 +611,41 @@ fn check_no_export(address: SocketAddr, words: &[&str], name: &str) {
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "as it was");
     let files = fs::read_dir(folder.path()).expect("it can be listed");
     assert_eq!(files.count(), 1, "something was left behind");
+    fs::remove_file(&path).expect("it was there");
+    check_refusal(&command(address, &["export", text(&path)]), IO, words);
+    assert!(!path.exists(), "{words:?}");
 }
 
 #[test]
-fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_as_it_was() {
-    const CSV: &str = "text/csv\r\nX-Total-Count: 2";
-    let two_follow = r#"[{"id":3,"name":"Salix"},{"id":4,"name":"Salix"}]"#;
-    let row = "{\"id\":1,\"name\":\"Rosa\"}\n";
-    let error = r#"{"error":5003,"message":"shutting down"}"#;
-    let cases = [
-        // Between two rows: by nothing but the plants that follow can it be known.
-        ("a.ndjson", EXPORT_OF_TWO, row, ("200 OK", two_follow), "1 of 2 plants"),
-        ("a.ndjson", EXPORT_OF_TWO, "", ("200 OK", two_follow), "0 of 2 plants"),
-        ("a.csv", CSV, "id,name,tag\n1,Rosa,\n", ("200 OK", two_follow), "1 of 2 plants"),
-        // Nobody can be asked.
-        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("503 Service Unavailable", error), "shutting down"),
-        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("200 OK", "[{\"id\":3"), "checked"),
-        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("200 OK", ""), "checked"),
-        // What follows is the same again and again.
-        ("a.ndjson", EXPORT_OF_TWO, TWO_ROWS, ("200 OK", two_follow), "ascending"),
-        // Within a row.
-        ("a.ndjson", EXPORT_OF_TWO, row.trim_end(), ("200 OK", "[]"), "within a row"),
-        ("a.csv", CSV, "id,name,tag\n1,Rosa,\n2,Sal", ("200 OK", "[]"), "within a row"),
-        ("a.csv", CSV, "id,name", ("200 OK", "[]"), "broke off"),
-        ("a.csv", CSV, "", ("200 OK", "[]"), "broke off"),
-        // It is something else.
-        ("a.csv", CSV, "1,Rosa,\n2,Salix,\n", ("200 OK", "[]"), "id,name,tag"),
-        ("a.csv", CSV, "id,name,tag\n1\n", ("200 OK", "[]"), "no plant"),
-        ("a.ndjson", EXPORT_OF_TWO, "<p>Plants</p>\n", ("200 OK", "[]"), "no plant"),
-        ("a.ndjson", NDJSON, TWO_ROWS, ("200 OK", "[]"), "x-total-count"),
-        (
-            "a.ndjson",
-            "application/x-ndjson\r\nX-Total-Count: two",
-            TWO_ROWS,
-            ("200 OK", "[]"),
-            "x-total-count",
-        ),
-        (
-            "a.ndjson",
-            "application/x-ndjson\r\nX-Total-Count: 2\r\nContent-Encoding: gzip",
-            TWO_ROWS,
-            ("200 OK", "[]"),
-            "--url",
-        ),
+fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_as_it_was() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nX-Total-Count: 2\r\n";
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
+    let cuts = [
+        // Within a chunk, within a row, between two chunks, and before the last chunk.
+        format!("{chunked}17\r\n{{\"id\":1"),
+        format!("{chunked}8\r\n{{\"id\":1,\r\n"),
+        format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n"),
+        format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n0"),
+        // Shorter than its length, and with an end that only the connection tells.
+        format!("{head}Content-Length: 100\r\n\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
+        format!("{head}\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
+        // No answer.
+        String::new(),
+        head.to_owned(),
     ];
-    for (name, content_type, rows, (status, following), word) in cases {
-        let server = exporting(content_type, rows, (status, following));
-        check_no_export(server.address, &[word], name);
+    for cut in cuts {
+        let server = FakeServer::start(move |_, stream| {
+            stream.write_all(cut.as_bytes()).expect("somebody reads");
+        });
+        let url = format!("http://{}", server.address);
+        check_no_export(server.address, &[&url], "plants.ndjson");
+        // Some of the plants may be on standard output.
+        let stderr = run(&command(server.address, &["export"]), IO).stderr();
+        assert!(stderr.starts_with("error: ") && !stderr.contains("exported"), "{stderr}");
     }
 }
 
-/// A server that exports these rows, and answers with this status and body when it is asked what follows them.
+/// A server that exports these rows, and answers a list of what follows them with this status and body.
 fn exporting(
     content_type: &str,
     rows: &str,
@@ -768,25 +662,57 @@ fn exporting(
 }
 
 #[test]
+fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_as_it_was() {
+    let two_follow = r#"[{"id":3,"name":"Salix"},{"id":4,"name":"Salix"}]"#;
+    let error = r#"{"error":5003,"message":"shutting down"}"#;
+    let no_count = "application/x-ndjson\r\nX-Total-Count: two";
+    let encoded = "application/x-ndjson\r\nX-Total-Count: 2\r\nContent-Encoding: gzip";
+    for (content_type, rows, following, word) in [
+        // Between two rows: only the plants that follow can tell.
+        (EXPORT_OF_TWO, ROSA, ("200 OK", two_follow), "1 of 2 plants"),
+        (EXPORT_OF_TWO, "", ("200 OK", two_follow), "0 of 2 plants"),
+        (CSV_OF_TWO, "id,name,tag\n1,Rosa,\n", ("200 OK", two_follow), "1 of 2 plants"),
+        // No answer tells what follows.
+        (EXPORT_OF_TWO, TWO_ROWS, ("503 Service Unavailable", error), "shutting down"),
+        (EXPORT_OF_TWO, TWO_ROWS, ("200 OK", "[{\"id\":3"), "checked"),
+        (EXPORT_OF_TWO, TWO_ROWS, ("200 OK", ""), "checked"),
+        // What follows is the same again and again.
+        (EXPORT_OF_TWO, TWO_ROWS, ("200 OK", two_follow), "ascending"),
+        // Within a row.
+        (EXPORT_OF_TWO, ROSA.trim_end(), ("200 OK", "[]"), "within a row"),
+        (CSV_OF_TWO, "id,name,tag\n1,Rosa,\n2,Sal", ("200 OK", "[]"), "within a row"),
+        (CSV_OF_TWO, "id,name", ("200 OK", "[]"), "broke off"),
+        (CSV_OF_TWO, "", ("200 OK", "[]"), "broke off"),
+        // It is something else.
+        (CSV_OF_TWO, "1,Rosa,\n2,Salix,\n", ("200 OK", "[]"), "id,name,tag"),
+        (CSV_OF_TWO, "id,name,tag\n1\n", ("200 OK", "[]"), "no plant"),
+        (EXPORT_OF_TWO, "<p>Plants</p>\n", ("200 OK", "[]"), "no plant"),
+        (NDJSON, TWO_ROWS, ("200 OK", "[]"), "x-total-count"),
+        (no_count, TWO_ROWS, ("200 OK", "[]"), "x-total-count"),
+        (encoded, TWO_ROWS, ("200 OK", "[]"), "--url"),
+    ] {
+        let name = if content_type.starts_with("text/csv") { "a.csv" } else { "a.ndjson" };
+        check_no_export(exporting(content_type, rows, following).address, &[word], name);
+    }
+}
+
+#[test]
 fn an_export_with_a_row_that_is_wrong_ends_with_74_and_leaves_the_file_as_it_was() {
-    let rosa = "{\"id\":1,\"name\":\"Rosa\"}\n";
-    let salix = "{\"id\":2,\"name\":\"Salix\"}\n";
     let csv = "id,name,tag\n";
     for (name, rows, words) in [
-        ("a.ndjson", format!("{rosa}<html>\n{salix}"), ["line 2", "no plant"]),
-        ("a.ndjson", format!("{rosa}{{\n{salix}"), ["line 2", "no plant"]),
-        ("a.ndjson", format!("{{\"name\":\"Acer\"}}\n{rosa}{salix}"), ["line 1", "no plant"]),
-        ("a.ndjson", format!("{rosa}{salix}\n{salix}"), ["line 4", "plant 2 behind the plant 2"]),
-        ("a.ndjson", format!("{salix}{rosa}"), ["line 2", "plant 1 behind the plant 2"]),
+        ("a.ndjson", format!("{ROSA}<html>\n{SALIX}"), ["line 2", "no plant"]),
+        ("a.ndjson", format!("{ROSA}{{\n{SALIX}"), ["line 2", "no plant"]),
+        ("a.ndjson", format!("{{\"name\":\"Acer\"}}\n{TWO_ROWS}"), ["line 1", "no plant"]),
+        ("a.ndjson", format!("{TWO_ROWS}\n{SALIX}"), ["line 4", "plant 2 behind the plant 2"]),
+        ("a.ndjson", format!("{SALIX}{ROSA}"), ["line 2", "plant 1 behind the plant 2"]),
         ("a.csv", format!("{csv}1,Rosa,\n<html>\n2,Salix,\n"), ["line 3", "no plant"]),
         ("a.csv", format!("{csv}1,Rosa,\n1,Rosa,\n"), ["line 3", "plant 1 behind the plant 1"]),
         // A quoted cell may hold a line end, and a name may not.
         ("a.csv", format!("{csv}1,\"Ro\nsa\",\n2,Salix,\n"), ["line 2", "no plant"]),
         ("a.csv", format!("{csv}1,\"Rosa,\n2,Salix,\n"), ["line 2", "no plant"]),
     ] {
-        let media_type = if name.ends_with("csv") { "text/csv" } else { NDJSON };
-        let server =
-            exporting(&format!("{media_type}\r\nX-Total-Count: 2"), &rows, ("200 OK", "[]"));
+        let content_type = if name == "a.csv" { CSV_OF_TWO } else { EXPORT_OF_TWO };
+        let server = exporting(content_type, &rows, ("200 OK", "[]"));
         check_no_export(server.address, &words, name);
     }
 }
@@ -815,14 +741,16 @@ fn an_export_whose_end_cannot_be_told_is_refused() {
 }
 
 #[test]
-fn an_export_that_was_cut_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
+fn an_export_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
+    let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
+    let nginx = Nginx::of_http_1_0(server.address());
+    check_no_export(nginx.address(), &["HTTP/1.1", "1008"], "plants.ndjson");
+
+    // An older server exports over HTTP/1.0, where a cut is not noticed.
     let server = FakeServer::start(|head, stream| {
         assert!(head.contains(" http/1.0\r\n"), "{head}");
         if head.contains("/plants/export") {
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n\r\n\
-                 {{\"id\":1,\"name\":\"Rosa\"}}\n"
-            );
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n\r\n{ROSA}");
             stream.write_all(answer.as_bytes()).expect("somebody reads");
         } else {
             answer(stream, "200 OK", JSON, "[{\"id\":2,\"name\":\"Salix\"}]");
@@ -835,21 +763,20 @@ fn an_export_that_was_cut_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
 #[test]
 fn a_part_of_an_export_that_went_to_standard_output_is_to_be_thrown_away() {
     let following = ("200 OK", "[{\"id\":2,\"name\":\"Salix\"}]");
-    let server = exporting(EXPORT_OF_TWO, "{\"id\":1,\"name\":\"Rosa\"}\n", following);
+    let server = exporting(EXPORT_OF_TWO, ROSA, following);
     let process = run(&command(server.address, &["export"]), IO);
     assert!(process.stderr().contains("throw away the part that went to standard output"));
 }
 
 #[test]
 fn plants_that_come_and_go_at_the_end_of_an_export_do_not_fail_it() {
-    let row = "{\"id\":1,\"name\":\"Rosa\"}\n";
     let created = "[{\"id\":3,\"name\":\"Salix\"},{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}]";
     let created_row = "{\"id\":3,\"name\":\"Salix\"}\n{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}\n";
     for (rows, following, expected) in [
-        // The second one was deleted before its turn came.
-        (row, "[]", row.to_owned()),
+        // The second plant was deleted before the export came to it.
+        (ROSA, "[]", ROSA.to_owned()),
         ("", "[]", String::new()),
-        // Two came behind the last one.
+        // Two plants were created behind the last one.
         (TWO_ROWS, created, format!("{TWO_ROWS}{created_row}")),
     ] {
         let server = FakeServer::start(move |head, stream| {
@@ -864,20 +791,13 @@ fn plants_that_come_and_go_at_the_end_of_an_export_do_not_fail_it() {
     }
 }
 
-/// As [`check_refusal`], where some of the plants may stand on standard output.
-#[track_caller]
-fn check_refusal_of_output(launch: &Launch, exit_code: i32) {
-    let stderr = run(launch, exit_code).stderr();
-    assert!(stderr.starts_with("error: ") && !stderr.contains("exported"), "{stderr}");
-}
-
 #[test]
 fn an_export_that_is_killed_leaves_the_file_as_it_was() {
     let server = FakeServer::start(|_, stream| {
         let part = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nX-Total-Count: 2\r\n\
                     Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n";
         stream.write_all(part.as_bytes()).expect("somebody reads");
-        // The rest comes when the client is gone.
+        // Waits until the client is gone.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let folder = folder();
@@ -926,18 +846,6 @@ fn what_a_server_says_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn a_failure_of_the_server_ends_with_74_and_its_message() {
-    let body = r#"{"error":5003,"message":"too busy, try again"}"#;
-    let server =
-        FakeServer::start(move |_, stream| answer(stream, "503 Service Unavailable", JSON, body));
-    let folder = folder();
-    let path = file(&folder, "plants.csv", "id,name,tag\n");
-    let words = ["too busy, try again", "5003"];
-    check_refusal(&command(server.address, &["export"]), IO, &words);
-    check_refusal(&command(server.address, &["import", text(&path)]), IO, &words);
-}
-
-#[test]
 fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
     let server = FakeServer::start(|head, stream| {
         if is_question(head) {
@@ -946,13 +854,12 @@ fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
         io::copy(&mut stream.take(1_000_000), &mut io::sink()).expect("it is sent");
     });
     let folder = folder();
-    let line = "{\"id\":1,\"name\":\"Rosa\"}\n";
-    let path = file(&folder, "plants.ndjson", line.repeat(2_000_000));
+    let path = file(&folder, "plants.ndjson", ROSA.repeat(2_000_000));
     let url = format!("http://{}", server.address);
     let launch = command(server.address, &["import", text(&path)]);
     check_refusal(&launch, IO, &[&url, "broke", "--on-conflict skip"]);
     let launch = command(server.address, &["import", "-"]);
-    let process = ended(launch.spawn_reading(endless_pipe(line)), IO);
+    let process = ended(launch.spawn_reading(endless_pipe(ROSA)), IO);
     assert!(process.stderr().contains("--on-conflict skip"), "{}", process.stderr());
 }
 
@@ -997,10 +904,8 @@ fn help_names_both_commands_and_their_flags() {
     let help = run(&Launch::new().arguments(["--help"]), 0).stdout();
     assert!(help.contains("import") && help.contains("export"), "{help}");
     let shared = ["--url", "http://127.0.0.1:8080", "--token-file", "PLANTD_TOKEN", "--format"];
-    for (subcommand, own) in [
-        ("import", &["FILE", "--on-conflict", "error", "skip", "replace"] as &[_]),
-        ("export", &["FILE"]),
-    ] {
+    let of_import = ["FILE", "--on-conflict", "error", "skip", "replace"];
+    for (subcommand, own) in [("import", &of_import[..]), ("export", &of_import[..1])] {
         for flag in ["--help", "-h"] {
             let help = run(&Launch::new().arguments([subcommand, flag]), 0).stdout();
             for word in shared.iter().chain(own) {
@@ -1011,25 +916,15 @@ fn help_names_both_commands_and_their_flags() {
 }
 
 #[test]
-fn what_the_environment_says_to_a_server_is_nothing_to_a_client() {
+fn a_client_ignores_the_environment_of_a_server() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
     let launch = command(server.address(), &["export"])
         .environment("PLANTD_LISTEN", "nonsense")
         .environment("PLANTD_CACHE_MB", "much");
-    assert_eq!(run(&launch, 0).stdout(), "{\"id\":1,\"name\":\"Rosa\"}\n");
+    assert_eq!(run(&launch, 0).stdout(), ROSA);
 }
 
-const JSON: &str = "application/json";
-const NDJSON: &str = "application/x-ndjson";
-/// The content type of an export that began with two plants, and what it may be.
-const EXPORT_OF_TWO: &str = "application/x-ndjson\r\nX-Total-Count: 2";
-const TWO_ROWS: &str = "{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":2,\"name\":\"Salix\"}\n";
-/// Two rows that a report has to account for.
-const ROWS: &str = "id,name,tag\n1,Rosa,\n\n2,Salix,\n";
-const EMPTY_REPORT: &str = r#"{"created":0,"replaced":0,"skipped":0,"failed":0,"errors":[]}"#;
-
-/// A server that does what a real one does not do on demand. It has read the head of a request when it
-/// answers, and closes the connection behind the answer.
+/// A server that fails on demand. It reads the head of a request, answers, and closes the connection.
 struct FakeServer {
     address: SocketAddr,
 }
@@ -1042,7 +937,7 @@ impl FakeServer {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a connection");
                 stream.set_read_timeout(Some(DEADLINE)).expect("a time that is not zero");
-                // A client may go before it has asked.
+                // A client may leave before it asks.
                 if let Ok(head) = head(&mut stream) {
                     answer(&head, &mut stream);
                 }
@@ -1063,7 +958,7 @@ fn head(stream: &mut TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&head).to_ascii_lowercase())
 }
 
-/// Whether it is the request that asks for nothing, before the one that brings the plants.
+/// Whether it is the request without plants that precedes an import.
 fn is_question(head: &str) -> bool {
     !head.contains("on_conflict")
 }

@@ -1,6 +1,4 @@
-//! Every route, with every bad credential.
-//!
-//! The routes are those that the router has, so that a new one is walked too.
+//! Every route of the router, with every bad credential. A new route is walked too.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +8,7 @@ use plantd_tests::{
     Answer, Launch, TestServer, create_token, plant_body, revoke_token, wait_until,
 };
 
-/// The paths that need no token, since they are no operations of the store. Everything else does: this is
-/// the one list that someone has to think about.
+/// The paths that need no token: they are no operations of the store. A new one has to be added here by hand.
 const OPEN_PATHS: [&str; 11] = [
     "/",
     "/livez",
@@ -26,8 +23,7 @@ const OPEN_PATHS: [&str; 11] = [
     "/docs/swagger-ui.css",
 ];
 
-/// Other methods than those that a path has, and paths that are not there: they need a token too. OPTIONS
-/// needs none anywhere.
+/// Methods and paths that may be unknown, and need a token too. OPTIONS needs none anywhere.
 const OTHER_METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"];
 const OTHER_PATHS: [&str; 8] = [
     "//",
@@ -40,28 +36,32 @@ const OTHER_PATHS: [&str; 8] = [
     "/docs/nothing",
 ];
 
-const NO_TOKEN: &str = r#"Bearer realm="plant-store""#;
+const REALM: &str = r#"Bearer realm="plant-store""#;
 
-/// What a client may send that should not get it in.
+/// The status, the number of the error, and the error code of the challenge (RFC 6750, section 3.1).
+type Refusal = (u16, i32, Option<&'static str>);
+
+const NONE: Refusal = (401, 2001, None);
+const INVALID: Refusal = (401, 2002, Some("invalid_token"));
+const TWO: Refusal = (400, 1007, Some("invalid_request"));
+const TOO_LITTLE: Refusal = (403, 2003, Some("insufficient_scope"));
+
+/// A credential that does not let a client in.
 struct BadCredential {
     name: &'static str,
-    /// Behind the path.
     query: String,
-    /// Lines of the head, each with its line end.
+    /// Header lines, each with its line end.
     lines: Vec<u8>,
-    status: u16,
-    number: i32,
-    /// The error code of the challenge (RFC 6750, section 3.1).
-    code: Option<&'static str>,
+    refusal: Refusal,
 }
 
-/// A server, and what may and may not be sent to it.
+/// A server, and good and bad credentials for it.
 struct Walk {
     server: TestServer,
     reader: String,
     writer: String,
     bad: Vec<BadCredential>,
-    /// That of a token which may only read.
+    /// The token of the reader, where the request needs to write.
     too_little: BadCredential,
 }
 
@@ -85,60 +85,41 @@ impl Walk {
         wait_until("the tokens to be in force", || status(&revoked) == 404);
         server.client().with_token(&writer).create(1, "Rosa", None).assert_plant("Rosa", None);
         revoke_token(server.data(), &["revoked"]);
-        wait_until("tokens to be in force no more", || {
+        wait_until("the tokens to be refused", || {
             [&revoked, &expired].iter().all(|token| status(token) == 401)
         });
 
-        let bad = |name, lines, status, number, code| BadCredential {
-            name,
-            query: String::new(),
-            lines,
-            status,
-            number,
-            code,
-        };
-        let none = |name, lines| bad(name, lines, 401, 2001, None);
-        let invalid = |name, lines| bad(name, lines, 401, 2002, Some("invalid_token"));
+        let bad =
+            |name, lines, refusal| BadCredential { name, query: String::new(), lines, refusal };
         let last = writer.len() - 1;
-        let altered =
-            format!("{}{}", &writer[..last], if writer.ends_with('A') { "B" } else { "A" });
+        let other_end = if writer.ends_with('A') { "B" } else { "A" };
+        let altered = format!("{}{other_end}", &writer[..last]);
         let not_utf8 = [b"Bearer ", writer.as_bytes(), b"\xff"].concat();
-        let two = [bearer(&writer), bearer(&writer)].concat();
-        let bad = vec![
-            none("none", Vec::new()),
-            none("another scheme", authorization(format!("Basic {writer}"))),
-            none("no scheme", authorization(&writer)),
-            none("an empty header", authorization("")),
-            none("a scheme alone", authorization("Bearer")),
-            none("a scheme and a space", authorization("Bearer ")),
-            BadCredential {
-                query: format!("?access_token={writer}"),
-                ..none("in the query", vec![])
-            },
-            none(
-                "in another header",
-                format!("Cookie: token={writer}\r\nX-Token: {writer}\r\n").into(),
-            ),
-            bad("two headers", two, 400, 1007, Some("invalid_request")),
-            invalid("a space within", bearer(&writer.replacen('_', " ", 1))),
-            invalid("two tokens in one header", bearer(&format!("{writer}, {writer}"))),
-            invalid("not UTF-8", authorization(not_utf8)),
-            invalid("cut", bearer(&writer[..last])),
-            invalid("altered by a character", bearer(&altered)),
-            invalid("in upper case", bearer(&writer.to_uppercase())),
-            invalid("expired", bearer(&expired)),
-            invalid("revoked", bearer(&revoked)),
-            invalid("of nobody", bearer("0123456789abcdef0123456789abcdef")),
+        let other_headers = format!("Cookie: token={writer}\r\nX-Token: {writer}\r\n");
+        let query = format!("?access_token={writer}");
+        let nobody = "0123456789abcdef0123456789abcdef";
+        let bad_credentials = vec![
+            bad("none", Vec::new(), NONE),
+            bad("another scheme", authorization(format!("Basic {writer}")), NONE),
+            bad("no scheme", authorization(&writer), NONE),
+            bad("an empty header", authorization(""), NONE),
+            bad("a scheme alone", authorization("Bearer"), NONE),
+            bad("a scheme and a space", authorization("Bearer "), NONE),
+            BadCredential { query, ..bad("in the query", Vec::new(), NONE) },
+            bad("in another header", other_headers.into(), NONE),
+            bad("two headers", bearer(&writer).repeat(2), TWO),
+            bad("a space within", bearer(&writer.replacen('_', " ", 1)), INVALID),
+            bad("two tokens in one header", bearer(&format!("{writer}, {writer}")), INVALID),
+            bad("not UTF-8", authorization(not_utf8), INVALID),
+            bad("cut", bearer(&writer[..last]), INVALID),
+            bad("altered by a character", bearer(&altered), INVALID),
+            bad("in upper case", bearer(&writer.to_uppercase()), INVALID),
+            bad("expired", bearer(&expired), INVALID),
+            bad("revoked", bearer(&revoked), INVALID),
+            bad("of nobody", bearer(nobody), INVALID),
         ];
-        let too_little = BadCredential {
-            name: "one that may only read",
-            query: String::new(),
-            lines: bearer(&reader),
-            status: 403,
-            number: 2003,
-            code: Some("insufficient_scope"),
-        };
-        Self { server, reader, writer, bad, too_little }
+        let too_little = bad("one that may only read", bearer(&reader), TOO_LITTLE);
+        Self { server, reader, writer, bad: bad_credentials, too_little }
     }
 
     /// Sends a request without a body.
@@ -154,18 +135,19 @@ impl Walk {
     fn assert_refused(&self, method: &str, path: &str, bad: &BadCredential) {
         let answer = self.send(method, &format!("{path}{}", bad.query), &bad.lines);
         let case = format!("{method} {path} with a token that is {}", bad.name);
-        assert_eq!(answer.status, bad.status, "{case}: {answer:?}");
+        let (status, number, code) = bad.refusal;
+        assert_eq!(answer.status, status, "{case}: {answer:?}");
         if method != "HEAD" {
-            answer.assert_error(bad.status, bad.number);
+            answer.assert_error(status, number);
         }
-        let challenge = match bad.code {
-            None => NO_TOKEN.to_owned(),
-            Some(code) => format!("{NO_TOKEN}, error=\"{code}\""),
+        let challenge = match code {
+            None => REALM.to_owned(),
+            Some(code) => format!("{REALM}, error=\"{code}\""),
         };
         assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()), "{case}");
     }
 
-    /// Claims that the request needs a token with this scope, and passes with it.
+    /// Claims that the request needs a token with this scope.
     #[track_caller]
     fn assert_guarded(&self, method: &str, path: &str, scope: Scope) {
         for bad in &self.bad {
@@ -191,7 +173,7 @@ fn scope_of(method: &str) -> Scope {
     if matches!(method, "GET" | "HEAD") { Scope::Read } else { Scope::Write }
 }
 
-/// A path as a client sends it, for one with parameters.
+/// The path of a route with its parameters filled in.
 fn target(path: &str) -> String {
     let target = path.replace("{id}", "1");
     assert!(!target.contains('{'), "say what stands for the parameters of {path}");
@@ -222,7 +204,7 @@ fn no_route_answers_without_a_token_of_its_scope() {
     assert!(walked >= 10, "only {walked} operations were walked");
     assert_eq!(walk.send("GET", "/plants", &bearer(&walk.reader)).plants(), before);
 
-    // The walk knows the routes: with a good token each of them answers for itself.
+    // With a good token, each route answers for itself.
     for route in routes() {
         for method in methods(&route) {
             let answer = walk.assert_let_in(method, &target(route.path), &walk.writer);
@@ -272,25 +254,22 @@ fn the_paths_that_need_no_token_are_those_that_should_not() {
 }
 
 #[test]
-fn a_body_changes_nothing_for_who_may_not_write() {
+fn a_body_changes_nothing_without_a_token_that_may_write() {
     let walk = Walk::new();
     let body = plant_body(2, "Salix", None);
-    let head = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-    for bad in walk.bad.iter().chain([&walk.too_little]) {
-        for expect in ["", "Expect: 100-continue\r\n"] {
-            let mut connection = walk.server.connect();
-            let line = format!("POST /plants{} HTTP/1.1\r\nHost: plants\r\n", bad.query);
-            let parts: [&[u8]; 6] = [
-                line.as_bytes(),
-                head.as_bytes(),
-                expect.as_bytes(),
-                &bad.lines,
-                b"\r\n",
-                if expect.is_empty() { body.as_bytes() } else { b"" },
-            ];
-            connection.send(parts.concat());
-            let answer = connection.receive();
-            answer.assert_error(bad.status, bad.number);
+    let length = format!("Content-Length: {}\r\n", body.len());
+    for (path, media_type) in
+        [("/plants", "application/json"), ("/plants/import", "application/x-ndjson")]
+    {
+        for bad in walk.bad.iter().chain([&walk.too_little]) {
+            for (expect, body) in [("", body.as_str()), ("Expect: 100-continue\r\n", "")] {
+                let line = format!("POST {path}{} HTTP/1.1\r\nHost: plants\r\n", bad.query);
+                let lines = format!("{line}Content-Type: {media_type}\r\n{length}{expect}");
+                let mut connection = walk.server.connect();
+                connection.send([lines.as_bytes(), &bad.lines, b"\r\n", body.as_bytes()].concat());
+                let (status, number, _) = bad.refusal;
+                connection.receive().assert_error(status, number);
+            }
         }
     }
     walk.assert_let_in("GET", "/plants/2", &walk.reader).assert_error(404, 3002);

@@ -1,11 +1,11 @@
-//! What browsers are told: what an answer is, who may keep it, and which pages may ask.
+//! The headers for browsers: the type of an answer, what may cache it, and which origins may ask.
 
 use plantd_tests::{Answer, Launch, TOKEN, TestServer, create_request, plant_body, raw_head};
 
 const ORIGIN: &str = "https://plants.example";
 const OTHER_ORIGIN: &str = "http://localhost:8000";
 
-/// Every kind of answer that there is, but those to heads that cannot be parsed, which say nothing.
+/// Every kind of answer, except those to heads that cannot be parsed.
 fn answers(server: &TestServer, lines: &str) -> Vec<(String, Answer)> {
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
     let mut answers = Vec::new();
@@ -38,8 +38,7 @@ fn answers(server: &TestServer, lines: &str) -> Vec<(String, Answer)> {
 }
 
 #[test]
-fn every_answer_to_a_head_that_can_be_parsed_says_what_it_is_and_that_no_shared_cache_may_keep_it()
-{
+fn every_answer_forbids_sniffing_framing_and_shared_caches() {
     let server = TestServer::start();
     for (request, answer) in answers(&server, "") {
         let header = |name| answer.header(name).unwrap_or_default();
@@ -67,44 +66,45 @@ fn pages_of_other_origins_may_do_nothing_unless_they_are_named() {
 }
 
 #[test]
-fn pages_of_a_named_origin_may_ask_and_see_the_answer() {
-    let arguments = ["--cors-origin", ORIGIN, "--cors-origin", OTHER_ORIGIN];
-    let server = TestServer::start_with(Launch::new().arguments(arguments));
-    for origin in [ORIGIN, OTHER_ORIGIN] {
-        for (request, answer) in answers(&server, &format!("Origin: {origin}\r\n")) {
-            let header = |name| answer.header(name).unwrap_or_default();
-            assert_eq!(header("access-control-allow-origin"), origin, "{request}: {answer:?}");
-            assert_eq!(header("access-control-allow-credentials"), "", "{request}: {answer:?}");
-            let exposed = header("access-control-expose-headers");
-            for name in ["etag", "link", "location", "retry-after", "x-request-id", "x-total-count"]
-            {
-                assert!(exposed.split(", ").any(|exposed| exposed == name), "{name}: {answer:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn every_answer_says_that_another_origin_gets_another_one() {
-    let launch =
-        Launch::new().environment("PLANTD_CORS_ORIGIN", format!("{ORIGIN},{OTHER_ORIGIN}"));
-    let server = TestServer::start_with(launch);
-    let other = "https://plants.example.evil.example";
-    for lines in ["".to_owned(), format!("Origin: {ORIGIN}\r\n"), format!("Origin: {other}\r\n")] {
-        for (request, answer) in answers(&server, &lines) {
-            let varies =
-                answer.headers.iter().any(|(name, value)| name == "vary" && value == "origin");
-            assert!(varies, "{request}: {answer:?}");
-            if !lines.contains(&format!("{ORIGIN}\r\n")) {
+fn pages_of_a_named_origin_may_ask_and_see_the_answer_and_others_may_not() {
+    let flags = ["--cors-origin", ORIGIN, "--cors-origin", OTHER_ORIGIN];
+    let both = format!("{ORIGIN},{OTHER_ORIGIN}");
+    for launch in
+        [Launch::new().arguments(flags), Launch::new().environment("PLANTD_CORS_ORIGIN", &both)]
+    {
+        let server = TestServer::start_with(launch);
+        for (origin, is_named) in [
+            (ORIGIN, true),
+            (OTHER_ORIGIN, true),
+            ("https://plants.example.evil.example", false),
+            ("", false),
+        ] {
+            let lines =
+                if origin.is_empty() { String::new() } else { format!("Origin: {origin}\r\n") };
+            for (request, answer) in answers(&server, &lines) {
+                // A cache must not give the answer to another origin.
+                let varies = ("vary".to_owned(), "origin".to_owned());
+                assert!(answer.headers.contains(&varies), "{request}: {answer:?}");
                 let allowed = answer.header("access-control-allow-origin");
-                assert_eq!(allowed, None, "{request}: {answer:?}");
+                assert_eq!(allowed, is_named.then_some(origin), "{request}: {answer:?}");
+                assert_eq!(answer.header("access-control-allow-credentials"), None, "{request}");
+                if !is_named {
+                    continue;
+                }
+                let exposed = answer.header("access-control-expose-headers").unwrap_or_default();
+                for name in
+                    ["etag", "link", "location", "retry-after", "x-request-id", "x-total-count"]
+                {
+                    let is_exposed = exposed.split(", ").any(|exposed| exposed == name);
+                    assert!(is_exposed, "{name}: {answer:?}");
+                }
             }
         }
     }
 }
 
 #[test]
-fn a_browser_that_asks_first_hears_what_a_page_may_send() {
+fn a_preflight_is_answered_with_what_a_page_may_send() {
     let server = TestServer::start_with(Launch::new().arguments(["--cors-origin", ORIGIN]));
     for (path, method) in [("/plants", "POST"), ("/plants/1", "PUT"), ("/plants/import", "POST")] {
         let mut connection = server.connect();
@@ -136,7 +136,7 @@ fn a_browser_that_asks_first_hears_what_a_page_may_send() {
 }
 
 #[test]
-fn the_origin_has_no_say_in_who_may_do_what() {
+fn an_origin_replaces_no_token_and_forbids_nothing() {
     let server = TestServer::start_with(Launch::new().arguments(["--cors-origin", ORIGIN]));
     let mut connection = server.connect();
     let head = format!("GET /plants/1 HTTP/1.1\r\nHost: plants\r\nOrigin: {ORIGIN}\r\n\r\n");

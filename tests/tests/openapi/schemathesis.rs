@@ -1,5 +1,5 @@
-//! Requests that Schemathesis makes up from the OpenAPI document, good and bad ones: whatever the server answers, it
-//! has to be what the document says.
+//! Requests that Schemathesis generates from the document, valid and invalid: each answer must be one that the document
+//! describes.
 //!
 //! `SCHEMATHESIS_SEEDS=1,2,3` runs it with these seeds, one after the other.
 
@@ -8,7 +8,7 @@ use std::env;
 
 use plantd_tests::{OpenapiDocument, TOKEN, TestServer, Toolbox, repository, run_tool};
 
-/// How many requests each operation gets that are made up for it, at least.
+/// How many generated requests each operation gets at least.
 const EXAMPLES: usize = 100;
 
 const DEFAULT_SEEDS: &str = "1";
@@ -26,13 +26,12 @@ fn run(server: &TestServer, seed: &str, arguments: &[&str]) {
         .args(arguments)
         .env("SCHEMATHESIS_HOOKS", repository("tests/schemathesis/hooks.py"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        // It leaves files behind where it runs.
+        // Schemathesis leaves files in its current folder.
         .current_dir(server.data().parent().expect("a folder"));
     run_tool(&mut schemathesis);
 }
 
-/// How often each method and path was answered with which status, as the server's log tells it. A plant's path has
-/// `{id}` in it, whatever the id.
+/// The statuses of the answers to each method and path, from the server's log. The path of a plant is `/plants/{id}`.
 fn answers(
     server: &TestServer,
     document: &OpenapiDocument,
@@ -55,16 +54,16 @@ fn answers(
 }
 
 #[test]
-fn the_server_answers_what_the_document_says_to_whatever_schemathesis_makes_up() {
+fn the_server_answers_generated_requests_as_the_document_says() {
     let seeds = env::var("SCHEMATHESIS_SEEDS");
     let document = OpenapiDocument::copy();
     for seed in seeds.as_deref().unwrap_or(DEFAULT_SEEDS).split(',') {
         let server = TestServer::start();
         run(&server, seed, &[]);
-        // Next to the others it soon has nothing left to delete.
+        // In the run above, few plants are left for DELETE.
         run(&server, seed, &["--include-operation-id", "deletePlant", "--phases", "fuzzing"]);
 
-        // Else it would have shown nothing.
+        // Without successes, the runs would show nothing.
         let answers = answers(&server, document);
         for (method, path, _) in document.operations() {
             let statuses =

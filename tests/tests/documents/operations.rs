@@ -1,4 +1,4 @@
-//! What `docs/operations.md` shows works as it stands there.
+//! The commands in `docs/operations.md` work as they are shown.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use plantd_tests::{
     Answer, Client, Document, Launch, Shell, TestServer, edit_plants, wait_until, write_tokens_file,
 };
 
-/// The heading of the part that has a test of its own.
+/// The heading of the part with its own test.
 const TOKENS: &str = "Tokens";
 
-/// How many plants there are in the folder that gets damaged. One of them cannot be saved.
+/// How many plants are in the folder before one of them is damaged.
 const DAMAGED_PLANTS: usize = 20;
 
-/// A folder that no server starts on.
+/// Makes a folder on which no server starts.
 fn make_damaged_folder(data: &Path) {
     let launch = Launch::new().without_environment("PLANTD_TOKEN");
     let mut server = TestServer::start_prepared(launch, "plantd-data", write_tokens_file);
@@ -65,8 +65,8 @@ fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows(
     assert_eq!(saved.lines().count(), DAMAGED_PLANTS - 1, "{saved}");
 }
 
-/// A client that reads its token anew for each request, and counts those that were answered as they
-/// should. It ends at the first that is not, and returns its answer.
+/// Creates plants with the token that the file holds at each request, and counts them, until a request is refused.
+/// Returns that refusal.
 fn keep_creating(
     client: &Client,
     token_file: &Path,
@@ -89,7 +89,7 @@ fn keep_creating(
 #[test]
 fn a_token_is_changed_under_load_as_the_document_shows_and_no_good_request_is_refused() {
     const CLIENTS: usize = 8;
-    /// How many requests each client has answered between two steps, at least.
+    /// How many requests of each client are answered between two steps at least.
     const REQUESTS: i64 = 20;
     let blocks = document().part(TOKENS).blocks("sh");
     let [make, change, revoke] = <[String; 3]>::try_from(blocks).expect("three steps");

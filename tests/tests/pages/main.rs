@@ -1,0 +1,4 @@
+//! What a browser gets: the page of the API, and the headers for pages of other origins.
+
+mod api_page;
+mod browsers;

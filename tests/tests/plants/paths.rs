@@ -1,0 +1,158 @@
+//! Paths, methods, ids and query parameters: what a request may ask for, and how the rest is refused.
+
+use std::collections::BTreeSet;
+
+use plantd_tests::{Answer, TestServer, raw_request};
+
+use super::{JSON, assert_same, send};
+
+fn methods(answer: &Answer) -> BTreeSet<&str> {
+    let allow = answer.header("allow").unwrap_or_else(|| panic!("no Allow: {answer:?}"));
+    allow.split(',').map(str::trim).collect()
+}
+
+#[test]
+fn an_unknown_path_is_4004() {
+    let server = TestServer::start();
+    let none = ["/nowhere", "/nowhere?x=1", "/plant", "/Plants", "/plants.json", "/v1/plants"];
+    let slashes = ["/plants/", "/plants/1/", "//plants", "/plants//1", "/livez/"];
+    let deeper = ["/plants/1/2", "/plants/import/", "/plants/export/1"];
+    for path in [&none[..], &slashes, &deeper].concat() {
+        for method in ["GET", "POST", "DELETE", "BREW"] {
+            send(&server, &format!("{method} {path}"), "", "").assert_error(404, 4004);
+        }
+    }
+}
+
+#[test]
+fn a_method_that_a_path_has_not_is_4005_and_allow_names_those_it_has_without_a_token_too() {
+    let server = TestServer::start();
+    for (path, has) in [
+        ("/plants", &["GET", "HEAD", "POST"] as &[&str]),
+        ("/plants/1", &["GET", "HEAD", "PUT", "PATCH", "DELETE"]),
+        ("/plants/import", &["POST"]),
+        ("/plants/export", &["GET", "HEAD"]),
+        ("/livez", &["GET", "HEAD"]),
+        ("/readyz", &["GET", "HEAD"]),
+    ] {
+        let allowed: BTreeSet<&str> = has.iter().copied().chain(["OPTIONS"]).collect();
+        for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "BREW"] {
+            if allowed.contains(method) {
+                continue;
+            }
+            let mut connection = server.connect();
+            connection.send(raw_request(&format!("{method} {path}"), "", ""));
+            let answer = match method {
+                "HEAD" => connection.receive_head(),
+                _ => connection.receive(),
+            };
+            assert_eq!(answer.status, 405, "{method} {path}: {answer:?}");
+            if method != "HEAD" {
+                answer.assert_error(405, 4005);
+            }
+            assert_eq!(methods(&answer), allowed, "{method} {path}: {answer:?}");
+        }
+        let answer = server.client().without_token().send("OPTIONS", path, &[], "");
+        answer.assert_no_content();
+        assert_eq!(methods(&answer), allowed, "{path}: {answer:?}");
+    }
+}
+
+#[test]
+fn head_is_get_without_its_body() {
+    let server = TestServer::start();
+    for id in [1, 3, 4] {
+        server.client().create(id, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
+    }
+    let mut connection = server.connect();
+    for path in [
+        "/plants",
+        "/plants?limit=1",
+        "/plants?tag=x&limit=1",
+        "/plants?limit=0",
+        "/plants?x=1",
+        "/plants/1",
+        "/plants/2",
+        "/plants/007",
+        "/plants/1?x=1",
+        "/plants/export?x=1",
+        "/livez",
+        "/readyz",
+    ] {
+        connection.assert_head_is_like_get(path);
+    }
+    // Had HEAD a body, this would read it as the head of an answer.
+    connection.send("GET /livez HTTP/1.1\r\nHost: plants\r\n\r\n");
+    assert_eq!(connection.receive().status, 200);
+}
+
+#[test]
+fn an_id_that_is_not_canonical_is_1006() {
+    let server = TestServer::start();
+    let client = server.client();
+    for id in [-7, 0, 7, 10] {
+        client.create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+    let before = client.list("");
+    let numbers = ["+7", "007", "07", "00", "-0", "-07", "7.0", "7.", "7e0", "1e1", "0x7", "7_0"];
+    let texts = ["--7", "-", "+", "seven", "imports", "7,7", "7;x=1", "\"7\"", "null", "."];
+    let encoded = ["%207", "7%20", "7%00", "%EF%BC%97"];
+    let too_large = ["9223372036854775808", "-9223372036854775809", "99999999999999999999999999"];
+    for id in [&numbers[..], &texts, &encoded, &too_large].concat() {
+        for (method, lines, body) in [
+            ("GET", "", ""),
+            ("PUT", JSON, r#"{"name":"Abies"}"#),
+            ("PATCH", JSON, r#"{"name":"Abies"}"#),
+            ("DELETE", "", ""),
+        ] {
+            let answer = send(&server, &format!("{method} /plants/{id}"), lines, body);
+            assert_eq!(answer.status, 400, "{method} {id}: {answer:?}");
+            let message = answer.assert_error(400, 1006);
+            assert!(message.contains("id"), "{method} {id}: {message}");
+        }
+    }
+    assert_same(&before, &client.list(""), "an id that is not canonical");
+}
+
+#[test]
+fn a_query_parameter_that_an_operation_has_not_is_1006() {
+    let server = TestServer::start();
+    let client = server.client();
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    let before = client.list("");
+    for query in [
+        "x=1",
+        "x",
+        "id=1",
+        "limit=1",
+        "x=1&x=1",
+        "on_conflict=replace",
+        "dry_run",
+        "=",
+        "access_token=x",
+    ] {
+        for (request, lines, body) in [
+            ("GET /plants/1", "", ""),
+            ("GET /plants/export", "", ""),
+            ("POST /plants", JSON, r#"{"id":7,"name":"Rosa"}"#),
+            ("PUT /plants/1", JSON, r#"{"name":"Abies"}"#),
+            ("PATCH /plants/1", JSON, r#"{"name":"Abies"}"#),
+            ("DELETE /plants/1", "", ""),
+        ] {
+            let answer = send(&server, &format!("{request}?{query}"), lines, body);
+            assert_eq!(answer.status, 400, "{request}?{query}: {answer:?}");
+            answer.assert_error(400, 1006);
+        }
+    }
+    assert_same(&before, &client.list(""), "a query parameter");
+}
+
+#[test]
+fn health_is_told_and_is_not_to_be_kept() {
+    let server = TestServer::start();
+    for path in ["/livez", "/readyz"] {
+        let answer = send(&server, &format!("GET {path}"), "", "");
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}: {answer:?}");
+    }
+}

@@ -1,0 +1,377 @@
+//! `If-Match` and `If-None-Match`, in the order of RFC 9110, section 13.2.2, and clients that race for one plant.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use plantd_tests::{Answer, Client, Connection, TOKEN, TestServer, raw_request, replacement_body};
+
+use super::{JSON, assert_same};
+
+/// The plant of all conditions.
+const ID: i64 = 1;
+
+const METHODS: [&str; 5] = ["GET", "HEAD", "PUT", "PATCH", "DELETE"];
+
+/// The outcome of a request with a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The same as without the condition.
+    Done,
+    /// 304 to GET and HEAD, 412 to the rest.
+    Matched,
+    /// 412.
+    Failed,
+}
+use Outcome::{Done, Failed, Matched};
+
+const CHANGED: &str = r#"{"name":"changed","tag":"changed"}"#;
+
+/// Sends a request with these header lines, and the body where the method takes one.
+#[track_caller]
+fn request(server: &TestServer, method: &str, id: i64, lines: &str, body: &str) -> Answer {
+    let mut connection = server.connect();
+    let request_line = format!("{method} /plants/{id}");
+    connection.send(match method {
+        "PUT" | "PATCH" => raw_request(&request_line, &format!("{JSON}{lines}"), body),
+        _ => raw_request(&request_line, lines, ""),
+    });
+    if method == "HEAD" { connection.receive_head() } else { connection.receive() }
+}
+
+/// Gives the plant two new revisions, and returns them.
+#[track_caller]
+fn two_revisions(client: &Client) -> [u64; 2] {
+    ["old", "new"].map(|name| client.put(ID, &replacement_body(name, None)).revision())
+}
+
+/// Claims the outcome of each condition for each method. In a condition, NEW stands for the plant's revision and OLD for
+/// an earlier one.
+#[track_caller]
+fn check(conditions: &[(&str, Outcome)]) {
+    let server = TestServer::start();
+    let client = server.client();
+    for (condition, outcome) in conditions {
+        for method in METHODS {
+            let [old, new] = two_revisions(&client);
+            let lines = condition.replace("NEW", &new.to_string()).replace("OLD", &old.to_string());
+            let before = client.read(ID);
+            let answer = request(&server, method, ID, &lines, CHANGED);
+            let shown = format!("{method} {lines:?}: {answer:?}");
+            let is_read = matches!(method, "GET" | "HEAD");
+            let status = match outcome {
+                Done if method == "DELETE" => 204,
+                Done => 200,
+                Matched if is_read => 304,
+                Matched | Failed => 412,
+            };
+            assert_eq!(answer.status, status, "{shown}");
+            if status == 412 && method != "HEAD" {
+                answer.assert_error(412, 3003);
+            }
+            if is_read && status != 412 {
+                assert_eq!(answer.revision(), new, "{shown}");
+            }
+            if status == 304 {
+                assert_eq!(answer.body, b"", "{shown}");
+            }
+            let after = client.read(ID);
+            match (outcome, method) {
+                (Done, "DELETE") => drop(after.assert_error(404, 3002)),
+                (Done, "PUT" | "PATCH") => after.assert_new_plant(ID, "changed", Some("changed")),
+                _ => assert_same(&before, &after, &shown),
+            }
+        }
+    }
+}
+
+#[test]
+fn if_match_passes_only_the_strong_tag_of_the_current_revision() {
+    check(&[
+        ("If-Match: *\r\n", Done),
+        ("If-Match: \"NEW\"\r\n", Done),
+        ("if-match:\"NEW\"\r\n", Done),
+        ("If-Match: \"x\", \"NEW\"\r\n", Done),
+        ("If-Match: \"NEW\",\"x\"\r\n", Done),
+        ("If-Match: W/\"NEW\", \"NEW\"\r\n", Done),
+        ("If-Match: \"OLD\" \t , \t \"NEW\" \r\n", Done),
+        ("If-Match: ,, \"NEW\" , ,\r\n", Done),
+        ("If-Match: \"x\"\r\nIf-Match: \"NEW\"\r\n", Done),
+        ("If-Match: \"NEW\"\r\nX: y\r\nif-match: \"x\"\r\n", Done),
+        ("If-Match: \"a\\\", \"NEW\"\r\n", Done),
+        ("If-Match: \"OLD\"\r\n", Failed),
+        ("If-Match: \"x\"\r\n", Failed),
+        ("If-Match: \"\"\r\n", Failed),
+        ("If-Match: \"*\"\r\n", Failed),
+        ("If-Match: \"é\", \"!#$%&'()*+-./:;<=>?@[\\]^_`{|}~\"\r\n", Failed),
+        ("If-Match: \"0NEW\"\r\n", Failed),
+        ("If-Match: \"+NEW\"\r\n", Failed),
+        ("If-Match: \"NEW.0\"\r\n", Failed),
+        ("If-Match: \"99999999999999999999999999\"\r\n", Failed),
+        ("If-Match: \"x,NEW\"\r\n", Failed),
+        ("If-Match: \"OLD\", \"x\"\r\nIf-Match: \"y\"\r\n", Failed),
+        // A weak tag is for reading only (RFC 9110, section 13.1.1).
+        ("If-Match: W/\"NEW\"\r\n", Failed),
+        ("If-Match: W/\"NEW\", \"OLD\"\r\n", Failed),
+    ]);
+}
+
+#[test]
+fn if_none_match_stops_any_tag_of_the_current_revision() {
+    check(&[
+        ("If-None-Match: *\r\n", Matched),
+        ("If-None-Match: \"NEW\"\r\n", Matched),
+        ("If-None-Match: W/\"NEW\"\r\n", Matched),
+        ("if-none-match: \"x\" , W/\"NEW\"\r\n", Matched),
+        ("If-None-Match: , \"NEW\",,\"OLD\"\r\n", Matched),
+        ("If-None-Match: \"x\"\r\nIf-None-Match: \"NEW\"\r\n", Matched),
+        ("If-None-Match: \"x,y\", \"NEW\"\r\n", Matched),
+        ("If-None-Match: \"OLD\"\r\n", Done),
+        ("If-None-Match: W/\"OLD\", \"x\"\r\n", Done),
+        ("If-None-Match: \"\"\r\n", Done),
+        ("If-None-Match: \"*\"\r\n", Done),
+        ("If-None-Match: \"0NEW\"\r\n", Done),
+        ("If-None-Match: \"x,NEW\"\r\n", Done),
+        ("If-None-Match: \"é\"\r\n", Done),
+    ]);
+}
+
+#[test]
+fn if_match_comes_before_if_none_match() {
+    check(&[
+        ("If-Match: \"NEW\"\r\nIf-None-Match: \"NEW\"\r\n", Matched),
+        ("If-None-Match: \"NEW\"\r\nIf-Match: \"NEW\"\r\n", Matched),
+        ("If-Match: *\r\nIf-None-Match: *\r\n", Matched),
+        ("If-Match: \"NEW\"\r\nIf-None-Match: \"OLD\"\r\n", Done),
+        ("If-Match: \"OLD\"\r\nIf-None-Match: \"OLD\"\r\n", Failed),
+        ("If-Match: \"OLD\"\r\nIf-None-Match: \"NEW\"\r\n", Failed),
+        ("If-None-Match: *\r\nIf-Match: \"x\"\r\n", Failed),
+    ]);
+}
+
+#[test]
+fn a_condition_on_a_date_is_ignored_for_a_plant_has_no_date() {
+    check(&[
+        ("If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT\r\n", Done),
+        ("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n", Done),
+        ("If-None-Match: \"OLD\"\r\nIf-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT\r\n", Done),
+        ("If-Match: \"NEW\"\r\nIf-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n", Done),
+    ]);
+}
+
+#[test]
+fn a_condition_that_cannot_be_read_is_1007_and_nothing_changes() {
+    let server = TestServer::start();
+    let client = server.client();
+    let [_, revision] = two_revisions(&client);
+    let before = client.read(ID);
+    let unquoted = ["", "   ", "NEW", "W/NEW", "'NEW'", "\"NEW", "NEW\"", "\"", "\"a", "W/"];
+    let beside =
+        ["\"NEW\"x", "x\"NEW\"", "\"NEW\" \"x\"", "\"NEW\"; \"x\"", "\"NEW\", x", "x, \"NEW\""];
+    let broken = ["\"NEW\", \"x", "w/\"NEW\"", "W/ \"NEW\"", "W\"NEW\"", "\"a b\"", "\"a\tb\""];
+    let stars = ["*, \"NEW\"", "\"NEW\", *", "* *", "*x", "W/*", "*, *"];
+    let values = [&unquoted[..], &beside, &broken, &stars].concat();
+    let mut all = Vec::new();
+    for name in ["If-Match", "If-None-Match"] {
+        for value in &values {
+            let value = value.replace("NEW", &revision.to_string());
+            all.push((name, format!("{name}: {value}\r\n")));
+        }
+        all.push((name, format!("{name}: *\r\n{name}: \"{revision}\"\r\n")));
+        all.push((name, format!("{name}: \"{revision}\"\r\n{name}: x\r\n")));
+    }
+    // A wrong condition is refused even where the other one would decide.
+    all.push(("If-None-Match", "If-Match: \"x\"\r\nIf-None-Match: x\r\n".to_owned()));
+    for (name, lines) in all {
+        for method in METHODS {
+            let answer = request(&server, method, ID, &lines, CHANGED);
+            assert_eq!(answer.status, 400, "{method} {lines:?}: {answer:?}");
+            if method != "HEAD" {
+                let message = answer.assert_error(400, 1007);
+                assert!(message.contains(name), "{lines:?}: {message:?} does not name {name}");
+            }
+        }
+        assert_same(&before, &client.read(ID), &lines);
+    }
+}
+
+#[test]
+fn a_put_makes_a_plant_only_where_its_condition_allows_and_other_methods_answer_404() {
+    let server = TestServer::start();
+    let client = server.client();
+    for (lines, is_made) in [
+        ("If-Match: *\r\n", false),
+        ("If-Match: \"1\"\r\n", false),
+        ("If-Match: W/\"1\"\r\n", false),
+        ("If-Match: *\r\nIf-None-Match: *\r\n", false),
+        ("If-Match: \"1\"\r\nIf-None-Match: *\r\n", false),
+        ("If-None-Match: *\r\n", true),
+        ("If-None-Match: \"1\"\r\n", true),
+        ("If-None-Match: W/\"x\"\r\n", true),
+    ] {
+        for method in ["GET", "HEAD", "PATCH", "DELETE"] {
+            let answer = request(&server, method, ID, lines, CHANGED);
+            assert_eq!(answer.status, 404, "{method} {lines:?}: {answer:?}");
+            if method != "HEAD" {
+                answer.assert_error(404, 3002);
+            }
+        }
+        let put = |lines| request(&server, "PUT", ID, lines, CHANGED);
+        if is_made {
+            put(lines).assert_made("changed", Some("changed"));
+            let made = client.read(ID);
+            put("If-None-Match: *\r\n").assert_error(412, 3003);
+            assert_same(&made, &client.read(ID), lines);
+            client.delete(ID).assert_no_content();
+        } else {
+            put(lines).assert_error(412, 3003);
+            client.read(ID).assert_error(404, 3002);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_body_is_refused_whatever_the_condition_says() {
+    let server = TestServer::start();
+    let client = server.client();
+    let [_, revision] = two_revisions(&client);
+    let current = format!("If-Match: \"{revision}\"\r\n");
+    let before = client.read(ID);
+    for lines in ["If-Match: \"x\"\r\n", "If-None-Match: *\r\n", "If-Match: *\r\n", &current] {
+        for method in ["PUT", "PATCH"] {
+            for (body, number) in [
+                ("{", 1001),
+                ("[]", 1004),
+                (r#"{"name":null}"#, 1004),
+                (r#"{"name":""}"#, 1005),
+                (r#"{"id":7,"name":"Rosa"}"#, 1005),
+            ] {
+                let answer = request(&server, method, ID, lines, body);
+                assert_eq!(answer.status, 400, "{method} {lines:?} {body}: {answer:?}");
+                answer.assert_error(400, number);
+            }
+        }
+    }
+    assert_same(&before, &client.read(ID), "a wrong body");
+}
+
+#[test]
+fn a_change_that_changes_nothing_meets_its_condition_like_any_other() {
+    let server = TestServer::start();
+    let client = server.client();
+    let [old, new] = two_revisions(&client).map(|revision| format!("\"{revision}\""));
+    let before = client.read(ID);
+    for (method, body) in [("PUT", r#"{"name":"new"}"#), ("PATCH", "{}")] {
+        for (condition, status) in [
+            (format!("If-Match: {new}\r\n"), 200),
+            (format!("If-None-Match: {old}\r\n"), 200),
+            (format!("If-Match: {old}\r\n"), 412),
+            ("If-None-Match: *\r\n".to_owned(), 412),
+        ] {
+            let answer = request(&server, method, ID, &condition, body);
+            assert_eq!(answer.status, status, "{method} {condition:?}: {answer:?}");
+            if status == 200 {
+                answer.assert_plant("new", None);
+                assert_eq!(answer.header("etag"), Some(new.as_str()));
+            } else {
+                answer.assert_error(412, 3003);
+            }
+        }
+    }
+    assert_same(&before, &client.read(ID), "a change that changes nothing");
+}
+
+#[test]
+fn the_revision_of_a_plant_that_was_deleted_never_matches_the_one_made_after_it() {
+    let server = TestServer::start();
+    let client = server.client();
+    let seen = client.create(ID, "Rosa", None).revision();
+    client.delete(ID).assert_no_content();
+    client.create(ID, "Rosa", None).assert_plant("Rosa", None);
+    for method in ["PUT", "PATCH", "DELETE"] {
+        let lines = format!("If-Match: \"{seen}\"\r\n");
+        request(&server, method, ID, &lines, CHANGED).assert_error(412, 3003);
+    }
+    let read = request(&server, "GET", ID, &format!("If-None-Match: \"{seen}\"\r\n"), "");
+    read.assert_new_plant(ID, "Rosa", None);
+}
+
+#[test]
+fn no_increment_of_many_clients_is_lost() {
+    const CLIENTS: u32 = 64;
+    const TIMES: u32 = 20;
+    let server = TestServer::start();
+    server.client().create(ID, "0", None).assert_plant("0", None);
+    let conflicts = AtomicU32::new(0);
+    // Adds one to the number that is the plant's name, until no other client came between.
+    let increment = |client: &Client| {
+        for pause_ms in 1.. {
+            let read = client.read(ID);
+            let number: u32 = read.json()["name"].as_str().unwrap().parse().unwrap();
+            let condition = [("if-match", read.header("etag").expect("an entity tag"))];
+            let next = replacement_body(&(number + 1).to_string(), None);
+            let answer = client.put_with(ID, &condition, &next);
+            if answer.status == 200 {
+                return;
+            }
+            answer.assert_error(412, 3003);
+            conflicts.fetch_add(1, Ordering::Relaxed);
+            // Backs off, as polite clients do.
+            thread::sleep(Duration::from_millis(pause_ms * pause_ms));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let client = Client::new(server.address(), Some(TOKEN));
+            scope.spawn(move || (0..TIMES).for_each(|_| increment(&client)));
+        }
+    });
+    server.client().read(ID).assert_new_plant(ID, &(CLIENTS * TIMES).to_string(), None);
+    assert!(conflicts.into_inner() >= CLIENTS - 1, "there was no race");
+}
+
+#[test]
+fn of_many_clients_with_one_condition_at_once_exactly_one_succeeds() {
+    const CLIENTS: usize = 32;
+    let server = TestServer::start();
+    let client = server.client();
+    for round in 0..8 {
+        for (method, wins, loses) in [
+            ("PUT", 201, (412, 3003)),
+            ("PUT", 200, (412, 3003)),
+            ("PATCH", 200, (412, 3003)),
+            ("DELETE", 204, (404, 3002)),
+        ] {
+            let condition = match client.read(ID) {
+                read if read.status == 200 => {
+                    format!("If-Match: {}\r\n", read.header("etag").unwrap())
+                }
+                _ => "If-None-Match: *\r\n".to_owned(),
+            };
+            let mut connections: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+            for (number, connection) in connections.iter_mut().enumerate() {
+                let request_line = format!("{method} /plants/{ID}");
+                let body = replacement_body(&format!("{round} {method} {wins} {number}"), None);
+                connection.send(match method {
+                    "DELETE" => raw_request(&request_line, &condition, ""),
+                    _ => raw_request(&request_line, &format!("{JSON}{condition}"), body),
+                });
+            }
+            let answers: Vec<Answer> = connections.iter_mut().map(Connection::receive).collect();
+            let (winners, losers): (Vec<_>, Vec<_>) =
+                (0..).zip(&answers).partition(|(_, answer)| answer.status == wins);
+            for (_, loser) in losers {
+                loser.assert_error(loses.0, loses.1);
+            }
+            let [(winner, answer)] = winners[..] else { panic!("{method}: {winners:?}") };
+            let read = client.read(ID);
+            if method == "DELETE" {
+                answer.assert_no_content();
+                read.assert_error(404, 3002);
+            } else {
+                read.assert_new_plant(ID, &format!("{round} {method} {wins} {winner}"), None);
+                assert_eq!(read.header("etag"), answer.header("etag"));
+            }
+        }
+    }
+}
