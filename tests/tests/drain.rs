@@ -195,8 +195,8 @@ fn a_request_that_does_not_end_holds_the_end_up_for_the_time_out_only() {
 
 #[test]
 fn connections_that_rest_do_not_hold_the_end_up() {
-    // Were they waited for, the exit would come after the deadline of this test.
-    let launch = Launch::new().arguments(["--drain-timeout", "60s"]);
+    // The drain would time out before the keep-alive ends them.
+    let launch = Launch::new().arguments(["--drain-timeout", "40s"]);
     let mut server = TestServer::start_with(launch);
     let mut resting: Vec<Connection> = (0..30).map(|_| server.connect()).collect();
     for connection in &mut resting[..20] {

@@ -385,8 +385,8 @@ fn a_handshake_that_rests_does_not_hold_the_end_up() {
 #[test]
 fn connections_that_rest_do_not_hold_the_end_up() {
     let files = Files::new();
-    // Were they waited for, the exit would come after the deadline of this test.
-    let mut server = TestServer::start_with(files.launch().arguments(["--drain-timeout", "60s"]));
+    // The drain would time out before the keep-alive ends them.
+    let mut server = TestServer::start_with(files.launch().arguments(["--drain-timeout", "40s"]));
     let client = files.client();
     let mut resting: Vec<Connection> = (0..20).map(|_| server.connect_tls(&client)).collect();
     for connection in &mut resting[..10] {
