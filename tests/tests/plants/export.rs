@@ -284,7 +284,7 @@ fn an_export_of_many_plants_is_whole() {
 #[test]
 fn a_plant_that_is_there_all_the_time_is_listed_and_exported_exactly_once_whatever_comes_and_goes()
 {
-    let range = -300..300;
+    let range = -600..600;
     let steady: Vec<_> =
         range.clone().map(|number| NewPlant::new(number * 10, "Rosa", Some("steady"))).collect();
     let server = TestServer::start();
