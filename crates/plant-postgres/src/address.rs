@@ -1,8 +1,8 @@
-//! Where a PostgreSQL is, and how to come to it safely.
+//! The URL of a PostgreSQL.
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,20 +10,19 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-/// How long a connection may take to be made to one host, unless the URL says otherwise.
+/// How long the TCP connection to one host may take, unless the URL says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After how long without an acknowledgement of what was sent the operating system gives a connection up, unless the
-/// URL says otherwise.
+/// How long sent data may stay without an acknowledgement before the operating system closes the connection, unless the URL
+/// says otherwise.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A URL of PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTION=VALUE&…`.
+/// The URL of a PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTION=VALUE&…`.
 ///
-/// Of several hosts, the first one that takes writes is used, whatever `target_session_attrs` says. A host that begins with a percent-encoded `/` is the
-/// folder of a Unix socket. The options are those of libpq that tokio-postgres knows, `sslmode` in all its values but
-/// `allow`, and `sslrootcert`. Where TLS is used, the certificate and the name of the host are always verified: for
-/// libpq, that is `verify-full`. It is shown without its password
-/// and without its options.
+/// Of several hosts, the first one that takes writes is used, whatever `target_session_attrs` says. A host that begins with
+/// a percent-encoded `/` is the folder of a Unix socket. The options are those of libpq that tokio-postgres knows, `sslmode`
+/// in all its values but `allow`, and `sslrootcert`. TLS always verifies the certificate and the host's name, as
+/// `verify-full` does in libpq. Display and Debug leave out the password and the options.
 ///
 /// ```
 /// use plant_postgres::PostgresUrl;
@@ -39,15 +38,15 @@ pub struct PostgresUrl {
     root_certificates: Option<PathBuf>,
 }
 
-/// It is no URL of PostgreSQL, or says something that is not known.
+/// The text is no URL of a PostgreSQL, or has an unknown option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotAPostgresUrl(String);
 
 impl PostgresUrl {
-    /// The file that `sslrootcert` names, with the certificates, in PEM, of those who may vouch for the server.
+    /// The file with the trusted root certificates, as PEM: the value of `sslrootcert`.
     #[must_use]
-    pub fn root_certificates(&self) -> Option<&std::path::Path> {
+    pub fn root_certificates(&self) -> Option<&Path> {
         self.root_certificates.as_deref()
     }
 
@@ -56,11 +55,9 @@ impl PostgresUrl {
     pub fn may_use_tls(&self) -> bool {
         self.config.get_ssl_mode() != SslMode::Disable
     }
-}
 
-impl PostgresUrl {
-    /// Whether somebody on the way to the server could read what is said, or be taken for it: that is so over TCP to
-    /// another machine, unless `sslmode` asks for TLS.
+    /// Whether somebody on the way could read the traffic or impersonate the server: over TCP to another machine, unless
+    /// `sslmode` requires TLS.
     #[must_use]
     pub fn can_be_overheard(&self) -> bool {
         let is_elsewhere = |host: &Host| match host {
@@ -91,7 +88,7 @@ impl FromStr for PostgresUrl {
         let (mut known_to_client, mut root_certificates) = (Vec::new(), None);
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
-                // Who uses TLS verifies everything.
+                // With TLS, the certificate and the name are verified in any case.
                 Some(("sslmode", "verify-ca" | "verify-full")) => {
                     known_to_client.push("sslmode=require")
                 }
@@ -107,7 +104,7 @@ impl FromStr for PostgresUrl {
         let url = format!("{place}?{}", known_to_client.join("&"));
         let mut config: Config = match url.parse() {
             Ok(config) => config,
-            // What it quotes are names of options.
+            // The error quotes names of options only.
             Err(error) => return refuse(&format!("{:#}", anyhow::Error::from(error))),
         };
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -115,10 +112,9 @@ impl FromStr for PostgresUrl {
         }
         let has_at = |host: &Host| matches!(host, Host::Tcp(host) if host.contains('@'));
         if config.get_hosts().iter().any(has_at) {
-            // What is before it is the end of a password, and a host is shown.
+            // The text before the @ is the end of a password, and a host would be shown.
             return refuse("an @ in the user or the password is written %40");
         }
-        // A store that takes no writes is of no use.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_application_name().is_none() {
             config.application_name("plantd");
@@ -194,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_no_tls_can_be_overheard_on_the_way_to_another_machine() {
+    fn a_connection_without_tls_to_another_machine_can_be_overheard() {
         for (url, can_be) in [
             ("postgres://one/plants", true),
             ("postgres://localhost,192.0.2.1/plants?sslmode=disable", true),
@@ -207,12 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_verify_a_server_is_the_strictest_one() {
+    fn every_sslmode_with_verification_verifies_everything() {
         for mode in ["require", "verify-ca", "verify-full"] {
             let url = format!("postgres://one/plants?sslmode={mode}&sslrootcert=%2Fa%20b.pem");
             let url = parse(&url).expect("a URL");
             assert_eq!(url.config.get_ssl_mode(), SslMode::Require, "{mode}");
-            assert_eq!(url.root_certificates(), Some(std::path::Path::new("/a b.pem")));
+            assert_eq!(url.root_certificates(), Some(Path::new("/a b.pem")));
         }
         assert!(!parse("postgres://one/plants?sslmode=disable").expect("a URL").may_use_tls());
         assert!(parse("postgres://one/plants?sslmode=maybe").is_err());

@@ -1,4 +1,4 @@
-//! Coming to one of several hosts, each of which gets its own time; and what a server says beside its answers.
+//! Connects to one of several hosts, with a deadline for each, and counts the warnings of servers.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
@@ -14,11 +14,11 @@ use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Socket};
 
-/// How long one host may take until there is a session, from the first packet to the last of the login.
+/// How long one host may take for the connection and the login. (tokio-postgres limits the connection alone.)
 const HOST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often servers have warned. One does so where a commit no longer waits for a standby, and says otherwise that it
-/// is done.
+/// How often servers have warned. A canceled wait for a standby is such a warning, besides the answer that the commit is
+/// done.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warnings(Arc<AtomicU64>);
 
@@ -26,9 +26,9 @@ impl Warnings {
     fn note(&self, message: &AsyncMessage) {
         if let AsyncMessage::Notice(notice) = message {
             log::debug!("PostgreSQL says: {notice}");
-            // PostgreSQL answers so to a ROLLBACK of a transaction that is over already.
-            let is_of_us = *notice.code() == SqlState::NO_ACTIVE_SQL_TRANSACTION;
-            if notice.parsed_severity() == Some(Severity::Warning) && !is_of_us {
+            // The answer to a ROLLBACK after the transaction has ended.
+            let is_harmless = *notice.code() == SqlState::NO_ACTIVE_SQL_TRANSACTION;
+            if notice.parsed_severity() == Some(Severity::Warning) && !is_harmless {
                 self.0.fetch_add(1, Ordering::Release);
             }
         }
@@ -39,7 +39,7 @@ impl Warnings {
     }
 }
 
-/// Tries hosts in turn, beginning with the one that worked last.
+/// Tries hosts in turn, and begins with the one that worked last.
 pub(super) struct Hosts<T> {
     each: Vec<Config>,
     last: Arc<AtomicUsize>,
@@ -49,19 +49,21 @@ pub(super) struct Hosts<T> {
 
 impl<T> Hosts<T> {
     pub(super) fn new(config: &Config, tls: T, warnings: Warnings) -> Self {
-        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
-        let each = (0..hosts).map(|number| of_one_host(config, number)).collect();
+        let each = (0..count(config)).map(|number| of_one_host(config, number)).collect();
         Self { each, last: Arc::default(), tls, warnings }
     }
 }
 
-/// How long all hosts may take together.
-pub(super) fn longest(config: &Config) -> Duration {
-    let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
-    HOST_TIMEOUT * u32::try_from(hosts).unwrap_or(u32::MAX)
+fn count(config: &Config) -> usize {
+    config.get_hosts().len().max(config.get_hostaddrs().len())
 }
 
-/// The same, but for the other hosts.
+/// How long all hosts may take together.
+pub(super) fn longest(config: &Config) -> Duration {
+    HOST_TIMEOUT * u32::try_from(count(config)).unwrap_or(u32::MAX)
+}
+
+/// The configuration without the other hosts.
 fn of_one_host(config: &Config, number: usize) -> Config {
     let mut one = Config::new();
     match config.get_hosts().get(number) {
@@ -134,7 +136,7 @@ where
                         self.last.store(number, Ordering::Relaxed);
                         let warnings = self.warnings.clone();
                         let task = tokio::spawn(async move {
-                            // What ends it, whoever waits for an answer is told.
+                            // Whatever ends the loop fails the pending requests too.
                             while let Some(Ok(message)) =
                                 poll_fn(|context| connection.poll_message(context)).await
                             {
@@ -149,7 +151,7 @@ where
             }
             match failed {
                 Some(error) => Err(error),
-                // No host has said anything. The pool's own timeout tells of that.
+                // No host has answered: the pool's timeout reports it.
                 None => pending().await,
             }
         })
