@@ -9,7 +9,7 @@ use anyhow::anyhow;
 
 use crate::exit::Stop;
 
-/// The format that was asked for, or else the one that the name of the file says.
+/// The format that the user names, or else the one of the file's extension.
 pub(crate) fn of_file<F: FromStr<Err: Display>>(asked: Option<F>, file: &Path) -> Result<F, Stop> {
     if let Some(format) = asked {
         return Ok(format);
