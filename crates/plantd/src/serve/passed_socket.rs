@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-/// A socket that another process has made and keeps, so that connections wait there while no server runs.
+/// A socket that another process keeps open, so that connections wait while no server runs.
 #[derive(Debug)]
 pub(crate) enum PassedSocket {
     Tcp(TcpListener, SocketAddr),
@@ -17,7 +17,7 @@ pub(crate) enum PassedSocket {
 }
 
 impl PassedSocket {
-    /// The socket that `LISTEN_FDS` announces, if there is one.
+    /// The socket that `LISTEN_FDS` announces, if any.
     pub(crate) fn from_environment() -> anyhow::Result<Option<Self>> {
         let count = env::var("LISTEN_FDS").unwrap_or_else(|_| "0".to_owned());
         ensure!(count.parse::<u16>().is_ok(), "{count:?} is no count of sockets");
