@@ -15,7 +15,6 @@ mod openapi;
 mod option_value;
 mod serve;
 mod store;
-mod terminal;
 mod token;
 mod transfer;
 

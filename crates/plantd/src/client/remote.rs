@@ -14,7 +14,6 @@ use crate::client::connection_problem::{CONNECT_TIMEOUT, IDLE_TIMEOUT, advice, c
 use crate::client::server_url::ServerUrl;
 use crate::client::token::ClientToken;
 use crate::exit::Stop;
-use crate::terminal::printable;
 
 /// The longest answer that is read into memory, in bytes.
 const ANSWER_MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -141,4 +140,9 @@ struct Refusal {
 fn refusal(response: &mut Response<Body>) -> anyhow::Result<String> {
     let Refusal { error, message } = read_json(response)?;
     Ok(format!("{} (error {error})", printable(&message)))
+}
+
+/// Replaces control characters, so that text from a server cannot control the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -47,19 +47,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_may_have_a_path_and_a_slash_at_its_end() {
-        for (text, expected) in [
-            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
-            ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
-            ("https://plants.example/store/", "https://plants.example/store"),
-            ("HTTP://[::1]:80/a/b", "http://[::1]:80/a/b"),
-        ] {
-            let url: ServerUrl = text.parse().unwrap();
-            assert_eq!(url.0, expected);
-        }
-    }
-
-    #[test]
     fn what_is_no_url_of_a_server_is_refused() {
         for text in [
             "",

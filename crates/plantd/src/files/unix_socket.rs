@@ -140,20 +140,6 @@ impl Drop for SocketName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::net::UnixStream;
-
-    #[test]
-    fn a_name_that_has_become_that_of_another_socket_is_not_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
-        let first = UnixSocket::bind(&path, 1).unwrap();
-        fs::rename(&path, folder.path().join("moved")).unwrap();
-        let second = UnixSocket::bind(&path, 1).unwrap();
-        drop(first);
-        UnixStream::connect(&path).unwrap();
-        drop(second);
-        assert!(!path.exists());
-    }
 
     #[test]
     fn a_path_has_as_many_bytes_as_fit_into_an_address() {

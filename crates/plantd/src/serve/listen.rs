@@ -109,20 +109,18 @@ impl ListenOptions {
         passed: Option<PassedSocket>,
         certificate: Option<&Certificate>,
     ) -> anyhow::Result<(ListeningSocket, ServerAddress)> {
-        match passed {
-            Some(PassedSocket::Tcp(listener, address)) => {
-                return Ok(with_tls(listener, address, certificate));
-            }
+        let address = match passed {
+            Some(PassedSocket::Tcp(listener)) => return with_tls(listener, certificate),
             // The socket's path belongs to the process that has made it, and stays.
             Some(PassedSocket::Unix(listener, path)) => {
                 return Ok((listener.into(), ServerAddress::Unix(path)));
             }
-            None => {}
-        }
-        let address = self.listen.clone().unwrap_or(ListenAddress::Tcp(DEFAULT_ADDRESS));
+            None => self.listen.clone().unwrap_or(ListenAddress::Tcp(DEFAULT_ADDRESS)),
+        };
         let listening = match &address {
-            ListenAddress::Tcp(address) => listen_tcp(*address)
-                .map(|(listener, address)| with_tls(listener, address, certificate)),
+            ListenAddress::Tcp(address) => {
+                listen_tcp(*address).and_then(|listener| with_tls(listener, certificate))
+            }
             ListenAddress::Unix(path) => UnixSocket::bind(path, BACKLOG)
                 .map(|socket| (socket.into_listening_socket(), ServerAddress::Unix(path.clone()))),
         };
@@ -130,38 +128,32 @@ impl ListenOptions {
     }
 }
 
-fn listen_tcp(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+fn listen_tcp(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    let listener = TcpListener::from(socket);
-    let address = listener.local_addr()?;
-    Ok((listener, address))
+    Ok(socket.into())
 }
 
 fn with_tls(
     listener: TcpListener,
-    address: SocketAddr,
     certificate: Option<&Certificate>,
-) -> (ListeningSocket, ServerAddress) {
+) -> anyhow::Result<(ListeningSocket, ServerAddress)> {
+    let address = listener.local_addr()?;
     let socket = ListeningSocket::from(listener);
-    match certificate {
-        Some(certificate) => (
-            socket.with_tls(certificate.in_force()),
-            ServerAddress::Https(address, certificate.chain().to_owned()),
-        ),
-        None => {
-            if !address.ip().to_canonical().is_loopback() {
-                log::warn!(
-                    "connections to {address} are not encrypted, so others on the network can read tokens: \
-                     speak TLS (--tls-cert, --tls-key), or listen on 127.0.0.1 behind a proxy that does"
-                );
-            }
-            (socket, ServerAddress::Http(address))
-        }
+    if let Some(certificate) = certificate {
+        let https = ServerAddress::Https(address, certificate.chain().to_owned());
+        return Ok((socket.with_tls(certificate.in_force()), https));
     }
+    if !address.ip().to_canonical().is_loopback() {
+        log::warn!(
+            "connections to {address} are not encrypted, so others on the network can read tokens: \
+             speak TLS (--tls-cert, --tls-key), or listen on 127.0.0.1 behind a proxy that does"
+        );
+    }
+    Ok((socket, ServerAddress::Http(address)))
 }
 
 #[derive(Clone, Debug)]

@@ -12,9 +12,8 @@ use plant_store::OnConflict;
 use ureq::http::{Method, Response, header};
 use ureq::{Body, SendBody};
 
-use crate::client::remote::{self, Remote, RemoteOptions};
+use crate::client::remote::{self, Remote, RemoteOptions, printable};
 use crate::exit::Stop;
-use crate::terminal::printable;
 use crate::transfer::upload::Upload;
 use crate::transfer::{format, progress_bar};
 
