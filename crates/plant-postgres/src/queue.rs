@@ -126,13 +126,13 @@ mod tests {
     use std::sync::Arc;
 
     use plant_domain::PlantId;
+    use plant_store::Preconditions;
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
 
     use super::*;
-    use plant_store::Preconditions;
 
-    /// Longer than anything waits.
+    /// Longer than any wait.
     const LONG: Duration = Duration::from_secs(60);
 
     fn any_write() -> WaitingWrite {
@@ -147,8 +147,7 @@ mod tests {
         }
     }
 
-    /// How many writes the next group has, and how long it takes until it is taken. Time passes only where nothing else
-    /// can go on.
+    /// The size of the next group, and how long a lane waits for it. The paused clock advances only while all tasks wait.
     fn next_group(
         queue: &Arc<Queue>,
         closing: &CancellationToken,
@@ -156,13 +155,13 @@ mod tests {
         let (queue, closing, begun) = (Arc::clone(queue), closing.clone(), Instant::now());
         tokio::spawn(async move {
             let group = timeout(LONG, queue.take_group(&closing)).await;
-            let group = group.expect("somebody is woken")?;
+            let group = group.expect("a lane is woken")?;
             Some((group.len(), begun.elapsed()))
         })
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_group_begins_at_once_where_no_other_is_on_its_way() {
+    async fn a_group_begins_at_once_if_no_other_is_in_flight() {
         let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
         let group = next_group(&queue, &closing);
         tokio::task::yield_now().await;
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn beside_another_group_one_begins_with_enough_writes_or_when_they_have_waited() {
+    async fn beside_a_group_in_flight_the_next_one_begins_when_it_is_large_or_old_enough() {
         let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");
@@ -193,18 +192,18 @@ mod tests {
         let (writes, waited) = group.await.expect("a task").expect("a group");
         assert_eq!(writes, 1);
         assert!(waited >= LONGEST_WAIT, "{waited:?}");
-        // The clock that wakes somebody counts milliseconds.
+        // tokio's timer rounds up to milliseconds.
         assert!(waited <= LONGEST_WAIT + Duration::from_millis(1), "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_group_leaves_over_is_the_next_one_at_once() {
+    async fn writes_beyond_the_largest_group_are_the_next_group_at_once() {
         let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");
         let groups = [next_group(&queue, &closing), next_group(&queue, &closing)];
         tokio::task::yield_now().await;
-        // The lane that is woken for the first one goes on waiting.
+        // The lane that is woken for the first write waits again.
         push(&queue, 1);
         tokio::task::yield_now().await;
         push(&queue, MAX_GROUP + ENOUGH - 1);
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_when_it_is_closed_is_still_taken_and_nothing_comes_after_it() {
+    async fn a_closed_queue_gives_out_its_last_writes_and_takes_no_more() {
         let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn more_writes_than_it_has_room_for_are_refused() {
+    fn a_full_queue_refuses_writes() {
         let queue = Queue::default();
         push(&queue, QUEUE_CAPACITY);
         assert!(matches!(queue.push(any_write()), Err(StoreError::Busy)));

@@ -58,10 +58,10 @@ pub(super) enum SessionError {
     #[error("PostgreSQL {0}")]
     Unavailable(String),
     /// It was rolled back, and may succeed when it is tried again.
-    #[error("PostgreSQL took it back: {0}")]
+    #[error("PostgreSQL rolled it back: {0}")]
     Conflict(String),
     /// It was rolled back because a prepared statement may no longer fit the tables. The next try prepares all again.
-    #[error("PostgreSQL refused a statement that was prepared: {0}")]
+    #[error("PostgreSQL refused a prepared statement: {0}")]
     StaleStatement(String),
     /// PostgreSQL will refuse it again; nothing was written.
     #[error("PostgreSQL refused it: {0}")]

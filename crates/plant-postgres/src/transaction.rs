@@ -102,7 +102,7 @@ pub(super) async fn commit_changes(
             Ok(block.map(|block| Committed { block, written }))
         })
         .await?
-        .ok_or_else(|| SessionError::NoAnswer("a number is missing".to_owned()))
+        .ok_or_else(|| SessionError::NoAnswer("the number of the block is missing".to_owned()))
 }
 
 /// Fills the block of the transaction that this session has just rolled back; otherwise readers of events would wait for a

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_url_of_a_server_is_refused() {
+    fn anything_but_the_url_of_a_server_is_refused() {
         for text in [
             "",
             "127.0.0.1",

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_tokens_than_there_may_be() {
+    fn a_token_too_many_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
         let many = vec![record(&"x".repeat(TOKEN_NAME_MAX_CHARACTERS)); TOKENS_MAX];
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_has_expired_goes_when_another_one_is_made() {
+    fn a_new_token_replaces_expired_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
         let past = Timestamp::now() - Duration::from_secs(1);

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_as_many_bytes_as_fit_into_an_address() {
+    fn the_longest_path_fits_into_an_address_and_a_longer_one_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let rest = UNIX_SOCKET_PATH_MAX_BYTES - folder.path().as_os_str().len() - 1;
         let longest = folder.path().join("x".repeat(rest));

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_broken_changes_nothing_and_what_is_mended_is_taken() {
+    fn broken_content_changes_nothing_and_mended_content_is_taken() {
         let file = RefCell::new(Ok("one"));
         let taken = RefCell::new(Vec::new());
         let mut following = Following {
