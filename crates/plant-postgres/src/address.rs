@@ -34,7 +34,8 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone)]
 pub struct PostgresUrl {
-    pub(super) config: Config,
+    config: Config,
+    without_hosts: Config,
     root_certificates: Option<PathBuf>,
 }
 
@@ -48,6 +49,31 @@ impl PostgresUrl {
     #[must_use]
     pub fn root_certificates(&self) -> Option<&Path> {
         self.root_certificates.as_deref()
+    }
+
+    /// One configuration for each host.
+    pub(super) fn each_host(&self) -> Vec<Config> {
+        let (hosts, addresses) = (self.config.get_hosts(), self.config.get_hostaddrs());
+        let of_one = |number: usize| {
+            let mut one = self.without_hosts.clone();
+            match hosts.get(number) {
+                Some(Host::Tcp(host)) => drop(one.host(host)),
+                Some(Host::Unix(folder)) => drop(one.host_path(folder)),
+                None => {}
+            }
+            if let Some(address) = addresses.get(number) {
+                one.hostaddr(*address);
+            }
+            one.port(self.port(number));
+            one
+        };
+        (0..hosts.len().max(addresses.len())).map(of_one).collect()
+    }
+
+    /// The port of a host. A single one is that of all hosts.
+    fn port(&self, host: usize) -> u16 {
+        let ports = self.config.get_ports();
+        ports.get(host).or(ports.first()).copied().unwrap_or(5432)
     }
 
     /// Whether TLS may be used.
@@ -101,11 +127,14 @@ impl FromStr for PostgresUrl {
                 _ => known_to_client.push(option),
             }
         }
-        let url = format!("{place}?{}", known_to_client.join("&"));
-        let mut config: Config = match url.parse() {
+        // The error quotes names of options only.
+        let parse = |url: String| -> Result<Config, String> {
+            let config: Result<Config, _> = url.parse();
+            config.map(with_defaults).map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+        };
+        let config = match parse(format!("{place}?{}", known_to_client.join("&"))) {
             Ok(config) => config,
-            // The error quotes names of options only.
-            Err(error) => return refuse(&format!("{:#}", anyhow::Error::from(error))),
+            Err(error) => return refuse(&error),
         };
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return refuse("it names no host");
@@ -115,18 +144,34 @@ impl FromStr for PostgresUrl {
             // The text before the @ is the end of a password, and a host would be shown.
             return refuse("an @ in the user or the password is written %40");
         }
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        if config.get_application_name().is_none() {
-            config.application_name("plantd");
+        let rest = place.split_once("://").map_or(place, |(_, rest)| rest);
+        let hosts_begin = rest.find('@').map_or(0, |at| at + 1);
+        let (credentials, rest) = rest.split_at(hosts_begin);
+        let database = rest.split_once('/').map_or("", |(_, database)| database);
+        known_to_client.retain(|option| {
+            let name = option.split('=').next().unwrap_or_default();
+            !["host", "hostaddr", "port"].contains(&name)
+        });
+        let url = format!("postgres://{credentials}/{database}?{}", known_to_client.join("&"));
+        match parse(url) {
+            Ok(without_hosts) => Ok(Self { config, without_hosts, root_certificates }),
+            Err(error) => refuse(&error),
         }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
-        }
-        if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(TCP_USER_TIMEOUT);
-        }
-        Ok(Self { config, root_certificates })
     }
+}
+
+fn with_defaults(mut config: Config) -> Config {
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    if config.get_application_name().is_none() {
+        config.application_name("plantd");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(TCP_USER_TIMEOUT);
+    }
+    config
 }
 
 impl fmt::Display for PostgresUrl {
@@ -135,11 +180,9 @@ impl fmt::Display for PostgresUrl {
         if let Some(user) = self.config.get_user() {
             write!(formatter, "{user}@")?;
         }
-        let ports = self.config.get_ports();
-        let port_of = |host: usize| ports.get(host).or(ports.first()).copied().unwrap_or(5432);
         for (number, host) in self.config.get_hosts().iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };
-            let port = port_of(number);
+            let port = self.port(number);
             match host {
                 Host::Tcp(host) => write!(formatter, "{comma}{host}:{port}")?,
                 Host::Unix(folder) => write!(formatter, "{comma}{}:{port}", folder.display())?,
@@ -179,6 +222,35 @@ mod tests {
             let refusal = parse(wrong).expect_err(wrong);
             assert!(!refusal.contains("secret"), "{refusal}");
         }
+    }
+
+    #[test]
+    fn each_host_has_its_own_address_and_all_other_settings() {
+        let url = "postgres://plantd:secret@one,[::1]:5433,%2Frun/plants?hostaddr=10.0.0.1,10.0.0.2,10.0.0.3\
+                   &connect_timeout=3&sslmode=require&application_name=garden";
+        let each = parse(url).expect("a URL").each_host();
+        for (number, host) in ["one:5432", "::1:5433", "/run:5432"].into_iter().enumerate() {
+            let (host, port) = host.rsplit_once(':').expect("a port");
+            let address = format!("10.0.0.{}", number + 1).parse().expect("an address");
+            let expected = match host.starts_with('/') {
+                true => Host::Unix(host.into()),
+                false => Host::Tcp(host.to_owned()),
+            };
+            let one = &each[number];
+            assert_eq!((one.get_hosts(), one.get_hostaddrs()), (&[expected][..], &[address][..]));
+            assert_eq!(one.get_ports(), [port.parse::<u16>().expect("a number")]);
+            assert_eq!((one.get_user(), one.get_dbname()), (Some("plantd"), Some("plants")));
+            assert_eq!(one.get_password(), Some(&b"secret"[..]));
+            assert_eq!(one.get_connect_timeout(), Some(&Duration::from_secs(3)));
+            assert_eq!(one.get_ssl_mode(), SslMode::Require);
+            assert_eq!(one.get_application_name(), Some("garden"));
+            assert_eq!(one.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        }
+        assert_eq!(each.len(), 3);
+        // With a single port, which options can name too, and without a user or a database.
+        let each = parse("postgres:///?host=one&host=two&port=7").expect("a URL").each_host();
+        assert_eq!(each.iter().map(Config::get_ports).collect::<Vec<_>>(), [[7], [7]]);
+        assert_eq!((each[1].get_user(), each[1].get_dbname()), (None, None));
     }
 
     #[test]

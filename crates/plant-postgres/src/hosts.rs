@@ -9,7 +9,6 @@ use std::time::Duration;
 use deadpool_postgres::Connect;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::Host;
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Socket};
@@ -48,71 +47,14 @@ pub(super) struct Hosts<T> {
 }
 
 impl<T> Hosts<T> {
-    pub(super) fn new(config: &Config, tls: T, warnings: Warnings) -> Self {
-        let each = (0..count(config)).map(|number| of_one_host(config, number)).collect();
+    pub(super) fn new(each: Vec<Config>, tls: T, warnings: Warnings) -> Self {
         Self { each, last: Arc::default(), tls, warnings }
     }
 }
 
-fn count(config: &Config) -> usize {
-    config.get_hosts().len().max(config.get_hostaddrs().len())
-}
-
-/// How long all hosts may take together.
-pub(super) fn longest(config: &Config) -> Duration {
-    HOST_TIMEOUT * u32::try_from(count(config)).unwrap_or(u32::MAX)
-}
-
-/// The configuration without the other hosts.
-fn of_one_host(config: &Config, number: usize) -> Config {
-    let mut one = Config::new();
-    match config.get_hosts().get(number) {
-        Some(Host::Tcp(host)) => drop(one.host(host)),
-        Some(Host::Unix(folder)) => drop(one.host_path(folder)),
-        None => {}
-    }
-    if let Some(address) = config.get_hostaddrs().get(number) {
-        one.hostaddr(*address);
-    }
-    let ports = config.get_ports();
-    if let Some(port) = ports.get(number).or(ports.first()) {
-        one.port(*port);
-    }
-    if let Some(user) = config.get_user() {
-        one.user(user);
-    }
-    if let Some(password) = config.get_password() {
-        one.password(password);
-    }
-    if let Some(name) = config.get_dbname() {
-        one.dbname(name);
-    }
-    if let Some(options) = config.get_options() {
-        one.options(options);
-    }
-    if let Some(name) = config.get_application_name() {
-        one.application_name(name);
-    }
-    if let Some(timeout) = config.get_connect_timeout() {
-        one.connect_timeout(*timeout);
-    }
-    if let Some(timeout) = config.get_tcp_user_timeout() {
-        one.tcp_user_timeout(*timeout);
-    }
-    if let Some(interval) = config.get_keepalives_interval() {
-        one.keepalives_interval(interval);
-    }
-    if let Some(retries) = config.get_keepalives_retries() {
-        one.keepalives_retries(retries);
-    }
-    one.keepalives(config.get_keepalives())
-        .keepalives_idle(config.get_keepalives_idle())
-        .ssl_mode(config.get_ssl_mode())
-        .ssl_negotiation(config.get_ssl_negotiation())
-        .target_session_attrs(config.get_target_session_attrs())
-        .channel_binding(config.get_channel_binding())
-        .load_balance_hosts(config.get_load_balance_hosts());
-    one
+/// How long so many hosts may take together.
+pub(super) fn longest(hosts: usize) -> Duration {
+    HOST_TIMEOUT * u32::try_from(hosts).unwrap_or(u32::MAX)
 }
 
 type Connecting<'a> =

@@ -209,19 +209,17 @@ impl Sessions {
         reachable: Arc<Reachable>,
     ) -> anyhow::Result<Self> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let postgres = config.url.config.clone();
+        let each = config.url.each_host();
         let warnings = Warnings::default();
-        let longest = hosts::longest(&postgres);
+        let longest = hosts::longest(each.len());
+        // `Hosts` has the configuration of each host, and ignores the manager's.
+        let none = tokio_postgres::Config::new();
         let manager = match &config.tls {
             Some(tls) => {
                 let tls = MakeRustlsConnect::new(tls.clone());
-                let hosts = Hosts::new(&postgres, tls, warnings.clone());
-                Manager::from_connect(postgres, hosts, manager)
+                Manager::from_connect(none, Hosts::new(each, tls, warnings.clone()), manager)
             }
-            None => {
-                let hosts = Hosts::new(&postgres, NoTls, warnings.clone());
-                Manager::from_connect(postgres, hosts, manager)
-            }
+            None => Manager::from_connect(none, Hosts::new(each, NoTls, warnings.clone()), manager),
         };
         let pool = Pool::builder(manager)
             .max_size(most)
