@@ -598,7 +598,7 @@ fn the_elements_of_a_json_array_are_taken_until_its_syntax_breaks() {
         (format!("[{rosa},\n,{salix}]"), 2, "comma"),
         (format!("[{rosa},\n"), 2, "body ends"),
         (format!("[{rosa}"), 1, "body ends"),
-        (format!("[{rosa}]\n{salix}"), 2, "behind the end"),
+        (format!("[{rosa}]\n{salix}"), 2, "follows the end"),
         (format!("[{rosa},\n{{\"id\":1,\"name\":\"Ro\"sa\"}},{salix}]"), 2, ""),
     ] {
         let answer = import(&body);

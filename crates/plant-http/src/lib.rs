@@ -48,9 +48,7 @@ pub use service::{PlantService, serve};
 /// For those who write clients of an import or an export.
 pub mod transfer {
     pub use crate::extract::rows::{ReadRow, RowReader};
-    pub use crate::extract::transfer_format::{
-        ImportFormat, TransferFormat, UnknownImportFormat, UnknownTransferFormat,
-    };
+    pub use crate::extract::transfer_format::{ImportFormat, TransferFormat, UnknownFormat};
     pub use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
     pub use crate::handlers::plants::TOTAL_COUNT_HEADER;
 }

@@ -1,7 +1,6 @@
-//! The formats in which many plants travel at once.
+//! The formats of imports and exports.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{Ready, ready};
 use std::io::{self, BufWriter, Write};
 use std::str::FromStr;
@@ -15,7 +14,7 @@ use plant_domain::NewPlant;
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, check_media_type};
 
-/// How many plants are written, row by row. As a word it is `ndjson` or `csv`.
+/// A format of rows, one plant in each. As a word it is `ndjson` or `csv`.
 ///
 /// ```
 /// assert_eq!("csv".parse(), Ok(plant_http::transfer::TransferFormat::Csv));
@@ -35,11 +34,10 @@ const NDJSON: &str = "application/x-ndjson";
 const CSV: &str = "text/csv";
 
 impl TransferFormat {
-    /// The format that the client would rather have (RFC 9110, section 12.5.1). Where it wants
-    /// neither, it gets the default.
+    /// The format that the client prefers (RFC 9110, section 12.5.1). A client that accepts neither gets NDJSON.
     pub(crate) fn of_answer(request: &impl HttpMessage) -> Self {
         let Ok(accept) = Accept::parse(request) else { return Self::NdJson };
-        // What counts for a format is the most specific range that it is in.
+        // The most specific range that includes a format decides its quality.
         let quality = |ranges: [&str; 3]| {
             let quality_of = |range: &str| {
                 let accepted = accept.iter().find(|item| item.item.essence_str() == range);
@@ -63,7 +61,7 @@ impl TransferFormat {
         }
     }
 
-    /// As it stands in a `Content-Type` header.
+    /// The value of a `Content-Type` header.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::NdJson => NDJSON,
@@ -71,7 +69,7 @@ impl TransferFormat {
         }
     }
 
-    /// What comes before the first row.
+    /// The text before the first row.
     #[must_use]
     pub fn header(self) -> String {
         match self {
@@ -80,7 +78,7 @@ impl TransferFormat {
         }
     }
 
-    /// Writes these plants, each as a row.
+    /// Writes each plant as a row.
     ///
     /// # Errors
     ///
@@ -131,7 +129,7 @@ impl FromRequest for TransferFormat {
     }
 }
 
-/// How the plants of an import are written. As a word it is `ndjson`, `csv` or `json`.
+/// The format of an import. As a word it is `ndjson`, `csv` or `json`.
 ///
 /// ```
 /// use plant_http::transfer::{ImportFormat, TransferFormat};
@@ -151,7 +149,7 @@ impl ImportFormat {
     const ALL: [Self; 3] =
         [Self::Rows(TransferFormat::NdJson), Self::Rows(TransferFormat::Csv), Self::JsonArray];
 
-    /// The format that the body is said to have.
+    /// The format that the content type of the request names.
     pub(crate) fn of_body(headers: &HeaderMap) -> Result<Self, Failure> {
         let media_types = Self::ALL.map(Self::media_type);
         let media_type = check_media_type(headers, &media_types)?;
@@ -176,48 +174,29 @@ impl From<TransferFormat> for ImportFormat {
 }
 
 impl FromStr for ImportFormat {
-    type Err = UnknownImportFormat;
+    type Err = UnknownFormat;
 
-    fn from_str(text: &str) -> Result<Self, UnknownImportFormat> {
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
         match text {
             "json" => Ok(Self::JsonArray),
-            _ => text.parse().map(Self::Rows).map_err(|UnknownTransferFormat| UnknownImportFormat),
+            _ => text.parse().map(Self::Rows).map_err(|_| UnknownFormat("csv, json or ndjson")),
         }
     }
 }
 
 impl FromStr for TransferFormat {
-    type Err = UnknownTransferFormat;
+    type Err = UnknownFormat;
 
-    fn from_str(text: &str) -> Result<Self, UnknownTransferFormat> {
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
         match text {
             "ndjson" => Ok(Self::NdJson),
             "csv" => Ok(Self::Csv),
-            _ => Err(UnknownTransferFormat),
+            _ => Err(UnknownFormat("csv or ndjson")),
         }
     }
 }
 
-/// The word names none of the formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownTransferFormat;
-
-impl fmt::Display for UnknownTransferFormat {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a format is csv or ndjson")
-    }
-}
-
-impl std::error::Error for UnknownTransferFormat {}
-
-/// The word names none of the formats of an import.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownImportFormat;
-
-impl fmt::Display for UnknownImportFormat {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a format is csv, json or ndjson")
-    }
-}
-
-impl std::error::Error for UnknownImportFormat {}
+/// The word names none of these formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a format is {0}")]
+pub struct UnknownFormat(&'static str);

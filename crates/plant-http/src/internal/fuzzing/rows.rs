@@ -4,7 +4,7 @@ use plant_domain::{Error, NewPlant};
 use serde_json::value::RawValue;
 
 use crate::extract::json;
-use crate::extract::rows::Rows;
+use crate::extract::rows::{ReadRow, RowReader};
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 use crate::limits::ROW_MAX_BYTES;
 
@@ -18,7 +18,7 @@ const LONG_BODY_UNIT_BYTES: usize = 509;
 /// What was read of a body.
 #[derive(Debug, PartialEq)]
 struct Read {
-    rows: Vec<(u64, Result<NewPlant, Error>)>,
+    rows: Vec<ReadRow>,
     end: Result<(), Error>,
     is_stopped: bool,
 }
@@ -143,7 +143,7 @@ fn read_in_parts<const N: usize>(
     mut body: &[u8],
     part_bytes: [usize; N],
 ) -> Read {
-    let mut reader = Rows::new(format);
+    let mut reader = RowReader::new(format);
     let mut rows = Vec::new();
     let mut end = Ok(());
     for part_bytes in part_bytes.into_iter().cycle() {
@@ -152,17 +152,11 @@ fn read_in_parts<const N: usize>(
         }
         let (part, rest) = body.split_at(body.len().min(part_bytes));
         body = rest;
-        end = reader.read(part, &mut rows);
+        end = reader.read_into(part, &mut rows);
     }
     if end.is_ok() && !reader.is_stopped() {
-        end = reader.finish(&mut rows);
+        end = reader.finish_into(&mut rows);
     }
-    Read {
-        rows: rows
-            .into_iter()
-            .map(|row| (row.line, row.plant.map_err(|failure| failure.error())))
-            .collect(),
-        end: end.map_err(|failure| failure.error()),
-        is_stopped: reader.is_stopped(),
-    }
+    let end = end.map_err(|failure| failure.error());
+    Read { rows, end, is_stopped: reader.is_stopped() }
 }
