@@ -94,6 +94,11 @@ pub(crate) fn list_plants() -> Operation {
         "maximum": PAGE_MAX_PLANTS,
         "minimum": 1,
     });
+    let page = json!({
+        "type": "array",
+        "items": schema("NewPlant"),
+        "maxItems": PAGE_MAX_PLANTS,
+    });
     let tag = "Return only plants with exactly this tag.";
     let name = json!({
         "type": "string",
@@ -120,21 +125,7 @@ pub(crate) fn list_plants() -> Operation {
             "200": {
                 "description": "One page.",
                 "headers": headers(&[NEXT_PAGE, TOTAL_COUNT]),
-                "content": {
-                    JSON: {
-                        "schema": {
-                            "type": "array",
-                            "items": schema("NewPlant"),
-                            "maxItems": PAGE_MAX_PLANTS,
-                        },
-                        "examples": {
-                            "page": {
-                                "summary": "A page of two plants",
-                                "value": [new_plant(), untagged_plant()],
-                            },
-                        },
-                    },
-                },
+                "content": {JSON: media(page, "page", "A page of two plants", two_plants())},
             },
         }),
         failures: [STORE_FAILURES, &[WrongParameter]].concat(),
@@ -156,12 +147,7 @@ pub(crate) fn read_plant() -> Operation {
             "200": {
                 "description": "The plant.",
                 "headers": headers(&[PLANT_ENTITY_TAG]),
-                "content": {
-                    JSON: {
-                        "schema": schema("NewPlant"),
-                        "examples": {"plant": {"summary": "A plant", "value": new_plant()}},
-                    },
-                },
+                "content": {JSON: media(schema("NewPlant"), "plant", "A plant", new_plant())},
                 "links": links("$request.path.id", &[PUT, PATCH, DELETE]),
             },
             "304": {
@@ -187,10 +173,7 @@ pub(crate) fn put_plant() -> Operation {
         ),
         parameters: preconditions(),
         body: json!({
-            JSON: {
-                "schema": any_of(["Plant", "PlantWithNullableTag"]),
-                "examples": {"plant": {"summary": "A plant", "value": plant()}},
-            },
+            JSON: media(any_of(["Plant", "PlantWithNullableTag"]), "plant", "A plant", plant()),
         }),
         answers: json!({
             "200": {
@@ -289,12 +272,15 @@ pub(crate) fn import_plants() -> Operation {
              {tag},{name},{id})"
         ),
     );
+    let array = json!({"type": "array", "items": any_of(["NewPlant", "NewPlantWithNullableTag"])});
     let report = ImportReport {
         created: 1,
         failed: 1,
         errors: vec![FailedRow { line: 2, error: example_error() }],
         ..ImportReport::default()
     };
+    let summary = "One row was taken and one was not";
+    let report = media(schema("ImportReport"), "report", summary, json!(report));
     Operation {
         id: "importPlants",
         tag: IMPORT_AND_EXPORT,
@@ -314,28 +300,13 @@ pub(crate) fn import_plants() -> Operation {
         body: json!({
             TransferFormat::NdJson.media_type(): ndjson_content(),
             TransferFormat::Csv.media_type(): csv,
-            JSON: {
-                "schema": {
-                    "type": "array",
-                    "items": any_of(["NewPlant", "NewPlantWithNullableTag"]),
-                },
-                "examples": {
-                    "rows": {"summary": "Two plants", "value": [new_plant(), untagged_plant()]},
-                },
-            },
+            JSON: media(array, "rows", "Two plants", two_plants()),
         }),
         answers: json!({
             "200": {
                 "description": "What became of the rows.",
                 "headers": headers(&[]),
-                "content": {
-                    JSON: {
-                        "schema": schema("ImportReport"),
-                        "examples": {
-                            "report": {"summary": "One row was taken and one was not", "value": report},
-                        },
-                    },
-                },
+                "content": {JSON: report},
             },
         }),
         failures: [STORE_FAILURES, &[NotJson, WrongContentType, WrongShape, WrongParameter]]
@@ -437,40 +408,35 @@ fn untagged_plant() -> Value {
     json!({"id": 8, "name": "Salix alba"})
 }
 
+fn two_plants() -> Value {
+    json!([new_plant(), untagged_plant()])
+}
+
+/// A "Media Type Object" with one example.
+fn media(schema: Value, example: &str, summary: &str, value: Value) -> Value {
+    json!({"schema": schema, "examples": {example: {"summary": summary, "value": value}}})
+}
+
 fn plant_content() -> Value {
-    json!({
-        JSON: {
-            "schema": schema("Plant"),
-            "examples": {"plant": {"summary": "A plant", "value": plant()}},
-        },
-    })
+    json!({JSON: media(schema("Plant"), "plant", "A plant", plant())})
 }
 
 fn ndjson_content() -> Value {
-    json!({
-        "schema": {"type": "string", "format": "binary", "description": "A NewPlant in each line."},
-        "examples": {
-            "rows": {"summary": "Two plants", "value": format!("{}\n{}\n", new_plant(), untagged_plant())},
-        },
-    })
+    let schema =
+        json!({"type": "string", "format": "binary", "description": "A NewPlant in each line."});
+    let rows = format!("{}\n{}\n", new_plant(), untagged_plant());
+    media(schema, "rows", "Two plants", json!(rows))
 }
 
 fn csv_content(description: &str, header_pattern: &str) -> Value {
-    let header = CSV_HEADER.join(",");
-    json!({
-        "schema": {
-            "type": "string",
-            "format": "binary",
-            "description": format!("Comma-separated values (RFC 4180) {description}"),
-            "pattern": format!(r"^{header_pattern}(\r?\n|$)"),
-        },
-        "examples": {
-            "rows": {
-                "summary": "Two plants",
-                "value": format!("{header}\n7,Rosa canina,Rosaceae\n8,Salix alba,\n"),
-            },
-        },
-    })
+    let schema = json!({
+        "type": "string",
+        "format": "binary",
+        "description": format!("Comma-separated values (RFC 4180) {description}"),
+        "pattern": format!(r"^{header_pattern}(\r?\n|$)"),
+    });
+    let rows = CSV_HEADER.join(",") + "\n7,Rosa canina,Rosaceae\n8,Salix alba,\n";
+    media(schema, "rows", "Two plants", json!(rows))
 }
 
 fn ok_answer(description: &str) -> Value {
@@ -479,10 +445,7 @@ fn ok_answer(description: &str) -> Value {
             "description": description,
             "headers": headers(&[]),
             "content": {
-                "text/plain": {
-                    "schema": {"type": "string"},
-                    "examples": {"ok": {"summary": "The only answer", "value": "ok\n"}},
-                },
+                "text/plain": media(json!({"type": "string"}), "ok", "The only answer", json!("ok\n")),
             },
         },
     })
