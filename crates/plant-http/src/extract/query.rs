@@ -21,7 +21,7 @@ const ALL_BUT_UNRESERVED: &AsciiSet =
 pub(crate) struct NoQuery;
 
 impl NoQuery {
-    pub(super) fn check(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn check(text: &str) -> Result<Self, Failure> {
         if text.is_empty() { Ok(Self) } else { Err(ErrorNumber::WrongParameter.into()) }
     }
 }

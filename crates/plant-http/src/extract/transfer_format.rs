@@ -1,24 +1,17 @@
 //! The formats of imports and exports.
 
-use std::convert::Infallible;
-use std::future::{Ready, ready};
 use std::io::{self, BufWriter, Write};
 use std::str::FromStr;
 
+use actix_http::HttpMessage;
 use actix_http::header::{HeaderMap, Quality};
-use actix_http::{HttpMessage, Payload};
 use actix_web::http::header::{Accept, Header as _};
-use actix_web::{FromRequest, HttpRequest};
 use plant_domain::NewPlant;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, check_media_type};
 
 /// A format of rows, one plant in each. As a word it is `ndjson` or `csv`.
-///
-/// ```
-/// assert_eq!("csv".parse(), Ok(plant_http::transfer::TransferFormat::Csv));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferFormat {
     /// A JSON object in each line (<https://github.com/ndjson/ndjson-spec>).
@@ -119,24 +112,7 @@ fn write_csv(plants: &[NewPlant], output: &mut impl Write) -> io::Result<()> {
     writer.flush()
 }
 
-/// The format of the answer.
-impl FromRequest for TransferFormat {
-    type Error = Infallible;
-    type Future = Ready<Result<Self, Infallible>>;
-
-    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        ready(Ok(Self::of_answer(request)))
-    }
-}
-
 /// The format of an import. As a word it is `ndjson`, `csv` or `json`.
-///
-/// ```
-/// use plant_http::transfer::{ImportFormat, TransferFormat};
-///
-/// assert_eq!("json".parse(), Ok(ImportFormat::JsonArray));
-/// assert_eq!("csv".parse(), Ok(ImportFormat::Rows(TransferFormat::Csv)));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportFormat {
     /// As an export writes them.

@@ -28,9 +28,7 @@ const PAGE_PLANTS: usize = 1000;
 pub(crate) async fn export(
     repository: Data<dyn PlantRepository>,
     caller: Caller,
-    _: CanTellCut,
-    _: NoQuery,
-    format: TransferFormat,
+    ExportFormat(format): ExportFormat,
     method: Method,
 ) -> Result<HttpResponse, Failure> {
     let total = repository.count().await?;
@@ -49,17 +47,26 @@ pub(crate) async fn export(
         .streaming(stream::try_unfold(export, Export::part)))
 }
 
-/// A version of HTTP in which a client notices that an answer was cut off. In HTTP/1.0, which has no chunks, the body
-/// ends with the connection (RFC 9112, section 6.3), so that an export that breaks off would look whole.
-pub(crate) struct CanTellCut;
+/// The format of the answer to a request that may have one: without a query, and not over HTTP/1.0. That version has no
+/// chunks: the body ends with the connection (RFC 9112, section 6.3), so that an export that breaks off would look whole.
+pub(crate) struct ExportFormat(TransferFormat);
 
-impl FromRequest for CanTellCut {
+impl ExportFormat {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        if request.version() < Version::HTTP_11 {
+            return Err(ErrorNumber::OldVersion.into());
+        }
+        NoQuery::check(request.query_string())?;
+        Ok(Self(TransferFormat::of_answer(request)))
+    }
+}
+
+impl FromRequest for ExportFormat {
     type Error = Failure;
     type Future = Ready<Result<Self, Failure>>;
 
     fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        let can_tell = request.version() >= Version::HTTP_11;
-        ready(if can_tell { Ok(Self) } else { Err(ErrorNumber::OldVersion.into()) })
+        ready(Self::read(request))
     }
 }
 
@@ -135,9 +142,8 @@ mod tests {
 
         let request = TestRequest::get().to_http_request();
         let caller = Caller::extract(&request).await.unwrap();
-        let (format, repository) = (TransferFormat::NdJson, Data::from(repository));
-        let answer = export(repository, caller, CanTellCut, NoQuery, format, Method::GET).await;
-        let answer = answer.unwrap();
+        let format = ExportFormat(TransferFormat::NdJson);
+        let answer = export(Data::from(repository), caller, format, Method::GET).await.unwrap();
         let mut body = answer.into_body();
         let mut parts = 0;
         // Only the end is there without a wait.

@@ -18,19 +18,6 @@ pub const fn way_to_go_on(on_conflict: OnConflict) -> OnConflict {
 }
 
 /// The result of an import, row by row: the body of the answer.
-///
-/// ```
-/// use plant_http::transfer::ImportReport;
-///
-/// let answer = r#"{
-///     "created": 2, "replaced": 0, "skipped": 0, "failed": 1,
-///     "errors": [{"line": 3, "error": 3001, "message": "a plant with id 7 exists already"}]
-/// }"#;
-/// let report: ImportReport = serde_json::from_str(answer)?;
-/// assert_eq!((report.created, report.errors[0].line), (2, 3));
-/// assert_eq!(report.errors[0].error.error, plant_domain::error_number::ID_TAKEN);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportReport {
     /// How many plants are new.
