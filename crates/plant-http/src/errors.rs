@@ -1,7 +1,7 @@
 //! All errors of requests in one table, and the answers that report them.
 //!
-//! The answers, the OpenAPI document and the test of the guide read this table. To add an error, add a row here, and its
-//! name to the failures of its operations in `openapi/operations.rs`.
+//! The answers, the OpenAPI document and the test of the guide read this table. To add an error, add a row here, and
+//! its name to the failures of its operations in `openapi/operations.rs`.
 //!
 //! A message says what is wrong, then what to do. Details for the operator alone go to the log.
 
@@ -16,7 +16,8 @@ use plant_store::{Precondition, StoreError, StoreFailure};
 
 use crate::limits::{BODY_DEADLINE, BODY_MAX_BYTES};
 
-/// The seconds in `Retry-After`. Even at the slowest rate of a token, one request a second, the next one is allowed then.
+/// The seconds in `Retry-After`. Even at the slowest rate of a token, one request a second, the next one is allowed by
+/// then.
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// The challenges of RFC 6750, section 3. Without a token there is no error code.
@@ -54,8 +55,8 @@ pub(crate) enum ErrorHeader {
     Allow,
 }
 
-/// Makes the enum and the table from the rows below. A row is: name, number, status, header; when the error happens; what
-/// to do about it; its message.
+/// Makes the enum and the table from the rows below. A row is: name, number, status, header; when the error happens;
+/// what to do about it; its message.
 macro_rules! errors {
     ($($name:ident = $number:expr, $status:ident, $header:expr; $meaning:literal; $advice:literal; $message:expr;)+) => {
         /// The number of an error. Each cause has one number, and each number one status.

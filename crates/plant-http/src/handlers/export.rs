@@ -47,8 +47,9 @@ pub(crate) async fn export(
         .streaming(stream::try_unfold(export, Export::part)))
 }
 
-/// The format of the answer to a request that may have one: without a query, and not over HTTP/1.0. That version has no
-/// chunks: the body ends with the connection (RFC 9112, section 6.3), so that an export that breaks off would look whole.
+/// The format of the answer to a request that may have one: without a query, and not over HTTP/1.0. That version has
+/// no chunks: the body ends with the connection (RFC 9112, section 6.3), so that an export that breaks off would look
+/// whole.
 pub(crate) struct ExportFormat(TransferFormat);
 
 impl ExportFormat {

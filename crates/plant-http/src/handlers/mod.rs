@@ -1,4 +1,4 @@
-//! One file for each noun of the interface. A handler is a straight line: it extracts, calls the repository, and answers.
+//! One file for each noun of the interface. A handler is a straight line: extract, call the repository, answer.
 
 pub(crate) mod export;
 pub(crate) mod health;

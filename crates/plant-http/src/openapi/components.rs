@@ -139,7 +139,14 @@ pub(super) fn all_schemas() -> Value {
         "description": "What went wrong and what to do about it, for people.",
         "examples": [message],
     });
-    let count = |minimum: u64, description: &str| json!({"type": "integer", "format": "int64", "description": description, "minimum": minimum});
+    let count = |minimum: u64, description: &str| {
+        json!({
+            "type": "integer",
+            "format": "int64",
+            "description": description,
+            "minimum": minimum,
+        })
+    };
     json!({
         "Error": {
             "type": "object",

@@ -119,7 +119,7 @@ pub(crate) fn list_plants() -> Operation {
             query("limit", "How many plants the page has at most.", limit),
             query("after", "Return only plants whose id is greater than this.", plant_id()),
             query("tag", tag, plant_text(json!("string"), tag, "Rosaceae", TAG_MAX_CHARACTERS)),
-            query("name", "Return only plants whose name contains this, in upper or lower case.", name),
+            query("name", "Return only plants whose name contains this, ignoring case.", name),
         ],
         answers: json!({
             "200": {

@@ -46,8 +46,8 @@ pub(crate) async fn swagger_ui_style(request: HttpRequest) -> Result<HttpRespons
     FILE.answer(&request)
 }
 
-/// `GET /docs/swagger-ui-bundle.js.LICENSE.txt`, to which the first line of the bundle points: the notices and licenses of
-/// Swagger UI and its parts.
+/// `GET /docs/swagger-ui-bundle.js.LICENSE.txt`, to which the first line of the bundle points: the notices and licenses
+/// of Swagger UI and its parts.
 pub(crate) async fn swagger_ui_licenses(request: HttpRequest) -> Result<HttpResponse, Failure> {
     static FILE: StaticFile = file(
         TEXT,

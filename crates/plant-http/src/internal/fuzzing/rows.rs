@@ -94,8 +94,8 @@ pub(super) fn json_array(input: &[u8]) {
     }
 }
 
-/// The body that an input stands for, and what was read of it. The result is the same wherever the body is cut, and when
-/// the plants are written and read again.
+/// The body that an input stands for, and what was read of it. The result is the same wherever the body is cut, and
+/// when the plants are written and read again.
 fn read(format: ImportFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
     let (cuts, text) = input.split_first()?;
     let mut body = Vec::with_capacity(text.len());
