@@ -159,6 +159,7 @@ fn the_media_type_of_json_is_taken_in_every_case_and_with_its_charset() {
         "application/json;charset=utf-8",
         "application/json; charset=UTF-8",
         "application/json; charset=\"utf-8\"",
+        "application/json; profile=x",
     ]) {
         let headers = format!("content-TYPE: {content_type}\r\n");
         let answer = send(&mut connection, &headers, plant_body(id, "Rosa", None).as_bytes());
@@ -191,7 +192,7 @@ fn check(refusals: &[Refusal<'_>]) {
 
 #[test]
 fn what_is_not_json_to_its_end_is_1001_whatever_else_is_wrong() {
-    let bodies: [&[u8]; 22] = [
+    let bodies: [&[u8]; 26] = [
         b"",
         b" ",
         b"{",
@@ -203,11 +204,15 @@ fn what_is_not_json_to_its_end_is_1001_whatever_else_is_wrong() {
         br#"{"id":7,"name":"Rosa",}"#,
         br#"{"id":7 "name":"Rosa"}"#,
         br#"{"id":07,"name":"Rosa"}"#,
+        br#"{"id":+7,"name":"Rosa"}"#,
+        br#"{"id":7.,"name":"Rosa"}"#,
         br#"{"id":NaN,"name":"Rosa"}"#,
         br#"{'id':7,'name':'Rosa'}"#,
         br#"{"id":"7","name":4,"more":tru}"#,
         br#"{"id":7,"id":8,"name":""#,
         b"{\"id\":7,\"name\":\"Ro\nsa\"}",
+        b"{\"id\":7,\"name\":\"Rosa\",\"ta\ng\":1}",
+        b"{\"id\":7,\"name\":\"Rosa\",\"\x1f\":1}",
         br#"{"id":7,"name":"Ro\xsa"}"#,
         br#"{"id":7,"name":"\ud800"}"#,
         br#"{"id":7,"name":"Rosa","tag":"\udc00x"}"#,

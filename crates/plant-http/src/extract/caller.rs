@@ -1,7 +1,6 @@
 //! What the context of a request tells handlers: whose token it came with, and where the service is mounted.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{Ready, ready};
 use std::rc::Rc;
 
@@ -31,6 +30,7 @@ impl Caller {
         self.0.record_plant(plant);
     }
 
+    /// What else is known of the request. It displays as the log names the request.
     pub(crate) fn context(&self) -> &Rc<RequestContext> {
         &self.0
     }
@@ -42,13 +42,6 @@ impl FromRequest for Caller {
 
     fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
         ready(Ok(Self::of(request)))
-    }
-}
-
-/// The request and its token, as the log names them.
-impl fmt::Display for Caller {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
     }
 }
 

@@ -132,7 +132,7 @@ impl Import {
                         if let Imported::Refused(cause) = &imported
                             && !mem::replace(&mut self.has_logged_refusal, true)
                         {
-                            log::error!("{cause}: {} plant={id}", self.caller);
+                            log::error!("{cause}: {} plant={id}", self.caller.context());
                         }
                         self.report.add(line, id, imported);
                     }
