@@ -11,8 +11,8 @@ use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Respo
 
 use crate::access::gate::scope_needed;
 use crate::errors::{self, ErrorNumber, Failure};
+use crate::extract::caller::Mount;
 use crate::extract::media_type::{JSON, MERGE_PATCH};
-use crate::extract::mount::Mount;
 use crate::handlers::{export, health, import, plants};
 use crate::openapi::operation::{Endpoint, Operation};
 use crate::openapi::static_file::StaticFile;
