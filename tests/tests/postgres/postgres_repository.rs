@@ -1,4 +1,4 @@
-//! The repository in PostgreSQL: the contract, and what is its own.
+//! The repository in PostgreSQL: the contract, and promises that are its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +19,9 @@ use proptest::prelude::ProptestConfig;
 use proptest::proptest;
 use test_postgres::{Cluster, Database};
 
-const FEW_EVENTS: usize = 16;
+use crate::user::User;
 
-/// What `plantd migrate --help` tells to grant the user of the server, where SCHEMA and USER stand for names.
-const GRANTS: &str = "GRANT USAGE ON SCHEMA SCHEMA TO USER; \
-     GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA SCHEMA TO USER; \
-     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA SCHEMA TO USER";
+const FEW_EVENTS: usize = 16;
 
 /// How many plants are looked at for one page at most.
 const MAX_LOOKED_AT: i64 = 10_000;
@@ -62,13 +59,29 @@ impl Schema {
         PostgresRepository::open(&self.config).await.expect("opens")
     }
 
-    /// What an open says that is refused.
+    /// Two repositories on the same tables, as two servers have them.
+    async fn open_two(&self) -> [Arc<PostgresRepository>; 2] {
+        [self.open().await, self.open().await].map(Arc::new)
+    }
+
+    /// The message of an open that is refused.
     async fn refusal(&self) -> String {
         let refusal = PostgresRepository::open(&self.config).await.expect_err("it must not open");
         format!("{refusal:#}")
     }
 
-    /// What somebody else asks, in whose words SCHEMA is this one.
+    /// The message of a migration that is refused.
+    async fn migrate_refusal(&self) -> String {
+        let refusal = PostgresRepository::migrate(&self.config).await.expect_err("it must not");
+        format!("{refusal:#}")
+    }
+
+    /// Migrates, and returns the versions before and after.
+    async fn migrate(&self) -> (i32, i32) {
+        PostgresRepository::migrate(&self.config).await.expect("migrates")
+    }
+
+    /// Runs a statement of another session, in which SCHEMA stands for this one.
     #[track_caller]
     fn query(&self, sql: &str) -> String {
         self.database.query(&self.named(sql))
@@ -80,15 +93,9 @@ impl Schema {
 
     /// The same schema for a user of the database who may do nothing yet.
     fn for_new_user(&self) -> (Self, User) {
-        let name = test_postgres::fresh_schema_name();
-        self.database.query(&format!("CREATE ROLE {name}"));
-        let url = self.database.url();
-        let sign = if url.contains('?') { '&' } else { '?' };
-        // However the server lets somebody in: from there on, the session is this user's.
-        let url = format!("{url}{sign}options=-c%20role%3D{name}");
+        let user = User::new(&self.database);
         let mut config = self.config.clone();
-        config.url = url.parse().expect("a URL");
-        let user = User { name, database: self.database.clone() };
+        config.url = user.url().parse().expect("a URL");
         (Self { database: self.database.clone(), config }, user)
     }
 }
@@ -100,21 +107,7 @@ impl StoreUnderTest for Schema {
     }
 }
 
-/// A user of the database, until this is dropped.
-struct User {
-    name: String,
-    database: Database,
-}
-
-impl Drop for User {
-    fn drop(&mut self) {
-        let name = &self.name;
-        // Where the server has gone, so has the user.
-        let _ = self.database.try_query(&format!("DROP OWNED BY {name}; DROP ROLE {name}"));
-    }
-}
-
-/// A transaction of somebody else, which rests until it is let go.
+/// A transaction of another session, which rests until this is committed or given up.
 struct Resting {
     name: String,
     database: Database,
@@ -163,7 +156,7 @@ impl Resting {
     }
 }
 
-/// Creates a plant as the program does, with a block of its own, but for the counting.
+/// Creates a plant as the program does, with a block of its own, but does not count it.
 fn create_by_hand(id: i64) -> String {
     format!(
         "INSERT INTO SCHEMA.plants (id, revision, name, folded_name) \
@@ -177,7 +170,7 @@ fn create_by_hand(id: i64) -> String {
 const COUNT_BY_HAND: &str =
     "UPDATE SCHEMA.counters SET plants = plants + 1, events = events + 1 WHERE slot = 0";
 
-/// Waits until a session of the repository waits for somebody else, in a statement with these words.
+/// Waits until a session of the repository waits for another one, in a statement with these words.
 #[track_caller]
 fn wait_until_blocked(schema: &Schema, words: &str) {
     let sessions = format!(
@@ -317,8 +310,7 @@ async fn tables_of_a_newer_program_are_left_alone() {
     assert!(before.contains("plants|"), "{before}");
     schema.query("UPDATE SCHEMA.layout SET version = 99");
 
-    let migrated = PostgresRepository::migrate(&schema.config).await.expect_err("they are newer");
-    for refusal in [schema.refusal().await, format!("{migrated:#}")] {
+    for refusal in [schema.refusal().await, schema.migrate_refusal().await] {
         assert!(refusal.contains("version 99") && refusal.contains("newer"), "{refusal}");
     }
     assert_eq!(schema.query("SELECT version FROM SCHEMA.layout"), "99");
@@ -351,8 +343,7 @@ async fn names_that_an_older_program_has_folded_are_folded_again_by_migrate() {
     // A server of the older program goes on until it is replaced, so it is done again when asked for again.
     for version in [1, 2] {
         fold_as_before();
-        let migrated = PostgresRepository::migrate(&schema.config).await.expect("migrates");
-        assert_eq!(migrated, (version, 2));
+        assert_eq!(schema.migrate().await, (version, 2));
         let repository = Schema::open(&schema).await;
         for (name_part, id) in [("ασ", 1), ("STRASSE", 2), ("ROS", 3)] {
             let found = list(&repository, &filter(Some(name_part), None), 10).await.0;
@@ -376,7 +367,7 @@ async fn counts_that_were_lost_are_counted_again_by_migrate() {
     assert_eq!(schema.query(counts), "128|9|11");
     for lost in ["TRUNCATE SCHEMA.counters", "DELETE FROM SCHEMA.counters WHERE slot < 100"] {
         schema.query(lost);
-        PostgresRepository::migrate(&schema.config).await.expect("migrates");
+        schema.migrate().await;
         assert_eq!(schema.query(counts), "128|9|11", "{lost}");
     }
     create(&repository, 11).await;
@@ -387,19 +378,14 @@ async fn counts_that_were_lost_are_counted_again_by_migrate() {
 async fn a_user_who_may_not_make_tables_uses_those_that_are_there() {
     let schema = Schema::new();
     let (of_user, user) = schema.for_new_user();
-    let is_told = |refusal: &str| refusal.contains("run `plantd migrate`");
-    let refusal = of_user.refusal().await;
-    assert!(is_told(&refusal), "{refusal}");
-    let refusal = PostgresRepository::migrate(&of_user.config).await.expect_err("nobody may");
-    assert!(is_told(&format!("{refusal:#}")), "{refusal:#}");
-
-    assert_eq!(PostgresRepository::migrate(&schema.config).await.expect("migrates"), (0, 2));
+    for refusal in [of_user.refusal().await, of_user.migrate_refusal().await] {
+        assert!(refusal.contains("run `plantd migrate`"), "{refusal}");
+    }
+    assert_eq!(schema.migrate().await, (0, 2));
     let refusal = of_user.refusal().await;
     assert!(refusal.contains("permission denied"), "{refusal}");
 
-    let name = schema.config.schema.to_string();
-    let grants = GRANTS.replace("SCHEMA SCHEMA", &format!("SCHEMA {name}"));
-    schema.database.query(&grants.replace("USER", &user.name));
+    user.grant_tables(&schema.config.schema.to_string());
     let repository = Schema::open(&of_user).await;
     let (first, second) = (create(&repository, 1).await, create(&repository, 2).await);
     delete(&repository, 1).await;
@@ -409,7 +395,7 @@ async fn a_user_who_may_not_make_tables_uses_those_that_are_there() {
     repository.check_ready().await.expect("writes are taken");
     drop(repository);
 
-    // And what is done now and then: a number that nobody uses is given up, and old events are forgotten.
+    // It may also give up a number that nobody uses, and forget old events.
     schema.query("SELECT nextval('SCHEMA.event_blocks')");
     let mut few = of_user.config.clone();
     few.keep_events = 1;
@@ -434,8 +420,8 @@ async fn a_server_that_would_lose_plants_or_change_letters_is_refused() {
     let schema = Schema::of(cluster.database());
     let refusal = schema.refusal().await;
     assert!(refusal.contains("fsync = off") && refusal.contains("turn it on"), "{refusal}");
-    let refusal = PostgresRepository::migrate(&schema.config).await.expect_err("not here either");
-    assert!(format!("{refusal:#}").contains("fsync = off"), "{refusal:#}");
+    let refusal = schema.migrate_refusal().await;
+    assert!(refusal.contains("fsync = off"), "{refusal}");
     cluster.set("full_page_writes", "off");
     cluster.set("fsync", "on");
     let refusal = schema.refusal().await;
@@ -489,7 +475,7 @@ async fn names_are_matched_alike_whatever_the_rules_of_the_database_are() {
     let cluster = Cluster::start();
     let rules = "LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR' LOCALE 'C.UTF-8' TEMPLATE template0";
     let database = cluster.create_database("turkish", rules);
-    // This is what would be wrong.
+    // PostgreSQL's own folding would be wrong.
     assert_eq!(database.query("SELECT lower('ISPARTA')"), "ısparta");
     let repository = Schema::open(&Schema::of(&database)).await;
     for (place, name) in (0_i64..).zip(NAMES) {
@@ -624,11 +610,11 @@ async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_follows_many_writers_sees_every_event_once_and_in_order() {
+async fn a_follower_of_many_writers_sees_every_event_once_and_in_order() {
     const WRITERS: i64 = 16;
     const EACH: i64 = 25;
     let schema = Arc::new(Schema::new());
-    let repositories = [Schema::open(&schema).await, Schema::open(&schema).await].map(Arc::new);
+    let repositories = schema.open_two().await;
     // Somebody whose transactions take numbers and come to nothing.
     let spoiler = {
         let schema = Arc::clone(&schema);
@@ -724,7 +710,7 @@ async fn plants_that_were_removed_leave_no_rows_for_ever() {
     let expected: Vec<i64> = (11..=20).collect();
     assert_eq!(listed_ids(&repository).await, expected);
     assert_eq!(count(&repository).await, 10);
-    // Whose rows are there: the newest ones for sure.
+    // The rows of the newest ones are still there.
     assert_ne!(removed(), "0");
     let mut last = create(&repository, 20 + 1).await;
     for id in [9, 10] {
@@ -753,9 +739,9 @@ async fn plants_that_were_removed_leave_no_rows_for_ever() {
 // Several repositories.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_repository_has_answered_the_other_one_shows_at_once() {
+async fn a_write_that_one_repository_has_answered_is_shown_by_the_other_one_at_once() {
     let schema = Schema::new();
-    let [one, other] = [Schema::open(&schema).await, Schema::open(&schema).await];
+    let [one, other] = schema.open_two().await;
     for id in 1..=10 {
         let (writing, reading) = if id % 2 == 0 { (&one, &other) } else { (&other, &one) };
         let revision = create(writing, id).await;
@@ -780,7 +766,7 @@ async fn what_one_repository_has_answered_the_other_one_shows_at_once() {
 async fn of_creates_by_several_repositories_exactly_one_wins() {
     const PLANTS: i64 = 200;
     let schema = Schema::new();
-    let repositories = [Schema::open(&schema).await, Schema::open(&schema).await].map(Arc::new);
+    let repositories = schema.open_two().await;
     let creates: Vec<_> = (0..PLANTS)
         .flat_map(|id| repositories.each_ref().map(|repository| (id, Arc::clone(repository))))
         .map(|(id, repository)| {
@@ -814,7 +800,7 @@ async fn of_creates_by_several_repositories_exactly_one_wins() {
 async fn one_request_that_reaches_several_repositories_at_once_is_carried_out_once() {
     const REQUESTS: i64 = 50;
     let schema = Schema::new();
-    let repositories = [Schema::open(&schema).await, Schema::open(&schema).await].map(Arc::new);
+    let repositories = schema.open_two().await;
     let requests: Vec<_> = (0..REQUESTS)
         .map(|id| {
             repositories.each_ref().map(|repository| {
@@ -843,7 +829,7 @@ async fn a_page_reads_little_whatever_is_known_of_the_tables() {
     const PLANTS: i64 = 2 * MAX_LOOKED_AT + 5_000;
     let schema = Schema::new();
     let repository = Schema::open(&schema).await;
-    // What is known of the tables stays what was known of empty ones.
+    // PostgreSQL goes on to plan as for empty tables.
     schema.query("ALTER TABLE SCHEMA.plants SET (autovacuum_enabled = false)");
     let plants = (1..=PLANTS).map(|id| match id {
         PLANTS => plant(id, "Rosa rara", Some("rare")),
@@ -916,27 +902,14 @@ fn rows_read(schema: &Schema) -> i64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_of_which_a_part_was_written_does_not_say_that_nothing_was() {
-    let place = Schema::new();
-    let repository = Schema::open(&place).await;
-    let (schema, application) = (&place.config.schema, format!("{}_blocker", place.config.schema));
-    // Somebody else is about to create the last plant for longer than anybody waits.
-    let blocked = format!(
-        "SET application_name = '{application}'; \
-         INSERT INTO {schema}.plants (id, revision, name) VALUES ({IMPORTED}, 1, 'Rosa'); \
-         SELECT pg_sleep(60)"
-    );
-    let blocking = thread::spawn(move || test_postgres::shared().try_query(&blocked));
-    let sleeps = format!(
-        "SELECT pid FROM pg_stat_activity WHERE application_name = '{application}' \
-         AND wait_event = 'PgSleep'"
-    );
-    let pid = wait_for("the insert", || {
-        Some(test_postgres::shared().query(&sleeps)).filter(|pid| !pid.is_empty())
-    });
+    let schema = Schema::new();
+    let repository = Schema::open(&schema).await;
+    // Another session is about to create the last plant for longer than anybody waits.
+    let row = format!("INSERT INTO SCHEMA.plants (id, revision, name) VALUES ({IMPORTED}, 1, 'a')");
+    let blocking = Resting::between(&schema, &row, "SELECT 1");
     let plants = (1..=IMPORTED).map(|id| plant(id, "Rosa", None)).collect();
     let failure = repository.import(plants, OnConflict::Error).await.expect_err("it has to wait");
-    test_postgres::shared().query(&format!("SELECT pg_terminate_backend({pid})"));
-    blocking.join().expect("it has not panicked").expect_err("it was ended");
-    assert!(repository.count().await.expect("counts") > 0);
+    blocking.give_up();
+    assert!(count(&repository).await > 0);
     assert!(matches!(failure, StoreError::Failed(_)), "{failure:?}");
 }

@@ -1,60 +1,49 @@
 //! No secret reaches a log, an error, a panic's message or a file, whatever is done with it.
 
-use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
 
 use plantd_tests::{
-    Format, Launch, Process, TestServer, create_token, plant_body, raw_head, revoke_token,
+    Launch, Process, TOKEN, TestServer, create_token, plant_body, raw_head, revoke_token,
     token_command, wait_until,
 };
 
-/// How many characters of a secret may not be told either.
+/// So many characters of a secret are as secret as all of it.
 const TELLING: usize = 12;
+
+const OF_ENVIRONMENT: &str = "a-token-of-the-environment-0123456789";
 
 /// Secrets, and everything that was said while they were used.
 #[derive(Default)]
 struct Run {
-    secrets: RefCell<Vec<String>>,
-    said: RefCell<Vec<(String, String)>>,
+    secrets: Vec<String>,
+    said: Vec<(String, String)>,
 }
 
 impl Run {
-    fn secret(&self, secret: impl Into<String>) -> String {
-        let secret = secret.into();
-        self.secrets.borrow_mut().push(secret.clone());
-        secret
+    fn secret(&mut self, secret: impl Into<String>) -> String {
+        self.secrets.push(secret.into());
+        self.secrets.last().expect("one was pushed").clone()
     }
 
-    fn said(&self, by: &str, what: impl Into<String>) {
-        self.said.borrow_mut().push((by.to_owned(), what.into()));
+    fn said(&mut self, by: &str, what: String) {
+        self.said.push((by.to_owned(), what));
     }
 
-    /// What a process has said that ends by itself.
-    fn ended(&self, by: &str, mut process: Process) {
+    /// Keeps what a process has said that ends by itself.
+    fn ended(&mut self, by: &str, mut process: Process) {
         process.wait_for_exit();
-        self.said(by, process.stdout());
-        self.said(by, process.stderr());
-    }
-
-    /// What a client was answered.
-    fn answered(&self, server: &TestServer, bytes: impl AsRef<[u8]>) {
-        let mut connection = server.connect();
-        connection.send(bytes);
-        if let Ok(answer) = connection.try_receive() {
-            self.said("an answer", format!("{answer:?}"));
-        }
+        self.said(by, process.stdout() + &process.stderr());
     }
 
     #[track_caller]
     fn assert_kept(&self) {
-        let (secrets, said) = (self.secrets.borrow(), self.said.borrow());
-        assert!(secrets.len() > 10 && said.len() > 20, "hardly anything was done");
-        for secret in secrets.iter() {
-            // The prefix is none.
+        assert!(self.secrets.len() > 10 && self.said.len() > 20, "hardly anything was done");
+        for secret in &self.secrets {
+            // The prefix of a token is no secret.
             let telling = secret.strip_prefix("plantd_").unwrap_or(secret);
             for part in [&telling[..TELLING], &telling[telling.len() - TELLING..]] {
-                for (by, what) in said.iter() {
+                for (by, what) in &self.said {
                     assert!(!what.contains(part), "{part:?} of a secret is told by {by}: {what}");
                 }
             }
@@ -62,7 +51,7 @@ impl Run {
     }
 }
 
-/// What stands in the files of a folder that are no plants.
+/// The files in a folder that hold no plants, with their content.
 fn files(folder: &Path) -> Vec<(String, String)> {
     let files = fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path());
     files
@@ -74,27 +63,27 @@ fn files(folder: &Path) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Uses many secrets with a server that logs as `log` says.
-fn check_run(log: &str) {
-    let run = Run::default();
-    let of_environment = run.secret("a-token-of-the-environment-0123456789");
-    let launch =
-        Launch::new().environment("RUST_LOG", log).environment("PLANTD_TOKEN", &of_environment);
-    let launch = launch.arguments(["--rate-limit", "1000"]);
-    let mut server = TestServer::start_with(launch.clone());
+/// The log holds all that a log of fewer levels would.
+#[test]
+fn a_run_that_logs_all_it_can_and_uses_many_secrets_tells_none() {
+    let mut run = Run::default();
+    run.secret(OF_ENVIRONMENT);
+    let launch = Launch::new()
+        .environment("RUST_LOG", "trace")
+        .environment("PLANTD_TOKEN", OF_ENVIRONMENT)
+        .arguments(["--rate-limit", "1000"]);
+    let mut server = TestServer::start_with(launch);
     let data = server.data().to_owned();
 
     // Tokens come and go.
-    let tokens: Vec<String> = [
+    let tokens = [
         &["--name", "writer"][..],
         &["--name", "writer", "--expires", "90d"],
         &["--name", "reader", "--scope", "read"],
         &["--name", "short", "--expires", "1s"],
         &["--name", "revoked"],
     ]
-    .iter()
-    .map(|arguments| run.secret(create_token(&data, arguments)))
-    .collect();
+    .map(|arguments| run.secret(create_token(&data, arguments)));
     let status = |token: &str| server.client().with_token(token).read(-1).status;
     wait_until("the tokens to be in force", || status(&tokens[4]) == 404);
     revoke_token(&data, &["revoked"]);
@@ -105,15 +94,13 @@ fn check_run(log: &str) {
             run.ended("plantd token", token_command(&data, arguments).spawn());
         }
     }
-    let mut wrong = Launch::new();
-    wrong = wrong.environment("PLANTD_TOKEN", run.secret("not a token that can be sent"));
-    run.ended("a start", wrong.data(&data).spawn());
+    let wrong = run.secret("not a token that can be sent");
+    run.ended("a start", Launch::new().environment("PLANTD_TOKEN", wrong).data(&data).spawn());
 
     // Requests come with them, wherever a client may put one.
-    for token in tokens.iter().chain([&of_environment]) {
+    for token in tokens.iter().map(String::as_str).chain([OF_ENVIRONMENT]) {
         let altered = run.secret(format!("{}x", &token[..token.len() - 1]));
         for token in [token, &altered] {
-            let row = plant_body(1, "Rosa", None);
             for head in [
                 format!("Authorization: Bearer {token}\r\n"),
                 format!("Authorization: Basic {token}\r\n"),
@@ -127,37 +114,33 @@ fn check_run(log: &str) {
                 for request_line in
                     ["GET /plants/1", "POST /plants", "PUT /plants/1", "BREW /plants"]
                 {
-                    let length = row.len();
-                    run.answered(
-                        &server,
-                        format!(
-                            "{request_line}?access_token={token} HTTP/1.1\r\nHost: plants\r\n{head}\
-                             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{row}"
-                        ),
-                    );
+                    let row = plant_body(1, "Rosa", None);
+                    let mut connection = server.connect();
+                    connection.send(format!(
+                        "{request_line}?access_token={token} HTTP/1.1\r\nHost: plants\r\n{head}\
+                         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{row}",
+                        row.len()
+                    ));
+                    if let Ok(answer) = connection.try_receive() {
+                        run.said("an answer", format!("{answer:?}"));
+                    }
                 }
             }
         }
     }
     let url = format!("http://{}", server.address());
     let file = data.join("given-token");
-    for given in tokens.iter().map(|token| format!("{token}\n")).chain([
-        format!("{}\n", run.secret("with white space in it 0123456789")),
-        format!("{}\n", run.secret("plantd_mistyped0123456789")),
-        format!("{}\n", "x".repeat(5000)),
-    ]) {
-        fs::write(&file, given).expect("writes");
-        for command in ["import", "export"] {
-            let launch = Launch::new().environment("RUST_LOG", "trace").arguments([
-                command.into(),
-                "--url".into(),
-                url.clone().into(),
-                "--token-file".into(),
-                file.clone().into_os_string(),
-                if command == "import" { "/dev/null".into() } else { "-".into() },
-                "--format=csv".into(),
-            ]
-                as [std::ffi::OsString; 7]);
+    let mut given = tokens.to_vec();
+    given.push(run.secret("with white space in it 0123456789"));
+    given.push(run.secret("plantd_mistyped0123456789"));
+    given.push("x".repeat(5000));
+    for given in given {
+        fs::write(&file, given + "\n").expect("writes");
+        for (command, from) in [("import", "/dev/null"), ("export", "-")] {
+            let launch = Launch::new()
+                .environment("RUST_LOG", "trace")
+                .arguments([command, "--url", &url, "--format=csv", from, "--token-file"])
+                .arguments([&file]);
             run.ended(command, launch.spawn());
         }
     }
@@ -174,36 +157,20 @@ fn check_run(log: &str) {
         format!("{{\"tokens\":[{{\"sha256\":\"{token}\"}}]}}"),
         token.clone(),
     ] {
-        let complaints = |server: &TestServer| server.stderr().matches("is broken").count();
-        let before = complaints(&server);
+        let count = |words: &str| server.stderr().matches(words).count();
+        let before = count("is broken");
         fs::write(&path, &broken).expect("writes");
-        wait_until("the server to complain", || complaints(&server) > before);
+        wait_until("the server to complain", || count("is broken") > before);
         run.ended("plantd token", token_command(&data, &["list"]).spawn());
         run.ended("a start", Launch::new().data(&data).spawn());
         fs::write(&path, &good).expect("writes");
-        wait_until("the server to go on", || {
-            let log = server.stderr();
-            log.matches("can be used again").count() >= log.matches("is broken").count()
-        });
+        wait_until("the server to go on", || count("can be used again") >= count("is broken"));
     }
 
     assert_eq!(server.terminate().code(), Some(0));
-    run.said("the server", server.process().stdout());
-    run.said("the server", server.stderr());
-    for (name, content) in files(&data) {
-        run.said(&name, content);
-    }
+    run.said("the server", server.process().stdout() + &server.stderr());
+    run.said.extend(files(&data));
     run.assert_kept();
-}
-
-#[test]
-fn a_run_that_uses_many_secrets_tells_none() {
-    check_run("info");
-}
-
-#[test]
-fn a_run_that_tells_all_it_can_tells_no_secret() {
-    check_run("trace");
 }
 
 #[test]
@@ -211,35 +178,31 @@ fn the_token_of_the_first_start_is_in_its_file_alone() {
     let launch = Launch::new().without_environment("PLANTD_TOKEN").environment("RUST_LOG", "trace");
     let mut server = TestServer::start_with(launch);
     let token = fs::read_to_string(server.data().join("first-run-token")).expect("reads");
-    let token = token.trim_end();
-    let client = server.client().with_token(token);
+    let client = server.client().with_token(token.trim_end());
     client.create(1, "Rosa", None).assert_plant("Rosa", None);
-    assert_eq!(client.import(Format::Ndjson, "", plant_body(2, "Salix", None)).status, 200);
     assert_eq!(server.terminate().code(), Some(0));
     let said = server.process().stdout() + &server.stderr();
+    assert!(said.contains("first-run-token"), "{said}");
     let part = &token["plantd_".len()..][..TELLING];
-    assert!(said.contains("first-run-token") && !said.contains(part), "{said}");
-    for (name, content) in files(server.data()) {
+    for (name, content) in files(server.data()).into_iter().chain([("the log".to_owned(), said)]) {
         assert!(!content.contains(part), "{name}: {content}");
     }
 }
 
 #[test]
 fn a_panic_tells_no_secret() {
-    let secret = "a-token-of-the-environment-0123456789";
     let launch = Launch::new()
         .faults("in-handler=panic")
         .environment("RUST_LOG", "trace")
         .environment("RUST_BACKTRACE", "full")
-        .environment("PLANTD_TOKEN", secret);
+        .environment("PLANTD_TOKEN", OF_ENVIRONMENT);
     let mut server = TestServer::start_with(launch);
     let body = plant_body(1, "Rosa", None);
     let lines = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-    let head = raw_head("POST /plants", &lines).replace(plantd_tests::TOKEN, secret);
     let mut connection = server.connect();
-    connection.send(head + &body);
+    connection.send(raw_head("POST /plants", &lines).replace(TOKEN, OF_ENVIRONMENT) + &body);
     connection.receive().assert_error(500, 5001);
     assert_eq!(server.terminate().code(), Some(0));
     let log = server.stderr();
-    assert!(log.contains("panic") && !log.contains(&secret[..TELLING]), "{log}");
+    assert!(log.contains("panic") && !log.contains(&OF_ENVIRONMENT[..TELLING]), "{log}");
 }

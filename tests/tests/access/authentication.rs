@@ -1,4 +1,5 @@
-//! Bearer tokens: who may pass, and what those hear who may not.
+//! Bearer tokens: who may pass, and what the others are told. `route_walk.rs` sends the same and more to every
+//! route.
 
 use std::time::Duration;
 
@@ -14,67 +15,47 @@ fn send(server: &TestServer, request_line: &str, lines: &str) -> Answer {
     connection.receive()
 }
 
-#[track_caller]
-fn assert_no_token(answer: &Answer) {
-    answer.assert_error(401, 2001);
-    assert_eq!(answer.header("www-authenticate"), Some(NO_TOKEN_CHALLENGE), "{answer:?}");
-}
-
-/// Claims a challenge with this error code.
+/// Claims an error with this code in its challenge, and none where a token is missing.
 #[track_caller]
 fn assert_challenge(answer: &Answer, status: u16, number: i32, code: &str) {
     answer.assert_error(status, number);
     let challenge = answer.header("www-authenticate").unwrap_or_default();
-    assert!(challenge.starts_with(NO_TOKEN_CHALLENGE), "{challenge}");
-    assert!(challenge.contains(&format!("error=\"{code}\"")), "{challenge}");
+    let expected = match number {
+        2001 => NO_TOKEN_CHALLENGE.to_owned(),
+        _ => format!("{NO_TOKEN_CHALLENGE}, error=\"{code}\""),
+    };
+    assert_eq!(challenge, expected, "{answer:?}");
 }
 
 #[test]
-fn a_request_without_a_token_is_2001() {
+fn no_token_is_2001_an_unknown_one_2002_and_two_headers_are_1007() {
     let server = TestServer::start();
+    let good = format!("Authorization: Bearer {TOKEN}\r\n");
     for lines in [
         "",
-        "Authorization:\r\n",
-        "Authorization: Bearer\r\n",
-        "Authorization: Bearer \r\n",
         "Authorization: Bearer     \r\n",
-        &format!("Authorization: {TOKEN}\r\n"),
         &format!("Authorization: Bearer{TOKEN}\r\n"),
-        &format!("Authorization: Basic {TOKEN}\r\n"),
         &format!("Authorization: Token {TOKEN}\r\n"),
         &format!("Authorization: Bearers {TOKEN}\r\n"),
         &format!("Proxy-Authorization: Bearer {TOKEN}\r\n"),
-        &format!("X-Token: {TOKEN}\r\nCookie: token={TOKEN}\r\n"),
     ] {
-        assert_no_token(&send(&server, "GET /plants/1", lines));
+        for request_line in ["GET /plants/1", "GET /plants/007"] {
+            assert_challenge(&send(&server, request_line, lines), 401, 2001, "");
+        }
     }
-    assert_no_token(&send(&server, &format!("GET /plants/1?access_token={TOKEN}"), ""));
-}
-
-#[test]
-fn an_unknown_token_is_2002() {
-    let server = TestServer::start();
     for token in [
         "x",
         &TOKEN[1..],
-        &TOKEN[..TOKEN.len() - 1],
         &format!("{TOKEN}x"),
         &format!("{TOKEN} x"),
         &format!("{TOKEN},{TOKEN}"),
         &format!("\"{TOKEN}\""),
-        &TOKEN.to_uppercase(),
         &"x".repeat(4000),
         "t\u{f6}ken",
     ] {
         let answer = send(&server, "GET /plants/1", &format!("Authorization: Bearer {token}\r\n"));
         assert_challenge(&answer, 401, 2002, "invalid_token");
     }
-}
-
-#[test]
-fn two_authorization_headers_are_1007() {
-    let server = TestServer::start();
-    let good = format!("Authorization: Bearer {TOKEN}\r\n");
     for lines in [
         format!("{good}{good}"),
         format!("{good}authorization: Bearer x\r\n"),
@@ -83,53 +64,9 @@ fn two_authorization_headers_are_1007() {
         let answer = send(&server, "GET /plants/1", &lines);
         assert_challenge(&answer, 400, 1007, "invalid_request");
     }
-}
-
-#[test]
-fn the_scheme_is_known_in_every_case() {
-    let server = TestServer::start();
     for scheme in ["Bearer", "bearer", "BEARER", "bEaReR"] {
         let lines = format!("Authorization: {scheme} {TOKEN}\r\n");
         send(&server, "GET /plants/1", &lines).assert_error(404, 3002);
-    }
-}
-
-#[test]
-fn the_token_is_asked_for_before_path_and_method_are_looked_at() {
-    let server = TestServer::start();
-    for (request_line, status, number) in [
-        ("GET /nowhere", 404, 4004),
-        ("POST /plants/", 404, 4004),
-        ("DELETE /plants", 405, 4005),
-        ("POST /plants/1", 405, 4005),
-        ("BREW /plants", 405, 4005),
-        ("POST /livez", 405, 4005),
-        ("DELETE /readyz", 405, 4005),
-        ("GET /plants/007", 400, 1006),
-        ("GET /plants/1", 404, 3002),
-    ] {
-        assert_no_token(&send(&server, request_line, ""));
-        let answer = send(&server, request_line, "Authorization: Bearer unknown\r\n");
-        assert_challenge(&answer, 401, 2002, "invalid_token");
-        send(&server, request_line, &format!("Authorization: Bearer {TOKEN}\r\n"))
-            .assert_error(status, number);
-    }
-}
-
-#[test]
-fn the_open_paths_need_no_token() {
-    let server = TestServer::start();
-    for path in ["/livez", "/readyz"] {
-        for lines in ["", "Authorization: Bearer unknown\r\n"] {
-            let answer = send(&server, &format!("GET {path}"), lines);
-            assert_eq!(answer.status, 200, "{path}: {answer:?}");
-            let mut connection = server.connect();
-            connection.send(format!("HEAD {path} HTTP/1.1\r\nHost: plants\r\n{lines}\r\n"));
-            assert_eq!(connection.receive_head().status, 200, "HEAD {path}");
-        }
-    }
-    for path in ["/plants", "/plants/1", "/livez"] {
-        assert_eq!(send(&server, &format!("OPTIONS {path}"), "").status, 204, "{path}");
     }
 }
 
@@ -142,16 +79,6 @@ fn a_refusal_does_not_wait_for_the_body() {
             send(&server, "POST /plants", &lines).assert_error(401, number);
         }
     }
-}
-
-#[test]
-fn a_refusal_says_nothing_of_what_was_in_the_body() {
-    let server = TestServer::start();
-    let client = server.client().without_token();
-    for body in ["{", r#"{"id":1}"#, &plant_body(1, "Rosa", None)] {
-        assert_no_token(&client.create_from(body));
-    }
-    server.client().read(1).assert_error(404, 3002);
 }
 
 /// The head of a create that waits for leave to send its body.

@@ -10,37 +10,34 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use plantd_tests::{
-    Answer, Authority, Connection, Document, Launch, Nginx, ServerAddress, TestServer, chain_path,
-    create_request, hold_port, key_path, plant_body, raw_head, wait_until,
+    Answer, CONFIGURATION, Connection, Document, Launch, Nginx, ServerAddress, TestServer, at_once,
+    create_request, hold_port, plant_body, wait_until,
 };
 use socket2::{Domain, Socket, Type};
 use test_postgres::fresh_schema_name;
 
-const CONFIGURATION: i32 = 78;
+use crate::transport::{Site, Transport, read_request};
 
 const CLIENTS: usize = 2;
 
 /// How many requests each client sends, at least, before each step of a test.
 const REQUESTS: u64 = 20;
 
-/// How the answer began that was no success, or why there was none.
-type Failure = String;
-
 /// Creates plants and reads them, each request on a connection of its own, until it is over. Returns the ids
-/// of the plants, and what went wrong.
+/// of the plants, and the failures.
 fn keep_creating(
     connect: impl Fn() -> io::Result<Connection>,
     first_id: i64,
     requests: &AtomicU64,
     is_over: &AtomicBool,
-) -> (Vec<i64>, Vec<Failure>) {
+) -> (Vec<i64>, Vec<String>) {
     let (mut created, mut failures) = (Vec::new(), Vec::new());
     for id in first_id.. {
         if is_over.load(Ordering::Relaxed) {
             break;
         }
         let create = create_request(&plant_body(id, "Rosa", None));
-        for request in [create, raw_head(&format!("GET /plants/{id}"), "")] {
+        for request in [create, read_request(id)] {
             let answer = connect().and_then(|mut connection| {
                 connection.try_send(request)?;
                 connection.try_receive()
@@ -116,21 +113,15 @@ fn assert_there(connect: impl Fn() -> io::Result<Connection>, ids: &[i64]) {
     for ids in ids.chunks(1000) {
         let mut connection = connect().expect("the server takes connections");
         for id in ids {
-            connection.send(raw_head(&format!("GET /plants/{id}"), ""));
+            connection.send(read_request(*id));
             connection.receive().assert_new_plant(*id, "Rosa", None);
         }
     }
 }
 
-/// A server on a socket that the test holds, as systemd does, is started again while clients connect.
+/// A server that is started again twice, while clients connect, refuses no request.
 #[track_caller]
-fn check_restarts(
-    launch: Launch,
-    place: &ServerAddress,
-    connect: impl Fn() -> io::Result<Connection> + Sync,
-) {
-    let mut server = TestServer::start_with(launch);
-    assert_eq!(server.place(), place);
+fn check_restarts(mut server: TestServer, connect: impl Fn() -> io::Result<Connection> + Sync) {
     let created = under_load(&connect, 2, |_| {
         assert_eq!(server.terminate().code(), Some(0));
         server.restart();
@@ -145,36 +136,28 @@ fn tcp_socket() -> (TcpListener, SocketAddr) {
 }
 
 #[test]
-fn a_restart_on_a_passed_tcp_socket_refuses_nobody() {
-    let (socket, address) = tcp_socket();
-    let launch = Launch::new().passed_socket(socket);
-    check_restarts(launch, &ServerAddress::Http(address), || Connection::try_open(address));
-}
-
-#[test]
-fn a_restart_on_a_passed_socket_refuses_nobody_over_tls() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let authority = Authority::new();
-    authority.issue().write(folder.path());
-    let client = authority.plain_client();
-    let (socket, address) = tcp_socket();
-    let launch = Launch::new()
-        .passed_socket(socket)
-        .environment("PLANTD_TLS_CERT", chain_path(folder.path()))
-        .environment("PLANTD_TLS_KEY", key_path(folder.path()));
-    check_restarts(launch, &ServerAddress::Https(address), || {
-        Connection::open_tls(address, &client)
+fn a_restart_on_a_passed_socket_refuses_nobody() {
+    at_once(&[Transport::Tcp, Transport::Tls13, Transport::Unix], |transport| {
+        let site = Site::new();
+        let launch = site.launch(*transport);
+        if *transport == Transport::Unix {
+            let path = site.socket();
+            let socket = UnixListener::bind(&path).expect("a socket can be made");
+            let server = TestServer::start_with(launch.passed_socket(socket));
+            assert_eq!(server.place(), &ServerAddress::Unix(path.clone()));
+            check_restarts(server, || Connection::open_unix(&path));
+            assert!(path.exists(), "the socket of another process was removed");
+            return;
+        }
+        let (socket, address) = tcp_socket();
+        let server = TestServer::start_with(launch.passed_socket(socket));
+        assert_eq!(server.address(), address);
+        let client = site.client();
+        check_restarts(server, || match transport {
+            Transport::Tcp => Connection::try_open(address),
+            _ => Connection::open_tls(address, &client),
+        });
     });
-}
-
-#[test]
-fn a_restart_on_a_passed_unix_socket_refuses_nobody_and_leaves_the_socket() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let path = folder.path().join("plantd.sock");
-    let socket = UnixListener::bind(&path).expect("a socket can be made");
-    let launch = Launch::new().passed_socket(socket);
-    check_restarts(launch, &ServerAddress::Unix(path.clone()), || Connection::open_unix(&path));
-    assert!(path.exists(), "the socket of another process was removed");
 }
 
 #[test]
@@ -205,12 +188,7 @@ fn what_is_passed_and_cannot_be_listened_on_is_refused_at_once() {
         (Launch::new().passed_socket(file), "neither a TCP socket nor a Unix socket"),
     ] {
         let data = folder.path().join("data");
-        let mut process = launch.data(&data).spawn();
-        process.assert_exit_code(CONFIGURATION);
-        let said = process.stderr();
-        for words in [words, "LISTEN_FDS"] {
-            assert!(said.contains(words), "{said:?} does not hold {words:?}");
-        }
+        let said = launch.data(&data).assert_refused(CONFIGURATION, &[words, "LISTEN_FDS"]);
         assert!(!data.exists(), "{said}: the folder was made all the same");
     }
 }
@@ -241,18 +219,10 @@ fn a_restart_on_a_passed_socket_behind_nginx_as_documented_fails_no_request() {
     let path = folder.path().join("plantd.sock");
     let socket = UnixListener::bind(&path).expect("a socket can be made");
     let launch = Launch::new().passed_socket(socket).arguments(["--drain-delay", "1s"]);
-    let mut server = TestServer::start_with(launch);
+    let server = TestServer::start_with(launch);
     let (upstream, proxy) = documented_blocks();
     let nginx = Nginx::as_documented(&upstream, &proxy, &[format!("unix:{}", path.display())]);
-    let created = under_load(
-        || nginx.try_connect(),
-        2,
-        |_| {
-            assert_eq!(server.terminate().code(), Some(0));
-            server.restart();
-        },
-    );
-    assert_there(|| nginx.try_connect(), &created);
+    check_restarts(server, || nginx.try_connect());
 }
 
 #[test]
