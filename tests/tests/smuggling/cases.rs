@@ -1,6 +1,6 @@
-//! What is sent, and what has to come of it.
+//! The cases: what is sent, and the answers that have to come.
 //!
-//! In what is sent, `⏎` is a line end (CR LF), and these stand for longer texts:
+//! In a text that is sent, `⏎` is a line end (CR LF), and these stand for longer texts:
 //!
 //! - `{auth}`: the line with the token.
 //! - `{plant}`: the JSON of the plant that a case may create. It has 24 bytes, in hexadecimal 18.
@@ -11,7 +11,7 @@
 
 use plantd_tests::{TOKEN, plant_body};
 
-use Answer::{Continue, Created, Empty, Error, Head, ImportError, Read};
+use Answer::{BrokenChunks, Continue, Created, Empty, Error, Head, ImportError, Read};
 use Then::{Closed, Kept, OldClosed, Unfinished};
 
 /// An answer that has to come.
@@ -21,6 +21,8 @@ pub(crate) enum Answer {
     Empty(u16),
     /// This status, and this number in the body.
     Error(u16, i32),
+    /// 1001, and a message that says that the chunks are broken.
+    BrokenChunks,
     /// What a create of `{plant}` is answered.
     Created,
     /// What an import is answered that broke off after it had created `{plant}`.
@@ -124,6 +126,7 @@ fn import(body: &str) -> String {
 pub(crate) fn all() -> Vec<Case> {
     let bad = [Empty(400)];
     let broken_body = [Error(400, 1001)];
+    let broken_chunks = [BrokenChunks];
     vec![
     // The length of a body (RFC 9112, section 6.3; RFC 9110, section 8.6).
     case("a length and chunks", create("Content-Length: 24⏎Transfer-Encoding: chunked⏎⏎18⏎{plant}⏎0⏎⏎"), bad, Closed),
@@ -139,6 +142,7 @@ pub(crate) fn all() -> Vec<Case> {
     case("a length in hexadecimal", create("Content-Length: 0x18⏎⏎{plant}"), bad, Closed),
     case("a length with a vertical tab before it", create("Content-Length: \x0b24⏎⏎{plant}"), bad, Closed),
     case("a length with a point", create("Content-Length: 24.0⏎⏎{plant}"), bad, Closed),
+    case("a length of no digits", create("Content-Length: x⏎⏎{plant}"), bad, Closed),
     case("a length in quotes", create("Content-Length: \"24\"⏎⏎{plant}"), bad, Closed),
     case("an empty length", create("Content-Length:⏎⏎{hidden}"), bad, Closed),
     case("a length of 64 bits and one more", create("Content-Length: 18446744073709551640⏎⏎{plant}"), bad, Closed),
@@ -160,6 +164,17 @@ pub(crate) fn all() -> Vec<Case> {
     case("a request in the body of OPTIONS", read("Content-Length: {hidden.length}⏎⏎{hidden}").replace("GET /plants/1", "OPTIONS /nowhere"), [Error(404, 4004)], Closed),
     case("a request in the body of a create without a token", create("Content-Length: {hidden.length}⏎⏎{hidden}").replacen("{auth}⏎", "", 1), [Error(401, 2001)], Closed),
     case("a request in the body of a create of another type", create("Content-Length: {hidden.length}⏎⏎{hidden}").replace("/json", "/xml"), [Error(400, 1002)], Closed),
+    case("a request in the body of a create at another path", create("Content-Length: {hidden.length}⏎⏎{hidden}").replace("/plants HTTP", "/nowhere HTTP"), [Error(404, 4004)], Closed),
+    case("a request in the body of a method that the path has not", create("Content-Length: {hidden.length}⏎⏎{hidden}").replacen("POST", "DELETE", 1), [Error(405, 4005)], Closed),
+    case("a request in the body of a create with a query", create("Content-Length: {hidden.length}⏎⏎{hidden}").replace("/plants HTTP", "/plants?x=1 HTTP"), [Error(400, 1006)], Closed),
+    case("a request behind the body of a create without a token", create("Content-Length: 2⏎⏎{}{next}").replacen("{auth}⏎", "", 1), [Error(401, 2001)], Closed),
+    case("a request behind the chunks of a create without a token", chunks("2⏎{}⏎0⏎⏎{next}").replacen("{auth}⏎", "", 1), [Error(401, 2001)], Closed),
+    case("a request behind the body of a create at another path", create("Content-Length: 2⏎⏎{}{next}").replace("/plants HTTP", "/nowhere HTTP"), [Error(404, 4004)], Closed),
+    case("a request behind the chunks of a create at another path", chunks("2⏎{}⏎0⏎⏎{next}").replace("/plants HTTP", "/nowhere HTTP"), [Error(404, 4004)], Closed),
+    case("a request behind the body of a create of another type", create("Content-Length: 2⏎⏎{}{next}").replace("/json", "/xml"), [Error(400, 1002)], Closed),
+    case("a request behind the chunks of a create of another type", chunks("2⏎{}⏎0⏎⏎{next}").replace("/json", "/xml"), [Error(400, 1002)], Closed),
+    case("a request behind the body of a GET", read("Content-Length: 2⏎⏎{}{next}"), [Read], Closed),
+    case("a request behind the chunks of a GET", read("Transfer-Encoding: chunked⏎⏎2⏎{}⏎0⏎⏎{next}"), [Read], Closed),
     case("a request in the body of a create", create("Content-Length: {hidden.length}⏎⏎{hidden}"), broken_body, Kept),
     case("a request in a chunk of a create", chunks("{hidden.size}⏎{hidden}⏎0⏎⏎"), broken_body, Kept),
 
@@ -185,35 +200,38 @@ pub(crate) fn all() -> Vec<Case> {
 
     // Chunks (RFC 9112, section 7.1).
     case("a chunk of upper case and zeros", chunks("0A⏎{\"id\":100,⏎00e⏎\"name\":\"Rosa\"}⏎000⏎⏎"), [Created], Kept),
-    case("a chunk of a negative size", chunks("-18⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk of a size with a prefix", chunks("0x18⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk of a size with a line between its digits", chunks("1_8⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk of no size", chunks("⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk of more than 64 bits", chunks("10000000000000018⏎{plant}⏎0⏎⏎"), broken_body, Closed),
+    case("a chunk of a size of no digits", chunks("zz⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of a negative size", chunks("-18⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of a size with a prefix", chunks("0x18⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of a size with a line between its digits", chunks("1_8⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of no size", chunks("⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of more than 64 bits", chunks("10000000000000018⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
     case("a chunk that does not end", chunks("ffffffffffffffff⏎{plant}⏎0⏎⏎{hidden}"), broken_body, Unfinished),
-    case("a chunk with a space before its size", chunks(" 18⏎{plant}⏎0⏎⏎"), broken_body, Closed),
+    case("a chunk with a space before its size", chunks(" 18⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
     case("a chunk with white space behind its size", chunks("18 \t⏎{plant}⏎0⏎⏎"), [Created], Kept),
     case("a chunk with an extension", chunks("18;name=value;other⏎{plant}⏎0;last⏎⏎"), [Created], Kept),
     case("a chunk with a quoted extension", chunks("18 ; name=\"0; {hidden.size}\"⏎{plant}⏎0⏎⏎"), [Created], Kept),
-    case("a chunk with a bare LF in its extension", chunks("2;\nxx⏎{hidden.size}⏎0⏎⏎{hidden}"), broken_body, Closed),
-    case("a chunk with a bare CR in its extension", chunks("18;a\rb⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk with NUL in its extension", chunks("18;a\0b⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk with an extension that is too long", chunks(&format!("18;{}⏎{{plant}}⏎0⏎⏎", "x".repeat(8192))), broken_body, Closed),
-    case("a bare LF behind the size of a chunk", chunks("18\n{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a bare LF behind a chunk", chunks("18⏎{plant}\n0⏎⏎"), broken_body, Closed),
-    case("nothing behind a chunk", chunks("18⏎{plant}0⏎⏎"), broken_body, Closed),
-    case("a bare LF behind the last chunk", chunks("18⏎{plant}⏎0\n⏎{next}"), broken_body, Closed),
-    case("a bare LF at the end of the chunks", chunks("18⏎{plant}⏎0⏎\n{next}"), broken_body, Closed),
-    case("a chunk that is longer than its size", chunks("17⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk that is shorter than its size", chunks("19⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("no last chunk", chunks("18⏎{plant}⏎"), broken_body, Closed),
-    case("no end of the last chunk", chunks("18⏎{plant}⏎0⏎"), broken_body, Closed),
+    case("a chunk with a bare LF in its extension", chunks("2;\nxx⏎{hidden.size}⏎0⏎⏎{hidden}"), broken_chunks, Closed),
+    case("a chunk with a bare CR in its extension", chunks("18;a\rb⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk with NUL in its extension", chunks("18;a\0b⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk with an extension that is too long", chunks(&format!("18;{}⏎{{plant}}⏎0⏎⏎", "x".repeat(8192))), broken_chunks, Closed),
+    case("a bare LF behind the size of a chunk", chunks("18\n{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a bare LF behind a chunk", chunks("18⏎{plant}\n0⏎⏎"), broken_chunks, Closed),
+    case("nothing behind a chunk", chunks("18⏎{plant}0⏎⏎"), broken_chunks, Closed),
+    case("a bare LF behind the last chunk", chunks("18⏎{plant}⏎0\n⏎{next}"), broken_chunks, Closed),
+    case("a bare LF at the end of the chunks", chunks("18⏎{plant}⏎0⏎\n{next}"), broken_chunks, Closed),
+    case("a last chunk of a size of no digits", chunks("18⏎{plant}⏎zz⏎"), broken_chunks, Closed),
+    case("other characters behind a chunk", chunks("18⏎{plant}XX0⏎⏎"), broken_chunks, Closed),
+    case("a chunk that is longer than its size", chunks("17⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk that is shorter than its size", chunks("19⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("no last chunk", chunks("18⏎{plant}⏎"), broken_chunks, Closed),
+    case("no end of the last chunk", chunks("18⏎{plant}⏎0⏎"), broken_chunks, Closed),
     case("trailers that would be a length and a token", chunks("18⏎{plant}⏎0⏎Content-Length: {hidden.length}⏎{auth}⏎Transfer-Encoding: x⏎⏎"), [Created], Kept),
-    case("a request in the trailers", chunks("18⏎{plant}⏎0⏎{hidden}"), broken_body, Closed),
-    case("a bare LF in the trailers", chunks("18⏎{plant}⏎0⏎X: y\n\n{next}"), broken_body, Closed),
-    case("a folded trailer", chunks("18⏎{plant}⏎0⏎X: y⏎ z⏎⏎"), broken_body, Closed),
-    case("trailers that are too long", chunks(&format!("18⏎{{plant}}⏎0⏎X: {}⏎⏎", "y".repeat(8192))), broken_body, Closed),
-    case("an import whose first chunk is broken", import("x⏎{plant}\n⏎0⏎⏎"), broken_body, Closed),
+    case("a request in the trailers", chunks("18⏎{plant}⏎0⏎{hidden}"), broken_chunks, Closed),
+    case("a bare LF in the trailers", chunks("18⏎{plant}⏎0⏎X: y\n\n{next}"), broken_chunks, Closed),
+    case("a folded trailer", chunks("18⏎{plant}⏎0⏎X: y⏎ z⏎⏎"), broken_chunks, Closed),
+    case("trailers that are too long", chunks(&format!("18⏎{{plant}}⏎0⏎X: {}⏎⏎", "y".repeat(8192))), broken_chunks, Closed),
+    case("an import whose first chunk is broken", import("x⏎{plant}\n⏎0⏎⏎"), broken_chunks, Closed),
     case("an import whose second chunk is broken", import("19⏎{plant}\n⏎x⏎{hidden}"), [ImportError], Closed),
 
     // Lines (RFC 9112, sections 2.2, 5.1 and 5.2).
@@ -272,6 +290,8 @@ pub(crate) fn all() -> Vec<Case> {
     case("a space behind the version", read("⏎").replacen("1.1", "1.1 ", 1), bad, Closed),
     case("a space before the method", read("⏎").replace("GET", " GET"), bad, Closed),
     case("no version", "GET /plants/1⏎⏎", bad, Closed),
+    case("one word", "GARBAGE⏎⏎", bad, Closed),
+    case("a method alone", "GET⏎⏎", bad, Closed),
     case("no version, and lines", read("⏎").replace(" HTTP/1.1", ""), bad, Closed),
     case("HTTP/0.9", read("⏎").replace("1.1", "0.9"), bad, Closed),
     case("HTTP/1.0", read("⏎").replace("1.1", "1.0"), [Read], OldClosed),
