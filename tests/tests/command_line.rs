@@ -47,36 +47,25 @@ fn version_is_told() {
 fn help_names_every_flag_and_variable() {
     let all = help("--help");
     assert!(all.starts_with("A plant store in one binary"), "{all}");
-    for word in [
-        "--listen",
-        "PLANTD_LISTEN",
-        "127.0.0.1:8080",
-        "unix:PATH",
-        "--tls-cert",
-        "PLANTD_TLS_CERT",
-        "--tls-key",
-        "PLANTD_TLS_KEY",
-        "--data",
-        "PLANTD_DATA",
-        "plantd-data",
-        "--tokens",
-        "PLANTD_TOKENS",
-        "PLANTD_TOKEN ",
-        "--cache-mb",
-        "PLANTD_CACHE_MB",
-        "--drain-delay",
-        "PLANTD_DRAIN_DELAY",
-        "1s",
-        "--drain-timeout",
-        "PLANTD_DRAIN_TIMEOUT",
-        "10s",
-        "--rate-limit",
-        "PLANTD_RATE_LIMIT",
-        "--cors-origin",
-        "PLANTD_CORS_ORIGIN",
-        "token",
-        "RUST_LOG",
+    for flag in [
+        "listen",
+        "tls-cert",
+        "tls-key",
+        "data",
+        "tokens",
+        "cache-mb",
+        "drain-delay",
+        "drain-timeout",
+        "rate-limit",
+        "cors-origin",
     ] {
+        let variable = format!("PLANTD_{}", flag.replace('-', "_").to_uppercase());
+        for word in [&format!("--{flag}"), &variable] {
+            assert!(all.contains(word), "{word:?} is missing: {all}");
+        }
+    }
+    let defaults = ["127.0.0.1:8080", "unix:PATH", "plantd-data", "1s", "10s"];
+    for word in defaults.into_iter().chain(["PLANTD_TOKEN ", "token", "RUST_LOG"]) {
         assert!(all.contains(word), "{word:?} is missing: {all}");
     }
     assert!(help("-h").contains("--listen"));

@@ -108,37 +108,36 @@ fn a_client_that_asks_before_it_sends_is_let_in_only_with_a_token() {
 }
 
 #[test]
-fn a_token_may_do_what_its_scope_says_until_it_expires() {
-    let launch = Launch::new().without_environment("PLANTD_TOKEN");
-    let server = TestServer::start_prepared(launch, "data", write_tokens_file);
-    let [reader, writer, expired] =
-        ["reader", "writer", "expired"].map(|token| server.client().with_token(token));
+fn a_token_of_the_file_may_do_what_its_scope_says_until_it_expires_and_one_of_the_environment_all()
+{
+    let without = Launch::new().without_environment("PLANTD_TOKEN");
+    for (launch, has_one) in [(Launch::new(), true), (without, false)] {
+        let server = TestServer::start_prepared(launch, "data", write_tokens_file);
+        let [reader, writer, expired] =
+            ["reader", "writer", "expired"].map(|token| server.client().with_token(token));
 
-    writer.create(1, "Rosa", None).assert_plant("Rosa", None);
-    writer.read(1).assert_new_plant(1, "Rosa", None);
-    reader.read(1).assert_new_plant(1, "Rosa", None);
-    assert_eq!(reader.send("HEAD", "/plants/1", &[], "").status, 200);
-    for answer in [
-        reader.create(2, "Rosa", None),
-        reader.create(1, "Rosa", None),
-        reader.create_from("{"),
-        reader.send("DELETE", "/plants/1", &[], ""),
-        reader.send("POST", "/nowhere", &[], "x"),
-    ] {
-        assert_challenge(&answer, 403, 2003, "insufficient_scope");
+        writer.create(1, "Rosa", None).assert_plant("Rosa", None);
+        writer.read(1).assert_new_plant(1, "Rosa", None);
+        reader.read(1).assert_new_plant(1, "Rosa", None);
+        for answer in [
+            reader.create(2, "Rosa", None),
+            reader.create(1, "Rosa", None),
+            reader.create_from("{"),
+            reader.send("DELETE", "/plants/1", &[], ""),
+            reader.send("POST", "/nowhere", &[], "x"),
+        ] {
+            assert_challenge(&answer, 403, 2003, "insufficient_scope");
+        }
+        for answer in [expired.read(1), expired.create(3, "Rosa", None)] {
+            assert_challenge(&answer, 401, 2002, "invalid_token");
+        }
+        writer.read(2).assert_error(404, 3002);
+        writer.read(3).assert_error(404, 3002);
+        let answer = server.client().create(4, "Rosa", None);
+        if has_one {
+            answer.assert_plant("Rosa", None);
+        } else {
+            assert_challenge(&answer, 401, 2002, "invalid_token");
+        }
     }
-    for answer in [expired.read(1), expired.create(3, "Rosa", None)] {
-        assert_challenge(&answer, 401, 2002, "invalid_token");
-    }
-    // The token of the environment is not in force where there is none in the environment.
-    assert_challenge(&server.client().read(1), 401, 2002, "invalid_token");
-    writer.read(2).assert_error(404, 3002);
-    writer.read(3).assert_error(404, 3002);
-}
-
-#[test]
-fn the_token_of_the_environment_is_one_more() {
-    let server = TestServer::start_prepared(Launch::new(), "data", write_tokens_file);
-    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
-    server.client().with_token("reader").read(1).assert_new_plant(1, "Rosa", None);
 }

@@ -610,51 +610,6 @@ async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_of_many_writers_sees_every_event_once_and_in_order() {
-    const WRITERS: i64 = 16;
-    const EACH: i64 = 25;
-    let schema = Arc::new(Schema::new());
-    let repositories = schema.open_two().await;
-    // Somebody whose transactions take numbers and come to nothing.
-    let spoiler = {
-        let schema = Arc::clone(&schema);
-        thread::spawn(move || {
-            let twice = format!("{}; {}", create_by_hand(-1), create_by_hand(-1));
-            for _ in 0..10 {
-                schema.database.try_query(&schema.named(&twice)).expect_err("an id is there once");
-            }
-        })
-    };
-    let writers = (0..WRITERS).map(|writer| {
-        let repository = Arc::clone(&repositories[usize::try_from(writer).expect("small") % 2]);
-        tokio::spawn(async move {
-            let mut created = BTreeMap::new();
-            for id in writer * EACH..(writer + 1) * EACH {
-                created.insert(create(&repository, id).await, id);
-            }
-            created
-        })
-    });
-    let writers: Vec<_> = writers.collect();
-    let all = usize::try_from(WRITERS * EACH).expect("small");
-    let (mut seen, mut after) = (Vec::new(), Revision::BEFORE_ALL);
-    let begun = Instant::now();
-    while seen.len() < all {
-        assert!(begun.elapsed() < DEADLINE, "{} of {all} events", seen.len());
-        let events = page_of_events(&repositories[0], after).await;
-        after = events.last().map_or(after, |event| event.revision);
-        seen.extend(events.into_iter().map(|event| (event.revision, event.id.get())));
-    }
-    let mut created = BTreeMap::new();
-    for writer in writers {
-        created.extend(writer.await.expect("a writer"));
-    }
-    spoiler.join().expect("it ends");
-    assert_eq!(seen, created.into_iter().collect::<Vec<_>>());
-    assert_eq!(count(&repositories[1]).await, WRITERS * EACH);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_before_are_forgotten() {
     const IMPORTED: i64 = 10;
     let mut schema = Schema::new();
@@ -763,27 +718,39 @@ async fn a_write_that_one_repository_has_answered_is_shown_by_the_other_one_at_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_creates_by_several_repositories_exactly_one_wins() {
+async fn of_creates_by_several_repositories_one_wins_and_a_request_that_comes_again_is_done_once() {
     const PLANTS: i64 = 200;
     let schema = Schema::new();
     let repositories = schema.open_two().await;
+    // The requests for even ids have an idempotency key.
+    let has_key = |id: i64| id % 2 == 0;
     let creates: Vec<_> = (0..PLANTS)
-        .flat_map(|id| repositories.each_ref().map(|repository| (id, Arc::clone(repository))))
-        .map(|(id, repository)| {
-            tokio::spawn(async move { (id, repository.create(numbered(id), None).await) })
+        .map(|id| {
+            repositories.each_ref().map(|repository| {
+                let repository = Arc::clone(repository);
+                let digest = has_key(id).then(|| IdempotencyDigest::new("key", &numbered(id)));
+                tokio::spawn(async move { repository.create(numbered(id), digest).await })
+            })
         })
         .collect();
     let mut won = BTreeMap::new();
-    for create in creates {
-        match create.await.expect("a create") {
-            (id, Ok(created)) => {
-                assert!(won.insert(id, created.stored.revision).is_none(), "{id} is there twice");
+    for (id, [one, other]) in (0..).zip(creates) {
+        let created = match (one.await.expect("a create"), other.await.expect("a create")) {
+            (Ok(one), Ok(other)) if has_key(id) => {
+                assert_eq!(one, other);
+                one
             }
-            (id, Err(StoreError::IdTaken(taken))) => assert_eq!(taken.get(), id),
-            (id, Err(failure)) => panic!("{id}: {failure}"),
-        }
+            (Ok(created), Err(StoreError::IdTaken(taken)))
+            | (Err(StoreError::IdTaken(taken)), Ok(created))
+                if !has_key(id) =>
+            {
+                assert_eq!(taken.get(), id);
+                created
+            }
+            outcomes => panic!("{id}: {outcomes:?}"),
+        };
+        won.insert(id, created.stored.revision);
     }
-    assert_eq!(won.len(), usize::try_from(PLANTS).expect("small"));
     let (plants, _) = list(&repositories[0], &PlantFilter::default(), 1000).await;
     let kept: BTreeMap<_, _> =
         plants.into_iter().map(|stored| (stored.id.get(), stored.revision)).collect();
@@ -794,31 +761,6 @@ async fn of_creates_by_several_repositories_exactly_one_wins() {
     let events: Vec<_> = events.iter().map(|event| (event.revision, event.id.get())).collect();
     assert_eq!(events, told);
     assert_eq!(count(&repositories[0]).await, PLANTS);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn one_request_that_reaches_several_repositories_at_once_is_carried_out_once() {
-    const REQUESTS: i64 = 50;
-    let schema = Schema::new();
-    let repositories = schema.open_two().await;
-    let requests: Vec<_> = (0..REQUESTS)
-        .map(|id| {
-            repositories.each_ref().map(|repository| {
-                let repository = Arc::clone(repository);
-                tokio::spawn(async move {
-                    let new_plant = numbered(id);
-                    let digest = IdempotencyDigest::new("key", &new_plant);
-                    repository.create(new_plant, Some(digest)).await.expect("it is its own")
-                })
-            })
-        })
-        .collect();
-    for [one, other] in requests {
-        assert_eq!(one.await.expect("a create"), other.await.expect("a create"));
-    }
-    assert_eq!(count(&repositories[0]).await, REQUESTS);
-    let events = page_of_events(&repositories[0], Revision::BEFORE_ALL).await;
-    assert_eq!(events.len(), usize::try_from(REQUESTS).expect("small"));
 }
 
 // Bounds.
