@@ -23,7 +23,7 @@ fn check_with(launch: Launch, arguments: &[&str], exit_code: i32, words: &[&str]
     said
 }
 
-/// What the program writes to standard output and to standard error, which ends with this exit code.
+/// Standard output and standard error of the program, which ends with this exit code.
 #[track_caller]
 fn output(arguments: &[&str], data: &Path, exit_code: i32) -> (String, String) {
     let mut process = Launch::new().data(data).arguments(arguments).spawn();

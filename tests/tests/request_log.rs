@@ -133,7 +133,7 @@ fn no_secret_is_in_the_log_when_it_tells_all_of_the_server_itself() {
     ];
     for (request, status) in &requests {
         let mut connection = server.connect();
-        // The server may answer what is too long before it has come.
+        // The server may answer a request that is too long before it has come.
         let _ = connection.try_send(request);
         let answer = connection.receive();
         assert_eq!(answer.status, *status, "{request}: {answer:?}");
@@ -162,7 +162,7 @@ fn what_a_client_sends_fills_no_more_than_a_part_of_a_line_of_the_log() {
     let mut server = TestServer::start();
     let long = "x".repeat(8_000);
     let authorization = format!("Authorization: Bearer {TOKEN}\r\n");
-    // Each with what its line has of it, and what it has not.
+    // Each with the beginning and the end of its line.
     let cases = [
         (format!("GET /{long}"), "", 401, "GET /xxxx", "x…(cut) 401 "),
         (format!("DELETE /{long}"), &authorization, 404, "DELETE /xxxx", "x…(cut) 404 "),

@@ -1,4 +1,4 @@
-//! Bearer tokens: who may pass, and what the others are told. `route_walk.rs` sends the same and more to every
+//! Bearer tokens: which requests pass, and the errors of the others. `route_walk.rs` sends more of them to every
 //! route.
 
 use std::time::Duration;

@@ -30,7 +30,7 @@ impl Run {
         self.said.push((by.to_owned(), what));
     }
 
-    /// Keeps what a process has said that ends by itself.
+    /// Keeps the output of a process that ends by itself.
     fn ended(&mut self, by: &str, mut process: Process) {
         process.wait_for_exit();
         self.said(by, process.stdout() + &process.stderr());
@@ -146,7 +146,7 @@ fn a_run_that_logs_all_it_can_and_uses_many_secrets_tells_none() {
     }
     fs::remove_file(&file).expect("it is ours");
 
-    // Someone puts a token where its digest belongs.
+    // A token is in the place of its digest.
     let path = data.join("tokens.json");
     let good = fs::read(&path).expect("reads");
     let token = &tokens[0];

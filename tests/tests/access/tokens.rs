@@ -1,4 +1,4 @@
-//! `plantd token`, and a running server that follows what it does.
+//! `plantd token`, and a running server that follows the tokens file.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -550,7 +550,7 @@ fn a_tokens_file_that_cannot_be_used_ends_every_command_and_is_left_as_it_is() {
 
 // Files of other users.
 
-/// The content of the file that nobody else may lead the program to.
+/// The content of a file that another user must not lead the program to.
 const VICTIM: &str = r#"{"tokens":[]}"#;
 
 /// A file that is the caller's alone, and beside it a folder. Where root is the caller, the folder and all

@@ -1,4 +1,4 @@
-//! What was answered stays, whatever becomes of the server and of its clients.
+//! A write that was answered stays, whatever becomes of the server and of its clients.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -55,7 +55,7 @@ fn write_until_killed(client: &Client, next: &AtomicI64, acknowledged: &Mutex<BT
     }
 }
 
-/// Reads what is being created just now until the server is gone.
+/// Reads the plants that are being created, until the server is gone.
 fn read_until_killed(client: &Client, next: &AtomicI64, seen: &Mutex<BTreeSet<i64>>, back: i64) {
     loop {
         let id = next.load(Ordering::SeqCst) - back;

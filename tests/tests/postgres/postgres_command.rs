@@ -1,5 +1,5 @@
-//! The program with its plants in PostgreSQL: its options, its messages, and what it does while PostgreSQL is
-//! away or takes no writes.
+//! The program with its plants in PostgreSQL: its options and messages, and its work while PostgreSQL is away or
+//! takes no writes.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -79,7 +79,7 @@ fn migrate_makes_the_tables_and_says_so_and_later_that_they_are_there() {
 fn a_postgres_that_is_not_there_is_said_in_seconds_and_without_the_password() {
     // Building it must not count.
     let _ = program();
-    // Nobody listens at the one address, and at the other one, nobody answers.
+    // The one port is closed; the other one takes connections and says nothing.
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let closed = nobody.local_addr().expect("an address");
     drop(nobody);
@@ -229,7 +229,7 @@ fn a_server_stays_up_while_postgres_is_away_and_goes_on_when_it_is_back() {
     for stopped in 1..=2 {
         cluster.stop_fast();
         wait_until("/readyz to say no", || !is_ready(&client));
-        // Each is tried for some seconds, and the second time nobody has to see that again.
+        // Each request is tried for some seconds, so the second time there are none.
         if stopped == 1 {
             let begun = Instant::now();
             let said = client.create(2, "Abies", None).assert_error(503, 5003);
@@ -285,11 +285,11 @@ fn a_server_ends_in_order_also_while_postgres_is_away() {
             connection.receive().assert_error(503, 5003);
             cluster.start_again();
         }
-        assert!(Connection::try_open(server.address()).is_err(), "someone still listens");
+        assert!(Connection::try_open(server.address()).is_err(), "it still listens");
     }
 }
 
-/// A cluster that lets nobody in over TCP without TLS, and what its certificate is of.
+/// A cluster that takes no TCP connection without TLS, and the authority of its certificate.
 struct TlsCluster {
     cluster: Cluster,
     folder: TempDir,
@@ -316,10 +316,9 @@ impl TlsCluster {
         path
     }
 
-    /// Its URL for a client that calls it so, with these options.
+    /// Its URL under this name, with these options.
     fn url(&self, name: &str, options: &str) -> String {
         let port = self.cluster.port();
-        // Whatever it is called, it is this one.
         format!(
             "postgres://postgres:{PASSWORD}@{name}:{port}/postgres?hostaddr=127.0.0.1&{options}"
         )
@@ -356,7 +355,7 @@ fn over_tls_only_the_server_that_is_vouched_for_gets_anything() {
     let begun = Instant::now();
     for (url, words) in [
         (tls.url("localhost", &trusting(&stranger)), "certificate"),
-        // Where nothing is said of it, or less, the server is verified all the same.
+        // The server is also verified where the URL asks for less.
         (tls.url("localhost", &format!("sslrootcert={}", stranger.display())), "certificate"),
         (tls.url("localhost", "sslmode=require"), "certificate"),
         (tls.url("another.example", &trusting(&roots)), "another.example"),
@@ -438,7 +437,7 @@ impl OnTables {
         TestServer::start_with(Launch::new().postgres(&self.user.url(), &self.schema))
     }
 
-    /// Runs statements in which `SCHEMA` and `USER` stand for the names.
+    /// Runs statements, with the names for `SCHEMA` and `USER`.
     #[track_caller]
     fn query(&self, sql: &str) -> String {
         shared().query(&sql.replace("SCHEMA", &self.schema).replace("USER", &self.user.name))

@@ -29,7 +29,7 @@ const MAX_LOOKED_AT: i64 = 10_000;
 /// How many plants are imported at once: more than are written in one transaction.
 const IMPORTED: i64 = 600;
 
-/// What a wait of a moment may take on a machine that has other things to do.
+/// The longest wait for a number that nobody uses, on a busy machine.
 const MOMENT: Duration = Duration::from_secs(3);
 
 /// A fresh schema, of which several repositories may be opened.
@@ -81,7 +81,7 @@ impl Schema {
         PostgresRepository::migrate(&self.config).await.expect("migrates")
     }
 
-    /// Runs a statement of another session, in which SCHEMA stands for this one.
+    /// Runs a statement in another session, with the name for SCHEMA.
     #[track_caller]
     fn query(&self, sql: &str) -> String {
         self.database.query(&self.named(sql))
@@ -284,7 +284,7 @@ async fn several_starts_at_once_make_the_tables_once() {
     let starts = (0..STARTS).map(|id| {
         let schema = Arc::clone(&schema);
         tokio::spawn(async move {
-            let repository = Schema::open(&schema).await;
+            let repository = schema.open().await;
             create(&repository, id).await;
             repository
         })
@@ -303,7 +303,7 @@ async fn several_starts_at_once_make_the_tables_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_of_a_newer_program_are_left_alone() {
     let schema = Schema::new();
-    create(&Schema::open(&schema).await, 1).await;
+    create(&schema.open().await, 1).await;
     let tables = "SELECT table_name, column_name, data_type FROM information_schema.columns \
                   WHERE table_schema || '.' = 'SCHEMA.' ORDER BY 1, 2";
     let before = schema.query(tables);
@@ -322,7 +322,7 @@ async fn names_that_an_older_program_has_folded_are_folded_again_by_migrate() {
     const NAMES: [(&str, &str); 4] =
         [("ΑΣ", "ας"), ("Straße", "straße"), ("Rosa", "rosa"), ("Épine", "épine")];
     let schema = Schema::new();
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     for (id, (name, _)) in (1..).zip(NAMES) {
         repository.create(plant(id, name, None), None).await.expect("the id is free");
     }
@@ -344,7 +344,7 @@ async fn names_that_an_older_program_has_folded_are_folded_again_by_migrate() {
     for version in [1, 2] {
         fold_as_before();
         assert_eq!(schema.migrate().await, (version, 2));
-        let repository = Schema::open(&schema).await;
+        let repository = schema.open().await;
         for (name_part, id) in [("ασ", 1), ("STRASSE", 2), ("ROS", 3)] {
             let found = list(&repository, &filter(Some(name_part), None), 10).await.0;
             assert_eq!(found.iter().map(|stored| stored.id.get()).collect::<Vec<_>>(), [id]);
@@ -357,7 +357,7 @@ async fn names_that_an_older_program_has_folded_are_folded_again_by_migrate() {
 async fn counts_that_were_lost_are_counted_again_by_migrate() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     for id in 1..=10 {
         create(&repository, id).await;
     }
@@ -386,7 +386,7 @@ async fn a_user_who_may_not_make_tables_uses_those_that_are_there() {
     assert!(refusal.contains("permission denied"), "{refusal}");
 
     user.grant_tables(&schema.config.schema.to_string());
-    let repository = Schema::open(&of_user).await;
+    let repository = of_user.open().await;
     let (first, second) = (create(&repository, 1).await, create(&repository, 2).await);
     delete(&repository, 1).await;
     assert!(first < second);
@@ -430,7 +430,7 @@ async fn a_server_that_would_lose_plants_or_change_letters_is_refused() {
     assert_eq!(cluster.query(schemas), "0", "it made tables before it refused");
 
     cluster.set("full_page_writes", "on");
-    create(&Schema::open(&schema).await, 1).await;
+    create(&schema.open().await, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -439,7 +439,7 @@ async fn a_server_that_acknowledges_before_the_disk_has_it_is_overruled() {
     let mut cluster =
         Cluster::start_with(&[("synchronous_commit", "off"), ("wal_writer_delay", "10s")]);
     let schema = Schema::of(cluster.database());
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     for id in 1..=20 {
         create(&repository, id).await;
         if id % 10 == 0 {
@@ -448,7 +448,7 @@ async fn a_server_that_acknowledges_before_the_disk_has_it_is_overruled() {
         }
     }
     drop(repository);
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     assert_eq!(listed_ids(&repository).await, (1..=20).collect::<Vec<_>>());
     assert_eq!(count(&repository).await, 20);
 }
@@ -477,7 +477,7 @@ async fn names_are_matched_alike_whatever_the_rules_of_the_database_are() {
     let database = cluster.create_database("turkish", rules);
     // PostgreSQL's own folding would be wrong.
     assert_eq!(database.query("SELECT lower('ISPARTA')"), "ısparta");
-    let repository = Schema::open(&Schema::of(&database)).await;
+    let repository = Schema::of(&database).open().await;
     for (place, name) in (0_i64..).zip(NAMES) {
         // Ids below 0 too, and not in the order of the names.
         let tag = TAGS[usize::try_from(place).expect("small") % TAGS.len()];
@@ -511,7 +511,7 @@ async fn names_are_matched_alike_whatever_the_rules_of_the_database_are() {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_that_are_committed_late_are_not_skipped() {
     let schema = Schema::new();
-    let repository = Arc::new(Schema::open(&schema).await);
+    let repository = Arc::new(schema.open().await);
     let first = create(&repository, 1).await;
     let late = Resting::between(&schema, &create_by_hand(2), COUNT_BY_HAND);
     let third = create(&repository, 3).await;
@@ -538,7 +538,7 @@ async fn a_number_that_nobody_uses_holds_the_events_up_for_a_moment_only() {
     // As many as a crash of PostgreSQL may skip.
     for unused in [1, 32] {
         let schema = Schema::new();
-        let repository = Schema::open(&schema).await;
+        let repository = schema.open().await;
         let first = create(&repository, 1).await;
         let skip =
             format!("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, {unused})");
@@ -552,11 +552,11 @@ async fn a_number_that_nobody_uses_holds_the_events_up_for_a_moment_only() {
     }
 }
 
-/// A create waits for somebody else, who has its id and lets it go, and the events are read meanwhile.
+/// Another session has inserted the id of a create, which waits. The events are read, and the session rolls back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_whose_number_was_given_up_begins_anew() {
     let schema = Schema::new();
-    let repository = Arc::new(Schema::open(&schema).await);
+    let repository = Arc::new(schema.open().await);
     let row = "INSERT INTO SCHEMA.plants (id, revision, name, folded_name) VALUES (7, 0, 'a', 'a')";
     let other = Resting::between(&schema, row, "SELECT 1");
     let late = {
@@ -582,12 +582,12 @@ async fn a_writer_whose_number_was_given_up_begins_anew() {
     assert_eq!(stored.revision, late);
 }
 
-/// A create counts on its id being free. Where it is not, all that was begun with it is taken back.
+/// A create counts on its id being free. Where it is not, the whole statement is rolled back.
 #[tokio::test(flavor = "multi_thread")]
 async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain() {
     const MANY: i64 = 50;
     let schema = Schema::new();
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     let first = create(&repository, 1).await;
     let numbers_taken = || schema.query("SELECT last_value FROM SCHEMA.event_blocks");
     let refused = async || {
@@ -613,7 +613,7 @@ async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain
 async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_before_are_forgotten() {
     const IMPORTED: i64 = 10;
     let mut schema = Schema::new();
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     let first = create(&repository, 0).await;
     // More than are read at a time.
     schema.query("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, 40)");
@@ -625,7 +625,7 @@ async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_befor
 
     // Those of the import are forgotten together, or not at all.
     schema.config.keep_events = 8;
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     wait_until("all before the import to be forgotten", || {
         let is_next =
             "SELECT forgotten_to + 1 = (SELECT max(block) FROM SCHEMA.events) FROM SCHEMA.log";
@@ -640,7 +640,7 @@ async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_befor
 async fn events_behind_a_number_that_nobody_used_are_forgotten_without_another_write() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     schema.query("SELECT nextval('SCHEMA.event_blocks')");
     for id in 1..=10 {
         create(&repository, id).await;
@@ -654,7 +654,7 @@ async fn events_behind_a_number_that_nobody_used_are_forgotten_without_another_w
 async fn plants_that_were_removed_leave_no_rows_for_ever() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     for id in 1..=20 {
         create(&repository, id).await;
     }
@@ -765,12 +765,12 @@ async fn of_creates_by_several_repositories_one_wins_and_a_request_that_comes_ag
 
 // Bounds.
 
-/// Of many plants one is rare, most of the last half are late, and all others have one of some common tags.
+/// Of many plants, one is rare, most of the last half are late, and the others have one of some common tags.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_reads_little_whatever_is_known_of_the_tables() {
     const PLANTS: i64 = 2 * MAX_LOOKED_AT + 5_000;
     let schema = Schema::new();
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     // PostgreSQL goes on to plan as for empty tables.
     schema.query("ALTER TABLE SCHEMA.plants SET (autovacuum_enabled = false)");
     let plants = (1..=PLANTS).map(|id| match id {
@@ -797,7 +797,7 @@ async fn a_page_reads_little_whatever_is_known_of_the_tables() {
             (Some("RARA"), Some("rare"), 100),
         ] {
             let before = rows_read(&schema);
-            let repository = Schema::open(&schema).await;
+            let repository = schema.open().await;
             let filter = filter(name_part, tag);
             let request = PageRequest { filter, after: None, limit: 10 };
             repository.list(request.clone()).await.expect("reads");
@@ -805,8 +805,8 @@ async fn a_page_reads_little_whatever_is_known_of_the_tables() {
             let read = rows_read(&schema) - before;
             assert!(read <= most, "{read} rows were read, known: {is_known}, for {request:?}");
         }
-        let repository = Schema::open(&schema).await;
-        // Often enough that PostgreSQL plans no more for what is asked, but once for all.
+        let repository = schema.open().await;
+        // Often enough that PostgreSQL goes over to a generic plan.
         for _ in 0..8 {
             let (rare, pages) = list(&repository, &filter(None, Some("rare")), 10).await;
             assert_eq!((rare.len(), pages), (1, 1));
@@ -824,7 +824,7 @@ async fn a_page_reads_little_whatever_is_known_of_the_tables() {
     assert_eq!(read_from_end_to_end, "0");
 }
 
-/// How many rows of plants were read by an index. It is told when all sessions have ended.
+/// How many rows of plants were read by an index. PostgreSQL counts them when a session ends.
 #[track_caller]
 fn rows_read(schema: &Schema) -> i64 {
     let name = &schema.config.schema;
@@ -845,7 +845,7 @@ fn rows_read(schema: &Schema) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_of_which_a_part_was_written_does_not_say_that_nothing_was() {
     let schema = Schema::new();
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     // Another session is about to create the last plant for longer than anybody waits.
     let row = format!("INSERT INTO SCHEMA.plants (id, revision, name) VALUES ({IMPORTED}, 1, 'a')");
     let blocking = Resting::between(&schema, &row, "SELECT 1");

@@ -2,7 +2,7 @@
 
 use test_postgres::{Database, fresh_schema_name};
 
-/// What `plantd migrate --help` tells to grant the user of the server, where SCHEMA and USER stand for names.
+/// The grants that `plantd migrate --help` shows for the user of the server, with SCHEMA and USER for the names.
 const GRANTS: &str = "GRANT USAGE ON SCHEMA SCHEMA TO USER; \
      GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA SCHEMA TO USER; \
      GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA SCHEMA TO USER";

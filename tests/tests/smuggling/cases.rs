@@ -1,4 +1,4 @@
-//! The cases: what is sent, and the answers that have to come.
+//! The cases: a text to send, and the answers that have to come.
 //!
 //! In a text that is sent, `⏎` is a line end (CR LF), and these stand for longer texts:
 //!
@@ -6,8 +6,8 @@
 //! - `{plant}`: the JSON of the plant that a case may create. It has 24 bytes, in hexadecimal 18.
 //! - `{hidden}`: a whole request that deletes a plant. It must never be carried out; `{hidden.length}` and
 //!   `{hidden.size}` are its length in decimal and in hexadecimal.
-//! - `{next}`: the same, where plantd must not carry it out, but a proxy may take it for what the client
-//!   asks for next. A proxy is not sent it.
+//! - `{next}`: the same where plantd must not carry it out, but a proxy may take it for the next request of the
+//!   client. It is not sent to a proxy.
 
 use plantd_tests::{TOKEN, plant_body};
 
@@ -23,9 +23,9 @@ pub(crate) enum Answer {
     Error(u16, i32),
     /// 1001, and a message that says that the chunks are broken.
     BrokenChunks,
-    /// What a create of `{plant}` is answered.
+    /// The answer to a create of `{plant}`.
     Created,
-    /// What an import is answered that broke off after it had created `{plant}`.
+    /// The answer to an import that broke off after it had created `{plant}`.
     ImportError,
     /// 200 and the plant with the id 1.
     Read,
@@ -38,14 +38,14 @@ pub(crate) enum Answer {
 /// What comes after the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// What is sent behind the case is answered as a request of its own, and the connection goes on.
+    /// The text behind the case is answered as a request of its own, and the connection goes on.
     Kept,
-    /// The last answer says that the connection is closed, and nothing is done of what is behind it.
+    /// The last answer says that the connection is closed, and nothing behind it is done.
     Closed,
     /// As `Closed`, to a client of HTTP/1.0, which needs not be told.
     OldClosed,
-    /// The server waits for more, and answers when the client ends its sending. What is behind the case is
-    /// a part of it.
+    /// The server waits for more, and answers when the client ends its sending. The text behind the case is a part
+    /// of it.
     Unfinished,
 }
 
@@ -87,7 +87,7 @@ impl Case {
     }
 }
 
-/// What must never be carried out.
+/// The request that must never be carried out.
 const HIDDEN: &str = "DELETE /plants/1 HTTP/1.1⏎Host: plants⏎{auth}⏎⏎";
 
 fn case<const N: usize>(
@@ -99,7 +99,7 @@ fn case<const N: usize>(
     Case { name, text: text.into(), answers: answers.to_vec(), then }
 }
 
-/// A read of the plant with the id 1, with more lines and what is behind the head.
+/// A read of the plant with the id 1, with more lines and the text behind the head.
 fn read(rest: &str) -> String {
     format!("GET /plants/1 HTTP/1.1⏎Host: plants⏎{{auth}}⏎{rest}")
 }
@@ -309,7 +309,7 @@ pub(crate) fn all() -> Vec<Case> {
     case("a method with a bracket", read("⏎").replace("GET", "GE(T"), bad, Closed),
     case("no method", read("⏎").replace("GET ", ""), bad, Closed),
 
-    // What a client expects (RFC 9110, section 10.1.1).
+    // Expectations of a client (RFC 9110, section 10.1.1).
     case("leave to send the body asked for", create("Expect: 100-continue⏎Content-Length: 24⏎⏎{plant}"), [Continue, Created], Kept),
     case("leave to send chunks asked for", chunks("18⏎{plant}⏎0⏎⏎").replace("Transfer", "Expect: 100-Continue⏎Transfer"), [Continue, Created], Kept),
     case("leave to send no body asked for", read("Expect: 100-continue⏎⏎"), [Continue, Read], Kept),

@@ -72,7 +72,7 @@ fn check_case(
                 }
                 None => panic!("{}: no answer is wanted", case.name),
             }
-            // Were it kept all the same, what is behind the case would be answered before the end.
+            // Were the connection kept, the text behind the case would be answered before the end.
             let _ = connection.try_finish_sending();
             connection.assert_closed();
         }

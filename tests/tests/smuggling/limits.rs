@@ -77,7 +77,7 @@ fn chunks_with_trailers(bytes: usize) -> Vec<u8> {
 }
 
 /// A limit, and what makes a request of so many bytes or lines; how the longest one within the limit is answered, and
-/// how one that is longer by one. The number 0 stands for an answer without a body of ours.
+/// how one that is longer by one. The number is 0 where the body has none.
 type Limit = (&'static str, fn(usize) -> Vec<u8>, usize, (u16, i32), (u16, i32));
 
 const LIMITS: [Limit; 8] = [

@@ -169,7 +169,7 @@ fn a_client_that_takes_nothing_of_its_answer_does_not_hold_it_for_ever() {
         connection.send(raw_head("GET /plants/export", ""));
         wait_until("the export to begin", || server.process().sockets() > before);
         wait_until("the server to give up", || server.process().sockets() == before);
-        // Neither HTTP nor TLS says that what came is whole.
+        // Neither HTTP nor TLS says that the body is whole.
         if *transport == Transport::Tcp {
             let taken = connection.receive_to_the_end();
             assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{self, UnixListener};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use plantd_tests::{
@@ -18,40 +19,50 @@ use test_postgres::fresh_schema_name;
 
 use crate::transport::{Site, Transport, read_request};
 
-const CLIENTS: usize = 2;
+const CLIENTS: i64 = 2;
 
-/// How many requests each client sends, at least, before each step of a test.
-const REQUESTS: u64 = 20;
+/// How many plants the clients create, at least, before each step of a test.
+const PLANTS: usize = 20;
 
-/// Creates plants and reads them, each request on a connection of its own, until it is over. Returns the ids
-/// of the plants, and the failures.
-fn keep_creating(
-    connect: impl Fn() -> io::Result<Connection>,
-    first_id: i64,
-    requests: &AtomicU64,
-    is_over: &AtomicBool,
-) -> (Vec<i64>, Vec<String>) {
-    let (mut created, mut failures) = (Vec::new(), Vec::new());
-    for id in first_id.. {
-        if is_over.load(Ordering::Relaxed) {
-            break;
-        }
-        let create = create_request(&plant_body(id, "Rosa", None));
-        for request in [create, read_request(id)] {
-            let answer = connect().and_then(|mut connection| {
-                connection.try_send(request)?;
-                connection.try_receive()
-            });
-            match answer {
-                Ok(Answer { status: 200, .. }) => {}
-                Ok(answer) => failures.push(format!("{id}: {answer:?}")),
-                Err(cause) => failures.push(format!("{id}: {cause}")),
+/// Clients that create plants and read them, each request on a connection of its own.
+#[derive(Default)]
+struct Load {
+    created: Mutex<Vec<i64>>,
+    failures: Mutex<Vec<String>>,
+    is_over: AtomicBool,
+}
+
+impl Load {
+    fn keep_creating(&self, connect: impl Fn() -> io::Result<Connection>, first_id: i64) {
+        for id in (first_id..).take_while(|_| !self.is_over.load(Ordering::Relaxed)) {
+            for request in [create_request(&plant_body(id, "Rosa", None)), read_request(id)] {
+                let answer = connect().and_then(|mut connection| {
+                    connection.try_send(request)?;
+                    connection.try_receive()
+                });
+                if !matches!(answer, Ok(Answer { status: 200, .. })) {
+                    self.failures.lock().unwrap().push(format!("{id}: {answer:?}"));
+                }
             }
-            requests.fetch_add(1, Ordering::Relaxed);
+            self.created.lock().unwrap().push(id);
         }
-        created.push(id);
     }
-    (created, failures)
+
+    #[track_caller]
+    fn wait_for_more(&self) {
+        let created = || self.created.lock().unwrap().len();
+        let before = created();
+        wait_until("the clients to go on", || created() >= before + PLANTS);
+    }
+}
+
+/// Ends the clients when it is dropped, also where a step panics.
+struct EndOfLoad<'a>(&'a Load);
+
+impl Drop for EndOfLoad<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Does `step` with each number below `steps`, while clients send requests: before the first step, meanwhile,
@@ -62,48 +73,25 @@ fn under_load(
     steps: usize,
     mut step: impl FnMut(usize),
 ) -> Vec<i64> {
-    let is_over = AtomicBool::new(false);
-    let requests: [AtomicU64; CLIENTS] = Default::default();
-    let go_on = || {
-        let before = requests.each_ref().map(|requests| requests.load(Ordering::Relaxed));
-        wait_until("each client to go on", || {
-            requests
-                .iter()
-                .zip(before)
-                .all(|(requests, before)| requests.load(Ordering::Relaxed) >= before + REQUESTS)
-        });
-    };
-    let seen: Vec<_> = thread::scope(|scope| {
-        let clients: Vec<_> = (0..)
-            .zip(&requests)
-            .map(|(number, requests)| {
-                let (connect, is_over) = (&connect, &is_over);
-                scope.spawn(move || keep_creating(connect, number * 1_000_000, requests, is_over))
-            })
-            .collect();
-        let end = EndOfLoad(&is_over);
-        go_on();
+    let load = Load::default();
+    thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (connect, load) = (&connect, &load);
+            scope.spawn(move || load.keep_creating(connect, number * 1_000_000));
+        }
+        let _end = EndOfLoad(&load);
+        load.wait_for_more();
         for number in 0..steps {
             step(number);
-            go_on();
+            load.wait_for_more();
         }
-        drop(end);
-        clients.into_iter().map(|client| client.join().expect("no client panics")).collect()
     });
-    let (created, failures): (Vec<_>, Vec<_>) = seen.into_iter().unzip();
-    let (created, failures) = (created.concat(), failures.concat());
+    let mut created = load.created.into_inner().unwrap();
+    let failures = load.failures.into_inner().unwrap();
     let first = failures.first();
     assert_eq!(first, None, "{} failures with {} plants", failures.len(), created.len());
+    created.sort_unstable();
     created
-}
-
-/// Ends the clients when it is dropped, also where a step panics.
-struct EndOfLoad<'a>(&'a AtomicBool);
-
-impl Drop for EndOfLoad<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Claims that these plants are there.
@@ -205,7 +193,7 @@ fn a_socket_that_was_passed_to_another_process_is_left_alone() {
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
 }
 
-/// The blocks that docs/operations.md shows of nginx's configuration: the servers, and what is sent to them.
+/// The blocks of nginx's configuration in docs/operations.md: the servers, and the proxy.
 fn documented_blocks() -> (String, String) {
     let part = Document::read("docs/operations.md").part("Behind a proxy").clone();
     let blocks = part.blocks("nginx");

@@ -105,7 +105,7 @@ fn a_client_without_tls_is_turned_away_and_fills_no_log() {
     ] {
         let mut connection = server.connect();
         connection.send(bytes);
-        // What comes may be an alert, which is no answer.
+        // An alert may come, which is no answer.
         connection.wait_for_close();
     }
     drop(server.connect());
@@ -211,7 +211,7 @@ fn a_handshake_that_rests_does_not_hold_the_end_up() {
 #[test]
 fn a_handshake_counts_as_a_connection() {
     let site = Site::new();
-    // 64 descriptors are kept for what is no connection.
+    // 64 descriptors are kept for other things than connections.
     let mut server =
         TestServer::start_with(tls_launch(site.folder.path()).descriptor_limits(68, 68));
     let mut kept = server.connect_tls(&site.client());
