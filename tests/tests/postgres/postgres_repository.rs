@@ -1,6 +1,7 @@
 //! The repository in PostgreSQL: the contract, and promises that are its own.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -667,25 +668,24 @@ async fn plants_that_were_removed_leave_no_rows_for_ever() {
     assert_eq!(count(&repository).await, 10);
     // The rows of the newest ones are still there.
     assert_ne!(removed(), "0");
-    let mut last = create(&repository, 20 + 1).await;
+    let mut last = create(&repository, 21).await;
+    let create_later = async |ids: RangeInclusive<i64>, last: &mut Revision| {
+        for id in ids {
+            let revision = create(&repository, id).await;
+            assert!(revision > *last, "{id}");
+            *last = revision;
+        }
+    };
     for id in [9, 10] {
-        let revision = create(&repository, id).await;
-        assert!(revision > last);
-        last = revision;
+        create_later(id..=id, &mut last).await;
         delete(&repository, id).await;
         assert_eq!(get(&repository, id).await, None);
     }
-    for id in 22..=40 {
-        last = create(&repository, id).await;
-    }
+    create_later(22..=40, &mut last).await;
     wait_until("the rows of plants that were removed to go", || removed() == "0");
     assert_eq!(listed_ids(&repository).await, (11..=40).collect::<Vec<_>>());
     assert_eq!(count(&repository).await, 30);
-    for id in 1..=10 {
-        let revision = create(&repository, id).await;
-        assert!(revision > last);
-        last = revision;
-    }
+    create_later(1..=10, &mut last).await;
     assert_eq!(listed_ids(&repository).await, (1..=40).collect::<Vec<_>>());
     assert_eq!(count(&repository).await, 40);
     wait_until_forgotten(&schema, KEPT);

@@ -200,6 +200,7 @@ pub(crate) fn all() -> Vec<Case> {
 
     // Chunks (RFC 9112, section 7.1).
     case("a chunk of upper case and zeros", chunks("0A⏎{\"id\":100,⏎00e⏎\"name\":\"Rosa\"}⏎000⏎⏎"), [Created], Kept),
+    case("chunks of a byte each", chunks(&(plant_body(100, "Rosa", None).chars().map(|byte| format!("1⏎{byte}⏎")).collect::<String>() + "0⏎⏎")), [Created], Kept),
     case("a chunk of a size of no digits", chunks("zz⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
     case("a chunk of a negative size", chunks("-18⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
     case("a chunk of a size with a prefix", chunks("0x18⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),

@@ -1,4 +1,4 @@
-//! HTTP on each transport: connections that are kept, bodies in chunks, and clients that are slow or go away.
+//! HTTP on each transport: connections that are kept, and clients that are slow or go away.
 //! Where a request ends is the subject of `smuggling/`.
 
 use std::io::ErrorKind;
@@ -73,28 +73,6 @@ fn a_client_that_ends_its_sending_still_gets_its_answers() {
         connection.wait_for_close();
         site.read(*transport, &server, 3).assert_error(404, 3002);
     });
-}
-
-#[test]
-fn a_body_may_come_in_chunks_of_any_size() {
-    let server = TestServer::start();
-    let mut connection = server.connect();
-    for (id, size) in (1..).zip([1, 2, 3, 7, 100]) {
-        let body = plant_body(id, "Rosa 🌱", None);
-        let head = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
-        let mut message = raw_head("POST /plants", head).into_bytes();
-        for (number, chunk) in body.as_bytes().chunks(size).enumerate() {
-            let extension = if number == 1 { ";name=value" } else { "" };
-            message.extend_from_slice(format!("{:X}{extension}\r\n", chunk.len()).as_bytes());
-            message.extend_from_slice(chunk);
-            message.extend_from_slice(b"\r\n");
-        }
-        message.extend_from_slice(b"0\r\n\r\n");
-        connection.send(message);
-        connection.receive().assert_plant("Rosa 🌱", None);
-        connection.send(read_request(id));
-        connection.receive().assert_new_plant(id, "Rosa 🌱", None);
-    }
 }
 
 #[test]
@@ -184,15 +162,15 @@ fn a_client_that_takes_nothing_of_its_answer_does_not_hold_it_for_ever() {
 #[test]
 fn a_connection_that_an_answer_closes_is_closed_also_when_the_rest_of_the_body_never_comes() {
     let server = TestServer::start();
-    let head = "POST /plants HTTP/1.1\r\nHost: plants\r\n";
-    for rest in [
+    let rests = [
         "Transfer-Encoding: chunked\r\n\r\n",
         "Transfer-Encoding: chunked\r\n\r\n5\r\nab",
         "Content-Length: 100\r\n\r\nab",
-    ] {
+    ];
+    at_once(&rests, |rest| {
         let mut connection = server.connect();
-        connection.send(format!("{head}{rest}"));
+        connection.send(format!("POST /plants HTTP/1.1\r\nHost: plants\r\n{rest}"));
         connection.receive().assert_error(401, 2001);
         connection.wait_for_close();
-    }
+    });
 }
