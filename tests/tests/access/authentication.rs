@@ -1,9 +1,7 @@
 //! Bearer tokens: which requests pass, and the errors of the others. `route_walk.rs` sends more of them to every
 //! route.
 
-use std::time::Duration;
-
-use plantd_tests::{Answer, Connection, Launch, TOKEN, TestServer, plant_body, write_tokens_file};
+use plantd_tests::{Answer, Launch, TOKEN, TestServer, write_tokens_file};
 
 const NO_TOKEN_CHALLENGE: &str = r#"Bearer realm="plant-store""#;
 
@@ -68,43 +66,6 @@ fn no_token_is_2001_an_unknown_one_2002_and_two_headers_are_1007() {
         let lines = format!("Authorization: {scheme} {TOKEN}\r\n");
         send(&server, "GET /plants/1", &lines).assert_error(404, 3002);
     }
-}
-
-#[test]
-fn a_refusal_does_not_wait_for_the_body() {
-    let server = TestServer::start();
-    for (token, number) in [("", 2001), ("Authorization: Bearer unknown\r\n", 2002)] {
-        for length in ["Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n"] {
-            let lines = format!("{token}Content-Type: application/json\r\n{length}");
-            send(&server, "POST /plants", &lines).assert_error(401, number);
-        }
-    }
-}
-
-/// The head of a create that waits for leave to send its body.
-fn expecting_head(token: &str, body: &str) -> String {
-    format!(
-        "POST /plants HTTP/1.1\r\nHost: plants\r\n{token}Content-Type: application/json\r\n\
-         Expect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    )
-}
-
-#[test]
-fn a_client_that_asks_before_it_sends_is_let_in_only_with_a_token() {
-    let server = TestServer::start();
-    let body = plant_body(1, "Rosa", None);
-    for (token, number) in [("", 2001), ("Authorization: Bearer unknown\r\n", 2002)] {
-        let mut connection = server.connect();
-        connection.send(expecting_head(token, &body));
-        connection.receive().assert_error(401, number);
-    }
-    let mut connection: Connection = server.connect();
-    connection.send(expecting_head(&format!("Authorization: Bearer {TOKEN}\r\n"), &body));
-    assert_eq!(connection.receive().status, 100);
-    connection.assert_silent_for(Duration::from_millis(50));
-    connection.send(&body);
-    connection.receive().assert_plant("Rosa", None);
 }
 
 #[test]

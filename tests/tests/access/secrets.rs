@@ -174,22 +174,6 @@ fn a_run_that_logs_all_it_can_and_uses_many_secrets_tells_none() {
 }
 
 #[test]
-fn the_token_of_the_first_start_is_in_its_file_alone() {
-    let launch = Launch::new().without_environment("PLANTD_TOKEN").environment("RUST_LOG", "trace");
-    let mut server = TestServer::start_with(launch);
-    let token = fs::read_to_string(server.data().join("first-run-token")).expect("reads");
-    let client = server.client().with_token(token.trim_end());
-    client.create(1, "Rosa", None).assert_plant("Rosa", None);
-    assert_eq!(server.terminate().code(), Some(0));
-    let said = server.process().stdout() + &server.stderr();
-    assert!(said.contains("first-run-token"), "{said}");
-    let part = &token["plantd_".len()..][..TELLING];
-    for (name, content) in files(server.data()).into_iter().chain([("the log".to_owned(), said)]) {
-        assert!(!content.contains(part), "{name}: {content}");
-    }
-}
-
-#[test]
 fn a_panic_tells_no_secret() {
     let launch = Launch::new()
         .faults("in-handler=panic")
