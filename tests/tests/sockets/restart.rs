@@ -41,16 +41,19 @@ impl Load {
                     connection.try_receive()
                 });
                 if !matches!(answer, Ok(Answer { status: 200, .. })) {
-                    self.failures.lock().unwrap().push(format!("{id}: {answer:?}"));
+                    self.failures
+                        .lock()
+                        .expect("no client panicked")
+                        .push(format!("{id}: {answer:?}"));
                 }
             }
-            self.created.lock().unwrap().push(id);
+            self.created.lock().expect("no client panicked").push(id);
         }
     }
 
     #[track_caller]
     fn wait_for_more(&self) {
-        let created = || self.created.lock().unwrap().len();
+        let created = || self.created.lock().expect("no client panicked").len();
         let before = created();
         wait_until("the clients to go on", || created() >= before + PLANTS);
     }
@@ -86,8 +89,8 @@ fn under_load(
             load.wait_for_more();
         }
     });
-    let mut created = load.created.into_inner().unwrap();
-    let failures = load.failures.into_inner().unwrap();
+    let mut created = load.created.into_inner().expect("no client panicked");
+    let failures = load.failures.into_inner().expect("no client panicked");
     let first = failures.first();
     assert_eq!(first, None, "{} failures with {} plants", failures.len(), created.len());
     created.sort_unstable();
