@@ -25,7 +25,7 @@ const STORE: &str = "PLANTD_TESTS_STORE";
 const PROGRAMS_AT_A_TIME: usize = 2;
 
 /// The programs that take longest. They begin first, so that the others run beside them.
-const SLOWEST: [&str; 3] = ["torture", "secrets", "postgres_command"];
+const SLOWEST: [&str; 4] = ["torture", "access", "postgres", "sockets"];
 
 /// The black-box tests of what a store does, whichever it is. Those that are not among them look at the
 /// folder of a server, or at what has nothing to do with its plants.

@@ -1,6 +1,7 @@
-//! The repository in PostgreSQL: the contract, and what is its own.
+//! The repository in PostgreSQL: the contract, and promises that are its own.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -19,12 +20,9 @@ use proptest::prelude::ProptestConfig;
 use proptest::proptest;
 use test_postgres::{Cluster, Database};
 
-const FEW_EVENTS: usize = 16;
+use crate::user::User;
 
-/// What `plantd migrate --help` tells to grant the user of the server, where SCHEMA and USER stand for names.
-const GRANTS: &str = "GRANT USAGE ON SCHEMA SCHEMA TO USER; \
-     GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA SCHEMA TO USER; \
-     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA SCHEMA TO USER";
+const FEW_EVENTS: usize = 16;
 
 /// How many plants are looked at for one page at most.
 const MAX_LOOKED_AT: i64 = 10_000;
@@ -32,7 +30,7 @@ const MAX_LOOKED_AT: i64 = 10_000;
 /// How many plants are imported at once: more than are written in one transaction.
 const IMPORTED: i64 = 600;
 
-/// What a wait of a moment may take on a machine that has other things to do.
+/// The longest wait for a number that nobody uses, on a busy machine.
 const MOMENT: Duration = Duration::from_secs(3);
 
 /// A fresh schema, of which several repositories may be opened.
@@ -62,13 +60,29 @@ impl Schema {
         PostgresRepository::open(&self.config).await.expect("opens")
     }
 
-    /// What an open says that is refused.
+    /// Two repositories on the same tables, as two servers have them.
+    async fn open_two(&self) -> [Arc<PostgresRepository>; 2] {
+        [self.open().await, self.open().await].map(Arc::new)
+    }
+
+    /// The message of an open that is refused.
     async fn refusal(&self) -> String {
         let refusal = PostgresRepository::open(&self.config).await.expect_err("it must not open");
         format!("{refusal:#}")
     }
 
-    /// What somebody else asks, in whose words SCHEMA is this one.
+    /// The message of a migration that is refused.
+    async fn migrate_refusal(&self) -> String {
+        let refusal = PostgresRepository::migrate(&self.config).await.expect_err("it must not");
+        format!("{refusal:#}")
+    }
+
+    /// Migrates, and returns the versions before and after.
+    async fn migrate(&self) -> (i32, i32) {
+        PostgresRepository::migrate(&self.config).await.expect("migrates")
+    }
+
+    /// Runs a statement in another session, with the name for SCHEMA.
     #[track_caller]
     fn query(&self, sql: &str) -> String {
         self.database.query(&self.named(sql))
@@ -80,15 +94,9 @@ impl Schema {
 
     /// The same schema for a user of the database who may do nothing yet.
     fn for_new_user(&self) -> (Self, User) {
-        let name = test_postgres::fresh_schema_name();
-        self.database.query(&format!("CREATE ROLE {name}"));
-        let url = self.database.url();
-        let sign = if url.contains('?') { '&' } else { '?' };
-        // However the server lets somebody in: from there on, the session is this user's.
-        let url = format!("{url}{sign}options=-c%20role%3D{name}");
+        let user = User::new(&self.database);
         let mut config = self.config.clone();
-        config.url = url.parse().expect("a URL");
-        let user = User { name, database: self.database.clone() };
+        config.url = user.url().parse().expect("a URL");
         (Self { database: self.database.clone(), config }, user)
     }
 }
@@ -100,21 +108,7 @@ impl StoreUnderTest for Schema {
     }
 }
 
-/// A user of the database, until this is dropped.
-struct User {
-    name: String,
-    database: Database,
-}
-
-impl Drop for User {
-    fn drop(&mut self) {
-        let name = &self.name;
-        // Where the server has gone, so has the user.
-        let _ = self.database.try_query(&format!("DROP OWNED BY {name}; DROP ROLE {name}"));
-    }
-}
-
-/// A transaction of somebody else, which rests until it is let go.
+/// A transaction of another session, which rests until this is committed or given up.
 struct Resting {
     name: String,
     database: Database,
@@ -163,7 +157,7 @@ impl Resting {
     }
 }
 
-/// Creates a plant as the program does, with a block of its own, but for the counting.
+/// Creates a plant as the program does, with a block of its own, but does not count it.
 fn create_by_hand(id: i64) -> String {
     format!(
         "INSERT INTO SCHEMA.plants (id, revision, name, folded_name) \
@@ -177,7 +171,7 @@ fn create_by_hand(id: i64) -> String {
 const COUNT_BY_HAND: &str =
     "UPDATE SCHEMA.counters SET plants = plants + 1, events = events + 1 WHERE slot = 0";
 
-/// Waits until a session of the repository waits for somebody else, in a statement with these words.
+/// Waits until a session of the repository waits for another one, in a statement with these words.
 #[track_caller]
 fn wait_until_blocked(schema: &Schema, words: &str) {
     let sessions = format!(
@@ -291,7 +285,7 @@ async fn several_starts_at_once_make_the_tables_once() {
     let starts = (0..STARTS).map(|id| {
         let schema = Arc::clone(&schema);
         tokio::spawn(async move {
-            let repository = Schema::open(&schema).await;
+            let repository = schema.open().await;
             create(&repository, id).await;
             repository
         })
@@ -310,15 +304,14 @@ async fn several_starts_at_once_make_the_tables_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_of_a_newer_program_are_left_alone() {
     let schema = Schema::new();
-    create(&Schema::open(&schema).await, 1).await;
+    create(&schema.open().await, 1).await;
     let tables = "SELECT table_name, column_name, data_type FROM information_schema.columns \
                   WHERE table_schema || '.' = 'SCHEMA.' ORDER BY 1, 2";
     let before = schema.query(tables);
     assert!(before.contains("plants|"), "{before}");
     schema.query("UPDATE SCHEMA.layout SET version = 99");
 
-    let migrated = PostgresRepository::migrate(&schema.config).await.expect_err("they are newer");
-    for refusal in [schema.refusal().await, format!("{migrated:#}")] {
+    for refusal in [schema.refusal().await, schema.migrate_refusal().await] {
         assert!(refusal.contains("version 99") && refusal.contains("newer"), "{refusal}");
     }
     assert_eq!(schema.query("SELECT version FROM SCHEMA.layout"), "99");
@@ -330,7 +323,7 @@ async fn names_that_an_older_program_has_folded_are_folded_again_by_migrate() {
     const NAMES: [(&str, &str); 4] =
         [("ΑΣ", "ας"), ("Straße", "straße"), ("Rosa", "rosa"), ("Épine", "épine")];
     let schema = Schema::new();
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     for (id, (name, _)) in (1..).zip(NAMES) {
         repository.create(plant(id, name, None), None).await.expect("the id is free");
     }
@@ -351,9 +344,8 @@ async fn names_that_an_older_program_has_folded_are_folded_again_by_migrate() {
     // A server of the older program goes on until it is replaced, so it is done again when asked for again.
     for version in [1, 2] {
         fold_as_before();
-        let migrated = PostgresRepository::migrate(&schema.config).await.expect("migrates");
-        assert_eq!(migrated, (version, 2));
-        let repository = Schema::open(&schema).await;
+        assert_eq!(schema.migrate().await, (version, 2));
+        let repository = schema.open().await;
         for (name_part, id) in [("ασ", 1), ("STRASSE", 2), ("ROS", 3)] {
             let found = list(&repository, &filter(Some(name_part), None), 10).await.0;
             assert_eq!(found.iter().map(|stored| stored.id.get()).collect::<Vec<_>>(), [id]);
@@ -366,7 +358,7 @@ async fn names_that_an_older_program_has_folded_are_folded_again_by_migrate() {
 async fn counts_that_were_lost_are_counted_again_by_migrate() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     for id in 1..=10 {
         create(&repository, id).await;
     }
@@ -376,7 +368,7 @@ async fn counts_that_were_lost_are_counted_again_by_migrate() {
     assert_eq!(schema.query(counts), "128|9|11");
     for lost in ["TRUNCATE SCHEMA.counters", "DELETE FROM SCHEMA.counters WHERE slot < 100"] {
         schema.query(lost);
-        PostgresRepository::migrate(&schema.config).await.expect("migrates");
+        schema.migrate().await;
         assert_eq!(schema.query(counts), "128|9|11", "{lost}");
     }
     create(&repository, 11).await;
@@ -387,20 +379,15 @@ async fn counts_that_were_lost_are_counted_again_by_migrate() {
 async fn a_user_who_may_not_make_tables_uses_those_that_are_there() {
     let schema = Schema::new();
     let (of_user, user) = schema.for_new_user();
-    let is_told = |refusal: &str| refusal.contains("run `plantd migrate`");
-    let refusal = of_user.refusal().await;
-    assert!(is_told(&refusal), "{refusal}");
-    let refusal = PostgresRepository::migrate(&of_user.config).await.expect_err("nobody may");
-    assert!(is_told(&format!("{refusal:#}")), "{refusal:#}");
-
-    assert_eq!(PostgresRepository::migrate(&schema.config).await.expect("migrates"), (0, 2));
+    for refusal in [of_user.refusal().await, of_user.migrate_refusal().await] {
+        assert!(refusal.contains("run `plantd migrate`"), "{refusal}");
+    }
+    assert_eq!(schema.migrate().await, (0, 2));
     let refusal = of_user.refusal().await;
     assert!(refusal.contains("permission denied"), "{refusal}");
 
-    let name = schema.config.schema.to_string();
-    let grants = GRANTS.replace("SCHEMA SCHEMA", &format!("SCHEMA {name}"));
-    schema.database.query(&grants.replace("USER", &user.name));
-    let repository = Schema::open(&of_user).await;
+    user.grant_tables(&schema.config.schema.to_string());
+    let repository = of_user.open().await;
     let (first, second) = (create(&repository, 1).await, create(&repository, 2).await);
     delete(&repository, 1).await;
     assert!(first < second);
@@ -409,7 +396,7 @@ async fn a_user_who_may_not_make_tables_uses_those_that_are_there() {
     repository.check_ready().await.expect("writes are taken");
     drop(repository);
 
-    // And what is done now and then: a number that nobody uses is given up, and old events are forgotten.
+    // It may also give up a number that nobody uses, and forget old events.
     schema.query("SELECT nextval('SCHEMA.event_blocks')");
     let mut few = of_user.config.clone();
     few.keep_events = 1;
@@ -434,8 +421,8 @@ async fn a_server_that_would_lose_plants_or_change_letters_is_refused() {
     let schema = Schema::of(cluster.database());
     let refusal = schema.refusal().await;
     assert!(refusal.contains("fsync = off") && refusal.contains("turn it on"), "{refusal}");
-    let refusal = PostgresRepository::migrate(&schema.config).await.expect_err("not here either");
-    assert!(format!("{refusal:#}").contains("fsync = off"), "{refusal:#}");
+    let refusal = schema.migrate_refusal().await;
+    assert!(refusal.contains("fsync = off"), "{refusal}");
     cluster.set("full_page_writes", "off");
     cluster.set("fsync", "on");
     let refusal = schema.refusal().await;
@@ -444,7 +431,7 @@ async fn a_server_that_would_lose_plants_or_change_letters_is_refused() {
     assert_eq!(cluster.query(schemas), "0", "it made tables before it refused");
 
     cluster.set("full_page_writes", "on");
-    create(&Schema::open(&schema).await, 1).await;
+    create(&schema.open().await, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -453,7 +440,7 @@ async fn a_server_that_acknowledges_before_the_disk_has_it_is_overruled() {
     let mut cluster =
         Cluster::start_with(&[("synchronous_commit", "off"), ("wal_writer_delay", "10s")]);
     let schema = Schema::of(cluster.database());
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     for id in 1..=20 {
         create(&repository, id).await;
         if id % 10 == 0 {
@@ -462,7 +449,7 @@ async fn a_server_that_acknowledges_before_the_disk_has_it_is_overruled() {
         }
     }
     drop(repository);
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     assert_eq!(listed_ids(&repository).await, (1..=20).collect::<Vec<_>>());
     assert_eq!(count(&repository).await, 20);
 }
@@ -489,9 +476,9 @@ async fn names_are_matched_alike_whatever_the_rules_of_the_database_are() {
     let cluster = Cluster::start();
     let rules = "LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR' LOCALE 'C.UTF-8' TEMPLATE template0";
     let database = cluster.create_database("turkish", rules);
-    // This is what would be wrong.
+    // PostgreSQL's own folding would be wrong.
     assert_eq!(database.query("SELECT lower('ISPARTA')"), "ısparta");
-    let repository = Schema::open(&Schema::of(&database)).await;
+    let repository = Schema::of(&database).open().await;
     for (place, name) in (0_i64..).zip(NAMES) {
         // Ids below 0 too, and not in the order of the names.
         let tag = TAGS[usize::try_from(place).expect("small") % TAGS.len()];
@@ -525,7 +512,7 @@ async fn names_are_matched_alike_whatever_the_rules_of_the_database_are() {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_that_are_committed_late_are_not_skipped() {
     let schema = Schema::new();
-    let repository = Arc::new(Schema::open(&schema).await);
+    let repository = Arc::new(schema.open().await);
     let first = create(&repository, 1).await;
     let late = Resting::between(&schema, &create_by_hand(2), COUNT_BY_HAND);
     let third = create(&repository, 3).await;
@@ -552,7 +539,7 @@ async fn a_number_that_nobody_uses_holds_the_events_up_for_a_moment_only() {
     // As many as a crash of PostgreSQL may skip.
     for unused in [1, 32] {
         let schema = Schema::new();
-        let repository = Schema::open(&schema).await;
+        let repository = schema.open().await;
         let first = create(&repository, 1).await;
         let skip =
             format!("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, {unused})");
@@ -566,11 +553,11 @@ async fn a_number_that_nobody_uses_holds_the_events_up_for_a_moment_only() {
     }
 }
 
-/// A create waits for somebody else, who has its id and lets it go, and the events are read meanwhile.
+/// Another session has inserted the id of a create, which waits. The events are read, and the session rolls back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_whose_number_was_given_up_begins_anew() {
     let schema = Schema::new();
-    let repository = Arc::new(Schema::open(&schema).await);
+    let repository = Arc::new(schema.open().await);
     let row = "INSERT INTO SCHEMA.plants (id, revision, name, folded_name) VALUES (7, 0, 'a', 'a')";
     let other = Resting::between(&schema, row, "SELECT 1");
     let late = {
@@ -596,12 +583,12 @@ async fn a_writer_whose_number_was_given_up_begins_anew() {
     assert_eq!(stored.revision, late);
 }
 
-/// A create counts on its id being free. Where it is not, all that was begun with it is taken back.
+/// A create counts on its id being free. Where it is not, the whole statement is rolled back.
 #[tokio::test(flavor = "multi_thread")]
 async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain() {
     const MANY: i64 = 50;
     let schema = Schema::new();
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     let first = create(&repository, 1).await;
     let numbers_taken = || schema.query("SELECT last_value FROM SCHEMA.event_blocks");
     let refused = async || {
@@ -624,55 +611,10 @@ async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_follows_many_writers_sees_every_event_once_and_in_order() {
-    const WRITERS: i64 = 16;
-    const EACH: i64 = 25;
-    let schema = Arc::new(Schema::new());
-    let repositories = [Schema::open(&schema).await, Schema::open(&schema).await].map(Arc::new);
-    // Somebody whose transactions take numbers and come to nothing.
-    let spoiler = {
-        let schema = Arc::clone(&schema);
-        thread::spawn(move || {
-            let twice = format!("{}; {}", create_by_hand(-1), create_by_hand(-1));
-            for _ in 0..10 {
-                schema.database.try_query(&schema.named(&twice)).expect_err("an id is there once");
-            }
-        })
-    };
-    let writers = (0..WRITERS).map(|writer| {
-        let repository = Arc::clone(&repositories[usize::try_from(writer).expect("small") % 2]);
-        tokio::spawn(async move {
-            let mut created = BTreeMap::new();
-            for id in writer * EACH..(writer + 1) * EACH {
-                created.insert(create(&repository, id).await, id);
-            }
-            created
-        })
-    });
-    let writers: Vec<_> = writers.collect();
-    let all = usize::try_from(WRITERS * EACH).expect("small");
-    let (mut seen, mut after) = (Vec::new(), Revision::BEFORE_ALL);
-    let begun = Instant::now();
-    while seen.len() < all {
-        assert!(begun.elapsed() < DEADLINE, "{} of {all} events", seen.len());
-        let events = page_of_events(&repositories[0], after).await;
-        after = events.last().map_or(after, |event| event.revision);
-        seen.extend(events.into_iter().map(|event| (event.revision, event.id.get())));
-    }
-    let mut created = BTreeMap::new();
-    for writer in writers {
-        created.extend(writer.await.expect("a writer"));
-    }
-    spoiler.join().expect("it ends");
-    assert_eq!(seen, created.into_iter().collect::<Vec<_>>());
-    assert_eq!(count(&repositories[1]).await, WRITERS * EACH);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_before_are_forgotten() {
     const IMPORTED: i64 = 10;
     let mut schema = Schema::new();
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     let first = create(&repository, 0).await;
     // More than are read at a time.
     schema.query("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, 40)");
@@ -684,7 +626,7 @@ async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_befor
 
     // Those of the import are forgotten together, or not at all.
     schema.config.keep_events = 8;
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     wait_until("all before the import to be forgotten", || {
         let is_next =
             "SELECT forgotten_to + 1 = (SELECT max(block) FROM SCHEMA.events) FROM SCHEMA.log";
@@ -699,7 +641,7 @@ async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_befor
 async fn events_behind_a_number_that_nobody_used_are_forgotten_without_another_write() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     schema.query("SELECT nextval('SCHEMA.event_blocks')");
     for id in 1..=10 {
         create(&repository, id).await;
@@ -713,7 +655,7 @@ async fn events_behind_a_number_that_nobody_used_are_forgotten_without_another_w
 async fn plants_that_were_removed_leave_no_rows_for_ever() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
-    let repository = Schema::open(&schema).await;
+    let repository = schema.open().await;
     for id in 1..=20 {
         create(&repository, id).await;
     }
@@ -724,27 +666,26 @@ async fn plants_that_were_removed_leave_no_rows_for_ever() {
     let expected: Vec<i64> = (11..=20).collect();
     assert_eq!(listed_ids(&repository).await, expected);
     assert_eq!(count(&repository).await, 10);
-    // Whose rows are there: the newest ones for sure.
+    // The rows of the newest ones are still there.
     assert_ne!(removed(), "0");
-    let mut last = create(&repository, 20 + 1).await;
+    let mut last = create(&repository, 21).await;
+    let create_later = async |ids: RangeInclusive<i64>, last: &mut Revision| {
+        for id in ids {
+            let revision = create(&repository, id).await;
+            assert!(revision > *last, "{id}");
+            *last = revision;
+        }
+    };
     for id in [9, 10] {
-        let revision = create(&repository, id).await;
-        assert!(revision > last);
-        last = revision;
+        create_later(id..=id, &mut last).await;
         delete(&repository, id).await;
         assert_eq!(get(&repository, id).await, None);
     }
-    for id in 22..=40 {
-        last = create(&repository, id).await;
-    }
+    create_later(22..=40, &mut last).await;
     wait_until("the rows of plants that were removed to go", || removed() == "0");
     assert_eq!(listed_ids(&repository).await, (11..=40).collect::<Vec<_>>());
     assert_eq!(count(&repository).await, 30);
-    for id in 1..=10 {
-        let revision = create(&repository, id).await;
-        assert!(revision > last);
-        last = revision;
-    }
+    create_later(1..=10, &mut last).await;
     assert_eq!(listed_ids(&repository).await, (1..=40).collect::<Vec<_>>());
     assert_eq!(count(&repository).await, 40);
     wait_until_forgotten(&schema, KEPT);
@@ -753,9 +694,9 @@ async fn plants_that_were_removed_leave_no_rows_for_ever() {
 // Several repositories.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_repository_has_answered_the_other_one_shows_at_once() {
+async fn a_write_that_one_repository_has_answered_is_shown_by_the_other_one_at_once() {
     let schema = Schema::new();
-    let [one, other] = [Schema::open(&schema).await, Schema::open(&schema).await];
+    let [one, other] = schema.open_two().await;
     for id in 1..=10 {
         let (writing, reading) = if id % 2 == 0 { (&one, &other) } else { (&other, &one) };
         let revision = create(writing, id).await;
@@ -777,27 +718,39 @@ async fn what_one_repository_has_answered_the_other_one_shows_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_creates_by_several_repositories_exactly_one_wins() {
+async fn of_creates_by_several_repositories_one_wins_and_a_request_that_comes_again_is_done_once() {
     const PLANTS: i64 = 200;
     let schema = Schema::new();
-    let repositories = [Schema::open(&schema).await, Schema::open(&schema).await].map(Arc::new);
+    let repositories = schema.open_two().await;
+    // The requests for even ids have an idempotency key.
+    let has_key = |id: i64| id % 2 == 0;
     let creates: Vec<_> = (0..PLANTS)
-        .flat_map(|id| repositories.each_ref().map(|repository| (id, Arc::clone(repository))))
-        .map(|(id, repository)| {
-            tokio::spawn(async move { (id, repository.create(numbered(id), None).await) })
+        .map(|id| {
+            repositories.each_ref().map(|repository| {
+                let repository = Arc::clone(repository);
+                let digest = has_key(id).then(|| IdempotencyDigest::new("key", &numbered(id)));
+                tokio::spawn(async move { repository.create(numbered(id), digest).await })
+            })
         })
         .collect();
     let mut won = BTreeMap::new();
-    for create in creates {
-        match create.await.expect("a create") {
-            (id, Ok(created)) => {
-                assert!(won.insert(id, created.stored.revision).is_none(), "{id} is there twice");
+    for (id, [one, other]) in (0..).zip(creates) {
+        let created = match (one.await.expect("a create"), other.await.expect("a create")) {
+            (Ok(one), Ok(other)) if has_key(id) => {
+                assert_eq!(one, other);
+                one
             }
-            (id, Err(StoreError::IdTaken(taken))) => assert_eq!(taken.get(), id),
-            (id, Err(failure)) => panic!("{id}: {failure}"),
-        }
+            (Ok(created), Err(StoreError::IdTaken(taken)))
+            | (Err(StoreError::IdTaken(taken)), Ok(created))
+                if !has_key(id) =>
+            {
+                assert_eq!(taken.get(), id);
+                created
+            }
+            outcomes => panic!("{id}: {outcomes:?}"),
+        };
+        won.insert(id, created.stored.revision);
     }
-    assert_eq!(won.len(), usize::try_from(PLANTS).expect("small"));
     let (plants, _) = list(&repositories[0], &PlantFilter::default(), 1000).await;
     let kept: BTreeMap<_, _> =
         plants.into_iter().map(|stored| (stored.id.get(), stored.revision)).collect();
@@ -810,40 +763,15 @@ async fn of_creates_by_several_repositories_exactly_one_wins() {
     assert_eq!(count(&repositories[0]).await, PLANTS);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn one_request_that_reaches_several_repositories_at_once_is_carried_out_once() {
-    const REQUESTS: i64 = 50;
-    let schema = Schema::new();
-    let repositories = [Schema::open(&schema).await, Schema::open(&schema).await].map(Arc::new);
-    let requests: Vec<_> = (0..REQUESTS)
-        .map(|id| {
-            repositories.each_ref().map(|repository| {
-                let repository = Arc::clone(repository);
-                tokio::spawn(async move {
-                    let new_plant = numbered(id);
-                    let digest = IdempotencyDigest::new("key", &new_plant);
-                    repository.create(new_plant, Some(digest)).await.expect("it is its own")
-                })
-            })
-        })
-        .collect();
-    for [one, other] in requests {
-        assert_eq!(one.await.expect("a create"), other.await.expect("a create"));
-    }
-    assert_eq!(count(&repositories[0]).await, REQUESTS);
-    let events = page_of_events(&repositories[0], Revision::BEFORE_ALL).await;
-    assert_eq!(events.len(), usize::try_from(REQUESTS).expect("small"));
-}
-
 // Bounds.
 
-/// Of many plants one is rare, most of the last half are late, and all others have one of some common tags.
+/// Of many plants, one is rare, most of the last half are late, and the others have one of some common tags.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_reads_little_whatever_is_known_of_the_tables() {
     const PLANTS: i64 = 2 * MAX_LOOKED_AT + 5_000;
     let schema = Schema::new();
-    let repository = Schema::open(&schema).await;
-    // What is known of the tables stays what was known of empty ones.
+    let repository = schema.open().await;
+    // PostgreSQL goes on to plan as for empty tables.
     schema.query("ALTER TABLE SCHEMA.plants SET (autovacuum_enabled = false)");
     let plants = (1..=PLANTS).map(|id| match id {
         PLANTS => plant(id, "Rosa rara", Some("rare")),
@@ -869,7 +797,7 @@ async fn a_page_reads_little_whatever_is_known_of_the_tables() {
             (Some("RARA"), Some("rare"), 100),
         ] {
             let before = rows_read(&schema);
-            let repository = Schema::open(&schema).await;
+            let repository = schema.open().await;
             let filter = filter(name_part, tag);
             let request = PageRequest { filter, after: None, limit: 10 };
             repository.list(request.clone()).await.expect("reads");
@@ -877,8 +805,8 @@ async fn a_page_reads_little_whatever_is_known_of_the_tables() {
             let read = rows_read(&schema) - before;
             assert!(read <= most, "{read} rows were read, known: {is_known}, for {request:?}");
         }
-        let repository = Schema::open(&schema).await;
-        // Often enough that PostgreSQL plans no more for what is asked, but once for all.
+        let repository = schema.open().await;
+        // Often enough that PostgreSQL goes over to a generic plan.
         for _ in 0..8 {
             let (rare, pages) = list(&repository, &filter(None, Some("rare")), 10).await;
             assert_eq!((rare.len(), pages), (1, 1));
@@ -896,7 +824,7 @@ async fn a_page_reads_little_whatever_is_known_of_the_tables() {
     assert_eq!(read_from_end_to_end, "0");
 }
 
-/// How many rows of plants were read by an index. It is told when all sessions have ended.
+/// How many rows of plants were read by an index. PostgreSQL counts them when a session ends.
 #[track_caller]
 fn rows_read(schema: &Schema) -> i64 {
     let name = &schema.config.schema;
@@ -916,27 +844,14 @@ fn rows_read(schema: &Schema) -> i64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_of_which_a_part_was_written_does_not_say_that_nothing_was() {
-    let place = Schema::new();
-    let repository = Schema::open(&place).await;
-    let (schema, application) = (&place.config.schema, format!("{}_blocker", place.config.schema));
-    // Somebody else is about to create the last plant for longer than anybody waits.
-    let blocked = format!(
-        "SET application_name = '{application}'; \
-         INSERT INTO {schema}.plants (id, revision, name) VALUES ({IMPORTED}, 1, 'Rosa'); \
-         SELECT pg_sleep(60)"
-    );
-    let blocking = thread::spawn(move || test_postgres::shared().try_query(&blocked));
-    let sleeps = format!(
-        "SELECT pid FROM pg_stat_activity WHERE application_name = '{application}' \
-         AND wait_event = 'PgSleep'"
-    );
-    let pid = wait_for("the insert", || {
-        Some(test_postgres::shared().query(&sleeps)).filter(|pid| !pid.is_empty())
-    });
+    let schema = Schema::new();
+    let repository = schema.open().await;
+    // Another session is about to create the last plant for longer than anybody waits.
+    let row = format!("INSERT INTO SCHEMA.plants (id, revision, name) VALUES ({IMPORTED}, 1, 'a')");
+    let blocking = Resting::between(&schema, &row, "SELECT 1");
     let plants = (1..=IMPORTED).map(|id| plant(id, "Rosa", None)).collect();
     let failure = repository.import(plants, OnConflict::Error).await.expect_err("it has to wait");
-    test_postgres::shared().query(&format!("SELECT pg_terminate_backend({pid})"));
-    blocking.join().expect("it has not panicked").expect_err("it was ended");
-    assert!(repository.count().await.expect("counts") > 0);
+    blocking.give_up();
+    assert!(count(&repository).await > 0);
     assert!(matches!(failure, StoreError::Failed(_)), "{failure:?}");
 }

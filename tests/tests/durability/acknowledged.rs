@@ -1,4 +1,4 @@
-//! What was answered stays, whatever becomes of the server and of its clients.
+//! A write that was answered stays, whatever becomes of the server and of its clients.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -8,13 +8,14 @@ use std::thread;
 
 use plantd_tests::{Client, Connection, TOKEN, TestServer, create_request, plant_body, wait_until};
 
-/// Stops and starts several times; everything that was acknowledged must be there each time.
-#[track_caller]
-fn check_restarts(stop: impl Fn(&mut TestServer)) {
+#[test]
+fn everything_is_there_after_sigterm_or_sigkill_and_a_restart() {
+    let terminate = |server: &mut TestServer| assert_eq!(server.terminate().code(), Some(0));
+    let stops = [terminate, TestServer::kill];
     let mut server = TestServer::start();
     let mut created = Vec::new();
     let mut last_revision = 0;
-    for round in 0..4 {
+    for round in 0..8 {
         let client = server.client();
         for id in round * 10..round * 10 + 10 {
             let (name, tag) = (format!("plant {id}"), (id % 2 == 0).then_some("even"));
@@ -24,7 +25,7 @@ fn check_restarts(stop: impl Fn(&mut TestServer)) {
             last_revision = answer.revision();
             created.push((id, name, tag, answer.revision()));
         }
-        stop(&mut server);
+        stops[usize::from(round % 2 == 1)](&mut server);
         server.restart();
 
         let client = server.client();
@@ -36,16 +37,6 @@ fn check_restarts(stop: impl Fn(&mut TestServer)) {
         }
         client.read(round * 10 + 10).assert_error(404, 3002);
     }
-}
-
-#[test]
-fn everything_is_there_after_sigterm_and_a_restart() {
-    check_restarts(|server| assert_eq!(server.terminate().code(), Some(0)));
-}
-
-#[test]
-fn everything_is_there_after_sigkill_and_a_restart() {
-    check_restarts(TestServer::kill);
 }
 
 /// Creates the ids that `next` gives until the server is gone.
@@ -64,7 +55,7 @@ fn write_until_killed(client: &Client, next: &AtomicI64, acknowledged: &Mutex<BT
     }
 }
 
-/// Reads what is being created just now until the server is gone.
+/// Reads the plants that are being created, until the server is gone.
 fn read_until_killed(client: &Client, next: &AtomicI64, seen: &Mutex<BTreeSet<i64>>, back: i64) {
     loop {
         let id = next.load(Ordering::SeqCst) - back;

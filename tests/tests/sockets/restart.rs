@@ -6,55 +6,66 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{self, UnixListener};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use plantd_tests::{
-    Answer, Authority, Connection, Document, Launch, Nginx, ServerAddress, TestServer, chain_path,
-    create_request, hold_port, key_path, plant_body, raw_head, wait_until,
+    Answer, CONFIGURATION, Connection, Document, Launch, Nginx, ServerAddress, TestServer, at_once,
+    create_request, hold_port, plant_body, wait_until,
 };
 use socket2::{Domain, Socket, Type};
 use test_postgres::fresh_schema_name;
 
-const CONFIGURATION: i32 = 78;
+use crate::transport::{Site, Transport, read_request};
 
-const CLIENTS: usize = 2;
+const CLIENTS: i64 = 2;
 
-/// How many requests each client sends, at least, before each step of a test.
-const REQUESTS: u64 = 20;
+/// How many plants the clients create, at least, before each step of a test.
+const PLANTS: usize = 20;
 
-/// How the answer began that was no success, or why there was none.
-type Failure = String;
+/// Clients that create plants and read them, each request on a connection of its own.
+#[derive(Default)]
+struct Load {
+    created: Mutex<Vec<i64>>,
+    failures: Mutex<Vec<String>>,
+    is_over: AtomicBool,
+}
 
-/// Creates plants and reads them, each request on a connection of its own, until it is over. Returns the ids
-/// of the plants, and what went wrong.
-fn keep_creating(
-    connect: impl Fn() -> io::Result<Connection>,
-    first_id: i64,
-    requests: &AtomicU64,
-    is_over: &AtomicBool,
-) -> (Vec<i64>, Vec<Failure>) {
-    let (mut created, mut failures) = (Vec::new(), Vec::new());
-    for id in first_id.. {
-        if is_over.load(Ordering::Relaxed) {
-            break;
-        }
-        let create = create_request(&plant_body(id, "Rosa", None));
-        for request in [create, raw_head(&format!("GET /plants/{id}"), "")] {
-            let answer = connect().and_then(|mut connection| {
-                connection.try_send(request)?;
-                connection.try_receive()
-            });
-            match answer {
-                Ok(Answer { status: 200, .. }) => {}
-                Ok(answer) => failures.push(format!("{id}: {answer:?}")),
-                Err(cause) => failures.push(format!("{id}: {cause}")),
+impl Load {
+    fn keep_creating(&self, connect: impl Fn() -> io::Result<Connection>, first_id: i64) {
+        for id in (first_id..).take_while(|_| !self.is_over.load(Ordering::Relaxed)) {
+            for request in [create_request(&plant_body(id, "Rosa", None)), read_request(id)] {
+                let answer = connect().and_then(|mut connection| {
+                    connection.try_send(request)?;
+                    connection.try_receive()
+                });
+                if !matches!(answer, Ok(Answer { status: 200, .. })) {
+                    self.failures
+                        .lock()
+                        .expect("no client panicked")
+                        .push(format!("{id}: {answer:?}"));
+                }
             }
-            requests.fetch_add(1, Ordering::Relaxed);
+            self.created.lock().expect("no client panicked").push(id);
         }
-        created.push(id);
     }
-    (created, failures)
+
+    #[track_caller]
+    fn wait_for_more(&self) {
+        let created = || self.created.lock().expect("no client panicked").len();
+        let before = created();
+        wait_until("the clients to go on", || created() >= before + PLANTS);
+    }
+}
+
+/// Ends the clients when it is dropped, also where a step panics.
+struct EndOfLoad<'a>(&'a Load);
+
+impl Drop for EndOfLoad<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Does `step` with each number below `steps`, while clients send requests: before the first step, meanwhile,
@@ -65,48 +76,25 @@ fn under_load(
     steps: usize,
     mut step: impl FnMut(usize),
 ) -> Vec<i64> {
-    let is_over = AtomicBool::new(false);
-    let requests: [AtomicU64; CLIENTS] = Default::default();
-    let go_on = || {
-        let before = requests.each_ref().map(|requests| requests.load(Ordering::Relaxed));
-        wait_until("each client to go on", || {
-            requests
-                .iter()
-                .zip(before)
-                .all(|(requests, before)| requests.load(Ordering::Relaxed) >= before + REQUESTS)
-        });
-    };
-    let seen: Vec<_> = thread::scope(|scope| {
-        let clients: Vec<_> = (0..)
-            .zip(&requests)
-            .map(|(number, requests)| {
-                let (connect, is_over) = (&connect, &is_over);
-                scope.spawn(move || keep_creating(connect, number * 1_000_000, requests, is_over))
-            })
-            .collect();
-        let end = EndOfLoad(&is_over);
-        go_on();
+    let load = Load::default();
+    thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (connect, load) = (&connect, &load);
+            scope.spawn(move || load.keep_creating(connect, number * 1_000_000));
+        }
+        let _end = EndOfLoad(&load);
+        load.wait_for_more();
         for number in 0..steps {
             step(number);
-            go_on();
+            load.wait_for_more();
         }
-        drop(end);
-        clients.into_iter().map(|client| client.join().expect("no client panics")).collect()
     });
-    let (created, failures): (Vec<_>, Vec<_>) = seen.into_iter().unzip();
-    let (created, failures) = (created.concat(), failures.concat());
+    let mut created = load.created.into_inner().expect("no client panicked");
+    let failures = load.failures.into_inner().expect("no client panicked");
     let first = failures.first();
     assert_eq!(first, None, "{} failures with {} plants", failures.len(), created.len());
+    created.sort_unstable();
     created
-}
-
-/// Ends the clients when it is dropped, also where a step panics.
-struct EndOfLoad<'a>(&'a AtomicBool);
-
-impl Drop for EndOfLoad<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Claims that these plants are there.
@@ -116,21 +104,15 @@ fn assert_there(connect: impl Fn() -> io::Result<Connection>, ids: &[i64]) {
     for ids in ids.chunks(1000) {
         let mut connection = connect().expect("the server takes connections");
         for id in ids {
-            connection.send(raw_head(&format!("GET /plants/{id}"), ""));
+            connection.send(read_request(*id));
             connection.receive().assert_new_plant(*id, "Rosa", None);
         }
     }
 }
 
-/// A server on a socket that the test holds, as systemd does, is started again while clients connect.
+/// A server that is started again twice, while clients connect, refuses no request.
 #[track_caller]
-fn check_restarts(
-    launch: Launch,
-    place: &ServerAddress,
-    connect: impl Fn() -> io::Result<Connection> + Sync,
-) {
-    let mut server = TestServer::start_with(launch);
-    assert_eq!(server.place(), place);
+fn check_restarts(mut server: TestServer, connect: impl Fn() -> io::Result<Connection> + Sync) {
     let created = under_load(&connect, 2, |_| {
         assert_eq!(server.terminate().code(), Some(0));
         server.restart();
@@ -145,36 +127,28 @@ fn tcp_socket() -> (TcpListener, SocketAddr) {
 }
 
 #[test]
-fn a_restart_on_a_passed_tcp_socket_refuses_nobody() {
-    let (socket, address) = tcp_socket();
-    let launch = Launch::new().passed_socket(socket);
-    check_restarts(launch, &ServerAddress::Http(address), || Connection::try_open(address));
-}
-
-#[test]
-fn a_restart_on_a_passed_socket_refuses_nobody_over_tls() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let authority = Authority::new();
-    authority.issue().write(folder.path());
-    let client = authority.plain_client();
-    let (socket, address) = tcp_socket();
-    let launch = Launch::new()
-        .passed_socket(socket)
-        .environment("PLANTD_TLS_CERT", chain_path(folder.path()))
-        .environment("PLANTD_TLS_KEY", key_path(folder.path()));
-    check_restarts(launch, &ServerAddress::Https(address), || {
-        Connection::open_tls(address, &client)
+fn a_restart_on_a_passed_socket_refuses_nobody() {
+    at_once(&[Transport::Tcp, Transport::Tls13, Transport::Unix], |transport| {
+        let site = Site::new();
+        let launch = site.launch(*transport);
+        if *transport == Transport::Unix {
+            let path = site.socket();
+            let socket = UnixListener::bind(&path).expect("a socket can be made");
+            let server = TestServer::start_with(launch.passed_socket(socket));
+            assert_eq!(server.place(), &ServerAddress::Unix(path.clone()));
+            check_restarts(server, || Connection::open_unix(&path));
+            assert!(path.exists(), "the socket of another process was removed");
+            return;
+        }
+        let (socket, address) = tcp_socket();
+        let server = TestServer::start_with(launch.passed_socket(socket));
+        assert_eq!(server.address(), address);
+        let client = site.client();
+        check_restarts(server, || match transport {
+            Transport::Tcp => Connection::try_open(address),
+            _ => Connection::open_tls(address, &client),
+        });
     });
-}
-
-#[test]
-fn a_restart_on_a_passed_unix_socket_refuses_nobody_and_leaves_the_socket() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let path = folder.path().join("plantd.sock");
-    let socket = UnixListener::bind(&path).expect("a socket can be made");
-    let launch = Launch::new().passed_socket(socket);
-    check_restarts(launch, &ServerAddress::Unix(path.clone()), || Connection::open_unix(&path));
-    assert!(path.exists(), "the socket of another process was removed");
 }
 
 #[test]
@@ -205,12 +179,7 @@ fn what_is_passed_and_cannot_be_listened_on_is_refused_at_once() {
         (Launch::new().passed_socket(file), "neither a TCP socket nor a Unix socket"),
     ] {
         let data = folder.path().join("data");
-        let mut process = launch.data(&data).spawn();
-        process.assert_exit_code(CONFIGURATION);
-        let said = process.stderr();
-        for words in [words, "LISTEN_FDS"] {
-            assert!(said.contains(words), "{said:?} does not hold {words:?}");
-        }
+        let said = launch.data(&data).assert_refused(CONFIGURATION, &[words, "LISTEN_FDS"]);
         assert!(!data.exists(), "{said}: the folder was made all the same");
     }
 }
@@ -227,7 +196,7 @@ fn a_socket_that_was_passed_to_another_process_is_left_alone() {
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
 }
 
-/// The blocks that docs/operations.md shows of nginx's configuration: the servers, and what is sent to them.
+/// The blocks of nginx's configuration in docs/operations.md: the servers, and the proxy.
 fn documented_blocks() -> (String, String) {
     let part = Document::read("docs/operations.md").part("Behind a proxy").clone();
     let blocks = part.blocks("nginx");
@@ -241,18 +210,10 @@ fn a_restart_on_a_passed_socket_behind_nginx_as_documented_fails_no_request() {
     let path = folder.path().join("plantd.sock");
     let socket = UnixListener::bind(&path).expect("a socket can be made");
     let launch = Launch::new().passed_socket(socket).arguments(["--drain-delay", "1s"]);
-    let mut server = TestServer::start_with(launch);
+    let server = TestServer::start_with(launch);
     let (upstream, proxy) = documented_blocks();
     let nginx = Nginx::as_documented(&upstream, &proxy, &[format!("unix:{}", path.display())]);
-    let created = under_load(
-        || nginx.try_connect(),
-        2,
-        |_| {
-            assert_eq!(server.terminate().code(), Some(0));
-            server.restart();
-        },
-    );
-    assert_there(|| nginx.try_connect(), &created);
+    check_restarts(server, || nginx.try_connect());
 }
 
 #[test]

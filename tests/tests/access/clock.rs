@@ -1,14 +1,13 @@
 //! Clocks that are wrong, or are set while the server runs.
 
 use plantd_tests::{
-    Clock, Launch, TestServer, create_token, replacement_body, token_command, wait_until,
+    CONFIGURATION, Clock, Launch, TestServer, create_token, replacement_body, token_command,
+    wait_until,
 };
-
-const CONFIGURATION: i32 = 78;
 
 const HOUR: i64 = 3600;
 
-/// Times that cannot be told: before 1970, on the last day of 9999, a thousand years later, and long after.
+/// Times that no date can show: before 1970, on the last day of 9999, a thousand years later, and long after.
 const NO_DATES: [i64; 4] = [-1_000_000, 253_402_290_000, 284_989_000_000, 1_000_000_000_000_000];
 
 #[test]
@@ -41,7 +40,7 @@ fn a_server_goes_on_whatever_its_clock_shows() {
         let lines = || server.stderr().lines().filter(|line| line.contains("/plants")).count();
         let before = lines();
         for _ in 0..8 {
-            // Each is on a connection of its own, so that every worker gets one.
+            // Each is on a connection of its own, so every worker gets one.
             let status = server.client().put(id, &replacement_body("Rosa", None)).status;
             assert!([200, 201].contains(&status), "{time}: {status}: {}", server.stderr());
         }
@@ -65,9 +64,7 @@ fn a_start_is_refused_while_the_clock_shows_no_date() {
         clock.set(time);
         for launch in [Launch::new().data(&data), token_command(&data, &["create", "--name", "x"])]
         {
-            let mut process = clock.launch(launch).spawn();
-            assert_eq!(process.wait_for_exit().code(), Some(CONFIGURATION), "{}", process.stderr());
-            assert!(process.stderr().contains("set the clock"), "{}", process.stderr());
+            clock.launch(launch).assert_refused(CONFIGURATION, &["set the clock"]);
             assert!(!data.exists());
         }
     }

@@ -1,5 +1,5 @@
-//! A create is on the disk before it is answered, seen from below: in the system calls of the
-//! server, which strace shows, delays and lets fail.
+//! A create is on disk before it is answered, as the system calls of the server show. strace traces them, delays them,
+//! and makes them fail.
 
 use std::path::Path;
 use std::thread;
@@ -12,7 +12,7 @@ use plantd_tests::{
 const TRACED: &str = "trace=fdatasync,fsync,sendto,sendmsg,write,writev,pwrite64,pwritev,pwritev2,\
                       recvfrom,read";
 
-/// So many bytes of what is written are shown that a plant's name is always among them.
+/// How many bytes of each call strace shows: enough for a group with the plant's name in it.
 const SHOWN_BYTES: &str = "1000000";
 
 /// The system calls that bring one plant to the disk and to its client.
@@ -146,7 +146,7 @@ fn a_read_does_not_show_a_plant_before_it_was_synced() {
 fn a_plant_that_a_read_has_shown_survives_a_kill_at_that_moment() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
-    // What is to reach the disk takes its time, so that the kill comes before it has.
+    // Writes and syncs are slow, so the kill comes before they are done.
     let options = ["-e", "inject=pwrite64,pwritev,pwritev2,fdatasync:delay_enter=150000"];
     let mut server = TestServer::start_with(traced(&trace, &options));
     let (client, mut creating) = (server.client(), server.connect());
