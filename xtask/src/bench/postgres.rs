@@ -282,7 +282,7 @@ pub(super) fn run_move(options: &Options) -> anyhow::Result<()> {
     let plants = options.plants(1_000_000);
     let material = options.temporary()?;
     let file = |name: &str| material.path().join(name);
-    write_file(&file("plants"), (1..=plants).map(scattered))?;
+    write_file(&file("plants.ndjson"), (1..=plants).map(scattered))?;
     let [folder, postgres] = [server.plantd.clone(), server.plantd("moved")];
     let mut rows = Vec::new();
     for (index, (plantd, place)) in
@@ -290,8 +290,12 @@ pub(super) fn run_move(options: &Options) -> anyhow::Result<()> {
             .into_iter()
             .enumerate()
     {
-        let source = if index == 0 { file("plants") } else { file(&format!("export {index}")) };
-        let export = file(&format!("export {}", index + 1));
+        let source = if index == 0 {
+            file("plants.ndjson")
+        } else {
+            file(&format!("export-{index}.ndjson"))
+        };
+        let export = file(&format!("export-{}.ndjson", index + 1));
         let steps = serve(plantd, options.temporary()?.path(), |program| {
             Ok([
                 (
@@ -307,14 +311,14 @@ pub(super) fn run_move(options: &Options) -> anyhow::Result<()> {
         for (step, figures) in steps {
             rows.push(vec![step, number(figures.seconds, 1), number(figures.per_s(), 0)]);
         }
-        let is_same = fs::read(&export)? == fs::read(file("export 1"))?;
+        let is_same = fs::read(&export)? == fs::read(file("export-1.ndjson"))?;
         ensure!(is_same, "the export from {place} differs from the first one");
     }
     let text = format!(
         "{description}\n\n\
          {} plants, moved once. The three exports have {} bytes each, and are the same byte by byte.\n\n{}",
         number(plants as f64, 0),
-        number(fs::metadata(file("export 1"))?.len() as f64, 0),
+        number(fs::metadata(file("export-1.ndjson"))?.len() as f64, 0),
         table(&["step", "seconds", "plants/s"], 1, &rows),
     );
     publish(options, "postgres-move", &text)

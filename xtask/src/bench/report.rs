@@ -150,8 +150,11 @@ pub(super) struct Plot<'a> {
 }
 
 impl Plot<'_> {
-    /// Has gnuplot draw it as SVG.
+    /// Has gnuplot draw it as SVG, unless nothing of it was measured.
     pub(super) fn draw(&self, path: &Path) -> anyhow::Result<()> {
+        if self.rows.iter().flat_map(|(_, values)| values).all(Option::is_none) {
+            return Ok(());
+        }
         let svg = File::create(path).with_context(|| path.display().to_string())?;
         let mut gnuplot = Command::new("gnuplot").stdin(Stdio::piped()).stdout(svg).spawn()?;
         // The script ends where stdin is closed, right here.

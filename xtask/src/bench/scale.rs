@@ -182,7 +182,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         println!("small store {round}");
         let store = Store::new(options, &plantd)?;
         store.serve(|program| {
-            store.fill(program, SMALL_PLANTS)?;
+            store.fill(program, SMALL_PLANTS.min(plants))?;
             store.measure_loaded(program, &mut small)
         })?;
         store.measure_start(READY, &mut small)?;
@@ -266,7 +266,7 @@ fn compare_creates(
     for _ in 0..store.options.rounds {
         let other = Store::new(store.options, store.plantd)?;
         let in_small = other.serve(|program| {
-            other.fill(program, SMALL_PLANTS)?;
+            other.fill(program, SMALL_PLANTS.min(store.plants()))?;
             other.load(Request::Create).run(&[program])
         })?;
         let in_large = store.load(Request::Create).measure(&[program])?;
@@ -343,7 +343,8 @@ fn cost_table(plants: u64, small: &Costs, large: &Costs, ratio: f64) -> String {
         Some(vec![cost.to_owned(), few, many, number(factor, 2)])
     };
     let rows: Vec<Vec<String>> = COSTS.into_iter().filter_map(row).collect();
-    let [few, many] = [SMALL_PLANTS, plants].map(|size| number(size as f64, 0) + " plants");
+    let [few, many] =
+        [SMALL_PLANTS.min(plants), plants].map(|size| number(size as f64, 0) + " plants");
     table(&["medians", &few, &many, "factor"], 1, &rows)
 }
 

@@ -193,7 +193,7 @@ fn transfers<'a>(
     let export = move |folder: &Path| {
         serve(plantd, folder, |program| {
             transfer(plantd, "import", program, file, plants)?;
-            transfer(plantd, "export", program, &folder.join("exported"), plants)
+            transfer(plantd, "export", program, &folder.join("exported.ndjson"), plants)
         })
     };
     let imports: Vec<Entry<'a>> = vec![
