@@ -142,13 +142,13 @@ impl<'a> Load<'a> {
                     wait = Some(due - now);
                     break;
                 }
-                match self.next_request(&mut random) {
-                    Some(request) if due < end => {
-                        clients[index].send(&request, due)?;
-                        scheduled += threads;
-                        idle.pop();
-                    }
-                    _ => is_over = true,
+                // A number is taken only for a request that is sent.
+                let request = if due < end { self.next_request(&mut random) } else { None };
+                is_over = request.is_none();
+                if let Some(request) = request {
+                    clients[index].send(&request, due)?;
+                    scheduled += threads;
+                    idle.pop();
                 }
             }
             let mut timeout = RESPONSE_TIMEOUT;
