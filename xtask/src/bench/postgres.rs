@@ -175,11 +175,11 @@ impl<'a> Server<'a> {
                 command.arg(format!("--define=clients={clients}"));
                 command.arg(format!("--define=number={first_number}"));
                 command.arg("--file").arg(&file).arg(self.cluster.url());
-                pgbench_figures(&output(&mut command)?, rows)
+                output(&mut command)
             };
             run(0, WARM_UP).context("the warm-up failed")?;
             // A number that the warm-up does not reach.
-            run(1_000_000, self.options.duration)
+            pgbench_figures(&run(1_000_000, self.options.duration)?, rows)
         })
     }
 }
