@@ -107,9 +107,6 @@ pub(crate) const NPM: Tool = Tool::any("npm", "npm", "the black-box tests and th
 /// Shows pages as a person sees them.
 pub(crate) const CHROMIUM: Tool = Tool::any("chromium", "chromium", "the black-box tests");
 
-/// Puts load on an HTTP server, and can be scripted.
-pub(crate) const WRK: Tool = Tool::any("wrk", "wrk", "the benches");
-
 /// Draws what the benches measured.
 pub(crate) const GNUPLOT: Tool = Tool::any("gnuplot", "gnuplot-nox", "the benches");
 
@@ -281,9 +278,9 @@ mod tests {
     #[test]
     fn the_advice_names_program_purpose_and_package() {
         assert_eq!(
-            advice(&[&STRACE, &WRK, &NODE]),
+            advice(&[&STRACE, &GNUPLOT, &NODE]),
             "install `strace` (needed by the black-box tests; Debian package `strace`), \
-             and install `wrk` (needed by the benches; Debian package `wrk`), \
+             and install `gnuplot` (needed by the benches; Debian package `gnuplot-nox`), \
              and install `node` (18 or newer; needed by the black-box tests; Debian package `nodejs`)"
         );
     }
