@@ -269,7 +269,9 @@ fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
         [(POST.0, json), (PUT.0, json), (PATCH.0, json), (PATCH.0, patches)]
     {
         for media_type in media_types {
-            for charset in ["", ";charset=utf-8", "; charset=UTF-8", "; charset=\"utf-8\"", "; profile=x"] {
+            for charset in
+                ["", ";charset=utf-8", "; charset=UTF-8", "; charset=\"utf-8\"", "; profile=x"]
+            {
                 prepare(&server.client(), request_line);
                 let lines = format!("content-TYPE: {media_type}{charset}\r\n");
                 let answer = send(&server, request_line, &lines, plant_body(ID, "Rosa", None));
