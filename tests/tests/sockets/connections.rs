@@ -42,6 +42,14 @@ fn requests_that_are_sent_at_once_are_answered_in_their_order_on_a_connection_th
         for _ in 0..300 {
             connection.receive().assert_new_plant(1, "plant 1", None);
         }
+        // Chunks that end within a letter.
+        let body = plant_body(50, "Rosa 🌱", None);
+        let head = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
+        connection.send(raw_head("POST /plants", head));
+        for part in body.as_bytes().chunks(3).chain([&[][..]]) {
+            connection.send(chunk(part));
+        }
+        connection.receive().assert_plant("Rosa 🌱", None);
         // The end is said in TLS too: `assert_closed` claims it.
         connection.send(raw_head("GET /plants/99", "Connection: close\r\n"));
         connection.receive().assert_error(404, 3002);
