@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
-    Answer, Client, Connection, Counts, Format, Launch, NewPlant, Process, TOKEN, TestServer,
+    Answer, Connection, Counts, Format, Launch, NewPlant, Process, TOKEN, TestServer,
     chunk, plant_body, program, raw_head, raw_request, wait_until,
 };
 
@@ -520,12 +520,11 @@ fn the_elements_of_a_json_array_are_taken_until_its_syntax_breaks() {
         assert!(words.into_iter().all(|word| message.contains(word)), "{body}: {message}");
     }
     // The end of an element that is too large may be missed.
-    let (largest, long) = (json_row_of(1, ROW_MAX_BYTES), json_row_of(1, ROW_MAX_BYTES + 1));
+    let (largest, long) = (body_of(1, ROW_MAX_BYTES), body_of(1, ROW_MAX_BYTES + 1));
     let report = import(&format!("[{largest},\n{long},{salix}]")).json();
     assert_eq!((&report["replaced"], &report["failed"]), (&1.into(), &1.into()), "{report}");
     let failed = &report["errors"][0];
-    // The row before has its own line end.
-    assert_eq!((&failed["line"], &failed["error"]), (&3.into(), &1003.into()), "{report}");
+    assert_eq!((&failed["line"], &failed["error"]), (&2.into(), &1003.into()), "{report}");
     for body in ["", " \n", &rosa, "null", "\u{feff}[]", "\"[]\"", "]", "x[]"] {
         assert!(import(body).assert_error(400, 1004).contains("array"), "{body}");
     }
