@@ -59,7 +59,7 @@ pub(super) fn build<const N: usize>(
 
 /// Services with the same contract on other frameworks, which bench/peers has.
 pub(super) fn peers(workspace: &Metadata) -> anyhow::Result<[Contender; 2]> {
-    tools::ensure(&[tools::NODE_OF_BENCHES, tools::NPM, tools::CXX, tools::MAKE, tools::PYTHON])?;
+    tools::ensure(&[tools::NODE, tools::NPM, tools::CXX, tools::MAKE, tools::PYTHON])?;
     let fastify = packages::FASTIFY.ensure(workspace)?;
     // Node looks for packages only in the folders above a module.
     let server = fastify.join("server.js");
