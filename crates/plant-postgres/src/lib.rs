@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId, PlantPatch};
+use plant_domain::{NewPlant, PlantId};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -63,8 +63,8 @@ use crate::upkeep::Upkeep;
 use crate::writer::Writer;
 use plant_store::decision::{Decision, Write, imported};
 use plant_store::{
-    Created, EventPage, IdempotencyDigest, Imported, OnConflict, OpenError, Page, PageRequest,
-    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
+    EventPage, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, Revision,
+    StoreError, StoreFailure, StoredPlant,
 };
 
 pub use self::address::{NotAPostgresUrl, PostgresUrl};
@@ -218,18 +218,6 @@ impl PostgresRepository {
         })
     }
 
-    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
-        let (answer, outcome) = oneshot::channel();
-        if self.closing.is_cancelled() {
-            return Err(StoreError::Closed);
-        }
-        self.queue.push((write, answer))?;
-        match outcome.await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(StoreFailure::new(anyhow!("a group of writes panicked")).into()),
-        }
-    }
-
     /// Reads where the sessions are.
     async fn read<T: Send + 'static, Reading>(
         &self,
@@ -249,34 +237,16 @@ fn unusable(cause: anyhow::Error) -> OpenError {
 
 #[async_trait]
 impl PlantRepository for PostgresRepository {
-    async fn create(
-        &self,
-        new_plant: NewPlant,
-        idempotency: Option<IdempotencyDigest>,
-    ) -> Result<Created, StoreError> {
-        Ok(self.write(Write::Create { new_plant, idempotency }).await?.into_created())
-    }
-
-    async fn put(
-        &self,
-        new_plant: NewPlant,
-        preconditions: Preconditions,
-    ) -> Result<Put, StoreError> {
-        Ok(self.write(Write::Put { new_plant, preconditions }).await?.into_put())
-    }
-
-    async fn patch(
-        &self,
-        id: PlantId,
-        patch: PlantPatch,
-        preconditions: Preconditions,
-    ) -> Result<StoredPlant, StoreError> {
-        Ok(self.write(Write::Patch { id, patch, preconditions }).await?.plant.stored)
-    }
-
-    async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
-        self.write(Write::Delete { id, preconditions }).await?;
-        Ok(())
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+        let (answer, outcome) = oneshot::channel();
+        if self.closing.is_cancelled() {
+            return Err(StoreError::Closed);
+        }
+        self.queue.push((write, answer))?;
+        match outcome.await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(StoreFailure::new(anyhow!("a group of writes panicked")).into()),
+        }
     }
 
     async fn import(

@@ -15,7 +15,7 @@ use crate::files::data_folder::plants_folder;
 #[command(
     after_help = "It ends with 0 when everything agrees, with 1 when something does not or is damaged, \
     and with 74\nwhen it cannot look.\n\
-    What a start would do first is done: sled recovers its log, and the journal is applied."
+    What a start would do first is done: sled recovers its log, and the write-ahead log is replayed."
 )]
 pub(crate) struct VerifyOptions {
     /// The folder of the plants and the tokens
