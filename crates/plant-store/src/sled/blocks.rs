@@ -38,40 +38,27 @@ const CHANGES_IN_A_STEP: usize = 256;
 /// About the most bytes of values in one step, which sled gets at once.
 const BYTES_IN_A_STEP: usize = 32 * 1024;
 
-/// Keeps readers from seeing a block that is half split. Readers hold it while they look for blocks.
+/// Keeps readers from seeing a block that is half split. Readers hold it while they look for blocks. The value says
+/// whether blocks are torn: a write is under way, or has failed half way.
 #[derive(Debug, Default)]
-pub(super) struct BlocksLock(RwLock<Integrity>);
-
-/// Whether the blocks in sled may be read.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Integrity {
-    #[default]
-    Whole,
-    /// A write is under way, or has failed half way.
-    Torn,
-}
-
-/// While it is held, blocks are whole.
-pub(super) struct ReadingBlocks<'a>(
-    #[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'a, Integrity>,
-);
+pub(super) struct BlocksLock(RwLock<bool>);
 
 impl BlocksLock {
     /// # Errors
     ///
     /// When a write has failed half way, and the store with it.
-    pub(super) fn read(&self) -> anyhow::Result<ReadingBlocks<'_>> {
-        let integrity = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        ensure!(*integrity == Integrity::Whole, "sled failed while it wrote plants");
-        Ok(ReadingBlocks(integrity))
+    pub(super) fn read(&self) -> anyhow::Result<RwLockReadGuard<'_, bool>> {
+        let is_torn = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        ensure!(!*is_torn, "sled failed while it wrote plants");
+        Ok(is_torn)
     }
 
     /// Runs `write` while no reader holds the lock. After a failed `write` every read fails.
     fn write(&self, write: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let mut integrity = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *integrity = Integrity::Torn;
+        let mut is_torn = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *is_torn = true;
         write()?;
-        *integrity = Integrity::Whole;
+        *is_torn = false;
         Ok(())
     }
 }

@@ -141,14 +141,4 @@ mod tests {
         assert_eq!(filter.parts.len(), 2, "it has grown");
         check(&filter, later);
     }
-
-    #[test]
-    fn a_join_contains_the_ids_of_both() {
-        let [mut lower, mut upper] = [BloomFilter::with_room_for(0), BloomFilter::with_room_for(0)];
-        add(&mut lower, 0..1_000);
-        add(&mut upper, 1_000..2_000);
-        let mut both = lower.join(upper);
-        add(&mut both, 2_000..3_000);
-        check(&both, 3_000);
-    }
 }

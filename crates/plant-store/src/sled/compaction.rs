@@ -13,8 +13,8 @@ use anyhow::{Context as _, anyhow, ensure};
 use super::blocks::{self, BlocksLock};
 use super::health::{LOOK_INTERVAL, StoreHealth};
 use super::layout::{
-    self, EVENT_PREFIX, EVENTS_IN_A_RECORD, EventRecord, MANIFEST_KEY, Manifest, PLANT_PREFIX,
-    SYNCED_KEY, decode_events, event_key, event_sequence, first_of_record, tag_blocks_prefix,
+    self, EVENT_PREFIX, EVENTS_IN_A_RECORD, MANIFEST_KEY, Manifest, PLANT_PREFIX, SYNCED_KEY,
+    decode_events, event_key, event_sequence, first_of_record, tag_blocks_prefix,
 };
 use super::memtable::{Memtable, Presence};
 use super::ordered_map::Db;
@@ -199,7 +199,7 @@ fn write_events(
         let room = usize::try_from(EVENTS_IN_A_RECORD)? - events.len();
         let (of_record, later) = rest.split_at(room.min(rest.len()));
         events.extend_from_slice(of_record);
-        let record = EventRecord { events: mem::take(&mut events) };
+        let record = mem::take(&mut events);
         db.insert(event_key(begin), layout::encode(&record)?).context("writing events")?;
         after_step();
         rest = later;

@@ -12,7 +12,7 @@ use super::bloom_filter::BloomFilter;
 use super::digest::PlantsDigest;
 use super::findings::Findings;
 use super::layout::{
-    self, ChangeGroup, EVENT_PREFIX, EventRecord, MANIFEST_KEY, Manifest, PLANT_PREFIX, TAG_PREFIX,
+    self, ChangeGroup, EVENT_PREFIX, MANIFEST_KEY, Manifest, PLANT_PREFIX, TAG_PREFIX,
 };
 use super::ordered_map::Db;
 use super::ordered_map::paced::PacedDb;
@@ -56,9 +56,8 @@ fn plant_record(bytes: &[u8]) {
 
 fn event_record(value: &[u8]) {
     let Ok(events) = layout::decode_events(1, value) else { return };
-    let record = EventRecord { events };
-    let encoded = layout::encode(&record).expect("what was read is small enough to be written");
-    assert_eq!(layout::decode::<EventRecord>(&encoded).expect("it was written"), record);
+    let encoded = layout::encode(&events).expect("what was read is small enough to be written");
+    assert_eq!(layout::decode_events(1, &encoded).expect("it was written"), events);
 }
 
 /// The first byte is the length of the key; the value follows the key.

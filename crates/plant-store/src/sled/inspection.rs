@@ -9,7 +9,7 @@ use super::open::{self, FoundDatabase};
 use super::ordered_map::IVec;
 use super::ordered_map::guarded::{guarded, open_error};
 use super::scan::PlantScan;
-use super::verify::{self, Compared};
+use super::verify;
 use crate::plant_record::PlantRecord;
 use crate::{OpenError, StoreFailure};
 
@@ -72,7 +72,7 @@ impl SledInspection {
         let mut findings = self.findings.clone();
         let compared = guarded(|| verify::verify(db, manifest.as_ref(), &mut findings));
         let compared = compared.context("not everything could be compared");
-        let Compared { plants, events } =
+        let (plants, events) =
             findings.value_of(compared).map_err(StoreFailure::new)?.unwrap_or_default();
         let (disagreements, more_disagreements) = findings.into_list();
         Ok(Verification { plants, events, disagreements, more_disagreements })

@@ -11,7 +11,7 @@
 //! | `m` `synced` | the sequence number of the last event that was on disk in sled at the last checkpoint, big-endian |
 //! | `p` ordered id | a block of plants: ids, and a [`PlantRecord`](crate::plant_record::PlantRecord) of each |
 //! | `t` tag, zero byte, ordered id | a block of the ids that have the tag |
-//! | `e` first sequence number | an [`EventRecord`] |
+//! | `e` first sequence number | a record of consecutive events, a list of [`EventOfPlant`] |
 //!
 //! Ordered numbers are big-endian, ids with the sign bit flipped, so that numbers and bytes sort alike. A zero byte ends
 //! a tag, because the rules allow no control character in one. Values are in the postcard format after a version byte.
@@ -109,12 +109,6 @@ pub(super) fn plant_digest(id: PlantId, record: &[u8]) -> PlantsDigest {
 /// What a plant with a tag adds to the digest of the tag index.
 pub(super) fn tag_digest(tag: &[u8], id: PlantId) -> PlantsDigest {
     PlantsDigest::of(&ordered(id), tag)
-}
-
-/// Consecutive events. The key is the number of the first one.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct EventRecord {
-    pub(super) events: Vec<EventOfPlant>,
 }
 
 /// A change as an event record keeps it.
@@ -236,7 +230,7 @@ pub(super) fn decode_events(
     first_sequence: u64,
     value: &[u8],
 ) -> anyhow::Result<Vec<EventOfPlant>> {
-    let decoded = decode(value).and_then(|EventRecord { events }| {
+    let decoded = decode(value).and_then(|events: Vec<EventOfPlant>| {
         let count = events.len() as u64;
         ensure!((1..=EVENTS_IN_A_RECORD).contains(&count), "it has {count} events");
         Ok(events)
@@ -299,13 +293,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_of_the_bytes_is_the_order_of_the_ids() {
-        let ids = [i64::MIN, -256, -1, 0, 1, 256, i64::MAX].map(PlantId::from);
-        assert!(ids.map(ordered).is_sorted());
-        assert_eq!(ids.map(|id| from_ordered(ordered(id))), ids);
-    }
-
-    #[test]
     fn a_value_of_another_version_or_with_a_cut_or_longer_end_is_an_error() {
         let manifest = Manifest { last_sequence: 300, plants: 200, ..Manifest::default() };
         let value = encode(&manifest).expect("small");
@@ -354,6 +341,6 @@ mod tests {
         assert!(encode(&vec![0_u8; MAX_VALUE_BYTES]).is_err());
         let event = EventOfPlant { kind: EventKind::Deleted, id: i64::MIN };
         let events = vec![event; usize::try_from(EVENTS_IN_A_RECORD).expect("small")];
-        assert!(encode(&EventRecord { events }).is_ok());
+        assert!(encode(&events).is_ok());
     }
 }

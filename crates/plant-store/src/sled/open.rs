@@ -167,17 +167,17 @@ fn read_kept(
 ) -> anyhow::Result<Option<Manifest>> {
     check_format(db)?;
     guarded(|| {
-        let mut contents = write_ahead_log::read(&config.directory, findings)?;
-        if db.get(LOG_SALTS_KEY)?.as_deref() != Some(&contents.salts) {
+        let (salts, mut payloads) = write_ahead_log::read(&config.directory, findings)?;
+        if db.get(LOG_SALTS_KEY)?.as_deref() != Some(&salts) {
             findings.add(
                 "journal.0 and journal.1 belong to another database; put the files of this one back",
             )?;
-            contents.payloads.clear();
+            payloads.clear();
         }
-        match guarded(|| recovery::read(db, &contents.payloads, replay, findings)) {
+        match guarded(|| recovery::read(db, &payloads, replay, findings)) {
             Err(lost) if replay == Replay::Unsynced && !is_of_disk(&lost) => {
                 warn_of_lost(&lost);
-                recovery::read(db, &contents.payloads, Replay::All, findings)
+                recovery::read(db, &payloads, Replay::All, findings)
             }
             read => read,
         }

@@ -22,25 +22,18 @@ use super::scan::PlantScan;
 use crate::EventKind;
 use crate::plant_record::PlantRecord;
 
-/// How much was compared.
-#[derive(Default)]
-pub(super) struct Compared {
-    pub(super) plants: u64,
-    pub(super) events: u64,
-}
-
-/// Compares everything with everything, while nothing is written.
+/// Compares everything with everything, while nothing is written. Returns the numbers of plants and of events.
 pub(super) fn verify(
     db: &Db,
     manifest: Option<&Manifest>,
     findings: &mut Findings,
-) -> anyhow::Result<Compared> {
+) -> anyhow::Result<(u64, u64)> {
     let mut last_events = LastEvents::default();
     let events = read_events(db, manifest, &mut last_events, findings)?;
     let plants = check_plants(db, manifest, last_events, findings)?;
     let indexed = guarded(|| check_index(db, findings));
     findings.value_of(indexed.context("the index of the tags cannot be read to its end"))?;
-    Ok(Compared { plants, events })
+    Ok((plants, events))
 }
 
 /// The last kept event of each plant.

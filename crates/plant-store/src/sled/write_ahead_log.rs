@@ -52,13 +52,6 @@ struct Segment {
 /// The salts of both segments, one after the other. sled keeps them, to recognize the log that belongs to it.
 pub(super) type Salts = [u8; 2 * SALT_BYTES];
 
-/// What a log holds.
-pub(super) struct Contents {
-    pub(super) salts: Salts,
-    /// The payloads of all whole records, in no order.
-    pub(super) payloads: Vec<Vec<u8>>,
-}
-
 /// Makes empty segments. They count once the database has its name; see `open`.
 ///
 /// # Errors
@@ -96,10 +89,15 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     Ok(salts)
 }
 
-/// Reads the log. A damaged segment is a finding; its whole records count all the same.
-pub(super) fn read(directory: &Path, findings: &mut Findings) -> anyhow::Result<Contents> {
-    let mut contents = Contents { salts: Salts::default(), payloads: Vec::new() };
-    for (path, salt) in paths(directory).iter().zip(contents.salts.chunks_mut(SALT_BYTES)) {
+/// Reads the salts, and the payloads of all whole records, in no order. A damaged segment is a finding; its whole records
+/// count all the same.
+pub(super) fn read(
+    directory: &Path,
+    findings: &mut Findings,
+) -> anyhow::Result<(Salts, Vec<Vec<u8>>)> {
+    let mut salts = Salts::default();
+    let mut payloads = Vec::new();
+    for (path, salt) in paths(directory).iter().zip(salts.chunks_mut(SALT_BYTES)) {
         let segment = read_synced(path);
         let Some(segment) = findings.value_of(segment)? else { continue };
         if segment.len() != SEGMENT_BYTES {
@@ -112,9 +110,9 @@ pub(super) fn read(directory: &Path, findings: &mut Findings) -> anyhow::Result<
         if let Some(found) = segment.get(..SALT_BYTES) {
             salt.copy_from_slice(found);
         }
-        contents.payloads.extend(whole_records(&segment).into_iter().map(<[u8]>::to_vec));
+        payloads.extend(whole_records(&segment).into_iter().map(<[u8]>::to_vec));
     }
-    Ok(contents)
+    Ok((salts, payloads))
 }
 
 /// Syncs before it reads: a kill may have come between a write and its sync, and recovery builds on what it reads.
@@ -291,7 +289,7 @@ mod tests {
         segment[SALT_BYTES..].copy_from_slice(&record);
         fs::write(&path, &segment).unwrap();
         let payloads_in = |folder: &tempfile::TempDir| {
-            read(folder.path(), &mut Findings::Refuse).unwrap().payloads.len()
+            read(folder.path(), &mut Findings::Refuse).unwrap().1.len()
         };
         assert_eq!(payloads_in(&one), 1);
         assert_eq!(payloads_in(&other), 0);
