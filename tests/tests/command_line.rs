@@ -198,8 +198,8 @@ fn verify_says_in_one_line_that_everything_agrees_or_lists_what_does_not_where_s
         let expected = [
             "plant 1 is missing; event 1 is its last one",
             "there are 2 plants, and the count says 3",
-            "the plants are not those of which the digest was made",
-            "plant 1 is in the index of the tag \"Rosaceae\", which it has not",
+            "the plants do not match their digest",
+            "plant 1 is in the index of tag \"Rosaceae\" and does not have that tag",
         ];
         assert_eq!(listed, expected);
         assert!(advice.contains("disagreements: 4") && advice.contains("backup"), "{advice}");

@@ -17,11 +17,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use clap::Parser;
-use plant_domain::{NewPlant, Plant, PlantId, PlantPatch};
+use plant_domain::{NewPlant, Plant, PlantId};
 use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens};
+use plant_store::decision::{Decision, KeptPlant, Write};
 use plant_store::{
-    Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
-    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
+    EventPage, Imported, OnConflict, Page, PageRequest, PlantRepository, Revision, StoreError,
+    StoreFailure, StoredPlant,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -43,36 +44,16 @@ struct StoresNothing {
 
 #[async_trait]
 impl PlantRepository for StoresNothing {
-    async fn create(
-        &self,
-        new_plant: NewPlant,
-        _idempotency: Option<IdempotencyDigest>,
-    ) -> Result<Created, StoreError> {
-        let (id, plant) = new_plant.into_parts();
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
         let revision = Revision::from(self.sequence.fetch_add(1, Ordering::Relaxed) + 1);
-        Ok(Created { stored: StoredPlant { id, plant, revision }, is_current: true })
-    }
-
-    async fn put(
-        &self,
-        new_plant: NewPlant,
-        _preconditions: Preconditions,
-    ) -> Result<Put, StoreError> {
-        Ok(Put { stored: self.create(new_plant, None).await?.stored, is_new: true })
-    }
-
-    async fn patch(
-        &self,
-        id: PlantId,
-        patch: PlantPatch,
-        _preconditions: Preconditions,
-    ) -> Result<StoredPlant, StoreError> {
-        let patched = patch.apply(&self.plant).with_id(id);
-        Ok(self.create(patched, None).await?.stored)
-    }
-
-    async fn delete(&self, _id: PlantId, _preconditions: Preconditions) -> Result<(), StoreError> {
-        Ok(())
+        let current = match write {
+            Write::Create { .. } | Write::Put { .. } => None,
+            Write::Patch { id, .. } | Write::Delete { id, .. } => {
+                let stored = StoredPlant { id, plant: self.plant.clone(), revision };
+                Some(KeptPlant { stored, idempotency: None })
+            }
+        };
+        write.decide(current, revision)
     }
 
     async fn import(

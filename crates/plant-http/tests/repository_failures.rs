@@ -8,13 +8,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId, PlantPatch};
+use plant_domain::{NewPlant, PlantId};
 use plant_http::{
     PlantService, Scope, ServeError, ServerConfig, Token, TokenName, TokenRecord, Tokens, serve,
 };
+use plant_store::decision::{Decision, Write};
 use plant_store::{
-    Created, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
-    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
+    EventPage, Imported, OnConflict, Page, PageRequest, PlantRepository, Revision, StoreError,
+    StoreFailure, StoredPlant,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -45,12 +46,8 @@ fn failure() -> StoreFailure {
 
 #[async_trait]
 impl PlantRepository for Misbehaves {
-    async fn create(
-        &self,
-        new_plant: NewPlant,
-        _idempotency: Option<IdempotencyDigest>,
-    ) -> Result<Created, StoreError> {
-        match new_plant.id().get() {
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+        match write.id().get() {
             PANICS => panic!("a panic in the repository"),
             IS_BUSY => Err(StoreError::Busy),
             IS_UNAVAILABLE => Err(StoreError::Unavailable(failure())),
@@ -70,27 +67,6 @@ impl PlantRepository for Misbehaves {
             }
             id => Err(StoreError::IdTaken(PlantId::from(id))),
         }
-    }
-
-    async fn put(
-        &self,
-        new_plant: NewPlant,
-        _preconditions: Preconditions,
-    ) -> Result<Put, StoreError> {
-        Ok(Put { stored: self.create(new_plant, None).await?.stored, is_new: true })
-    }
-
-    async fn patch(
-        &self,
-        id: PlantId,
-        _patch: PlantPatch,
-        _preconditions: Preconditions,
-    ) -> Result<StoredPlant, StoreError> {
-        Ok(self.create(plant(id.get()), None).await?.stored)
-    }
-
-    async fn delete(&self, id: PlantId, _preconditions: Preconditions) -> Result<(), StoreError> {
-        self.create(plant(id.get()), None).await.map(drop)
     }
 
     /// Takes plants up to the first one that fails.

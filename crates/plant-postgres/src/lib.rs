@@ -45,11 +45,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId, PlantPatch};
+use plant_domain::{NewPlant, PlantId};
 use plant_store::decision::{Decision, Write, imported};
 use plant_store::{
-    Created, EventPage, IdempotencyDigest, Imported, OnConflict, OpenError, Page, PageRequest,
-    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
+    EventPage, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, Revision,
+    StoreError, StoreFailure, StoredPlant,
 };
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
@@ -165,16 +165,6 @@ impl PostgresRepository {
         Ok(Self { queue, reads, imports, writer, reader, threads })
     }
 
-    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
-        self.check_open()?;
-        let (answer, outcome) = oneshot::channel();
-        self.queue.push((write, answer))?;
-        match outcome.await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(StoreFailure::new(anyhow!("a group of writes panicked")).into()),
-        }
-    }
-
     /// Reads on the threads that the sessions belong to.
     async fn read<T: Send + 'static, Reading>(
         &self,
@@ -198,34 +188,14 @@ fn unusable(cause: anyhow::Error) -> OpenError {
 
 #[async_trait]
 impl PlantRepository for PostgresRepository {
-    async fn create(
-        &self,
-        new_plant: NewPlant,
-        idempotency: Option<IdempotencyDigest>,
-    ) -> Result<Created, StoreError> {
-        Ok(self.write(Write::Create { new_plant, idempotency }).await?.into_created())
-    }
-
-    async fn put(
-        &self,
-        new_plant: NewPlant,
-        preconditions: Preconditions,
-    ) -> Result<Put, StoreError> {
-        Ok(self.write(Write::Put { new_plant, preconditions }).await?.into_put())
-    }
-
-    async fn patch(
-        &self,
-        id: PlantId,
-        patch: PlantPatch,
-        preconditions: Preconditions,
-    ) -> Result<StoredPlant, StoreError> {
-        Ok(self.write(Write::Patch { id, patch, preconditions }).await?.plant.stored)
-    }
-
-    async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
-        self.write(Write::Delete { id, preconditions }).await?;
-        Ok(())
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+        self.check_open()?;
+        let (answer, outcome) = oneshot::channel();
+        self.queue.push((write, answer))?;
+        match outcome.await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(StoreFailure::new(anyhow!("a group of writes panicked")).into()),
+        }
     }
 
     async fn import(

@@ -1,5 +1,6 @@
-//! How long sled alone takes for a number of plants in the layout of the store:
-//! `bare_sled one-by-one|folding PLANTS FOLDER`. It prints one line of JSON, which `cargo xtask bench` reads.
+//! Measures how long sled alone takes for a number of plants in the layout of the store:
+//! `bare_sled one-by-one|folding PLANTS FOLDER`, where `folding` compacts whole memtables. Prints one line of JSON for
+//! `cargo xtask bench`.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use plant_domain::NewPlant;
-use plant_store::benches::BareLoop;
+use plant_store::bare_loop::BareLoop;
 
 const TAGS: i64 = 100;
 
@@ -19,7 +20,7 @@ fn main() -> anyhow::Result<()> {
     let [way, plants, folder] = &arguments[..] else { anyhow::bail!(usage) };
     let bare_loop = match &way[..] {
         "one-by-one" => BareLoop::OneByOne,
-        "folding" => BareLoop::Folding,
+        "folding" => BareLoop::Compacting,
         _ => anyhow::bail!(usage),
     };
     let plants: i64 = plants.parse().context("PLANTS must be a number")?;

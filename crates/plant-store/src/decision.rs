@@ -1,7 +1,7 @@
-//! The decision of one write, for those who write a store.
+//! The decision of one write, the same for every store.
 //!
-//! A store finds the plant as it is, asks [`Write::decide`], brings the [`Decision`] to the disk, and then tells the
-//! caller. So every store decides alike, and only the way to the disk is its own.
+//! A store reads the current plant, asks [`Write::decide`], brings the [`Decision`] to the disk, and then answers. Only
+//! the way to the disk is its own.
 
 use plant_domain::{NewPlant, Plant, PlantId, PlantPatch};
 
@@ -10,21 +10,21 @@ use crate::{
     StoreError, StoredPlant,
 };
 
-/// A change to one plant that a caller asks for.
+/// A request to change one plant.
 #[derive(Clone, Debug)]
 pub enum Write {
     /// [`PlantRepository::create`](crate::PlantRepository::create).
     Create {
         /// The plant to create.
         new_plant: NewPlant,
-        /// By which the same create is known when it is sent again.
+        /// Recognizes the same create when it is sent again.
         idempotency: Option<IdempotencyDigest>,
     },
     /// [`PlantRepository::put`](crate::PlantRepository::put).
     Put {
-        /// The plant as it is to be.
+        /// The new plant.
         new_plant: NewPlant,
-        /// What the plant has to be before.
+        /// The conditions on the current plant.
         preconditions: Preconditions,
     },
     /// [`PlantRepository::patch`](crate::PlantRepository::patch).
@@ -33,42 +33,42 @@ pub enum Write {
         id: PlantId,
         /// The change.
         patch: PlantPatch,
-        /// What the plant has to be before.
+        /// The conditions on the current plant.
         preconditions: Preconditions,
     },
     /// [`PlantRepository::delete`](crate::PlantRepository::delete).
     Delete {
         /// Which plant.
         id: PlantId,
-        /// What the plant has to be before.
+        /// The conditions on the current plant.
         preconditions: Preconditions,
     },
 }
 
-/// All that a store keeps of a plant.
+/// Everything that a store keeps of a plant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptPlant {
     /// The plant and its revision.
     pub stored: StoredPlant,
-    /// The digest of the create that made the plant, when it came with an idempotency key.
+    /// The digest of the create that made the plant, if the create had an idempotency key.
     pub idempotency: Option<IdempotencyDigest>,
 }
 
-/// What becomes of a write that is not refused.
+/// The outcome of a write that is not refused.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// What happens to the plant; `None` when nothing changes, and then there is nothing to write.
+    /// What happens to the plant; `None` when nothing changes and nothing has to be written.
     pub change: Option<EventKind>,
-    /// The plant that the caller is told of: as it is after the write, or as it was before it was deleted. This is what
-    /// the store has to keep when the plant is created or updated.
+    /// The plant of the answer: after the write, or before it was deleted. The store keeps it when it is created or
+    /// updated.
     pub plant: KeptPlant,
-    /// Whether there is exactly this plant now. A create that is sent again is told of the plant that it made, which
-    /// may have changed since.
+    /// Whether this is the current plant. A create that is sent again is answered with the plant that it made, which may
+    /// have changed since.
     pub is_current: bool,
 }
 
 impl Write {
-    /// The plant that it is about.
+    /// The id of the plant.
     #[must_use]
     pub const fn id(&self) -> PlantId {
         match self {
@@ -86,7 +86,7 @@ impl Write {
         }
     }
 
-    /// Decides, given the plant as it is now and the revision that a change would lead to.
+    /// Decides, given the current plant and the revision that a change would lead to.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Decision {
         Self { change: Some(EventKind::Created), plant, is_current: true }
     }
 
-    /// A plant that is the same already keeps its revision.
+    /// An equal plant keeps its revision.
     fn updated(mut current: KeptPlant, plant: Plant, revision: Revision) -> Self {
         if current.stored.plant == plant {
             return Self { change: None, plant: current, is_current: true };
@@ -167,7 +167,7 @@ impl Decision {
         Self { change: Some(EventKind::Updated), plant: current, is_current: true }
     }
 
-    /// The plant that there is after the change; `None` when it was deleted.
+    /// The plant after the change; `None` when it was deleted.
     #[must_use]
     pub fn after(&self) -> Option<&KeptPlant> {
         (self.change != Some(EventKind::Deleted)).then_some(&self.plant)
@@ -186,7 +186,7 @@ impl Decision {
     }
 }
 
-/// What became of a plant of an import, whose write was decided so.
+/// The report on one plant of an import.
 ///
 /// # Errors
 ///

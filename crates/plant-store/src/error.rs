@@ -1,4 +1,4 @@
-//! Why a repository did not do what it was asked to.
+//! The errors of repositories.
 
 use std::error::Error;
 use std::fmt;
@@ -9,30 +9,30 @@ use plant_domain::PlantId;
 
 use crate::Precondition;
 
-/// Why a repository did not do what it was asked to.
+/// Why a repository refused a request or failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There is a plant with the id of the plant to create; nothing was written.
+    /// The id of the plant to create is taken; nothing was written.
     #[error("a plant with id {0} exists already")]
     IdTaken(PlantId),
-    /// There is no plant with the id of the plant to change; nothing was written.
+    /// The plant to change does not exist; nothing was written.
     #[error("there is no plant with id {0}")]
     NoSuchPlant(PlantId),
-    /// The plant is not in the state that the change asks for; nothing was written.
+    /// The plant does not meet a precondition of the change; nothing was written.
     #[error("the precondition {0} failed")]
     PreconditionFailed(Precondition),
-    /// Too much waits to be written, or the disk does not answer; nothing was written.
+    /// Too many writes wait, or the disk does not answer; nothing was written.
     #[error("the store is too busy")]
     Busy,
-    /// The disk has too little room; nothing was written, except that an import may have taken some of its plants. The
-    /// store takes writes again as soon as there is room.
+    /// The disk has too little room; nothing was written, except that an import may have taken some of its plants. With
+    /// room, the store takes writes again.
     #[error("the disk of the store is full")]
     DiskFull,
     /// The database does not answer, or takes no writes; nothing was written.
     #[error("the database does not answer or takes no writes: {0}")]
     Unavailable(StoreFailure),
-    /// The database refuses this write, and will refuse it again, while it takes others; nothing was written.
+    /// The database refuses this write, now and later, and takes others; nothing was written.
     #[error("the database refuses this write: {0}")]
     Refused(StoreFailure),
     /// The store is closed; nothing was written.
@@ -43,19 +43,19 @@ pub enum StoreError {
     Failed(#[from] StoreFailure),
 }
 
-/// Why a store cannot be opened, or looked into. The message says what is wrong, and what to do.
+/// Why a store cannot be opened or inspected. The message says what is wrong, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// What the store holds is damaged.
+    /// The content of the store is damaged.
     #[error("{0}")]
     Damaged(StoreFailure),
-    /// The store cannot be used: it cannot be reached, somebody else has it open, or another version made it.
+    /// The store cannot be reached, another process has it open, or another version made it.
     #[error("{0}")]
     Unusable(StoreFailure),
 }
 
-/// What made a store fail, shared by all that it failed for. It is meant for the log: it may tell of files and folders.
+/// The cause of a failure, shared by all callers that it concerns. Meant for the log: it may name files and folders.
 #[derive(Clone, Debug)]
 pub struct StoreFailure(Arc<dyn Error + Send + Sync>);
 
@@ -67,7 +67,7 @@ impl StoreFailure {
     }
 }
 
-/// Two are the same where one is a clone of the other.
+/// Clones of one failure are equal.
 impl PartialEq for StoreFailure {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

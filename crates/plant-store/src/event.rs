@@ -1,4 +1,4 @@
-//! What happened to the plants.
+//! Events: what happened to plants.
 
 use plant_domain::PlantId;
 use serde::{Deserialize, Serialize};
@@ -8,30 +8,30 @@ use crate::Revision;
 /// One change to one plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The state that it led to; for a plant that was removed, the number of the event all the same.
+    /// The revision that the event led to. A deletion has a number of its own too.
     pub revision: Revision,
     /// What happened.
     pub kind: EventKind,
-    /// To which plant.
+    /// The plant that it happened to.
     pub id: PlantId,
 }
 
 /// What happened to a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
-    /// It is new.
+    /// The plant was created.
     Created,
-    /// Its name or its tag is another one.
+    /// The name or the tag changed.
     Updated,
-    /// It is gone.
+    /// The plant was deleted.
     Deleted,
 }
 
-/// Some events, if the repository still has them.
+/// A page of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventPage {
-    /// These are the next ones, in order; none when nothing happened since.
+    /// The next events, in order; empty when nothing happened since.
     Kept(Vec<Event>),
-    /// Some of the events that were asked for are no longer kept.
+    /// Some of the requested events are no longer kept.
     Forgotten,
 }

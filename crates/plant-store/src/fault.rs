@@ -1,10 +1,9 @@
-//! Fault points: named places where tests let a process panic, or stop until it is killed.
+//! Fault points: named places where tests make a process panic, or stop until it is killed.
 //!
-//! They are for tests, behind the feature `__fault-points`; without it a point is nothing. The variable
-//! `FAILPOINTS` in the environment says what happens where, in the words of the crate `fail`:
-//! `before-answers=3*off->panic(text)` lets whoever comes there for the fourth time panic, and `return`
-//! in the place of `panic(text)` lets it log that it has come there and stop for good.
-//! `after-plants@plant-fold` counts only the thread of that name, `after-plants@main` the opening.
+//! Without the feature `__fault-points` a point does nothing. The environment variable `FAILPOINTS` configures the points
+//! in the syntax of the crate `fail`: `before-answers=3*off->panic(text)` panics at the fourth pass, and `return` instead
+//! of `panic(text)` logs the pass and stops the thread for good. `after-plants@plant-compact` counts only the passes of
+//! the compaction thread, `after-plants@main` those of the open.
 
 #[cfg(feature = "__fault-points")]
 mod switched_on {
@@ -12,11 +11,11 @@ mod switched_on {
     use std::sync::Once;
     use std::thread;
 
-    /// A place where a test may let something happen.
+    /// A place where a test may interfere.
     ///
     /// # Panics
     ///
-    /// When the environment says so, or says something that makes no sense.
+    /// When the environment says so, or cannot be parsed.
     pub fn point(name: &str) {
         read_environment();
         fail::fail_point!(name, |_| stop(name));
@@ -25,7 +24,7 @@ mod switched_on {
         fail::fail_point!(&name_in_thread, |_| stop(name));
     }
 
-    /// A limit, or the smaller one that a test wants: `NAME=return(3)`.
+    /// A limit, or the smaller one of a test: `NAME=return(3)`.
     pub(crate) fn limit(name: &str, limit: usize) -> usize {
         read_environment();
         fail::fail_point!(name, |wanted| {
@@ -34,7 +33,7 @@ mod switched_on {
         limit
     }
 
-    /// The first time only; what it says stays in force to the end of the process.
+    /// Reads the environment once for the whole process.
     fn read_environment() {
         static READ: Once = Once::new();
         READ.call_once(|| mem::forget(fail::FailScenario::setup()));
@@ -54,12 +53,12 @@ pub use switched_on::point;
 #[cfg(feature = "__fault-points")]
 pub(crate) use switched_on::limit;
 
-/// Nothing.
+/// Does nothing.
 #[cfg(not(feature = "__fault-points"))]
 #[inline]
 pub(crate) const fn point(_name: &str) {}
 
-/// The limit as it is.
+/// The limit unchanged.
 #[cfg(not(feature = "__fault-points"))]
 #[inline]
 pub(crate) const fn limit(_name: &str, limit: usize) -> usize {

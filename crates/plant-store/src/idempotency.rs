@@ -1,39 +1,26 @@
-//! How a create that is sent again is told from another create of the same id.
+//! Recognizes a create that is sent again.
 
 use plant_domain::NewPlant;
 use sha2::{Digest, Sha256};
 
 /// A digest of an idempotency key and of the plant that was sent with it.
 ///
-/// A plant keeps the digest of its create. A later create with the same digest is the same request
-/// sent again, so it gets the same answer and writes nothing; no table of keys is needed, because
-/// the answer to a create is a function of its request.
-///
-/// ```
-/// use plant_domain::NewPlant;
-/// use plant_store::IdempotencyDigest;
-///
-/// let willow = NewPlant::new(7, "Salix alba", None)?;
-/// let poplar = NewPlant::new(7, "Populus alba", None)?;
-/// assert_eq!(IdempotencyDigest::new("key", &willow), IdempotencyDigest::new("key", &willow));
-/// assert_ne!(IdempotencyDigest::new("key", &willow), IdempotencyDigest::new("other", &willow));
-/// assert_ne!(IdempotencyDigest::new("key", &willow), IdempotencyDigest::new("key", &poplar));
-/// # Ok::<(), plant_domain::Violations>(())
-/// ```
+/// A plant keeps the digest of its create. A later create with the same digest is the same request sent again: it gets the
+/// same answer and writes nothing. No table of keys is needed, because the answer is a function of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdempotencyDigest([u8; IdempotencyDigest::BYTES]);
 
 impl IdempotencyDigest {
-    /// How many bytes it has: half of a SHA-256. It is kept with the plant, and 128 bits are enough to tell the requests
-    /// of honest clients apart. (The holder of a token can store anything without forging a digest.)
+    /// The length in bytes: half of a SHA-256. 128 bits tell the requests of honest clients apart. (The holder of a token
+    /// can store anything without forging a digest.)
     pub const BYTES: usize = 16;
 
-    /// The digest of `key`, as the client sent it, and of the plant that came with it.
+    /// The digest of `key`, as the client sent it, and of the plant sent with it.
     #[must_use]
     pub fn new(key: &str, new_plant: &NewPlant) -> Self {
         let mut hash = Sha256::new();
         let (name, tag) = new_plant.plant().members();
-        // Each text goes in behind its length, so that no two inputs run together to the same bytes.
+        // The length before each text keeps different inputs from becoming the same bytes.
         for text in [Some(key), Some(name), tag] {
             match text {
                 Some(text) => {
@@ -51,13 +38,13 @@ impl IdempotencyDigest {
         Self(digest)
     }
 
-    /// The digest as a store keeps it.
+    /// The bytes that a store keeps.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
     }
 
-    /// The digest that a store has kept.
+    /// The digest from the bytes that a store has kept.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)

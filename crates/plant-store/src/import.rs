@@ -1,4 +1,4 @@
-//! Taking many plants at once.
+//! Imports: many plants at once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,7 @@ use std::str::FromStr;
 use crate::StoreError;
 use crate::StoreFailure;
 
-/// What to do with a plant whose id is taken. As a word it is `error`, `skip` or `replace`.
-///
-/// ```
-/// use plant_store::OnConflict;
-///
-/// assert_eq!("skip".parse(), Ok(OnConflict::Skip));
-/// assert_eq!(OnConflict::default().to_string(), "error");
-/// ```
+/// What to do with a plant whose id is taken. Written as `error`, `skip` or `replace`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnConflict {
     /// Refuse it.
@@ -45,22 +38,22 @@ impl FromStr for OnConflict {
     }
 }
 
-/// The word names nothing that can be done.
+/// The text is no [`OnConflict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it must be error, skip or replace")]
 pub struct UnknownOnConflict;
 
-/// What became of one plant.
+/// What became of one plant of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Imported {
     /// Its id was free: it was created.
     Created,
-    /// It is in the place of the one that was there, from which it may not differ at all.
+    /// It replaced the existing plant, which may have been equal.
     Replaced,
-    /// Its id was taken, so it was left out, as [`OnConflict::Skip`] says.
+    /// Its id was taken, and it was skipped ([`OnConflict::Skip`]).
     Skipped,
-    /// Its id was taken, and it was refused, as [`OnConflict::Error`] says.
+    /// Its id was taken, and it was refused ([`OnConflict::Error`]).
     IdTaken,
-    /// The database refuses it, as [`StoreError::Refused`] says.
+    /// The database refuses it ([`StoreError::Refused`]).
     Refused(StoreFailure),
 }

@@ -1,4 +1,4 @@
-//! Plants in memory, for the tests of programs that embed a repository.
+//! A repository in memory, for tests of programs that embed one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
@@ -6,30 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId, PlantPatch};
+use plant_domain::{NewPlant, PlantId};
 
 use crate::decision::{Decision, KeptPlant, Write, imported};
 use crate::{
-    Created, DEFAULT_KEEP_EVENTS, Event, EventPage, IdempotencyDigest, Imported, OnConflict,
-    PAGE_MAX_WORK, Page, PageRequest, PlantRepository, Preconditions, Put, Revision, StoreError,
-    StoreFailure, StoredPlant,
+    DEFAULT_KEEP_EVENTS, Event, EventPage, Imported, OnConflict, PAGE_MAX_WORK, Page, PageRequest,
+    PlantRepository, Revision, StoreError, StoreFailure, StoredPlant,
 };
 
-/// Keeps plants in memory, and nothing on any disk: they are gone when the last repository of them is dropped. It is for
-/// tests. Except for durability it keeps the contract of [`PlantRepository`].
-///
-/// ```
-/// use plant_domain::NewPlant;
-/// use plant_store::{MemoryRepository, PlantRepository};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let repository = MemoryRepository::default();
-/// repository.create(NewPlant::new(7, "Salix alba", None)?, None).await?;
-/// assert_eq!(repository.count().await?, 1);
-/// # Ok(())
-/// # }
-/// ```
+/// Keeps plants in memory only, for tests: they are gone when the last repository of them is dropped. Except for
+/// durability it keeps the contract of [`PlantRepository`].
 #[derive(Debug, Default)]
 pub struct MemoryRepository {
     kept: Arc<Mutex<Kept>>,
@@ -39,14 +25,14 @@ pub struct MemoryRepository {
 #[derive(Debug, Default)]
 struct Kept {
     plants: BTreeMap<PlantId, KeptPlant>,
-    /// The newest events, as many as every repository keeps by default.
+    /// The newest [`DEFAULT_KEEP_EVENTS`] events.
     events: VecDeque<Event>,
     /// The number of the last event.
     last: u64,
 }
 
 impl MemoryRepository {
-    /// Another repository of the same plants, which is open: what a program finds after a restart.
+    /// Another, open repository of the same plants: what a program finds after a restart.
     #[must_use]
     pub fn reopened(&self) -> Self {
         Self { kept: Arc::clone(&self.kept), is_closed: AtomicBool::new(false) }
@@ -59,8 +45,11 @@ impl MemoryRepository {
     fn check_open(&self) -> Result<(), StoreError> {
         if self.is_closed.load(Ordering::SeqCst) { Err(StoreError::Closed) } else { Ok(()) }
     }
+}
 
-    fn write(&self, write: Write) -> Result<Decision, StoreError> {
+#[async_trait]
+impl PlantRepository for MemoryRepository {
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
         let mut kept = self.kept();
         self.check_open()?;
         let id = write.id();
@@ -79,46 +68,18 @@ impl MemoryRepository {
         }
         Ok(decision)
     }
-}
-
-#[async_trait]
-impl PlantRepository for MemoryRepository {
-    async fn create(
-        &self,
-        new_plant: NewPlant,
-        idempotency: Option<IdempotencyDigest>,
-    ) -> Result<Created, StoreError> {
-        Ok(self.write(Write::Create { new_plant, idempotency })?.into_created())
-    }
-
-    async fn put(
-        &self,
-        new_plant: NewPlant,
-        preconditions: Preconditions,
-    ) -> Result<Put, StoreError> {
-        Ok(self.write(Write::Put { new_plant, preconditions })?.into_put())
-    }
-
-    async fn patch(
-        &self,
-        id: PlantId,
-        patch: PlantPatch,
-        preconditions: Preconditions,
-    ) -> Result<StoredPlant, StoreError> {
-        Ok(self.write(Write::Patch { id, patch, preconditions })?.plant.stored)
-    }
-
-    async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
-        self.write(Write::Delete { id, preconditions }).map(drop)
-    }
 
     async fn import(
         &self,
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Imported>, StoreError> {
-        let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
-        writes.map(|write| imported(self.write(write), on_conflict)).collect()
+        let mut all_imported = Vec::with_capacity(new_plants.len());
+        for new_plant in new_plants {
+            let decided = self.write(Write::of_import(new_plant, on_conflict)).await;
+            all_imported.push(imported(decided, on_conflict)?);
+        }
+        Ok(all_imported)
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {

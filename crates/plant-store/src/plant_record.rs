@@ -1,4 +1,4 @@
-//! What is kept of a plant, and the bytes of it.
+//! The record of a plant, and its bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::decision::KeptPlant;
 use crate::{IdempotencyDigest, Revision, StoredPlant};
 
-/// What is kept of a plant.
+/// Everything that is kept of a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PlantRecord<'a> {
     pub(crate) revision: u64,
-    /// The digest of the create that made the plant, when it came with an idempotency key.
+    /// The digest of the create that made the plant, if the create had an idempotency key.
     pub(crate) idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
     pub(crate) name: &'a str,
     pub(crate) tag: Option<&'a str>,
@@ -23,7 +23,7 @@ pub(crate) struct PlantRecord<'a> {
 
 impl<'a> PlantRecord<'a> {
     pub(crate) fn encode(&self) -> anyhow::Result<EncodedPlant> {
-        // What stands beside the texts is smaller than this, so that it is one allocation.
+        // Everything but the texts takes less than 40 bytes, so this is the only allocation.
         let capacity = self.name.len() + self.tag.map_or(0, str::len) + 40;
         Ok(EncodedPlant(postcard::to_extend(self, Vec::with_capacity(capacity))?.into()))
     }
@@ -44,8 +44,7 @@ impl<'a> PlantRecord<'a> {
         Ok(KeptPlant { stored: self.to_stored_plant(id)?, idempotency })
     }
 
-    /// The plant that is kept. It goes through the create rules again: a record that breaks one was
-    /// not written by us.
+    /// The plant of the record. Applies the rules again: a record that breaks one is damaged.
     pub(crate) fn to_stored_plant(self, id: PlantId) -> anyhow::Result<StoredPlant> {
         let plant = Plant::new(self.name, self.tag.map(str::to_owned))
             .with_context(|| format!("the record of plant {id} breaks the rules"))?;
@@ -53,7 +52,7 @@ impl<'a> PlantRecord<'a> {
     }
 }
 
-/// A [`PlantRecord`] whose texts nobody has looked at yet: its bytes are the same.
+/// A [`PlantRecord`] with unparsed texts, from the same bytes.
 #[derive(Deserialize)]
 pub(crate) struct RecordBytes<'a> {
     _revision: u64,
@@ -68,8 +67,7 @@ impl<'a> RecordBytes<'a> {
     }
 }
 
-/// The bytes of a [`PlantRecord`], on their way from a write through the journal and through memory to a
-/// block.
+/// The bytes of a [`PlantRecord`], as they go from a write through the write-ahead log and a memtable to a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EncodedPlant(Arc<[u8]>);
 
@@ -113,10 +111,10 @@ impl<'de> Deserialize<'de> for EncodedPlant {
     }
 }
 
-/// What all of these bytes say.
+/// Decodes a value that takes up all bytes.
 pub(crate) fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> anyhow::Result<T> {
     let (decoded, rest) = postcard::take_from_bytes(bytes)?;
-    ensure!(rest.is_empty(), "there are {} bytes behind the end", rest.len());
+    ensure!(rest.is_empty(), "there are {} bytes after the end", rest.len());
     Ok(decoded)
 }
 

@@ -1,43 +1,29 @@
-//! What a plant has to be for a change to be made, or for a read to be worth its while.
+//! Preconditions on a plant (RFC 9110, section 13.1).
 
 use std::fmt;
 
 use crate::Revision;
 
-/// Conditions on the plant as it is when its turn comes (RFC 9110, section 13.1). Without any, every
-/// state will do.
-///
-/// ```
-/// use plant_store::{Precondition, Preconditions, Revision, Revisions};
-///
-/// let seen = Revision::from(7);
-/// let unchanged =
-///     Preconditions { if_match: Some(Revisions::OneOf(vec![seen])), ..Preconditions::default() };
-/// assert_eq!(unchanged.check(Some(seen)), Ok(()));
-/// assert_eq!(unchanged.check(Some(Revision::from(8))), Err(Precondition::IfMatch));
-///
-/// let new = Preconditions { if_none_match: Some(Revisions::Any), ..Preconditions::default() };
-/// assert_eq!(new.check(None), Ok(()));
-/// assert_eq!(new.check(Some(seen)), Err(Precondition::IfNoneMatch));
-/// ```
+/// Conditions on the current plant, checked in the same turn as the change (RFC 9110, section 13.1). The default has no
+/// condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preconditions {
-    /// There must be a plant, with one of these revisions.
+    /// There must be a plant with one of these revisions.
     pub if_match: Option<Revisions>,
     /// There must be no plant with one of these revisions.
     pub if_none_match: Option<Revisions>,
 }
 
-/// Some revisions of a plant.
+/// A set of revisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Revisions {
-    /// Whatever revision a plant has.
+    /// Every revision.
     Any,
-    /// These, which may be none.
+    /// These revisions; may be empty.
     OneOf(Vec<Revision>),
 }
 
-/// A condition that did not hold.
+/// A failed condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// [`Preconditions::if_match`].
@@ -47,8 +33,8 @@ pub enum Precondition {
 }
 
 impl Preconditions {
-    /// Checks the conditions in the order of RFC 9110, section 13.2.2, against the revision that the
-    /// plant has now; `None` when there is no plant.
+    /// Checks the conditions against the current revision (`None` when there is no plant), in the order of RFC 9110,
+    /// section 13.2.2.
     ///
     /// # Errors
     ///
@@ -71,7 +57,7 @@ impl Preconditions {
 }
 
 impl fmt::Display for Precondition {
-    /// As the header is called.
+    /// The name of the header.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::IfMatch => "If-Match",

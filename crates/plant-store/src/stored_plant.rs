@@ -1,17 +1,17 @@
-//! A plant as it is kept, and the states that it goes through.
+//! A stored plant and its revision.
 
 use std::fmt;
 
 use plant_domain::{NewPlant, Plant, PlantId};
 
-/// A plant as it is kept.
+/// A plant with its id and revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPlant {
     /// The plant's id.
     pub id: PlantId,
     /// The plant itself.
     pub plant: Plant,
-    /// The state of the plant that this is.
+    /// The revision of this state of the plant.
     pub revision: Revision,
 }
 
@@ -23,24 +23,16 @@ impl StoredPlant {
     }
 }
 
-/// Names one state of one plant: the sequence number of the event that led to it. It grows with
-/// each change and is never used again, not even when a plant is removed and created anew.
-///
-/// ```
-/// use plant_store::Revision;
-///
-/// assert!(Revision::from(2) > Revision::from(1));
-/// assert_eq!(Revision::from(2).to_string(), "2");
-/// ```
+/// Names one state of one plant: the sequence number of the event that led to it. Revisions grow with each change and are
+/// never reused, not even after a plant is deleted and created again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
 impl Revision {
-    /// No event has led to it: it comes before every revision.
+    /// Comes before every revision.
     pub const BEFORE_ALL: Self = Self(0);
 
-    /// The sequence number of the event that led to this state. It is greater than 0; which numbers are used is up to the
-    /// store.
+    /// The sequence number, greater than 0. Which numbers are used is up to the store.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0

@@ -1,4 +1,4 @@
-//! The sled repository: the contract, and what is its own.
+//! The sled repository: the contract, crashes, and damage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +35,7 @@ impl Folder {
         Self { folder, config }
     }
 
-    /// A database in which everything that happens now and then happens often.
+    /// A database in which rare things happen often.
     fn with_small_limits(changes_in_memory: usize) -> Self {
         let mut folder = Self::new();
         folder.config.cache_mib = 1;
@@ -53,14 +53,14 @@ impl Folder {
     }
 
     fn inspect(&self) -> SledInspection {
-        SledInspection::open(&self.config).expect("opens to look")
+        SledInspection::open(&self.config).expect("opens to inspect")
     }
 
     fn disagreements(&self) -> Vec<String> {
         self.inspect().verify().expect("the disk works").disagreements
     }
 
-    /// What an open says that is refused.
+    /// The message of an open that is refused.
     fn refusal(&self) -> String {
         let refusal = self.try_open().map(drop).expect_err("it must not open");
         format!("{refusal}")
@@ -91,7 +91,7 @@ fn new_plant(id: i64) -> NewPlant {
     NewPlant::new(id, format!("plant {id}"), tag).expect("valid")
 }
 
-/// A plant that stands in the place of [`new_plant`], with the same tag.
+/// [`new_plant`] with another name.
 fn renamed_plant(id: i64) -> NewPlant {
     let tag = new_plant(id).plant().tag().map(str::to_owned);
     NewPlant::new(id, format!("renamed {id}"), tag).expect("valid")
@@ -110,15 +110,14 @@ async fn assert_readable(repository: &SledRepository, ids: std::ops::Range<i64>)
     }
 }
 
-/// A copy of the folder as a kill would leave it at this moment: what sled still holds in memory is
-/// not in it.
+/// A copy of the folder as a kill would leave it now, without what sled still holds in memory.
 fn killed_copy(folder: &Folder) -> Folder {
     let database = folder.directory().join("sled/db");
     let written = || fs::metadata(&database).and_then(|file| file.modified()).expect("a file");
     loop {
         let (before, copy) = (written(), Folder::new());
         copy_directory(folder.directory(), copy.directory());
-        // sled writes now and then by itself; a copy of that is no copy of one moment.
+        // sled also writes in the background; then this is no copy of one moment.
         if written() == before {
             return copy;
         }
@@ -147,9 +146,9 @@ async fn the_sled_repository_keeps_the_contract() {
 fn the_sled_repository_is_as_the_model() {
     const OPERATIONS: usize = 40;
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    // PROPTEST_CASES in the environment says otherwise.
+    // PROPTEST_CASES in the environment overrides the number of cases.
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    // Fewer than the kept events, and more, so that memory has events that are not shown.
+    // Fewer and more than the kept events, so that memory has events that are not shown.
     let changes_in_memory = select(vec![1, 3, 3 * FEW_EVENTS]);
     proptest!(config, |(operations in model::operations(OPERATIONS), changes in changes_in_memory)| {
         let folder = Folder::with_small_limits(changes);
@@ -158,49 +157,15 @@ fn the_sled_repository_is_as_the_model() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_in_the_files_at_that_moment() {
-    let folder = Folder::new();
-    let repository = folder.try_open().expect("opens");
-    for id in 0..20 {
-        create(&repository, id..id + 1).await;
-        let copy = killed_copy(&folder).try_open().expect("opens after a kill");
-        assert_readable(&copy, 0..id + 1).await;
-    }
-}
-
-#[tokio::test]
-async fn a_second_process_is_refused_and_told_why() {
+async fn a_database_in_use_is_refused_to_serve_and_to_inspect() {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
     assert!(folder.refusal().contains("another process has it open"), "{}", folder.refusal());
+    let error = SledInspection::open(&folder.config).map(drop).expect_err("it is in use");
+    assert!(format!("{error}").contains("another process has it open"), "{error}");
     drop(repository);
+    assert_eq!(folder.disagreements(), Vec::<String>::new());
     folder.try_open().expect("opens again once it is free");
-}
-
-#[tokio::test]
-async fn an_unfinished_snapshot_is_moved_aside() {
-    let folder = Folder::new();
-    let repository = folder.try_open().expect("opens");
-    create(&repository, 0..10).await;
-    drop(repository);
-
-    let sled_directory = folder.directory().join("sled");
-    let unfinished = sled_directory.join("snap.FFFFFFFFFFFFFFFF.generating");
-    fs::write(&unfinished, b"cut").expect("writes");
-    let repository = folder.try_open().expect("opens");
-    assert_readable(&repository, 0..10).await;
-    assert!(!unfinished.exists());
-}
-
-#[tokio::test]
-async fn a_kill_while_a_new_database_is_made_leaves_nothing_in_the_way() {
-    let folder = Folder::new();
-    let unfinished = folder.directory().join("sled.unfinished");
-    fs::create_dir_all(&unfinished).expect("a folder");
-    fs::write(unfinished.join("conf"), b"").expect("writes");
-    let repository = folder.try_open().expect("opens");
-    create(&repository, 0..1).await;
-    assert!(!unfinished.exists());
 }
 
 #[tokio::test]
@@ -213,16 +178,7 @@ async fn a_database_of_another_format_is_refused() {
     assert!(folder.refusal().contains("format 99"), "{}", folder.refusal());
 }
 
-#[tokio::test]
-async fn a_plant_that_is_lost_shows_at_the_next_open() {
-    let folder = Folder::new();
-    create(&folder.try_open().expect("opens"), 0..10).await;
-    edit(&folder, |db| edit_plants(db, |plants| drop(plants.remove(&0))));
-    forget_journal(&folder);
-    assert!(folder.refusal().contains("there are 9 plants"), "{}", folder.refusal());
-}
-
-/// Plants by the hundreds, and behind them one that is alone in its group.
+/// 600 plants in large groups, and one in a group of its own.
 async fn folder_with_many_events() -> Folder {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
@@ -230,20 +186,20 @@ async fn folder_with_many_events() -> Folder {
     repository.import(plants, OnConflict::Error).await.expect("imports");
     create(&repository, 600..601).await;
     drop(repository);
-    forget_journal(&folder);
+    forget_log(&folder);
     folder
 }
 
 #[tokio::test]
-async fn an_event_that_is_lost_shows_at_the_next_open() {
-    for (sequence, expected) in [(1, "are lost"), (257, "are lost"), (513, "are lost")] {
+async fn an_event_record_that_is_lost_is_refused() {
+    for sequence in [1, 257, 513] {
         let folder = folder_with_many_events().await;
         edit(&folder, |db| drop(db.remove(key_of_events(sequence)).expect("removes")));
-        assert!(folder.refusal().contains(expected), "{}", folder.refusal());
+        assert!(folder.refusal().contains("are lost"), "{}", folder.refusal());
     }
 }
 
-/// What sled has under some keys at a moment.
+/// Entries of sled.
 type SledEntries = Vec<(sled::IVec, sled::IVec)>;
 
 fn entries(folder: &Folder, prefix: &[u8]) -> SledEntries {
@@ -254,29 +210,8 @@ fn entries(folder: &Folder, prefix: &[u8]) -> SledEntries {
     entries
 }
 
-/// A page of sled's that falls back to an older state leaves the count as it was.
 #[tokio::test]
-async fn a_plant_that_falls_back_to_an_older_state_shows_at_the_next_open() {
-    let folder = Folder::new();
-    create(&folder.try_open().expect("opens"), 0..10).await;
-    let older = entries(&folder, b"p");
-    let repository = folder.try_open().expect("opens");
-    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
-    create(&repository, 10..11).await;
-    drop(repository);
-    edit(&folder, |db| {
-        let older = plants_in(&older);
-        edit_plants(db, |plants| {
-            let newer = plants.insert(3, older[&3].clone());
-            assert_ne!(newer.as_ref(), Some(&older[&3]));
-        });
-    });
-    forget_journal(&folder);
-    assert!(folder.refusal().contains("not as they were"), "{}", folder.refusal());
-}
-
-#[tokio::test]
-async fn a_plant_that_stands_in_for_another_one_shows_at_the_next_open() {
+async fn a_plant_in_the_place_of_another_one_is_refused() {
     let folder = Folder::new();
     create(&folder.try_open().expect("opens"), 0..10).await;
     edit(&folder, |db| {
@@ -285,17 +220,17 @@ async fn a_plant_that_stands_in_for_another_one_shows_at_the_next_open() {
             plants.insert(300, record);
         });
     });
-    forget_journal(&folder);
+    forget_log(&folder);
     assert!(folder.refusal().contains("not as they were"), "{}", folder.refusal());
 }
 
 #[tokio::test]
-async fn a_block_of_the_tag_index_that_is_lost_or_older_shows_at_the_next_open() {
+async fn a_block_of_the_tag_index_that_is_lost_or_older_is_refused() {
     let folder = Folder::new();
     create(&folder.try_open().expect("opens"), 0..100).await;
     let older = entries(&folder, b"t");
     create(&folder.try_open().expect("opens"), 100..201).await;
-    forget_journal(&folder);
+    forget_log(&folder);
     drop(folder.try_open().expect("opens"));
 
     let current = entries(&folder, b"t");
@@ -321,20 +256,20 @@ async fn a_file_that_is_no_database_is_refused_and_left_alone() {
     assert!(fs::read(&file).expect("reads") == garbage, "the file was changed");
 }
 
-/// The files of the journal, in the folder of a database.
-const JOURNAL: [&str; 2] = ["journal.0", "journal.1"];
+/// The segments of the write-ahead log, in the folder of a database.
+const SEGMENTS: [&str; 2] = ["journal.0", "journal.1"];
 
-/// Puts the journal of one database in the place of that of another.
-fn copy_journal(from: &Folder, to: &Folder) {
-    for segment in JOURNAL {
+/// Replaces the write-ahead log of one database by that of another.
+fn copy_log(from: &Folder, to: &Folder) {
+    for segment in SEGMENTS {
         let [from, to] = [from, to].map(|folder| folder.directory().join(segment));
         fs::copy(from, to).expect("copies");
     }
 }
 
-/// Makes the journal forget all but its newest record, so that nothing that is older comes back from it.
-fn forget_journal(folder: &Folder) {
-    let segments = JOURNAL.map(|segment| folder.directory().join(segment));
+/// Removes all but the newest record of the write-ahead log, so that a replay brings back nothing older.
+fn forget_log(folder: &Folder) {
+    let segments = SEGMENTS.map(|segment| folder.directory().join(segment));
     let mut records = Vec::new();
     for path in &segments {
         let segment = fs::read(path).expect("reads");
@@ -388,7 +323,7 @@ fn block_of(plants: &Plants) -> Vec<u8> {
     block
 }
 
-/// Changes the plants that sled has.
+/// Changes the plants in sled.
 fn edit_plants(db: &sled::Db, change: impl FnOnce(&mut Plants)) {
     let blocks: SledEntries = db.scan_prefix(b"p").map(|entry| entry.expect("reads")).collect();
     let mut plants = plants_in(&blocks);
@@ -405,7 +340,7 @@ fn edit(folder: &Folder, change: impl FnOnce(&sled::Db)) {
     let db = loop {
         match sled::open(folder.directory().join("sled")) {
             Ok(db) => break db,
-            // sled lets go of its lock a little after it was closed.
+            // sled holds its lock for a moment after a close.
             Err(sled::Error::Io(_)) if begun.elapsed() < Duration::from_secs(10) => {
                 thread::sleep(Duration::from_millis(10));
             }
@@ -417,20 +352,20 @@ fn edit(folder: &Folder, change: impl FnOnce(&sled::Db)) {
 }
 
 #[tokio::test]
-async fn groups_that_sled_has_lost_come_back_from_the_journal() {
+async fn groups_that_sled_has_lost_come_back_from_the_write_ahead_log() {
     let folder = Folder::new();
     create(&folder.try_open().expect("opens"), 0..5).await;
     let older = entries(&folder, b"");
     create(&folder.try_open().expect("opens"), 5..10).await;
     let newer = entries(&folder, b"");
-    // As a kill in the middle of a fold leaves it, too: the first of its writes are there.
-    for (lost, half_folded) in [("all", None), ("half", Some(plants_in(&newer)[&5].clone()))] {
+    // A kill in the middle of a compaction leaves the first of its writes.
+    for (lost, half_compacted) in [("all", None), ("half", Some(plants_in(&newer)[&5].clone()))] {
         edit(&folder, |db| {
             db.clear().expect("clears");
             for (key, value) in &older {
                 db.insert(key, value).expect("writes");
             }
-            if let Some(record) = half_folded {
+            if let Some(record) = half_compacted {
                 edit_plants(db, |plants| drop(plants.insert(5, record)));
             }
         });
@@ -441,21 +376,21 @@ async fn groups_that_sled_has_lost_come_back_from_the_journal() {
 }
 
 #[tokio::test]
-async fn a_journal_record_that_is_damaged_before_others_is_noticed() {
+async fn a_log_record_that_is_damaged_before_others_is_refused() {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
     create(&repository, 0..10).await;
     let folder = killed_copy(&folder);
-    let path = folder.directory().join(JOURNAL[0]);
-    let mut journal = fs::read(&path).expect("reads");
-    let name = journal.windows(7).position(|bytes| bytes == b"plant 5").expect("its name");
-    journal[name] ^= 1;
-    fs::write(&path, &journal).expect("writes");
-    assert!(folder.refusal().contains("are lost from the journal"), "{}", folder.refusal());
+    let path = folder.directory().join(SEGMENTS[0]);
+    let mut segment = fs::read(&path).expect("reads");
+    let name = segment.windows(7).position(|bytes| bytes == b"plant 5").expect("its name");
+    segment[name] ^= 1;
+    fs::write(&path, &segment).expect("writes");
+    assert!(folder.refusal().contains("are lost from the write-ahead log"), "{}", folder.refusal());
 }
 
 #[tokio::test]
-async fn a_database_that_is_missing_beside_its_journal_is_not_made_anew() {
+async fn a_database_that_is_missing_beside_its_write_ahead_log_is_not_made_anew() {
     let folder = Folder::new();
     create(&folder.try_open().expect("opens"), 0..10).await;
     let (sled, elsewhere) =
@@ -466,9 +401,9 @@ async fn a_database_that_is_missing_beside_its_journal_is_not_made_anew() {
     assert_readable(&folder.try_open().expect("opens"), 0..10).await;
 }
 
-/// After a power cut sled may have the newest writes without all of the older ones.
+/// A power cut may leave sled with the newest writes and without older ones.
 #[tokio::test]
-async fn plants_that_sled_has_lost_below_its_newest_state_come_back_from_the_journal() {
+async fn plants_that_sled_has_lost_below_its_manifest_come_back_from_the_write_ahead_log() {
     let folder = Folder::new();
     create(&folder.try_open().expect("opens"), 0..10).await;
     edit(&folder, |db| {
@@ -480,14 +415,14 @@ async fn plants_that_sled_has_lost_below_its_newest_state_come_back_from_the_jou
     assert_eq!(folder.disagreements(), Vec::<String>::new());
 }
 
-/// Also when the journal goes back further than what sled has.
+/// Also when the write-ahead log goes back further than sled.
 #[tokio::test]
-async fn the_tag_index_is_right_whatever_the_journal_has_when_it_is_opened() {
+async fn the_tag_index_is_right_whatever_the_write_ahead_log_holds_at_an_open() {
     const PLANTS: usize = 5_000;
     const ROUNDS: usize = 4;
     let mut folder = Folder::new();
     folder.config.changes_in_memory = 5_000;
-    // Any order will do in which plants change their tags again and again.
+    // A fixed pseudo-random order in which plants change their tags again and again.
     let mut number = 7_usize;
     let mut row = || {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -507,14 +442,14 @@ async fn the_tag_index_is_right_whatever_the_journal_has_when_it_is_opened() {
     }
 }
 
-/// How many event records there are, also those that nobody is shown.
+/// How many event records there are, shown or not.
 fn event_records(folder: &Folder) -> usize {
     let mut records = 0;
     edit(folder, |db| records = db.scan_prefix(b"e").count());
     records
 }
 
-/// To look at a database is an open as well.
+/// An inspection opens the database too.
 #[tokio::test]
 async fn an_open_forgets_no_events() {
     let mut folder = folder_with_many_events().await;
@@ -529,43 +464,47 @@ async fn an_open_forgets_no_events() {
 }
 
 #[tokio::test]
-async fn a_journal_in_an_older_state_is_refused() {
+async fn a_write_ahead_log_in_an_older_state_is_refused() {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
     create(&repository, 0..5).await;
     let older = killed_copy(&folder);
     create(&repository, 5..10).await;
     drop(repository);
-    copy_journal(&older, &folder);
-    assert!(folder.refusal().contains("are missing in the journal"), "{}", folder.refusal());
+    copy_log(&older, &folder);
+    assert!(
+        folder.refusal().contains("are missing in the write-ahead log"),
+        "{}",
+        folder.refusal()
+    );
 }
 
 #[tokio::test]
-async fn the_journal_of_another_database_is_refused_and_not_applied() {
+async fn the_write_ahead_log_of_another_database_is_refused_and_not_replayed() {
     let (folder, other) = (Folder::new(), Folder::new());
     create(&folder.try_open().expect("opens"), 0..5).await;
     create(&other.try_open().expect("opens"), 0..9).await;
     let own = killed_copy(&folder);
-    copy_journal(&other, &folder);
-    assert!(folder.refusal().contains("not that of this database"), "{}", folder.refusal());
+    copy_log(&other, &folder);
+    assert!(folder.refusal().contains("belong to another database"), "{}", folder.refusal());
     assert!(!folder.disagreements().is_empty());
-    copy_journal(&own, &folder);
+    copy_log(&own, &folder);
     assert_readable(&folder.try_open().expect("opens"), 0..5).await;
     assert_eq!(folder.disagreements(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_journal_that_is_cut_is_refused() {
+async fn a_segment_that_is_cut_is_refused() {
     let folder = Folder::new();
     drop(folder.try_open().expect("opens"));
-    let path = folder.directory().join(JOURNAL[1]);
+    let path = folder.directory().join(SEGMENTS[1]);
     fs::File::options().write(true).open(path).expect("opens").set_len(100).expect("cuts");
     assert!(folder.refusal().contains("is cut"), "{}", folder.refusal());
 }
 
-/// More groups than a segment of the journal has room for, so that both are used, and used again.
+/// More groups than both segments of the write-ahead log have room for.
 #[tokio::test(flavor = "multi_thread")]
-async fn plants_outlive_many_turns_of_the_journal() {
+async fn plants_outlive_many_switches_between_the_segments() {
     const CLIENTS: i64 = 8;
     const PLANTS_OF_EACH: i64 = 1_600;
     let folder = Folder::new();
@@ -591,7 +530,7 @@ async fn plants_outlive_many_turns_of_the_journal() {
     }
 }
 
-/// sled puts pages that are too large for its log into files of their own, and never syncs those.
+/// sled moves pages that are too large for its log to files of their own, and never syncs those.
 #[tokio::test(flavor = "multi_thread")]
 async fn sled_keeps_nothing_outside_of_the_file_that_is_synced() {
     const PLANTS: i64 = 10_000;
@@ -601,7 +540,7 @@ async fn sled_keeps_nothing_outside_of_the_file_that_is_synced() {
         let new_plant = |id| NewPlant::new(id, "木".repeat(255), tag.map(str::to_owned));
         (0..PLANTS).map(|id| new_plant(id).expect("valid")).collect()
     };
-    // Every kind of record gets as large as it can.
+    // The largest records of every kind.
     for tag in [None, Some("木".repeat(255)), Some("葉".repeat(255)), Some("t".to_owned())] {
         let plants = plants(tag.as_deref());
         repository.import(plants, OnConflict::Replace).await.expect("imports");
@@ -610,7 +549,7 @@ async fn sled_keeps_nothing_outside_of_the_file_that_is_synced() {
     assert_eq!(blobs.count(), 0);
 }
 
-/// A database with everything that a verification compares, whose older events are forgotten in part.
+/// A database with everything that a verification compares.
 async fn folder_to_verify() -> Folder {
     let mut folder = Folder::new();
     folder.config.changes_in_memory = 40;
@@ -619,24 +558,27 @@ async fn folder_to_verify() -> Folder {
     repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
     repository.delete(PlantId::from(4), Preconditions::default()).await.expect("deletes");
     drop(repository);
-    // So that it is this one alone that comes from the journal again.
+    // So that the log has this plant alone.
     create(&folder.try_open().expect("opens"), 105..106).await;
-    forget_journal(&folder);
+    forget_log(&folder);
     folder
 }
 
-/// After this change to what sled holds, a verification says all of this and no more, and when the
-/// change is undone all is well again. Returns whether the changed database is refused when it is opened
-/// to serve it.
+/// Changes what sled holds, checks that a verification lists exactly `expected`, and undoes the change, after which
+/// nothing is wrong. Returns the refusal of the changed database by an open, if it is refused.
 #[track_caller]
-fn check_disagreements(folder: &Folder, change: impl FnOnce(&sled::Db), expected: &[&str]) -> bool {
+fn check_disagreements(
+    folder: &Folder,
+    change: impl FnOnce(&sled::Db),
+    expected: &[&str],
+) -> Option<String> {
     let before = entries(folder, b"");
     edit(folder, change);
     let found = folder.disagreements();
     let is_same = found.len() == expected.len()
         && expected.iter().all(|words| found.iter().any(|found| found.contains(words)));
     assert!(is_same, "{found:#?} is not {expected:#?}");
-    let is_refused = folder.try_open().is_err();
+    let refusal = folder.try_open().err().map(|refusal| format!("{refusal}"));
     edit(folder, |db| {
         db.clear().expect("clears");
         for (key, value) in before {
@@ -644,7 +586,19 @@ fn check_disagreements(folder: &Folder, change: impl FnOnce(&sled::Db), expected
         }
     });
     assert_eq!(folder.disagreements(), Vec::<String>::new());
-    is_refused
+    refusal
+}
+
+/// As [`check_disagreements`], of a change that an open refuses with these words.
+#[track_caller]
+fn check_refused(
+    folder: &Folder,
+    change: impl FnOnce(&sled::Db),
+    expected: &[&str],
+    refusal: &str,
+) {
+    let said = check_disagreements(folder, change, expected).expect("an open refuses it");
+    assert!(said.contains(refusal), "{said}");
 }
 
 /// The key of the record that begins with this event.
@@ -652,10 +606,10 @@ fn key_of_events(sequence: u64) -> Vec<u8> {
     [b"e", sequence.to_be_bytes().as_slice()].concat()
 }
 
-const OTHER_PLANTS: &str = "the plants are not those of which the digest was made";
+const OTHER_PLANTS: &str = "the plants do not match their digest";
 
 #[tokio::test]
-async fn a_verification_says_how_much_agrees() {
+async fn a_verification_counts_what_agrees() {
     let folder = folder_to_verify().await;
     let verification = folder.inspect().verify().expect("the disk works");
     assert!(verification.agrees(), "{verification:?}");
@@ -663,19 +617,19 @@ async fn a_verification_says_how_much_agrees() {
 }
 
 #[tokio::test]
-async fn a_verification_finds_a_plant_that_is_missing() {
+async fn a_plant_that_is_missing_is_found_and_refused() {
     let remove = |db: &sled::Db| edit_plants(db, |plants| drop(plants.remove(&7)));
     let expected = [
         "plant 7 is missing; event 8 is its last one",
         "there are 99 plants, and the count says 100",
         OTHER_PLANTS,
-        "plant 7 is in the index of the tag \"tag 0\", which it has not",
+        "plant 7 is in the index of tag \"tag 0\" and does not have that tag",
     ];
-    assert!(check_disagreements(&folder_to_verify().await, remove, &expected));
+    check_refused(&folder_to_verify().await, remove, &expected, "there are 99 plants");
 }
 
 #[tokio::test]
-async fn a_verification_finds_a_plant_in_an_older_state() {
+async fn a_plant_in_an_older_state_is_found_and_refused() {
     let folder = Folder::new();
     create(&folder.try_open().expect("opens"), 0..10).await;
     let older = entries(&folder, b"p");
@@ -683,53 +637,58 @@ async fn a_verification_finds_a_plant_in_an_older_state() {
     repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
     create(&repository, 10..11).await;
     drop(repository);
-    forget_journal(&folder);
+    forget_log(&folder);
     let record = plants_in(&older)[&3].clone();
-    let fall_back = |db: &sled::Db| edit_plants(db, |plants| drop(plants.insert(3, record)));
+    let fall_back = |db: &sled::Db| {
+        edit_plants(db, |plants| {
+            let newer = plants.insert(3, record.clone());
+            assert_ne!(newer, Some(record));
+        });
+    };
     let expected = ["plant 3 has the revision 4, and event 11 is its last one", OTHER_PLANTS];
-    assert!(check_disagreements(&folder, fall_back, &expected));
+    check_refused(&folder, fall_back, &expected, "not as they were");
 }
 
 #[tokio::test]
-async fn a_verification_finds_a_plant_that_nobody_created() {
+async fn a_plant_that_was_never_created_is_found_and_refused() {
     let insert = |db: &sled::Db| {
         edit_plants(db, |plants| drop(plants.insert(700, plants[&7].clone())));
     };
     let expected = [
-        "plant 700 has the revision 8, of which there is no event",
-        "plant 700 has the tag \"tag 0\", and the index does not know",
+        "plant 700 has the revision 8, and that event is missing",
+        "plant 700 has the tag \"tag 0\" and is missing in its index",
         "there are 101 plants, and the count says 100",
         OTHER_PLANTS,
     ];
-    assert!(check_disagreements(&folder_to_verify().await, insert, &expected));
+    check_refused(&folder_to_verify().await, insert, &expected, "there are 101 plants");
 }
 
 #[tokio::test]
-async fn a_verification_finds_a_plant_that_is_there_although_it_was_deleted() {
+async fn a_plant_that_is_there_although_it_was_deleted_is_found_and_refused() {
     let insert = |db: &sled::Db| {
         edit_plants(db, |plants| drop(plants.insert(4, plants[&11].clone())));
     };
     let expected = [
         "plant 4 is there, and event 102 removed it",
-        "plant 4 has the tag \"tag 4\", and the index does not know",
+        "plant 4 has the tag \"tag 4\" and is missing in its index",
         "there are 101 plants, and the count says 100",
         OTHER_PLANTS,
     ];
-    assert!(check_disagreements(&folder_to_verify().await, insert, &expected));
+    check_refused(&folder_to_verify().await, insert, &expected, "there are 101 plants");
 }
 
 #[tokio::test]
-async fn a_verification_finds_a_record_that_is_damaged() {
+async fn a_record_that_is_damaged_is_found_and_refused() {
     let damage = |db: &sled::Db| edit_plants(db, |plants| drop(plants.insert(7, vec![1])));
     let expected = ["the record of plant 7 is damaged", OTHER_PLANTS];
-    assert!(check_disagreements(&folder_to_verify().await, damage, &expected));
+    check_refused(&folder_to_verify().await, damage, &expected, "record of plant 7 is damaged");
 }
 
 #[tokio::test]
-async fn a_verification_finds_blocks_that_overlap() {
+async fn blocks_that_overlap_are_found_and_refused() {
     let overlap = |db: &sled::Db| {
         let (_, value) = db.scan_prefix(b"p").next().expect("a block").expect("reads");
-        // What stands in it stands in the first one too.
+        // An entry of the first block, in a second block as well.
         let plants = plants_in(&vec![(vec![b'p', 0, 0, 0, 0, 0, 0, 0, 0].into(), value)]);
         let (id, record) = plants.last_key_value().expect("plants");
         let first = (id.cast_unsigned() ^ (1 << 63)).to_be_bytes();
@@ -739,20 +698,16 @@ async fn a_verification_finds_blocks_that_overlap() {
     };
     let folder = folder_to_verify().await;
     edit(&folder, |db| edit_plants(db, |_| ()));
-    let found = folder.disagreements();
-    assert_eq!(found, Vec::<String>::new());
+    assert_eq!(folder.disagreements(), Vec::<String>::new());
     edit(&folder, overlap);
     let found = folder.disagreements();
-    assert!(
-        found.iter().any(|found| found.contains("holds less than the one before")),
-        "{found:?}"
-    );
-    assert!(folder.refusal().contains("holds less than the one before"), "{}", folder.refusal());
+    assert!(found.iter().any(|found| found.contains("overlaps the one before")), "{found:?}");
+    assert!(folder.refusal().contains("overlaps the one before"), "{}", folder.refusal());
 }
 
-/// The journal says what count and digest were before its newest groups.
+/// A group in the write-ahead log carries the count and the digest before it.
 #[tokio::test]
-async fn a_count_and_a_digest_that_are_wrong_are_made_good() {
+async fn a_wrong_count_or_digest_is_repaired_by_the_replay() {
     for place in [2, 3] {
         let folder = folder_to_verify().await;
         edit(&folder, |db| {
@@ -766,46 +721,46 @@ async fn a_count_and_a_digest_that_are_wrong_are_made_good() {
 }
 
 #[tokio::test]
-async fn a_verification_finds_a_state_that_is_missing() {
+async fn a_manifest_that_is_missing_is_found_and_refused() {
     let folder = folder_to_verify().await;
     let remove = |db: &sled::Db| drop(db.remove("mstate").expect("removes"));
-    assert!(check_disagreements(&folder, remove, &["the state is missing"]));
+    check_refused(&folder, remove, &["the manifest is missing"], "the manifest is missing");
 }
 
 #[tokio::test]
-async fn a_verification_finds_what_the_index_lacks_and_what_it_has_too_much() {
+async fn missing_and_surplus_entries_of_the_tag_index_are_found_and_refused() {
     let folder = folder_to_verify().await;
     let lacks: Vec<String> = (0..100)
         .filter(|id| id % 7 == 2)
-        .map(|id| format!("plant {id} has the tag \"tag 2\", and the index does not know"))
+        .map(|id| format!("plant {id} has the tag \"tag 2\" and is missing in its index"))
         .collect();
     let block = entries(&folder, b"ttag 2\0").remove(0).0;
     let remove = |db: &sled::Db| drop(db.remove(block).expect("removes"));
     let lacks: Vec<&str> = lacks.iter().map(String::as_str).collect();
-    assert!(check_disagreements(&folder, remove, &lacks));
+    check_refused(&folder, remove, &lacks, "index of the tags");
 
     let insert = |db: &sled::Db| {
         let ids = Plants::from([(5, Vec::new())]);
         db.insert([&b"ttag 9\0"[..], &[0; 8]].concat(), block_of(&ids)).expect("writes");
     };
-    let expected = ["plant 5 is in the index of the tag \"tag 9\", which it has not"];
-    assert!(check_disagreements(&folder, insert, &expected));
+    let expected = ["plant 5 is in the index of tag \"tag 9\" and does not have that tag"];
+    check_refused(&folder, insert, &expected, "index of the tags");
 }
 
 #[tokio::test]
-async fn a_verification_finds_events_that_are_missing() {
+async fn events_that_are_missing_are_found_and_refused() {
     let folder = folder_with_many_events().await;
     let remove = |db: &sled::Db| drop(db.remove(key_of_events(257)).expect("removes"));
     let without_events =
-        (257..=512).map(|event| format!("plant {} has the revision {event}, of", event - 1));
+        (257..=512).map(|event| format!("plant {} has the revision {event}, and that", event - 1));
     let missing = "the events from 257 to 512 are missing".to_owned();
     let expected: Vec<String> = without_events.chain([missing]).collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
-    assert!(check_disagreements(&folder, remove, &expected));
+    check_refused(&folder, remove, &expected, "are lost");
 }
 
 #[tokio::test]
-async fn a_verification_finds_an_event_of_the_wrong_kind() {
+async fn an_event_of_the_wrong_kind_is_found_and_served() {
     let change = |db: &sled::Db| {
         let value = db.get(key_of_events(1)).expect("reads").expect("events");
         let mut events: Vec<(u8, i64)> = postcard::from_bytes(&value[1..]).expect("events");
@@ -814,9 +769,9 @@ async fn a_verification_finds_an_event_of_the_wrong_kind() {
         let value = postcard::to_extend(&events, vec![1]).expect("small");
         db.insert(key_of_events(1), value).expect("writes");
     };
-    let kind = ["event 20 (Updated) does not follow from what was before with plant 19"];
-    // It is no less than what was acknowledged, so it is served.
-    assert!(!check_disagreements(&folder_to_verify().await, change, &kind));
+    let kind = ["event 20 (Updated) cannot follow the event before it of plant 19"];
+    // Nothing acknowledged is lost, so the database opens.
+    assert_eq!(check_disagreements(&folder_to_verify().await, change, &kind), None);
 }
 
 #[tokio::test]
@@ -842,14 +797,4 @@ async fn an_inspection_makes_no_database() {
     let error = SledInspection::open(&folder.config).map(drop).expect_err("there is none");
     assert!(format!("{error}").contains("there is no database"), "{error}");
     assert!(!folder.directory().exists());
-}
-
-#[tokio::test]
-async fn an_inspection_of_a_database_in_use_is_refused() {
-    let folder = Folder::new();
-    let repository = folder.try_open().expect("opens");
-    let error = SledInspection::open(&folder.config).map(drop).expect_err("it is in use");
-    assert!(format!("{error}").contains("another process has it open"), "{error}");
-    drop(repository);
-    assert_eq!(folder.disagreements(), Vec::<String>::new());
 }

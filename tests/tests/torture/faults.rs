@@ -51,7 +51,7 @@ const fn point(name: &'static str, thread: &'static str, passes: u32) -> Point {
 }
 
 const COMMIT_THREAD: &str = "plant-commit";
-const FOLD_THREAD: &str = "plant-fold";
+const FOLD_THREAD: &str = "plant-compact";
 const OPENING_THREAD: &str = "main";
 
 /// The steps of the commit and of the folds that follow from it, in their order.

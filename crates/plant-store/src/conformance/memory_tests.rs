@@ -1,4 +1,4 @@
-//! The suite against a repository in memory, whose futures are ready as soon as they are asked.
+//! The suite against a repository in memory, whose futures are always ready.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::model::KeptEvents;
 use super::{StoreUnderTest, model};
 use crate::{MemoryRepository, PlantRepository};
 
-/// Plants that outlive the repositories of them.
+/// Plants that outlive their repositories.
 #[derive(Default)]
 struct Memory(MemoryRepository);
 
@@ -40,7 +40,7 @@ fn a_repository_that_never_waits_is_as_the_model() {
     });
 }
 
-/// A store that never opens, as one may be whose database does not answer.
+/// A store that never opens, like one whose database does not answer.
 struct Nowhere;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Random operations, against a repository and against a model of it that is too simple to be wrong.
+//! Random operations on a repository and on a model that is too simple to be wrong.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::{
     Precondition, Preconditions, Put, Revision, Revisions, StoreError, StoredPlant,
 };
 
-/// Few ids, so that the operations meet each other.
+/// Few ids, so that operations meet on the same plant.
 const IDS: [i64; 8] = [i64::MIN, -2, -1, 0, 1, 2, 3, i64::MAX];
 const NAMES: [&str; 4] = ["Rosa", "ROSA ×", "rosa alba", "Salix"];
 const NAME_PARTS: [&str; 2] = ["rosa", "L"];
-/// Some begin another one, and the last ones have every length that UTF-8 knows.
+/// Some are prefixes of others; the last three take two to four bytes in UTF-8.
 const TAGS: [&str; 6] = ["R", "Ro", "Ro ", "é", "木", "🌱"];
 
 /// One operation of a random test of a repository.
@@ -41,18 +41,18 @@ pub enum ModelOperation {
     Kill,
 }
 
-/// A precondition, before it is known which revision the plant has.
+/// A precondition, before the revision of the plant is known.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition {
-    /// None.
+    /// No precondition.
     Always,
-    /// `If-Match` with the plant's revision, or with one that no plant has.
+    /// `If-Match` with the plant's revision; with none when there is no plant.
     IfMatchCurrent,
     /// `If-Match` with a revision that no plant has.
     IfMatchOther,
     /// `If-Match: *`.
     IfMatchAny,
-    /// `If-None-Match` with the plant's revision, or with one that no plant has.
+    /// `If-None-Match` with the plant's revision; with none when there is no plant.
     IfNoneMatchCurrent,
     /// `If-None-Match: *`.
     IfNoneMatchAny,
@@ -114,14 +114,14 @@ fn condition() -> impl Strategy<Value = Condition> {
 /// How many of the newest events a repository keeps.
 #[derive(Clone, Copy, Debug)]
 pub enum KeptEvents {
-    /// So many, and not one more.
+    /// Exactly this number.
     Exactly(usize),
-    /// So many at least. Of those before them there may be some, or none.
+    /// At least this number, and possibly older ones.
     AtLeast(usize),
 }
 
-/// Does the operations to the repository of an empty store and to the model, and compares after each
-/// what they say and everything that can be read.
+/// Carries out the operations on an empty store and on the model, and compares after each operation its outcome and
+/// everything that can be read.
 ///
 /// # Panics
 ///
@@ -157,12 +157,12 @@ pub async fn check(
     store.verify().await;
 }
 
-/// What a repository should be.
+/// What the repository should hold.
 #[derive(Default)]
 struct Model {
     plants: BTreeMap<PlantId, (StoredPlant, Option<IdempotencyDigest>)>,
     events: Vec<Event>,
-    /// What the last operation did, and the revision where it was told.
+    /// What the last operation did, with the revision if the outcome had one.
     new_events: Vec<(EventKind, PlantId, Option<Revision>)>,
 }
 
@@ -190,7 +190,9 @@ impl Model {
                         assert_eq!(stored.into_new_plant(), *new_plant);
                     }
                     Some(_) => {
-                        assert!(matches!(outcome, Err(StoreError::IdTaken(_))), "{outcome:?}")
+                        let taken =
+                            matches!(outcome, Err(StoreError::IdTaken(id)) if id == new_plant.id());
+                        assert!(taken, "{outcome:?}");
                     }
                 }
             }
@@ -210,10 +212,7 @@ impl Model {
                 let preconditions = self.preconditions(*condition, *id);
                 let outcome = repository.patch(*id, patch.clone(), preconditions.clone()).await;
                 let Some((present, digest)) = self.plants.get(id).cloned() else {
-                    return assert!(
-                        matches!(outcome, Err(StoreError::NoSuchPlant(_))),
-                        "{outcome:?}"
-                    );
+                    return assert_no_such_plant(outcome, *id);
                 };
                 if let Some(failed) = self.failed(&preconditions, *id) {
                     return assert_precondition_failed(outcome, failed);
@@ -225,10 +224,7 @@ impl Model {
                 let preconditions = self.preconditions(*condition, *id);
                 let outcome = repository.delete(*id, preconditions.clone()).await;
                 if !self.plants.contains_key(id) {
-                    return assert!(
-                        matches!(outcome, Err(StoreError::NoSuchPlant(_))),
-                        "{outcome:?}"
-                    );
+                    return assert_no_such_plant(outcome, *id);
                 }
                 if let Some(failed) = self.failed(&preconditions, *id) {
                     return assert_precondition_failed(outcome, failed);
@@ -259,7 +255,7 @@ impl Model {
         }
     }
 
-    /// A plant is what an operation said that it is.
+    /// Takes over a plant from the outcome of an operation.
     fn store(
         &mut self,
         new_plant: NewPlant,
@@ -278,7 +274,7 @@ impl Model {
         self.plants.insert(id, (stored, digest));
     }
 
-    /// As [`Self::store`], where the revision is not told.
+    /// As [`Self::store`], without a revision in the outcome.
     fn import(&mut self, new_plant: &NewPlant) {
         let (id, plant) = new_plant.clone().into_parts();
         let present = self.plants.get(&id);
@@ -292,8 +288,7 @@ impl Model {
         self.plants.insert(id, (stored, digest));
     }
 
-    /// The log has what the last operation did. What an import did to the revisions is known from
-    /// there.
+    /// Compares the new events with the last operation, and takes over the revisions of an import from them.
     async fn check_new_events(&mut self, repository: &dyn PlantRepository) {
         let last = self.events.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
         let new = kept(repository.events(last, 1_000).await);
@@ -325,13 +320,13 @@ impl Model {
         Preconditions { if_match, if_none_match }
     }
 
-    /// The precondition that the plant, or its absence, does not meet.
+    /// The precondition that the plant or its absence does not meet.
     fn failed(&self, preconditions: &Preconditions, id: PlantId) -> Option<Precondition> {
         let current = self.plants.get(&id).map(|(stored, _)| stored.revision);
         preconditions.check(current).err()
     }
 
-    /// Everything that can be read is as the model has it.
+    /// Compares everything that can be read with the model.
     async fn check_everything(&self, repository: &Arc<dyn PlantRepository>, kept: KeptEvents) {
         assert_eq!(repository.count().await.expect("counts"), self.plants.len() as u64);
         for id in IDS.map(PlantId::from) {
@@ -362,7 +357,7 @@ impl Model {
         assert_eq!(all_pages(repository, &filter, 3).await, expected, "{filter:?}");
     }
 
-    /// The newest events are there, and the others are forgotten, or may be.
+    /// Checks that the newest events are there, and that older ones are forgotten, or may be.
     async fn check_events(&self, repository: &dyn PlantRepository, kept_events: KeptEvents) {
         let (KeptEvents::Exactly(keep_events) | KeptEvents::AtLeast(keep_events)) = kept_events;
         let forgotten = self.events.len().saturating_sub(keep_events);
@@ -391,6 +386,13 @@ fn kept(page: Result<EventPage, StoreError>) -> Vec<Event> {
     match page.expect("reads") {
         EventPage::Kept(events) => events,
         EventPage::Forgotten => panic!("events are forgotten too soon"),
+    }
+}
+
+fn assert_no_such_plant<T: std::fmt::Debug>(outcome: Result<T, StoreError>, expected: PlantId) {
+    match outcome {
+        Err(StoreError::NoSuchPlant(id)) => assert_eq!(id, expected),
+        other => panic!("plant {expected} should be missing: {other:?}"),
     }
 }
 

@@ -1,13 +1,12 @@
 //! Blocks: many short values by id, in few entries of sled.
 //!
-//! sled does about as much for an entry of fifty bytes as for one of a thousand, keeps each of its leaves in
-//! memory as a list of entries, and copies that list whenever one of them changes. So the plants, and the
-//! plants of each tag, stand in blocks. The key of a block ends in the least id that may stand in it; it holds
-//! what there is up to the key of the next block. The first block begins at the least id of all, so that there
-//! is a block for every id as soon as there is one at all.
+//! sled does about as much work for an entry of fifty bytes as for one of a thousand, and copies the list of a leaf's
+//! entries whenever one of them changes. So the plants, and the plants of each tag, stand in blocks. The key of a block
+//! ends with the least id that belongs into it; the block holds the ids up to the key of the next one. The first block
+//! begins at the least id of all, so every id has a block as soon as there is one.
 //!
-//! A block is a version byte and its entries by ascending id: how far the id is from the one before (the
-//! first one from the key's), and the value with its length before it, as postcard has them.
+//! A block is a version byte and its entries by ascending id: the distance from the id before (for the first entry, from
+//! the key's id), and the value behind its length, both as postcard writes them.
 
 use std::iter;
 use std::ops::{Bound, ControlFlow, Range};
@@ -24,61 +23,47 @@ use super::ordered_map::{IVec, Tree};
 use crate::fault;
 use crate::plant_record::EncodedPlant;
 
-/// A block is cut into several when it gets larger than this, in bytes. Larger blocks make less of a list, and
-/// more of a change in the middle.
+/// A block that grows larger than this, in bytes, is cut. Larger blocks make shorter lists in sled, and dearer changes in
+/// the middle.
 const BLOCK_BYTES: usize = 1024;
 
 const VERSION_BYTES: usize = 1;
 
-/// A block that gets smaller than this takes up the next one.
+/// A block that gets smaller than this absorbs the next one.
 const SMALL_BLOCK_BYTES: usize = BLOCK_BYTES / 4;
 
-/// How many changes one step of [`fold`] takes at most: it bounds how long readers wait for it.
+/// The most changes in one step of [`merge_into`]. Bounds how long readers wait.
 const CHANGES_IN_A_STEP: usize = 256;
 
-/// About how many bytes of values one step takes at most: they come to sled at once.
+/// About the most bytes of values in one step, which sled gets at once.
 const BYTES_IN_A_STEP: usize = 32 * 1024;
 
-/// Keeps readers from seeing one half of a block that is being split: a read of several blocks, or a search for one,
-/// holds this lock.
+/// Keeps readers from seeing a block that is half split. Readers hold it while they look for blocks. The value says
+/// whether blocks are torn: a write is under way, or has failed half way.
 #[derive(Debug, Default)]
-pub(super) struct BlocksLock(RwLock<Integrity>);
-
-/// Whether the blocks in sled may be read.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Integrity {
-    #[default]
-    Whole,
-    /// They are being written, or a write has failed half way.
-    Torn,
-}
-
-/// What was read under it is whole.
-pub(super) struct ReadingBlocks<'a>(
-    #[expect(dead_code, reason = "it is held")] RwLockReadGuard<'a, Integrity>,
-);
+pub(super) struct BlocksLock(RwLock<bool>);
 
 impl BlocksLock {
     /// # Errors
     ///
-    /// When a write has failed half way. The store has failed then.
-    pub(super) fn read(&self) -> anyhow::Result<ReadingBlocks<'_>> {
-        let integrity = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        ensure!(*integrity == Integrity::Whole, "sled has failed while it wrote plants");
-        Ok(ReadingBlocks(integrity))
+    /// When a write has failed half way, and the store with it.
+    pub(super) fn read(&self) -> anyhow::Result<RwLockReadGuard<'_, bool>> {
+        let is_torn = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        ensure!(!*is_torn, "sled failed while it wrote plants");
+        Ok(is_torn)
     }
 
-    /// Runs `write` while no reader holds the lock. After `write` has failed, every read fails.
+    /// Runs `write` while no reader holds the lock. After a failed `write` every read fails.
     fn write(&self, write: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let mut integrity = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *integrity = Integrity::Torn;
+        let mut is_torn = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *is_torn = true;
         write()?;
-        *integrity = Integrity::Whole;
+        *is_torn = false;
         Ok(())
     }
 }
 
-/// A block as it stands in sled.
+/// A block in sled.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     key: IVec,
@@ -96,7 +81,7 @@ impl Block {
         Ok(prefix)
     }
 
-    /// The least id that may stand in it.
+    /// The least id that belongs into the block.
     pub(super) fn first_id(&self) -> anyhow::Result<PlantId> {
         let (_, first) = self.split_key()?;
         Ok(from_ordered(*first))
@@ -109,13 +94,13 @@ impl Block {
     /// The ids, ascending, and their values.
     pub(super) fn entries(&self) -> anyhow::Result<Entries<'_>> {
         let rest = unversioned(&self.value)?;
-        ensure!(!rest.is_empty(), "it holds nothing");
+        ensure!(!rest.is_empty(), "the block is empty");
         Ok(Entries { before: self.first_id()?, is_first: true, rest })
     }
 
-    /// The ids alone.
+    /// The ids.
     pub(super) fn ids(&self) -> anyhow::Result<Vec<PlantId>> {
-        // Beside an id there is at least the length of its value.
+        // An entry has at least a byte for the id and one for the length of the value.
         let mut ids = Vec::with_capacity(self.value.len() / 2);
         for entry in self.entries()? {
             ids.push(entry?.0);
@@ -123,7 +108,7 @@ impl Block {
         Ok(ids)
     }
 
-    /// All that it holds, where it may outlive the block.
+    /// The entries, with values that may outlive the block.
     pub(super) fn owned_entries(&self) -> anyhow::Result<Vec<(PlantId, IVec)>> {
         let begin = self.value.as_ptr().addr();
         let entries = self.all_entries()?.into_iter().map(|(id, value)| {
@@ -132,7 +117,6 @@ impl Block {
         Ok(entries.collect())
     }
 
-    /// All that it holds.
     fn all_entries(&self) -> anyhow::Result<Vec<Entry<'_>>> {
         let all = self.entries().and_then(Entries::collect);
         all.with_context(|| self.is_damaged())
@@ -146,9 +130,9 @@ impl Block {
 /// An id and its value.
 type Entry<'a> = (PlantId, &'a [u8]);
 
-/// The entries of a block. The first that cannot be read is an error, and what is behind it means nothing.
+/// The entries of a block. After the first error the rest means nothing.
 pub(super) struct Entries<'a> {
-    /// The id of the entry before; for the first one that of the key.
+    /// The id of the entry before; for the first entry, the key's id.
     before: PlantId,
     is_first: bool,
     rest: &'a [u8],
@@ -157,9 +141,9 @@ pub(super) struct Entries<'a> {
 impl<'a> Entries<'a> {
     fn read(&mut self) -> anyhow::Result<Entry<'a>> {
         let ((distance, value), rest): ((u64, &[u8]), _) = postcard::take_from_bytes(self.rest)?;
-        ensure!(distance > 0 || self.is_first, "id {} stands in it twice", self.before);
+        ensure!(distance > 0 || self.is_first, "id {} appears twice", self.before);
         let id = self.before.get().checked_add_unsigned(distance);
-        let id = PlantId::from(id.context("it leaves the range of ids")?);
+        let id = PlantId::from(id.context("an id is out of range")?);
         *self = Self { before: id, is_first: false, rest };
         Ok((id, value))
     }
@@ -173,7 +157,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The block that `id` belongs into, unless there are none.
+/// The block that `id` belongs into, if there are blocks at all.
 pub(super) fn block_of(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<Block>> {
     let keys = key(prefix, PlantId::MIN)..=key(prefix, id);
     let found = tree.range(keys).next_back().transpose()?;
@@ -193,12 +177,7 @@ pub(super) fn get(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Opt
     Ok(None)
 }
 
-/// Shows the ids from `from` on, up to but without `end` if there is one, and their values, until `visit`
-/// breaks off.
-///
-/// # Errors
-///
-/// When sled or a block cannot be read, and as `visit` has them.
+/// Calls `visit` with the ids from `from` up to but without `end`, and their values, until `visit` breaks.
 pub(super) fn visit_between<B>(
     tree: &Tree,
     prefix: &[u8],
@@ -224,7 +203,7 @@ pub(super) fn visit_between<B>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The blocks that begin behind an id.
+/// The blocks that begin after an id.
 fn blocks_behind(
     tree: &Tree,
     prefix: &[u8],
@@ -237,14 +216,14 @@ fn blocks_behind(
     })
 }
 
-/// A new value of an id, or none where it has none any more.
+/// The new value of an id; `None` removes the id.
 pub(super) type BlockChange<'a> = (PlantId, Option<&'a [u8]>);
 
-/// Puts changes into the blocks, which come by ascending id.
+/// Merges changes, by ascending id, into the blocks.
 ///
-/// Each step is one write, or one batch of them, so a kill leaves the first steps. To make the same changes
-/// once more then writes what is missing and nothing else.
-pub(super) fn fold<'a>(
+/// Each step is one write or one batch, so a kill leaves the first steps. Merging the same changes again then writes only
+/// what is missing.
+pub(super) fn merge_into<'a>(
     db: &PacedDb,
     lock: &BlocksLock,
     prefix: &[u8],
@@ -275,10 +254,10 @@ pub(super) fn fold<'a>(
                 new.extend(next.all_entries()?);
                 replaced.push(next);
             }
-            // Where ids only come behind all others, nothing will come between them.
+            // Appended ids get full blocks: nothing will come between them.
             let is_full = next.is_none() && new.starts_with(&old);
             let written = cut(prefix, begin, &new, is_full)?;
-            // Nobody who reads waits for the disk.
+            // Before the lock, so that readers do not wait for the disk.
             db.make_room_for(bytes_in(&replaced, &written))?;
             lock.write(|| write(db, &replaced, written))?;
         }
@@ -288,13 +267,12 @@ pub(super) fn fold<'a>(
     Ok(())
 }
 
-/// The entries after the changes.
+/// The entries with the changes applied.
 fn merge<'a>(old: &[Entry<'a>], changes: &[BlockChange<'a>]) -> Vec<Entry<'a>> {
     let mut merged = Vec::with_capacity(old.len() + changes.len());
     let mut old = old.iter().copied().peekable();
     for (id, value) in changes {
         merged.extend(iter::from_fn(|| old.next_if(|(old_id, _)| old_id < id)));
-        // What was there is no more.
         old.next_if(|(old_id, _)| old_id == id);
         merged.extend(value.map(|value| (*id, value)));
     }
@@ -302,8 +280,8 @@ fn merge<'a>(old: &[Entry<'a>], changes: &[BlockChange<'a>]) -> Vec<Entry<'a>> {
     merged
 }
 
-/// Blocks, as keys and values, that hold the entries: the first from the id `begin` on. They are as full as
-/// may be, or about as large as each other, which leaves room in each for what comes between.
+/// Cuts entries into blocks, as keys and values; the first block begins at the id `begin`. The blocks are full, or
+/// equally large, which leaves room in each for ids in between.
 pub(super) fn cut(
     prefix: &[u8],
     begin: PlantId,
@@ -322,7 +300,7 @@ pub(super) fn cut(
             let is_full = bytes >= full;
             bytes += entry_bytes(before, *id, value);
             before = *id;
-            // One alone always fits.
+            // A single entry always fits.
             is_first || !is_full && bytes <= BLOCK_BYTES
         });
         let (block, later) = rest.split_at(fitting.count());
@@ -333,19 +311,19 @@ pub(super) fn cut(
     Ok(blocks)
 }
 
-/// The size of a block that begins at an id and holds these.
+/// The size of a block of these entries that begins at `first`.
 fn bytes_of(first: PlantId, entries: &[Entry<'_>]) -> usize {
     let ids = iter::once(first).chain(entries.iter().map(|(id, _)| *id));
     let of_entries = ids.zip(entries).map(|(before, (id, value))| entry_bytes(before, *id, value));
     VERSION_BYTES + of_entries.sum::<usize>()
 }
 
-/// How many bytes an entry has behind that of another id.
+/// The size of an entry after the entry of another id.
 const fn entry_bytes(before: PlantId, id: PlantId, value: &[u8]) -> usize {
     varint_bytes(id.get().abs_diff(before.get())) + varint_bytes(value.len() as u64) + value.len()
 }
 
-/// How many bytes postcard needs for a number: one for each seven bits.
+/// The size of a number in postcard: one byte for each seven bits.
 const fn varint_bytes(number: u64) -> usize {
     (u64::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
 }
@@ -363,7 +341,7 @@ fn encode(first: PlantId, entries: &[Entry<'_>]) -> anyhow::Result<Vec<u8>> {
     Ok(encoded)
 }
 
-/// Writes blocks in the place of others, all or none of them.
+/// Replaces blocks by others, all or none.
 fn write(db: &PacedDb, old: &[&Block], mut new: Vec<(Vec<u8>, Vec<u8>)>) -> anyhow::Result<()> {
     let old_keys = old.iter().map(|block| block.key.clone());
     let removed: Vec<IVec> =
@@ -379,7 +357,7 @@ fn write(db: &PacedDb, old: &[&Block], mut new: Vec<(Vec<u8>, Vec<u8>)>) -> anyh
     Ok(())
 }
 
-/// How many bytes it takes at most to write blocks in the place of others.
+/// The most bytes that replacing blocks takes.
 fn bytes_in(old: &[&Block], new: &[(Vec<u8>, Vec<u8>)]) -> usize {
     let old = old.iter().map(|block| block.key.len());
     old.chain(new.iter().map(|(key, value)| key.len() + value.len())).sum()
@@ -390,16 +368,16 @@ pub(super) fn key(prefix: &[u8], id: PlantId) -> Vec<u8> {
     [prefix, &ordered(id)].concat()
 }
 
-/// The keys of the blocks of plants that begin at an id or behind it.
+/// The keys of the blocks of plants that begin at an id or later.
 pub(super) fn plant_keys(id: PlantId) -> Range<Vec<u8>> {
     key(PLANT_PREFIX, id)..vec![PLANT_PREFIX[0] + 1]
 }
 
-/// Blocks do not overlap.
+/// Checks that two neighboring blocks do not overlap.
 pub(super) fn check_order(last_of_one: PlantId, first_of_next: PlantId) -> anyhow::Result<()> {
     ensure!(
         last_of_one < first_of_next,
-        "the block of plants from id {first_of_next} on holds less than the one before"
+        "the block of plants from id {first_of_next} on overlaps the one before"
     );
     Ok(())
 }
@@ -432,12 +410,9 @@ mod tests {
             Self { db, lock: BlocksLock::default(), _folder: folder }
         }
 
-        /// Returns how many steps it took.
-        fn fold(&self, changes: &BTreeMap<PlantId, Option<Vec<u8>>>) -> usize {
+        fn merge(&self, changes: &BTreeMap<PlantId, Option<Vec<u8>>>) {
             let changes = changes.iter().map(|(id, value)| (*id, value.as_deref()));
-            let mut steps = 0;
-            fold(&self.db, &self.lock, PREFIX, changes, || steps += 1).expect("folds");
-            steps
+            merge_into(&self.db, &self.lock, PREFIX, changes, || ()).expect("merges");
         }
 
         fn blocks(&self) -> Vec<(IVec, IVec)> {
@@ -455,8 +430,8 @@ mod tests {
         }
     }
 
-    /// Folds changes to ids that come in the order that `id_of` gives, a third of which are gone later, and
-    /// compares what stands in the blocks. Returns how full they are at the end.
+    /// Merges changes to ids in the order of `id_of`, removes a third of the ids later, and compares the blocks with
+    /// `expected`. Returns how full the blocks are at the end.
     fn check(id_of: impl Fn(u64) -> i64) -> f64 {
         let store = Store::new();
         let mut rng = Rng::with_seed(7);
@@ -471,10 +446,10 @@ mod tests {
                     changes.insert(PlantId::from(id_of(number / 3)), None);
                 }
             }
-            store.fold(&changes);
+            store.merge(&changes);
             let before = store.blocks();
-            store.fold(&changes);
-            assert!(store.blocks() == before, "to make the same changes again changes nothing");
+            store.merge(&changes);
+            assert!(store.blocks() == before, "merging the same changes again changes nothing");
             for (id, value) in changes {
                 match value {
                     Some(value) => expected.insert(id, value),
@@ -520,17 +495,17 @@ mod tests {
     fn ids_at_the_edges_are_all_there() {
         let store = Store::new();
         let ids = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX].map(PlantId::from);
-        // Each alone in a block.
+        // Each fills a block of its own.
         let value = vec![b'x'; BLOCK_BYTES];
         let all: Vec<_> = ids.map(|id| (id, value.clone())).into();
         for id in ids {
-            store.fold(&BTreeMap::from([(id, Some(value.clone()))]));
+            store.merge(&BTreeMap::from([(id, Some(value.clone()))]));
         }
         assert_eq!(store.entries(PlantId::MIN, None), all);
         assert_eq!(store.entries(PlantId::MAX, None), all[5..]);
         assert_eq!(store.blocks().len(), ids.len());
         for id in ids {
-            store.fold(&BTreeMap::from([(id, None)]));
+            store.merge(&BTreeMap::from([(id, None)]));
             assert_eq!(get(&store.db, PREFIX, id).expect("reads"), None);
         }
         assert_eq!(store.blocks(), []);
@@ -540,10 +515,10 @@ mod tests {
     fn blocks_that_get_small_become_one() {
         let store = Store::new();
         let ids = || (0..10_000).map(PlantId::from);
-        store.fold(&ids().map(|id| (id, Some(b"Rosa".to_vec()))).collect());
+        store.merge(&ids().map(|id| (id, Some(b"Rosa".to_vec()))).collect());
         let many = store.blocks().len();
         let gone = ids().filter(|id| id.get() % 20 != 0);
-        store.fold(&gone.map(|id| (id, None)).collect());
+        store.merge(&gone.map(|id| (id, None)).collect());
         assert_eq!(store.entries(PlantId::MIN, None).len(), 500);
         assert!(store.blocks().len() < many / 4, "{} blocks of {many}", store.blocks().len());
     }
@@ -553,7 +528,7 @@ mod tests {
         let store = Store::new();
         let value = vec![b'x'; BLOCK_BYTES];
         let ids = [1, 2, 3].map(PlantId::from);
-        store.fold(&ids.into_iter().map(|id| (id, Some(value.clone()))).collect());
+        store.merge(&ids.into_iter().map(|id| (id, Some(value.clone()))).collect());
         let (key, block) = store.blocks().remove(1);
         for damaged in [&[][..], &[1], &[2, 0, 0], &block[..block.len() - 1]] {
             store.db.insert(&key, damaged.to_vec()).expect("writes");

@@ -1,10 +1,10 @@
 //! Group commit: the one thread that writes.
 //!
-//! It takes what waits in the queue as one group, decides each write in turn, brings the group to
-//! the disk as one journal record, shows it to readers, and answers. Nothing waits for a group to fill.
-//! When a segment of the journal is full, what it has is folded into sled by another thread.
+//! The thread takes everything in the queue as one group, decides each write in turn, appends the group to the
+//! write-ahead log as one record, shows it in the memtable, and answers. It never waits for a group to fill.
 //!
-//! Readers see what is in the journal, so what they see is on disk.
+//! When a segment of the log or the memtable is full, the other segment takes over, and the compaction thread brings the
+//! full memtable to sled. If that one is still busy with the memtable before, writes wait: back-pressure.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,55 +20,56 @@ use plant_domain::PlantId;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::fold::FoldThread;
+use super::compaction::CompactionThread;
 use super::health::{LOOK_INTERVAL, StoreHealth, Watch};
-use super::journal::{self, Journal};
 use super::layout::{Change, ChangeGroup};
-use super::ordered_map::Db;
 use super::ordered_map::guarded::failure_in_background;
 use super::room::Room;
-use super::shared::Shared;
+use super::tree::MergeTree;
+use super::write_ahead_log::{LogRecord, WriteAheadLog};
 use crate::decision::{Decision, Write};
 use crate::fault;
 use crate::plant_record::{EncodedPlant, PlantRecord};
 use crate::{Revision, StoreError};
 
-/// How many writes a group has at most.
+/// The most writes in a group.
 const MAX_GROUP: usize = 1024;
 
-/// For how long the thread stays awake when nothing waits any more, for someone who writes alone: to be woken takes
-/// a part of the time that the disk takes. It lets everyone else run meanwhile. Where several write, they need the
-/// processors more than it does.
+/// How long the thread polls an empty queue for a client that writes alone: waking the thread takes a part of the time
+/// that the disk takes. The poll yields to all other threads.
 const AWAKE: Duration = Duration::from_micros(200);
 
-/// Someone writes alone when so many writes in a row were each the only one.
+/// After this many groups of one write each, one client counts as writing alone. Several clients need the processors
+/// more than the poll does.
 const ALONE_AFTER: u32 = 8;
+
+type Outcome = Result<Decision, StoreError>;
 
 #[derive(Debug)]
 pub(super) enum Message {
-    Write(Write, oneshot::Sender<Result<Decision, StoreError>>),
-    /// Many writes, and the turn that they take until they are carried out. Their outcomes come in the
-    /// same order; when there are fewer, the store failed.
-    Import(Vec<Write>, mpsc::UnboundedSender<Result<Decision, StoreError>>, OwnedSemaphorePermit),
+    Write(Write, oneshot::Sender<Outcome>),
+    /// Many writes, and the permit that they hold until they are carried out. Their outcomes come in the same order;
+    /// fewer outcomes mean that the store failed.
+    Import(Vec<Write>, mpsc::UnboundedSender<Outcome>, OwnedSemaphorePermit),
     /// Carry out what waits, then end, and say so.
     Close(oneshot::Sender<()>),
 }
 
 /// Where the outcome of a write goes.
 enum Recipient {
-    Single(oneshot::Sender<Result<Decision, StoreError>>),
+    Single(oneshot::Sender<Outcome>),
     Import(Arc<ImportAnswers>),
 }
 
 struct ImportAnswers {
-    outcomes: mpsc::UnboundedSender<Result<Decision, StoreError>>,
-    /// Given back with the last answer.
-    _turn: OwnedSemaphorePermit,
+    outcomes: mpsc::UnboundedSender<Outcome>,
+    /// Released with the last answer.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Recipient {
-    /// A client that has gone away does not listen: that is no error.
-    fn send(self, outcome: Result<Decision, StoreError>) {
+    /// A send to a client that has gone away fails, which is no error.
+    fn send(self, outcome: Outcome) {
         match self {
             Self::Single(answer) => {
                 let _ = answer.send(outcome);
@@ -80,8 +81,8 @@ impl Recipient {
     }
 }
 
-/// Takes what waits, at least one message, unless there will be none any more. Sleeps when nothing has come for
-/// so long.
+/// Takes all waiting messages, at least one. Polls for `awake`, then sleeps until a message comes. Returns false when
+/// the queue is closed and empty.
 fn receive(
     messages: &mut mpsc::Receiver<Message>,
     received: &mut Vec<Message>,
@@ -108,26 +109,25 @@ fn receive(
     }
 }
 
-/// Everything that a commit needs. It belongs to the commit thread.
+/// Everything that a commit needs. Belongs to the commit thread.
 pub(super) struct Committer {
-    pub(super) db: Db,
-    pub(super) shared: Arc<Shared>,
-    pub(super) journal: Journal,
-    /// Makes the journal's other segment free.
-    pub(super) fold_thread: FoldThread,
-    /// How many changes gather in memory before they are folded.
+    pub(super) tree: Arc<MergeTree>,
+    pub(super) write_ahead_log: WriteAheadLog,
+    /// Frees the other segment of the log.
+    pub(super) compaction: CompactionThread,
+    /// How many changes fill the memtable.
     pub(super) changes_in_memory: usize,
     pub(super) health: Arc<StoreHealth>,
     pub(super) room: Arc<Room>,
 }
 
-/// Starts the commit thread, and the one that watches over it and over sled. That one ends with it.
+/// Starts the commit thread, and a watchdog for it and for sled that ends with it.
 pub(super) fn spawn(
     mut committer: Committer,
     mut messages: mpsc::Receiver<Message>,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let watched = Arc::clone(&committer.health);
-    let db = committer.db.clone();
+    let db = committer.tree.db.clone();
     let (alive, commit_thread_alive) = std::sync::mpsc::channel::<()>();
     let commit_thread = thread::Builder::new()
         .name("plant-commit".to_owned())
@@ -143,11 +143,11 @@ pub(super) fn spawn(
         .name("plant-watchdog".to_owned())
         .spawn(move || {
             let mut watch = Watch::default();
-            // The other end is dropped when the commit thread ends.
+            // `alive` is dropped when the commit thread ends.
             while let Err(RecvTimeoutError::Timeout) =
                 commit_thread_alive.recv_timeout(LOOK_INTERVAL)
             {
-                // Sled writes when it likes, and tells of what failed only to the next write.
+                // sled reports a failed background write only to the next write.
                 if watched.failure().is_none()
                     && let Err(cause) = failure_in_background(&db)
                 {
@@ -156,16 +156,16 @@ pub(super) fn spawn(
                 watch.look(&watched);
             }
             if watched.failure().is_some() {
-                // As when the repository is dropped: sled would flush when the last handle goes.
+                // Dropping the last handle would make sled flush.
                 mem::forget(db);
             }
         })
-        .context("cannot start the thread that watches over the commit thread")?;
+        .context("cannot start the watchdog thread")?;
     Ok(vec![commit_thread, watchdog])
 }
 
 impl Committer {
-    /// Carries out what comes until the queue is closed and empty, or the store has failed.
+    /// Carries out messages until the queue is closed and empty, or the store has failed.
     fn run(&mut self, messages: &mut mpsc::Receiver<Message>) {
         let mut received = Vec::with_capacity(MAX_GROUP);
         let mut waiting = Vec::with_capacity(MAX_GROUP);
@@ -177,8 +177,8 @@ impl Committer {
                     Message::Write(write, answer) => {
                         waiting.push((write, Recipient::Single(answer)));
                     }
-                    Message::Import(writes, outcomes, turn) => {
-                        let answers = Arc::new(ImportAnswers { outcomes, _turn: turn });
+                    Message::Import(writes, outcomes, permit) => {
+                        let answers = Arc::new(ImportAnswers { outcomes, _permit: permit });
                         let recipient = || Recipient::Import(Arc::clone(&answers));
                         waiting.extend(writes.into_iter().map(|write| (write, recipient())));
                     }
@@ -191,20 +191,18 @@ impl Committer {
             alone = if waiting.len() == 1 { alone.saturating_add(1) } else { 0 };
             awake = if alone >= ALONE_AFTER { AWAKE } else { Duration::ZERO };
             while !waiting.is_empty() {
-                // Whatever has failed, the group before or something else.
                 if self.health.failure().is_some() {
-                    // Those who still wait are told of the failure when the queue is dropped.
+                    // The waiting callers learn of the failure when the queue is dropped.
                     return;
                 }
                 self.commit_and_answer(&mut waiting);
             }
         }
         if self.health.failure().is_some() {
-            // Nothing is begun any more.
             return;
         }
         self.health.group_begins();
-        let ended = self.last_fold();
+        let ended = self.last_compaction();
         self.health.group_ends();
         if let Err(cause) = ended {
             self.health.fail(cause);
@@ -214,7 +212,7 @@ impl Committer {
         }
     }
 
-    /// Carries out the oldest of the waiting writes, at most [`MAX_GROUP`], as one group.
+    /// Carries out the oldest waiting writes, at most [`MAX_GROUP`], as one group.
     fn commit_and_answer(&mut self, waiting: &mut Vec<(Write, Recipient)>) {
         let (writes, recipients): (Vec<Write>, Vec<Recipient>) =
             waiting.drain(..waiting.len().min(MAX_GROUP)).unzip();
@@ -230,25 +228,25 @@ impl Committer {
                     recipient.send(decided);
                 }
             }
-            // Every caller whose recipient is dropped finds the failure in `health`.
+            // A caller whose recipient is dropped finds the failure in `health`.
             Err(cause) => self.health.fail(cause),
         }
     }
 
-    /// Decides the writes, each on the plants as the writes before it leave them, and brings them to the disk. After an
-    /// error, what the disk holds is unknown.
-    fn commit(&mut self, writes: Vec<Write>) -> anyhow::Result<Vec<Result<Decision, StoreError>>> {
+    /// Decides each write on the plants as the writes before it leave them, and brings the changes to the disk. After an
+    /// error nobody knows what is on disk.
+    fn commit(&mut self, writes: Vec<Write>) -> anyhow::Result<Vec<Outcome>> {
         fault::point("before-decision");
         let count = writes.len();
         let refuse_all = || (0..count).map(|_| Err(StoreError::DiskFull)).collect();
         if self.room.is_full() {
             return Ok(refuse_all());
         }
-        let state = self.shared.generations.read().state;
+        let manifest = self.tree.memtables.read().manifest;
         let mut group = ChangeGroup {
-            first_sequence: state.last_sequence + 1,
-            plants_before: state.plants,
-            digest_before: state.digest,
+            first_sequence: manifest.last_sequence + 1,
+            plants_before: manifest.plants,
+            digest_before: manifest.digest,
             changes: Vec::with_capacity(count),
         };
         let mut plants: HashMap<PlantId, Option<EncodedPlant>> = HashMap::with_capacity(count);
@@ -258,7 +256,7 @@ impl Committer {
             let plant = match plants.entry(id) {
                 Entry::Occupied(plant) => plant.into_mut(),
                 Entry::Vacant(place) => {
-                    let record = self.shared.record(&self.db, id);
+                    let record = self.tree.record(id);
                     place.insert(record.with_context(|| format!("reading plant {id}"))?)
                 }
             };
@@ -279,52 +277,52 @@ impl Committer {
             all_decided.push(decision);
         }
         if !group.changes.is_empty() {
-            if !self.append(journal::JournalRecord::new(&group)?)? {
+            if !self.append(LogRecord::new(&group)?)? {
                 return Ok(refuse_all());
             }
             fault::point("after-journal");
-            self.shared.generations.apply(group)?;
+            self.tree.memtables.apply(group)?;
             fault::point("after-shown");
         }
         Ok(all_decided)
     }
 
-    /// Returns whether the record was appended. It is not when the journal needs its other segment while the disk is
-    /// full: what stands in there has not reached sled yet.
-    fn append(&mut self, record: journal::JournalRecord) -> anyhow::Result<bool> {
-        let is_full = self.shared.generations.read().active_changes() >= self.changes_in_memory;
-        if is_full || !self.journal.has_room_for(&record) {
-            if !self.fold_thread.wait(&self.room)? {
+    /// Appends the record to the write-ahead log. Returns false, and appends nothing, when that needs the other segment
+    /// while the disk is full: sled does not have the changes in that segment yet.
+    fn append(&mut self, record: LogRecord) -> anyhow::Result<bool> {
+        let is_full = self.tree.memtables.read().active_changes() >= self.changes_in_memory;
+        if is_full || !self.write_ahead_log.has_room_for(&record) {
+            if !self.compaction.wait(&self.room)? {
                 return Ok(false);
             }
-            // It may have taken so long that those who wait were told of a failure.
+            // The wait may have been so long that the callers were told of a failure.
             self.health.check()?;
             fault::point("before-segment-switch");
-            self.journal.switch_segment();
+            self.write_ahead_log.switch_segment();
             fault::point("after-segment-switch");
-            self.fold()?;
+            self.compact()?;
         }
-        self.journal.append(record)?;
+        self.write_ahead_log.append(record)?;
         Ok(true)
     }
 
-    fn fold(&mut self) -> anyhow::Result<()> {
-        let (frozen, state) = self.shared.generations.freeze()?;
-        self.fold_thread.begin(frozen, state)
+    fn compact(&mut self) -> anyhow::Result<()> {
+        let (immutable, manifest) = self.tree.memtables.freeze()?;
+        self.compaction.begin(immutable, manifest)
     }
 
-    /// What was carried out is in sled when the database is closed, so that the next start has little to do.
-    fn last_fold(&mut self) -> anyhow::Result<()> {
+    /// Compacts everything at a close, so that the next start has little to replay.
+    fn last_compaction(&mut self) -> anyhow::Result<()> {
         fault::point("before-last-fold");
-        let mut is_in_sled = self.fold_thread.wait(&self.room)?;
-        if is_in_sled && self.shared.generations.read().active_changes() > 0 {
-            self.fold()?;
-            is_in_sled = self.fold_thread.wait(&self.room)?;
+        let mut is_in_sled = self.compaction.wait(&self.room)?;
+        if is_in_sled && self.tree.memtables.read().active_changes() > 0 {
+            self.compact()?;
+            is_in_sled = self.compaction.wait(&self.room)?;
         }
         ensure!(
             is_in_sled,
-            "the disk is full; everything acknowledged is in the journal, and the next start with room brings it \
-             to sled"
+            "the disk is full; everything acknowledged is in the write-ahead log, and the next start with room \
+             compacts it into sled"
         );
         Ok(())
     }

@@ -1,17 +1,17 @@
-//! A digest of many entries, whatever their order.
+//! A digest of many entries that does not depend on their order.
 
 use std::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// The sum of the hashes of some entries, modulo 2^64. Two of them are the same when the entries are,
-/// and otherwise only by a chance of one in 2^64. It is no guard against someone who wants them to be.
+/// The sum of the hashes of entries, modulo 2^64. Digests of different entries are equal with a chance of one in 2^64;
+/// they do not guard against an attacker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PlantsDigest(u64);
 
 impl PlantsDigest {
-    /// The digest of one entry. It is kept on disk: XXH3 stays what it is.
+    /// The digest of one entry. Digests are on disk, so the hash must never change.
     pub(super) fn of(key: &[u8], value: &[u8]) -> Self {
         Self(xxh3_64_with_seed(value, xxh3_64(key)))
     }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn the_digest_of_an_entry_is_the_same_in_every_version() {
-        // Longer values go another way in XXH3.
+        // XXH3 has a path for each range of lengths.
         for (length, digest) in [
             (0, 3_631_226_311_945_554_131),
             (3, 11_029_246_363_082_579_538),
@@ -60,14 +60,5 @@ mod tests {
                 "{length}"
             );
         }
-    }
-
-    #[test]
-    fn the_order_does_not_matter_and_what_is_taken_away_is_gone() {
-        let [one, other] = [b"1", b"2"].map(|key| PlantsDigest::of(key, b"Rosa"));
-        assert_ne!(one, other);
-        assert_eq!(one + other, other + one);
-        assert_eq!(one + other - one, other);
-        assert_ne!(one + one, one);
     }
 }

@@ -1,7 +1,6 @@
-//! What reads bytes from the disk, for a fuzzer to feed.
+//! Fuzz targets: everything in this crate that reads bytes from the disk.
 //!
-//! None of it may panic, whatever the bytes are, and what it takes for one of ours must become the
-//! same again when it is written and read.
+//! No target may panic, and a value that decodes must stay the same when it is encoded and decoded again.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -9,29 +8,29 @@ use std::sync::Arc;
 use plant_domain::{PlantFilter, PlantId};
 
 use super::blocks::{self, Block};
+use super::bloom_filter::BloomFilter;
 use super::digest::PlantsDigest;
 use super::findings::Findings;
-use super::id_filter::IdFilter;
-use super::journal::{self, JournalRecord};
 use super::layout::{
-    self, ChangeGroup, EVENT_PREFIX, EventRecord, PLANT_PREFIX, STATE_KEY, State, TAG_PREFIX,
+    self, ChangeGroup, EVENT_PREFIX, MANIFEST_KEY, Manifest, PLANT_PREFIX, TAG_PREFIX,
 };
 use super::ordered_map::Db;
 use super::ordered_map::paced::PacedDb;
 use super::reader::SledReader;
 use super::recovery::{self, Replay};
 use super::scan::PlantScan;
-use super::shared::Shared;
+use super::tree::MergeTree;
 use super::verify;
+use super::write_ahead_log::{self, LogRecord};
 use crate::plant_record::PlantRecord;
 use crate::{PageRequest, Revision};
 
-/// Something that reads bytes, and what must hold whatever they are.
+/// A reader of bytes, and what must hold whatever they are.
 #[derive(Clone, Copy, Debug)]
 pub struct FuzzTarget {
-    /// Its name, which its folder of inputs has too.
+    /// The name of the target and of its folder of inputs.
     pub name: &'static str,
-    /// Reads the bytes, and panics where something does not hold.
+    /// Reads the bytes, and panics when something does not hold.
     pub check: fn(&[u8]),
 }
 
@@ -40,8 +39,8 @@ pub const TARGETS: [FuzzTarget; 6] = [
     FuzzTarget { name: "plant_record", check: plant_record },
     FuzzTarget { name: "event_record", check: event_record },
     FuzzTarget { name: "block", check: block },
-    FuzzTarget { name: "journal_group", check: journal_group },
-    FuzzTarget { name: "journal_segment", check: journal_segment },
+    FuzzTarget { name: "log_group", check: log_group },
+    FuzzTarget { name: "log_segment", check: log_segment },
     FuzzTarget { name: "database", check: database },
 ];
 
@@ -57,12 +56,11 @@ fn plant_record(bytes: &[u8]) {
 
 fn event_record(value: &[u8]) {
     let Ok(events) = layout::decode_events(1, value) else { return };
-    let record = EventRecord { events };
-    let encoded = layout::encode(&record).expect("what was read is small enough to be written");
-    assert_eq!(layout::decode::<EventRecord>(&encoded).expect("it was written"), record);
+    let encoded = layout::encode(&events).expect("what was read is small enough to be written");
+    assert_eq!(layout::decode_events(1, &encoded).expect("it was written"), events);
 }
 
-/// The first byte is the length of the key, what follows the key is the value.
+/// The first byte is the length of the key; the value follows the key.
 fn block(input: &[u8]) {
     let Some((key_bytes, rest)) = input.split_first() else { return };
     let (key, value) = rest.split_at(rest.len().min(usize::from(*key_bytes)));
@@ -84,23 +82,25 @@ fn block(input: &[u8]) {
     assert_eq!(again.collect::<Vec<_>>(), entries);
 }
 
-fn journal_group(payload: &[u8]) {
+fn log_group(payload: &[u8]) {
     let Ok(group) = ChangeGroup::decode(payload) else { return };
     assert!(group.first_sequence <= group.last_sequence() + 1, "the numbers of a group ascend");
-    if let Ok(state) = State::default().before(&group).after(&group.changes) {
-        assert_eq!(state.last_sequence, group.last_sequence());
+    if let Ok(manifest) = Manifest::default().before(&group).after(&group.changes) {
+        assert_eq!(manifest.last_sequence, group.last_sequence());
     }
-    let Ok(record) = JournalRecord::new(&group) else { return };
+    let Ok(record) = LogRecord::new(&group) else { return };
     let segment = record.in_segment(*b"a salt  ", &[0; 64], 24);
-    let [found] = journal::whole_records(&segment)[..] else { panic!("there is one record") };
+    let [found] = write_ahead_log::whole_records(&segment)[..] else {
+        panic!("there is one record")
+    };
     assert_eq!(ChangeGroup::decode(found).expect("it was written"), group);
 }
 
-/// The first byte says behind which of the others a record is put into the segment.
-fn journal_segment(input: &[u8]) {
+/// The first byte says where a record is inserted into the other bytes.
+fn log_segment(input: &[u8]) {
     let Some((place, segment)) = input.split_first() else { return };
-    for payload in journal::whole_records(segment) {
-        // That a record is whole does not make it a group.
+    for payload in write_ahead_log::whole_records(segment) {
+        // A whole record need not be a group.
         drop(ChangeGroup::decode(payload));
     }
     let Some((salt, other)) = segment.split_first_chunk() else { return };
@@ -110,23 +110,22 @@ fn journal_segment(input: &[u8]) {
         digest_before: PlantsDigest::default(),
         changes: Vec::new(),
     };
-    let record = JournalRecord::new(&group).expect("small");
+    let record = LogRecord::new(&group).expect("small");
     let place = usize::from(*place).min(other.len() / 8) * 8;
     let segment = record.in_segment(*salt, other, place);
     let place = salt.len() + place;
     let stands_there = |payload: &&[u8]| {
-        // A record before it may be whole as well, and reach beyond it.
+        // A whole record before it may cover it.
         let begins = payload.as_ptr().addr() - segment.as_ptr().addr();
         begins > place && ChangeGroup::decode(payload).is_ok_and(|found| found == group)
             || (begins..begins + payload.len()).contains(&place)
     };
-    let found = journal::whole_records(&segment);
+    let found = write_ahead_log::whole_records(&segment);
     assert!(found.iter().any(stands_there), "a whole record is found wherever it stands");
 }
 
-/// Entries of a database: the prefix, the length of the rest of the key, the length of the value, and
-/// these. Of the prefix `m` there is the state alone. Where the prefix is none of ours, the value is a group
-/// of the journal.
+/// Entries of a database: the prefix, the length of the rest of the key, the length of the value, then both. The prefix
+/// `m` is the manifest; with an unknown prefix the value is a group of the write-ahead log.
 fn database(input: &[u8]) {
     const KEEP_EVENTS: u64 = 8;
     thread_local! {
@@ -142,8 +141,8 @@ fn database(input: &[u8]) {
         let (key, entries) = entries.split_at(entries.len().min(usize::from(*key_bytes)));
         let (value, entries) = entries.split_at(entries.len().min(usize::from(*value_bytes)));
         rest = entries;
-        if *prefix == STATE_KEY[0] {
-            db.insert(STATE_KEY, value).expect("a database takes values");
+        if *prefix == MANIFEST_KEY[0] {
+            db.insert(MANIFEST_KEY, value).expect("a database takes values");
         } else if [PLANT_PREFIX, EVENT_PREFIX, TAG_PREFIX].contains(&&[*prefix][..]) {
             db.insert([&[*prefix], key].concat(), value).expect("a database takes values");
         } else {
@@ -153,16 +152,16 @@ fn database(input: &[u8]) {
 
     let db = PacedDb::new(db);
     let read = recovery::read(&db, &groups, Replay::Unsynced, &mut Findings::Refuse);
-    let Ok(Some(state)) = read else { return };
+    let Ok(Some(manifest)) = read else { return };
     let mut findings = Findings::list();
-    let is_sound = recovery::check(&db, &state).is_ok()
-        && verify::verify(&db, Some(&state), &mut findings).is_ok()
+    let is_sound = recovery::check(&db, &manifest).is_ok()
+        && verify::verify(&db, Some(&manifest), &mut findings).is_ok()
         && findings.into_list().0.is_empty();
-    // The check has none of what is not sound.
-    let mut ids = IdFilter::with_room_for(0);
+    // `check` returns no ids when something is wrong.
+    let mut ids = BloomFilter::with_room_for(0);
     PlantScan::new(&db).flatten().for_each(|(id, _)| ids.add(id));
-    let shared = Arc::new(Shared::new(state, ids));
-    let reader = SledReader { db: Db::clone(&db), shared, keep_events: KEEP_EVENTS };
+    let tree = Arc::new(MergeTree::new(Db::clone(&db), manifest, ids));
+    let reader = SledReader { tree, keep_events: KEEP_EVENTS };
     let mut read = 0;
     for tag in [None, Some("R")] {
         let filter = PlantFilter::new(None, tag.map(str::to_owned)).expect("a valid filter");
@@ -177,10 +176,10 @@ fn database(input: &[u8]) {
             read = page.plants.len();
         }
     }
-    for after in [0, state.last_sequence.saturating_sub(1), state.last_sequence, u64::MAX] {
+    for after in [0, manifest.last_sequence.saturating_sub(1), manifest.last_sequence, u64::MAX] {
         drop(reader.events(Revision::from(after), 3));
     }
     if is_sound && read > 0 {
-        assert_eq!(u64::try_from(read).ok(), Some(state.plants), "a page misses a plant");
+        assert_eq!(u64::try_from(read).ok(), Some(manifest.plants), "a page misses a plant");
     }
 }

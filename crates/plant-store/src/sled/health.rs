@@ -1,4 +1,4 @@
-//! How the commit thread fares, for those who wait for it.
+//! The health of the store: the failure in force, and how long the current group has been on its way to the disk.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,25 +7,24 @@ use tokio::sync::watch;
 
 use crate::StoreFailure;
 
-/// A group that takes longer than this to reach the disk makes the store count as not ready.
+/// A group that takes longer than this to reach the disk makes the store not ready.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 
-/// How often somebody looks how long the disk keeps a group waiting.
+/// The interval of the watchdog, and of looks at the room on the disk.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A group counts as failed that this many looks have found on its way to the disk, which is after 10 s.
-/// sled can wait for ever where the disk is full. It is not a time, for a process that was stopped
-/// meanwhile has not looked.
+/// The store fails when this many looks (10 s) find the same group on its way to the disk: sled can wait forever on a
+/// full disk. Counts looks instead of time, because a process that was stopped meanwhile has not looked.
 const FAILED_AFTER_LOOKS: u32 = 40;
 
 #[derive(Debug)]
 pub(super) struct StoreHealth {
     failure: watch::Sender<Option<StoreFailure>>,
     opened: Instant,
-    /// When the group that is being written was begun, in milliseconds since `opened`, or [`IDLE`].
+    /// When the current group began, in milliseconds since `opened`, or [`IDLE`].
     group_begun_ms: AtomicU64,
-    /// Counts what is brought to sled. A group may have to wait for all of it, and that goes on.
-    fold_steps: AtomicU64,
+    /// Counts the steps of compaction. A group that waits for compaction has not failed while the count grows.
+    compaction_steps: AtomicU64,
 }
 
 const IDLE: u64 = u64::MAX;
@@ -36,7 +35,7 @@ impl StoreHealth {
             failure: watch::Sender::new(None),
             opened: Instant::now(),
             group_begun_ms: AtomicU64::new(IDLE),
-            fold_steps: AtomicU64::new(0),
+            compaction_steps: AtomicU64::new(0),
         }
     }
 
@@ -44,7 +43,7 @@ impl StoreHealth {
         self.failure.borrow().clone()
     }
 
-    /// The failure, if the store has failed.
+    /// Returns the failure if the store has failed.
     pub(super) fn check(&self) -> Result<(), StoreFailure> {
         self.failure().map_or(Ok(()), Err)
     }
@@ -55,12 +54,12 @@ impl StoreHealth {
         let failed = failure.wait_for(Option::is_some).await.ok().and_then(|failed| failed.clone());
         match failed {
             Some(failure) => failure,
-            // Only where the sender is gone, which lives as long as `self`.
+            // Unreachable: the sender lives as long as `self`.
             None => std::future::pending().await,
         }
     }
 
-    /// The store has failed. The first failure stays: later ones follow from it.
+    /// Fails the store. The first failure stays: later ones follow from it.
     pub(super) fn fail(&self, cause: anyhow::Error) {
         let cause = StoreFailure::new(cause);
         self.failure.send_if_modified(|failure| {
@@ -81,23 +80,19 @@ impl StoreHealth {
         self.group_begun_ms.store(IDLE, Ordering::Relaxed);
     }
 
-    /// A step more has been brought to sled.
-    pub(super) fn fold_goes_on(&self) {
-        self.fold_steps.fetch_add(1, Ordering::Relaxed);
+    /// Compaction has made a step.
+    pub(super) fn compaction_advances(&self) {
+        self.compaction_steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the disk keeps a group waiting for so long that no more writes should come.
+    /// Whether a group takes so long that no more writes should come.
     pub(super) fn is_stalled(&self) -> bool {
-        self.waits_longer_than(STALLED_AFTER)
-    }
-
-    fn waits_longer_than(&self, limit: Duration) -> bool {
         self.group_under_way().is_some_and(|begun_ms| {
-            Duration::from_millis(self.now_ms().saturating_sub(begun_ms)) > limit
+            Duration::from_millis(self.now_ms().saturating_sub(begun_ms)) > STALLED_AFTER
         })
     }
 
-    /// When the group that is on its way to the disk was begun.
+    /// When the current group began, if there is one.
     fn group_under_way(&self) -> Option<u64> {
         Some(self.group_begun_ms.load(Ordering::Relaxed)).filter(|begun_ms| *begun_ms != IDLE)
     }
@@ -107,22 +102,21 @@ impl StoreHealth {
     }
 }
 
-/// Looks now and then how long the disk keeps one group waiting.
+/// The memory of the watchdog between its looks.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// The group that was on its way at the last look, how far sled was then, and how many looks have found
-    /// both so.
+    /// The group and the steps of compaction at the last look, and how many looks have found both unchanged.
     seen: Option<((u64, u64), u32)>,
 }
 
 impl Watch {
-    /// Fails the store when the disk keeps a group waiting without end.
+    /// Fails the store after [`FAILED_AFTER_LOOKS`] looks without progress.
     pub(super) fn look(&mut self, health: &StoreHealth) {
         let Some(begun_ms) = health.group_under_way() else {
             self.seen = None;
             return;
         };
-        let found = (begun_ms, health.fold_steps.load(Ordering::Relaxed));
+        let found = (begun_ms, health.compaction_steps.load(Ordering::Relaxed));
         let looks = match self.seen {
             Some((seen, looks)) if seen == found => looks + 1,
             _ => 1,
@@ -147,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_waits_without_end_fails_the_store() {
+    fn a_group_that_makes_no_progress_fails_the_store() {
         let (health, mut watch) = (StoreHealth::new(), Watch::default());
         health.group_begins();
         look_often(&health, &mut watch, FAILED_AFTER_LOOKS - 1);
@@ -157,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_waits_for_sled_does_not_fail_the_store_while_that_goes_on() {
+    fn a_group_that_waits_for_compaction_does_not_fail_the_store_while_that_advances() {
         let (health, mut watch) = (StoreHealth::new(), Watch::default());
         health.group_begins();
         for _ in 0..3 {
             look_often(&health, &mut watch, FAILED_AFTER_LOOKS - 1);
-            health.fold_goes_on();
+            health.compaction_advances();
         }
         assert!(health.failure().is_none());
     }

@@ -1,39 +1,39 @@
-//! The keys and values in the database, and how they become bytes.
+//! The keys and values in sled, and their bytes.
 //!
-//! Everything stands in one tree, so that a kill leaves the writes up to one of them, in order. The
-//! first byte of a key says what its value is:
+//! Everything stands in one sled tree, so that a kill leaves a prefix of the writes. The first byte of a key names its
+//! kind:
 //!
 //! | key | value |
 //! |---|---|
-//! | `m` `format` | the [`FORMAT`] number of all this, big-endian |
-//! | `m` `journal` | the salts of the journal that belongs to it |
-//! | `m` `state` | a [`State`]: how far the database is |
-//! | `m` `synced` | the sequence number of the last event that was on disk in sled when this was written, big-endian |
+//! | `m` `format` | the [`FORMAT`] number of this layout, big-endian |
+//! | `m` `journal` | the salts of the write-ahead log that belongs to this database |
+//! | `m` `state` | the [`Manifest`] |
+//! | `m` `synced` | the sequence number of the last event that was on disk in sled at the last checkpoint, big-endian |
 //! | `p` ordered id | a block of plants: ids, and a [`PlantRecord`](crate::plant_record::PlantRecord) of each |
 //! | `t` tag, zero byte, ordered id | a block of the ids that have the tag |
-//! | `e` first sequence number | an [`EventRecord`] |
+//! | `e` first sequence number | a record of consecutive events, a list of [`EventOfPlant`] |
 //!
-//! Ordered numbers are big-endian, with the sign bit of ids turned, so that their order is that of the
-//! bytes. What blocks are says [`blocks`](super::blocks). A zero byte ends a tag, for the rules allow no
-//! control character in one. Values are in the postcard format behind a version byte.
+//! Ordered numbers are big-endian, ids with the sign bit flipped, so that numbers and bytes sort alike. A zero byte ends
+//! a tag, because the rules allow no control character in one. Values are in the postcard format after a version byte.
+//! [`blocks`](super::blocks) describes blocks.
 
 use std::ops::Range;
 
-use super::ordered_map::IVec;
 use anyhow::{Context as _, bail, ensure};
 use plant_domain::PlantId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::digest::PlantsDigest;
+use super::ordered_map::IVec;
 use crate::EventKind;
 use crate::plant_record::{EncodedPlant, whole};
 
-/// The number of this layout. A database with another number is not opened.
+/// The number of this layout. A database with another number does not open.
 pub(super) const FORMAT: u32 = 4;
 pub(super) const FORMAT_KEY: &[u8] = b"mformat";
-pub(super) const JOURNAL_KEY: &[u8] = b"mjournal";
-pub(super) const STATE_KEY: &[u8] = b"mstate";
+pub(super) const LOG_SALTS_KEY: &[u8] = b"mjournal";
+pub(super) const MANIFEST_KEY: &[u8] = b"mstate";
 pub(super) const SYNCED_KEY: &[u8] = b"msynced";
 
 pub(super) const PLANT_PREFIX: &[u8] = b"p";
@@ -41,41 +41,40 @@ pub(super) const EVENT_PREFIX: &[u8] = b"e";
 pub(super) const TAG_PREFIX: &[u8] = b"t";
 const TAG_END: u8 = 0;
 
-/// The first byte of every value but the format number, the salts of the journal and the number up to which all
-/// is synced. It tells later layouts of single values apart, where a new [`FORMAT`] would be too much.
+/// The first byte of every value of kind `p`, `t` and `e` and of the manifest. Allows a new layout of one value without
+/// a new [`FORMAT`].
 pub(super) const VALUE_VERSION: u8 = 1;
 
-/// No value is larger than this, in bytes. sled keeps pages of more than a quarter of its segments
-/// (512 KiB) in files of their own, which it never syncs, and up to 20 values share a page.
+/// The size limit of a value, in bytes. sled moves pages over a quarter of its segments (512 KiB) to files of their own,
+/// which it never syncs, and up to 20 values share a page.
 pub(super) const MAX_VALUE_BYTES: usize = 6 * 1024;
 
-/// How many events a record has, but for the newest one, which may have fewer. Their sequence numbers
-/// begin at 1, behind those of the record before. So it is known in which record an event stands, and to
-/// write a record again changes nothing.
+/// How many events a record holds; the newest record may have fewer. Sequence numbers begin at 1, so a number tells the
+/// record, and writing a record again changes nothing.
 pub(super) const EVENTS_IN_A_RECORD: u64 = 256;
 
-/// The greatest sequence number. No store gets there; behind it there is room to count on.
+/// The greatest valid sequence number. No store gets there, and sums with it do not overflow.
 const MAX_SEQUENCE: u64 = u64::MAX / 4;
 
-/// How far the database is.
+/// What the database holds, up to one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct Manifest {
     pub(super) last_sequence: u64,
     pub(super) plants: u64,
-    /// The digest of all plants, as they should be.
+    /// The digest of all plants.
     pub(super) digest: PlantsDigest,
-    /// The events from this sequence number on are kept. There may be remains of older ones.
+    /// The first kept event. Remains of older ones may be there.
     pub(super) kept_from: u64,
 }
 
-impl Default for State {
+impl Default for Manifest {
     fn default() -> Self {
         Self { last_sequence: 0, plants: 0, digest: PlantsDigest::default(), kept_from: 1 }
     }
 }
 
-impl State {
-    /// The state before a group; what is not in the group is as it is here.
+impl Manifest {
+    /// The manifest before a group.
     pub(super) fn before(&self, group: &ChangeGroup) -> Self {
         Self {
             last_sequence: group.first_sequence - 1,
@@ -85,7 +84,7 @@ impl State {
         }
     }
 
-    /// The state that changes lead to.
+    /// The manifest after changes.
     pub(super) fn after(&self, changes: &[Change]) -> anyhow::Result<Self> {
         let Self { mut plants, mut digest, .. } = *self;
         for change in changes {
@@ -102,35 +101,29 @@ impl State {
     }
 }
 
-/// What one plant adds to the digest of all plants, with its record as it is kept.
+/// What one plant adds to the digest of all plants.
 pub(super) fn plant_digest(id: PlantId, record: &[u8]) -> PlantsDigest {
     PlantsDigest::of(&ordered(id), record)
 }
 
-/// What a plant that has a tag adds to the digest of the tag index.
+/// What a plant with a tag adds to the digest of the tag index.
 pub(super) fn tag_digest(tag: &[u8], id: PlantId) -> PlantsDigest {
     PlantsDigest::of(&ordered(id), tag)
 }
 
-/// Some events, the first one of which the key tells; the others follow without a gap.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct EventRecord {
-    pub(super) events: Vec<EventOfPlant>,
-}
-
-/// What is kept of a change.
+/// A change as an event record keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EventOfPlant {
     pub(super) kind: EventKind,
     pub(super) id: i64,
 }
 
-/// What one group changes, as the journal keeps it: enough to do it again.
+/// The changes of one group as the write-ahead log keeps them: enough to apply the group again.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChangeGroup {
-    /// The sequence number of the first change's event; the others follow without a gap.
+    /// The sequence number of the first change's event. The others follow without a gap.
     pub(super) first_sequence: u64,
-    /// How many plants there are before the group.
+    /// The count of plants before the group.
     pub(super) plants_before: u64,
     /// The digest of all plants before the group.
     pub(super) digest_before: PlantsDigest,
@@ -139,10 +132,10 @@ pub(super) struct ChangeGroup {
 
 impl ChangeGroup {
     pub(super) fn decode(payload: &[u8]) -> anyhow::Result<Self> {
-        let group: Self = whole(payload).context("a journal record")?;
+        let group: Self = whole(payload).context("a record of the write-ahead log is damaged")?;
         ensure!(
             (1..=MAX_SEQUENCE).contains(&group.first_sequence),
-            "a journal record begins with the impossible number {}",
+            "a record of the write-ahead log begins with the impossible number {}",
             group.first_sequence
         );
         Ok(group)
@@ -154,22 +147,22 @@ impl ChangeGroup {
     }
 }
 
-/// One change to one plant, and what the plant is after it.
+/// One change to one plant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Change {
     pub(super) kind: EventKind,
     pub(super) id: i64,
-    /// The tag that the plant had before and has no more.
+    /// The tag that the plant has lost.
     pub(super) left_tag: Option<Box<str>>,
-    /// What the change adds to the digest of all plants: the plant after it, less the plant before.
-    /// It is kept, for when a group is applied again, the plant before may be gone.
+    /// What the change adds to the digest of all plants: the plant after it, less the plant before. Kept because the
+    /// plant before may be gone when the group is applied again.
     pub(super) digest: PlantsDigest,
-    /// The plant after the change; none when it is gone.
+    /// The plant after the change; `None` when it was deleted.
     pub(super) record: Option<EncodedPlant>,
 }
 
 impl Change {
-    /// What leads from the plant as it was to the plant as it is, where these differ.
+    /// The change from one state of a plant to a different one.
     pub(super) fn new(
         id: PlantId,
         before: Option<&EncodedPlant>,
@@ -196,30 +189,30 @@ impl Change {
         Ok(Self { kind, id: id.get(), left_tag, digest, record: after })
     }
 
-    /// What is kept of the change when it is done.
+    /// The event of the change.
     pub(super) const fn event(&self) -> EventOfPlant {
         EventOfPlant { kind: self.kind, id: self.id }
     }
 }
 
-/// The key of the record that an event stands in.
+/// The key of the record that holds an event.
 pub(super) fn event_key(sequence: u64) -> [u8; 9] {
     let mut key = [EVENT_PREFIX[0]; 9];
     key[1..].copy_from_slice(&first_of_record(sequence).to_be_bytes());
     key
 }
 
-/// The keys of the records that the events from one on stand in.
+/// The keys of the records that hold the events from one on.
 pub(super) fn event_keys_from(sequence: u64) -> Range<Vec<u8>> {
     event_key(sequence).to_vec()..vec![EVENT_PREFIX[0] + 1]
 }
 
-/// The sequence number of the first event in the record that an event stands in.
+/// The sequence number of the first event in the record that holds an event.
 pub(super) const fn first_of_record(sequence: u64) -> u64 {
     sequence - (sequence - 1) % EVENTS_IN_A_RECORD
 }
 
-/// The sequence number of a record's first event.
+/// The sequence number in the key of an event record.
 pub(super) fn event_sequence(key: &[u8]) -> anyhow::Result<u64> {
     let bytes = key.strip_prefix(EVENT_PREFIX).context("not the key of an event record")?;
     let bytes = bytes.try_into().context("an event record's key has a wrong length")?;
@@ -232,12 +225,12 @@ pub(super) fn event_sequence(key: &[u8]) -> anyhow::Result<u64> {
     Ok(first_sequence)
 }
 
-/// The events of a record, the first one of which has this number.
+/// The events of the record that begins with this number.
 pub(super) fn decode_events(
     first_sequence: u64,
     value: &[u8],
 ) -> anyhow::Result<Vec<EventOfPlant>> {
-    let decoded = decode(value).and_then(|EventRecord { events }| {
+    let decoded = decode(value).and_then(|events: Vec<EventOfPlant>| {
         let count = events.len() as u64;
         ensure!((1..=EVENTS_IN_A_RECORD).contains(&count), "it has {count} events");
         Ok(events)
@@ -245,7 +238,7 @@ pub(super) fn decode_events(
     decoded.with_context(|| format!("the event record from number {first_sequence} on is damaged"))
 }
 
-/// What the keys of the blocks begin with that say which plants have a tag.
+/// The prefix of the keys of a tag's blocks.
 pub(super) fn tag_blocks_prefix(tag: &str) -> Vec<u8> {
     let mut prefix = Vec::with_capacity(TAG_PREFIX.len() + tag.len() + 1);
     prefix.extend_from_slice(TAG_PREFIX);
@@ -254,7 +247,7 @@ pub(super) fn tag_blocks_prefix(tag: &str) -> Vec<u8> {
     prefix
 }
 
-/// The tag of which a block with this prefix says something.
+/// The tag of the blocks with this prefix.
 pub(super) fn tag_of_prefix(prefix: &[u8]) -> anyhow::Result<&str> {
     let tag = prefix.strip_prefix(TAG_PREFIX).and_then(|tag| tag.strip_suffix(&[TAG_END]));
     let tag = tag.context("the key of a tag's block has no end of the tag")?;
@@ -271,7 +264,7 @@ pub(super) fn decode<T: DeserializeOwned>(value: &[u8]) -> anyhow::Result<T> {
     whole(unversioned(value)?)
 }
 
-/// What stands behind the version of a value.
+/// The bytes after the version of a value.
 pub(super) fn unversioned(value: &[u8]) -> anyhow::Result<&[u8]> {
     match value {
         [VALUE_VERSION, bytes @ ..] => Ok(bytes),
@@ -280,13 +273,13 @@ pub(super) fn unversioned(value: &[u8]) -> anyhow::Result<&[u8]> {
     }
 }
 
-/// What the database holds under the format key.
+/// The value of the format key.
 pub(super) fn decode_format(value: &IVec) -> anyhow::Result<u32> {
     let bytes: [u8; 4] = value.as_ref().try_into().context("the format number is damaged")?;
     Ok(u32::from_be_bytes(bytes))
 }
 
-/// The id in bytes whose order is that of the ids.
+/// The bytes of an id, which sort as ids do.
 pub(super) fn ordered(id: PlantId) -> [u8; 8] {
     (id.get().cast_unsigned() ^ (1 << 63)).to_be_bytes()
 }
@@ -300,22 +293,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_of_the_bytes_is_the_order_of_the_ids() {
-        let ids = [i64::MIN, -256, -1, 0, 1, 256, i64::MAX].map(PlantId::from);
-        assert!(ids.map(ordered).is_sorted());
-        assert_eq!(ids.map(|id| from_ordered(ordered(id))), ids);
-    }
-
-    #[test]
     fn a_value_of_another_version_or_with_a_cut_or_longer_end_is_an_error() {
-        let state = State { last_sequence: 300, plants: 200, ..State::default() };
-        let value = encode(&state).expect("small");
-        assert_eq!(decode::<State>(&value).expect("it was encoded"), state);
+        let manifest = Manifest { last_sequence: 300, plants: 200, ..Manifest::default() };
+        let value = encode(&manifest).expect("small");
+        assert_eq!(decode::<Manifest>(&value).expect("it was encoded"), manifest);
 
         let other_version = [&[2], &value[1..]].concat();
         let longer = [&value[..], &[0]].concat();
         for damaged in [&other_version, &longer, &value[..value.len() - 1], &[]] {
-            assert!(decode::<State>(damaged).is_err(), "{damaged:?}");
+            assert!(decode::<Manifest>(damaged).is_err(), "{damaged:?}");
         }
     }
 
@@ -351,14 +337,10 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_sled_would_keep_in_a_file_of_its_own_is_refused() {
+    fn a_value_over_the_size_limit_is_refused_and_a_full_event_record_is_within() {
         assert!(encode(&vec![0_u8; MAX_VALUE_BYTES]).is_err());
-    }
-
-    #[test]
-    fn a_full_event_record_is_no_larger_than_a_value_may_be() {
         let event = EventOfPlant { kind: EventKind::Deleted, id: i64::MIN };
         let events = vec![event; usize::try_from(EVENTS_IN_A_RECORD).expect("small")];
-        assert!(encode(&EventRecord { events }).is_ok());
+        assert!(encode(&events).is_ok());
     }
 }

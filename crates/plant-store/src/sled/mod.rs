@@ -1,33 +1,33 @@
-//! The durable repository on one disk.
+//! The durable repository on one disk: a log-structured merge tree with sled as its on-disk ordered map.
 //!
-//! One thread owns every write ([`commit`]). It brings each group of writes to the disk in the [`journal`]
-//! and shows it to readers in memory ([`generation`]). Another one brings many groups at once to sled
-//! ([`fold`]), where many plants share an entry ([`blocks`]).
+//! The commit thread owns every write ([`commit`]): it appends each group of writes to the [`write_ahead_log`] and then
+//! shows the group in the [`memtable`]. A second thread compacts full memtables ([`compaction`]) into sled, where many
+//! plants share an entry ([`blocks`]). `docs/storage.md` has the picture.
 
 #[cfg(feature = "__internal")]
-pub mod benches;
+pub mod bare_loop;
 mod blocks;
+mod bloom_filter;
 mod commit;
+mod compaction;
 mod config;
 mod digest;
 mod findings;
-mod fold;
 #[cfg(feature = "__internal")]
 pub mod fuzzing;
-mod generation;
 mod health;
-mod id_filter;
 mod inspection;
-mod journal;
 mod layout;
+mod memtable;
 mod open;
 mod ordered_map;
 mod reader;
 mod recovery;
 mod room;
 mod scan;
-mod shared;
+mod tree;
 mod verify;
+mod write_ahead_log;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -35,45 +35,45 @@ use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId, PlantPatch};
+use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::commit::{Committer, Message};
-use self::fold::{FoldThread, FoldWorker};
+use self::compaction::{CompactionThread, Compactor};
 use self::health::StoreHealth;
 use self::ordered_map::Db;
 use self::ordered_map::guarded::{LastHandle, open_error};
 use self::reader::SledReader;
 use self::room::Room;
-use self::shared::Shared;
+use self::tree::MergeTree;
 
 use crate::decision::{Decision, Write, imported};
 use crate::{
-    Created, EventPage, IdempotencyDigest, Imported, OnConflict, OpenError, Page, PageRequest,
-    PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant, fault,
+    EventPage, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, Revision,
+    StoreError, StoreFailure, StoredPlant, fault,
 };
 
-/// How many writes wait at most. What comes on top is refused at once ([`StoreError::Busy`]), so
-/// that a write that is taken waits for a few groups only.
+/// The length of the write queue. A write that finds the queue full is refused ([`StoreError::Busy`]), so an accepted
+/// write waits for a few groups only.
 const QUEUE_CAPACITY: usize = 1024;
 
-/// How many imports may have plants in the queue. It bounds how long other writes wait behind them.
+/// How many imports may have plants in the queue. Bounds how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
 
-/// A page without a filter of up to so many plants is read where it is asked for: to hand it to another thread
-/// would take longer.
+/// An unfiltered page of at most this many plants is read on the calling thread: a hand-over to another thread would
+/// take longer than the read.
 const MAX_READ_AT_ONCE: usize = 1_000;
 
 pub use self::config::{DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, SledConfig};
 pub use self::inspection::{SledInspection, Verification};
 
-/// Keeps plants in a sled database, with group commit: writes that wait at the same time are synced
-/// to the disk together, in a journal beside the database, and answered after that.
+/// Keeps plants in a sled database, with group commit: writes that wait at the same time share one sync of the
+/// write-ahead log, and are answered after it.
 ///
-/// A database is open in one process at a time. Its methods need a tokio runtime: pages of plants and
-/// of events are read on its pool of threads for what blocks.
+/// One process at a time can open a database. The methods need a tokio runtime: pages of plants and of events are read
+/// on its pool of blocking threads.
 ///
-/// Dropping the repository carries out what was taken, like [`PlantRepository::close`].
+/// Dropping the repository carries out the accepted writes, like [`PlantRepository::close`].
 #[derive(Debug)]
 pub struct SledRepository {
     queue: mpsc::Sender<Message>,
@@ -81,8 +81,8 @@ pub struct SledRepository {
     reads: Arc<Semaphore>,
     health: Arc<StoreHealth>,
     room: Arc<Room>,
-    // The fields are dropped in this order: when the queue is gone the commit thread ends, with it
-    // the one that watches over it, and only when all have let go of the database may the lock fall.
+    // Fields drop in this order. Without the queue the commit thread ends, and with it the other threads; the lock may
+    // fall only after every handle on the database is gone.
     _threads: JoinOnDrop,
     reader: SledReader,
     _close: CloseOnDrop,
@@ -94,8 +94,8 @@ impl SledRepository {
     ///
     /// # Errors
     ///
-    /// When the folder cannot be used, another process has the database open, its format is not
-    /// ours, or it is damaged. The message says which, and what to do.
+    /// When the folder cannot be used, another process has the database open, another version made it, or it is
+    /// damaged. The message says which, and what to do.
     pub fn open(config: &SledConfig) -> Result<Self, OpenError> {
         Self::try_open(config).map_err(open_error)
     }
@@ -106,33 +106,32 @@ impl SledRepository {
         })?;
         let health = Arc::new(StoreHealth::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let open::Opened { db, database_file, state, ids, journal, last_handle, lock } = opened;
-        let shared = Arc::new(Shared::new(state, ids));
-        let (reader_db, committer_db) = (Db::clone(&db), Db::clone(&db));
+        let open::Opened { db, database_file, manifest, ids, write_ahead_log, last_handle, lock } =
+            opened;
+        let tree = Arc::new(MergeTree::new(Db::clone(&db), manifest, ids));
         let keep_events = config.keep_events;
         let file = database_file.try_clone().context("cannot look how full the disk is")?;
         let room = Arc::new(Room::new(file, config.directory.clone(), Arc::clone(&health)));
-        let worker = FoldWorker {
+        let compactor = Compactor {
             db: db.in_room(Arc::clone(&room)),
             file: database_file,
-            shared: Arc::clone(&shared),
+            tree: Arc::clone(&tree),
             keep_events,
             room: Arc::clone(&room),
         };
-        let (fold_thread, fold_handle) = FoldThread::start(worker, Arc::clone(&health))?;
+        let (compaction, compaction_handle) =
+            CompactionThread::start(compactor, Arc::clone(&health))?;
         let committer = Committer {
-            db: committer_db,
-            shared: Arc::clone(&shared),
-            journal,
-            fold_thread,
+            tree: Arc::clone(&tree),
+            write_ahead_log,
+            compaction,
             changes_in_memory: fault::limit("changes-in-memory", config.changes_in_memory),
             health: Arc::clone(&health),
             room: Arc::clone(&room),
         };
         let mut threads = commit::spawn(committer, messages)?;
-        // It ends when the commit thread has ended, which waits for it.
-        threads.push(fold_handle);
-        let reader = SledReader { db: reader_db, shared, keep_events };
+        // Joined last: the compaction thread ends after the commit thread.
+        threads.push(compaction_handle);
         Ok(Self {
             queue,
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
@@ -145,26 +144,9 @@ impl SledRepository {
             },
             health,
             room,
-            reader,
+            reader: SledReader { tree, keep_events },
             _lock: lock,
         })
-    }
-
-    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
-        self.health.check()?;
-        let (answer, outcome) = oneshot::channel();
-        match self.queue.try_send(Message::Write(write, answer)) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(_)) => return Err(StoreError::Busy),
-            Err(mpsc::error::TrySendError::Closed(_)) => return Err(self.why_no_more_writes()),
-        }
-        tokio::select! {
-            biased;
-            Ok(outcome) = outcome => outcome,
-            // The commit thread may be stuck in a disk that does not answer. Where it has dropped what
-            // it took, it has panicked, and nobody knows what is on the disk: the failure follows.
-            failure = self.health.failed() => Err(failure.into()),
-        }
     }
 
     /// The outcomes of the writes, in their order.
@@ -176,10 +158,10 @@ impl SledRepository {
         let count = writes.len();
         let mut outcomes = Vec::with_capacity(count);
         let (answers, mut answered) = mpsc::unbounded_channel();
-        // The turn goes with the writes: a caller that goes away leaves them in the queue.
-        let turn = Arc::clone(&self.imports).acquire_owned().await.context("importing is closed");
-        let turn = turn.map_err(StoreFailure::new)?;
-        if self.queue.send(Message::Import(writes, answers, turn)).await.is_err() {
+        // The permit travels with the writes: they stay in the queue when the caller goes away.
+        let permit = Arc::clone(&self.imports).acquire_owned().await;
+        let permit = permit.context("importing is closed").map_err(StoreFailure::new)?;
+        if self.queue.send(Message::Import(writes, answers, permit)).await.is_err() {
             return Err(self.why_no_more_writes());
         }
         while let Some(outcome) = answered.recv().await {
@@ -191,25 +173,25 @@ impl SledRepository {
         Ok(outcomes)
     }
 
-    /// Reads what may take a while on a thread where it keeps nobody waiting, a few at a time, so that
-    /// they leave the commit thread its share of the processor.
+    /// Reads on a blocking thread. Only as many reads run at once as there are processors, so the commit thread keeps
+    /// its share.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&SledReader) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let reader = self.reader.clone();
-        let turn = Arc::clone(&self.reads).acquire_owned().await.context("reading is closed");
-        let turn = turn.map_err(StoreFailure::new)?;
+        let permit = Arc::clone(&self.reads).acquire_owned().await;
+        let permit = permit.context("reading is closed").map_err(StoreFailure::new)?;
         let read = tokio::task::spawn_blocking(move || {
-            // A caller that goes away leaves the read going on.
-            let _turn = turn;
+            // The read goes on when its caller goes away, so it keeps its permit.
+            let _permit = permit;
             read(&reader)
         })
         .await;
         Ok(read.context("a read panicked").flatten().map_err(StoreFailure::new)?)
     }
 
-    /// The failure that ended the commit thread, or that it was closed.
+    /// The failure that ended the commit thread, or [`StoreError::Closed`].
     fn why_no_more_writes(&self) -> StoreError {
         self.health.failure().map_or(StoreError::Closed, StoreError::Failed)
     }
@@ -217,35 +199,21 @@ impl SledRepository {
 
 #[async_trait]
 impl PlantRepository for SledRepository {
-    async fn create(
-        &self,
-        new_plant: NewPlant,
-        idempotency: Option<IdempotencyDigest>,
-    ) -> Result<Created, StoreError> {
-        Ok(self.write(Write::Create { new_plant, idempotency }).await?.into_created())
-    }
-
-    async fn put(
-        &self,
-        new_plant: NewPlant,
-        preconditions: Preconditions,
-    ) -> Result<Put, StoreError> {
-        Ok(self.write(Write::Put { new_plant, preconditions }).await?.into_put())
-    }
-
-    async fn patch(
-        &self,
-        id: PlantId,
-        patch: PlantPatch,
-        preconditions: Preconditions,
-    ) -> Result<StoredPlant, StoreError> {
-        let decision = self.write(Write::Patch { id, patch, preconditions }).await?;
-        Ok(decision.plant.stored)
-    }
-
-    async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
-        self.write(Write::Delete { id, preconditions }).await?;
-        Ok(())
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+        self.health.check()?;
+        let (answer, outcome) = oneshot::channel();
+        match self.queue.try_send(Message::Write(write, answer)) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => return Err(StoreError::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(self.why_no_more_writes()),
+        }
+        tokio::select! {
+            biased;
+            Ok(outcome) = outcome => outcome,
+            // The commit thread may be stuck in a disk that does not answer, or it has panicked and dropped the
+            // write: then nobody knows what is on disk, and the failure follows.
+            failure = self.health.failed() => Err(failure.into()),
+        }
     }
 
     async fn import(
@@ -299,11 +267,11 @@ impl PlantRepository for SledRepository {
     async fn close(&self) -> Result<(), StoreFailure> {
         let (done, closed) = oneshot::channel();
         let closing = async {
-            // Where it is closed already, nobody is there to take this, nor to say that it is done.
+            // A closed queue means that the repository is closed already.
             if self.queue.send(Message::Close(done)).await.is_ok() { closed.await } else { Ok(()) }
         };
         tokio::select! {
-            // Where the commit thread ends without a word, the failure follows.
+            // When the commit thread ends without an answer, the failure follows.
             Ok(()) = closing => self.health.check(),
             failure = self.health.failed() => Err(failure),
         }
@@ -315,8 +283,8 @@ fn reads_at_once() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Closes sled when the repository is dropped, unless it has failed or the disk is full: sled may wait for ever
-/// then.
+/// Closes sled when the repository is dropped. After a failure or on a full disk sled stays open, because its close may
+/// wait forever.
 #[derive(Debug)]
 struct CloseOnDrop {
     last_handle: Option<LastHandle>,
@@ -343,7 +311,7 @@ struct JoinOnDrop {
 impl Drop for JoinOnDrop {
     fn drop(&mut self) {
         for thread in self.threads.drain(..) {
-            // After a failure a thread may be stuck for ever in a disk that does not answer.
+            // After a failure a thread may be stuck forever in a disk that does not answer.
             if self.health.failure().is_none() && thread.join().is_err() {
                 log::error!("a thread of the store panicked");
             }

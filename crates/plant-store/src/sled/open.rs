@@ -10,44 +10,44 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::fs::OFlags;
 
+use super::bloom_filter::BloomFilter;
+use super::compaction::{checkpoint, write_synced};
 use super::config::{LOCK_PATIENCE, LOCK_RETRY_INTERVAL, SLED_DIRECTORY, SledConfig};
 use super::findings::Findings;
-use super::fold::{checkpoint, write_synced};
-use super::id_filter::IdFilter;
-use super::journal::{self, Journal};
-use super::layout::{self, FORMAT, FORMAT_KEY, JOURNAL_KEY, STATE_KEY, State};
-use super::ordered_map::engine::{
+use super::layout::{self, FORMAT, FORMAT_KEY, LOG_SALTS_KEY, MANIFEST_KEY, Manifest};
+use super::ordered_map::guarded::{LastHandle, advise, advise_on_disk, guarded, is_of_disk};
+use super::ordered_map::opening::{
     check_format, check_readable, make_writes_synchronous, move_unfinished_snapshots_aside,
     open_sled,
 };
-use super::ordered_map::guarded::{LastHandle, advise, advise_on_disk, guarded, is_of_disk};
 use super::ordered_map::paced::PacedDb;
 use super::recovery::{self, Replay};
+use super::write_ahead_log::{self, WriteAheadLog};
 use crate::fault;
 
-/// Where sled's folder is made, before it is whole and gets its name.
+/// The name of sled's folder until the new database is whole.
 const UNFINISHED_DIRECTORY: &str = "sled.unfinished";
-/// The file in sled's folder that everything is written to.
+/// sled's one file of data.
 const SLED_FILE: &str = "db";
 
-/// A database in good order, with nothing in its journal that is not on disk in sled.
+/// A checked database: sled has everything in the write-ahead log on disk.
 pub(super) struct Opened {
     pub(super) db: PacedDb,
-    /// Our own handle on the file that sled writes to.
+    /// Our own handle on sled's file.
     pub(super) database_file: File,
-    pub(super) state: State,
-    pub(super) ids: IdFilter,
-    pub(super) journal: Journal,
+    pub(super) manifest: Manifest,
+    pub(super) ids: BloomFilter,
+    pub(super) write_ahead_log: WriteAheadLog,
     pub(super) last_handle: LastHandle,
     pub(super) lock: File,
 }
 
-/// A database with its journal applied.
+/// A database with its write-ahead log replayed.
 pub(super) struct FoundDatabase {
     pub(super) db: PacedDb,
     database_file: File,
-    /// How far the database is, where that can be read.
-    pub(super) state: Option<State>,
+    /// The manifest, if it can be read.
+    pub(super) manifest: Option<Manifest>,
     last_handle: LastHandle,
     lock: File,
 }
@@ -67,11 +67,11 @@ fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
     bring_to_disk(config, find(config, lock, Replay::Unsynced, &mut Findings::Refuse)?)
 }
 
-/// Has sled bring to the disk what only the journal had, and checks that nothing is missing.
+/// Checks that nothing is missing, and brings what only the write-ahead log had to the disk in sled.
 fn bring_to_disk(config: &SledConfig, found: FoundDatabase) -> anyhow::Result<Opened> {
-    let FoundDatabase { db, database_file, state, last_handle, lock } = found;
+    let FoundDatabase { db, database_file, manifest, last_handle, lock } = found;
     let check = || {
-        let (state, ids) = match check_all(&db, state) {
+        let (manifest, ids) = match check_all(&db, manifest) {
             Err(lost) if !is_of_disk(&lost) => {
                 warn_of_lost(&lost);
                 check_all(&db, read_kept(config, &db, Replay::All, &mut Findings::Refuse)?)?
@@ -79,13 +79,13 @@ fn bring_to_disk(config: &SledConfig, found: FoundDatabase) -> anyhow::Result<Op
             checked => checked?,
         };
         checkpoint(&db, &database_file)?;
-        write_synced(&db, &state)?;
+        write_synced(&db, &manifest)?;
         fault::point("before-opened");
-        Ok((state, ids, Journal::open(&config.directory)?))
+        Ok((manifest, ids, WriteAheadLog::open(&config.directory)?))
     };
     match guarded(check).map_err(advise) {
-        Ok((state, ids, journal)) => {
-            Ok(Opened { db, database_file, state, ids, journal, last_handle, lock })
+        Ok((manifest, ids, write_ahead_log)) => {
+            Ok(Opened { db, database_file, manifest, ids, write_ahead_log, last_handle, lock })
         }
         Err(error) => {
             drop(db);
@@ -94,18 +94,17 @@ fn bring_to_disk(config: &SledConfig, found: FoundDatabase) -> anyhow::Result<Op
     }
 }
 
-/// What the journal still has of it comes back.
 fn warn_of_lost(lost: &anyhow::Error) {
-    log::warn!("all that the journal has is applied once more: {lost:#}");
+    log::warn!("replaying all of the write-ahead log, because sled has lost changes: {lost:#}");
 }
 
-/// Nothing is missing. Also says which ids are used.
-fn check_all(db: &PacedDb, state: Option<State>) -> anyhow::Result<(State, IdFilter)> {
-    let state = state.context("it is not known how far the database is")?;
-    Ok((state, recovery::check(db, &state)?))
+/// Checks that nothing is missing. Also returns the ids in use.
+fn check_all(db: &PacedDb, manifest: Option<Manifest>) -> anyhow::Result<(Manifest, BloomFilter)> {
+    let manifest = manifest.context("the manifest cannot be read")?;
+    Ok((manifest, recovery::check(db, &manifest)?))
 }
 
-/// Opens a database that is there to look at it, whatever is wrong with it.
+/// Opens an existing database to look at it, damaged or not.
 pub(super) fn open_to_look(
     config: &SledConfig,
     findings: &mut Findings,
@@ -124,7 +123,7 @@ fn has_database(directory: &Path) -> anyhow::Result<bool> {
     directory.join(SLED_DIRECTORY).try_exists().context("the folder cannot be read")
 }
 
-/// Opens sled, and what is in it.
+/// Opens sled with its guards, and replays the write-ahead log.
 fn find(
     config: &SledConfig,
     lock: File,
@@ -135,7 +134,7 @@ fn find(
     move_unfinished_snapshots_aside(&sled_directory)?;
     let file = sled_directory.join(SLED_FILE);
     if !file.try_exists().context("the folder cannot be read")? {
-        // sled would make an empty one.
+        // sled would make an empty file.
         return Err(advise(anyhow!("the file {} is missing", file.display())));
     }
     let database_file = File::open(&file)
@@ -148,10 +147,10 @@ fn find(
     fault::point("after-sled-opened");
     let last_handle = LastHandle::new(db.clone());
     let db = PacedDb::new(db);
-    // What sled has made, renamed and removed while it opened is on disk before anything builds on it.
+    // Nothing may build on the files that sled has made, renamed and removed before their names are on disk.
     let synced = sync_directory(&sled_directory);
     match synced.and_then(|()| read_kept(config, &db, replay, findings)) {
-        Ok(state) => Ok(FoundDatabase { db, database_file, state, last_handle, lock }),
+        Ok(manifest) => Ok(FoundDatabase { db, database_file, manifest, last_handle, lock }),
         Err(error) => {
             drop(db);
             Err(last_handle.close_after(error))
@@ -159,24 +158,26 @@ fn find(
     }
 }
 
-/// Applies the journal, and reads how far the database is.
+/// Replays the write-ahead log, and returns the manifest, if it can be read.
 fn read_kept(
     config: &SledConfig,
     db: &PacedDb,
     replay: Replay,
     findings: &mut Findings,
-) -> anyhow::Result<Option<State>> {
+) -> anyhow::Result<Option<Manifest>> {
     check_format(db)?;
     guarded(|| {
-        let mut contents = journal::read(&config.directory, findings)?;
-        if db.get(JOURNAL_KEY)?.as_deref() != Some(&contents.salts) {
-            findings.add("the journal is not that of this database; put its own back")?;
-            contents.payloads.clear();
+        let (salts, mut payloads) = write_ahead_log::read(&config.directory, findings)?;
+        if db.get(LOG_SALTS_KEY)?.as_deref() != Some(&salts) {
+            findings.add(
+                "journal.0 and journal.1 belong to another database; put the files of this one back",
+            )?;
+            payloads.clear();
         }
-        match guarded(|| recovery::read(db, &contents.payloads, replay, findings)) {
+        match guarded(|| recovery::read(db, &payloads, replay, findings)) {
             Err(lost) if replay == Replay::Unsynced && !is_of_disk(&lost) => {
                 warn_of_lost(&lost);
-                recovery::read(db, &contents.payloads, Replay::All, findings)
+                recovery::read(db, &payloads, Replay::All, findings)
             }
             read => read,
         }
@@ -184,7 +185,7 @@ fn read_kept(
     .map_err(advise)
 }
 
-/// Makes a folder for its owner alone, and its parents where they are missing.
+/// Makes a folder and its missing parents, for their owner alone.
 fn make_directory(directory: &Path) -> anyhow::Result<()> {
     DirBuilder::new()
         .mode(0o700)
@@ -193,8 +194,8 @@ fn make_directory(directory: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make the folder {}", directory.display()))
 }
 
-/// Syncs the names of a folder and of those that it is in. A start that was killed may have made any of
-/// them. One that cannot be read or written was there before.
+/// Syncs the names of a folder and of its ancestors: a start that was killed may have made any of them. An ancestor
+/// without permission was there before.
 fn sync_names(directory: &Path) -> anyhow::Result<()> {
     let directory = directory.canonicalize()?;
     for parent in directory.ancestors().skip(1) {
@@ -215,10 +216,10 @@ fn sync_names(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Only one process may have the database open.
+/// Locks the database for this process.
 fn lock(directory: &Path) -> anyhow::Result<File> {
     let path = directory.join("lock");
-    // The folder may be another user's, whose link would lead to any file.
+    // In a folder of another user, a link could lead to any file.
     let no_link = OFlags::NOFOLLOW.bits().cast_signed();
     let file = File::options()
         .create(true)
@@ -235,7 +236,7 @@ fn lock(directory: &Path) -> anyhow::Result<File> {
                 thread::sleep(LOCK_RETRY_INTERVAL);
             }
             Err(TryLockError::WouldBlock) => {
-                bail!("another process has it open; stop that one first, or use another folder")
+                bail!("another process has it open; stop that process first, or use another folder")
             }
             Err(TryLockError::Error(cause)) => {
                 return Err(cause).with_context(|| format!("cannot lock {}", path.display()));
@@ -244,9 +245,8 @@ fn lock(directory: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Makes an empty journal, and an empty database under another name. It gets its own name when
-/// everything is whole and on disk, so that a kill in between leaves nothing that sled would later
-/// stumble over.
+/// Makes an empty write-ahead log, and an empty sled database under another name, which is renamed once everything is on
+/// disk. A kill in between leaves nothing in the way of the next open.
 fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<()> {
     let unfinished = config.directory.join(UNFINISHED_DIRECTORY);
     match fs::remove_dir_all(&unfinished) {
@@ -256,12 +256,12 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
         _ => {}
     }
     fault::point("before-journal-made");
-    let salts = journal::make(&config.directory)?;
+    let salts = write_ahead_log::make(&config.directory)?;
     let db = open_sled(config, &unfinished).context("sled cannot make a database")?;
     fault::point("after-unfinished-opened");
     db.insert(FORMAT_KEY, &FORMAT.to_be_bytes())?;
-    db.insert(JOURNAL_KEY, &salts)?;
-    db.insert(STATE_KEY, layout::encode(&State::default())?)?;
+    db.insert(LOG_SALTS_KEY, &salts)?;
+    db.insert(MANIFEST_KEY, layout::encode(&Manifest::default())?)?;
     db.flush()?;
     fault::point("after-format");
     LastHandle::new(db).close()?;
@@ -273,7 +273,7 @@ fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<(
     sync_directory(&config.directory)
 }
 
-/// Syncs the files of a folder, its subfolders' names and its own names.
+/// Syncs the files and subfolders of a folder, and their names.
 fn sync_directory(directory: &Path) -> anyhow::Result<()> {
     let sync = |path: PathBuf| -> anyhow::Result<()> {
         File::open(&path)

@@ -1,6 +1,6 @@
-//! Reading: what memory has of late, and what sled has, which together is what is on disk.
+//! Reads: what the memtables hold, laid over what sled holds. Together that is what is on disk.
 //!
-//! What memory says is always looked at before sled is: what has gone from memory by then is in sled.
+//! A read looks at memory before sled: a record leaves a memtable only after sled has it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -10,27 +10,24 @@ use anyhow::{Context as _, ensure};
 use plant_domain::{PlantFilter, PlantId};
 
 use super::blocks;
-use super::generation::{Presence, Run};
 use super::layout::{
     EventOfPlant, PLANT_PREFIX, decode_events, event_key, first_of_record, tag_blocks_prefix,
 };
-use super::ordered_map::Db;
-use super::shared::Shared;
+use super::memtable::{Presence, Run};
+use super::tree::MergeTree;
 use crate::PAGE_MAX_WORK;
 use crate::plant_record::{EncodedPlant, PlantRecord};
 use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 
-/// How many plants are taken from memory, or from the tag index, at a time at most.
+/// The most plants taken from memory, or from the tag index, at a time.
 const RUN: usize = 256;
 
-/// How many plants are read from sled at most before the fold gets a turn. A write that waits for a fold waits for
-/// them too.
+/// The most plants read from sled before compaction gets a turn. A write that waits for compaction waits for them too.
 const MOST_UNDER_A_LOCK: usize = 1_024;
 
 #[derive(Clone, Debug)]
 pub(super) struct SledReader {
-    pub(super) db: Db,
-    pub(super) shared: Arc<Shared>,
+    pub(super) tree: Arc<MergeTree>,
     /// How many of the newest events are shown.
     pub(super) keep_events: u64,
 }
@@ -38,14 +35,14 @@ pub(super) struct SledReader {
 impl SledReader {
     pub(super) fn plant(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
         let read = || {
-            let record = self.shared.record(&self.db, id)?;
+            let record = self.tree.record(id)?;
             record.map(|record| record.decode()?.to_stored_plant(id)).transpose()
         };
         read().with_context(|| format!("cannot read plant {id}"))
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.shared.generations.read().state.plants
+        self.tree.memtables.read().manifest.plants
     }
 
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
@@ -63,35 +60,35 @@ impl SledReader {
         Ok(page.page)
     }
 
-    /// Looks at the plants from an id on, as far as memory says something of about as many as the page wants,
-    /// and returns where that ends.
+    /// Reads one run of plants from an id on, about as long as the page wants, and returns where the run ends.
     fn plants_from(
         &self,
         from: PlantId,
         page: &mut PageInProgress<'_>,
     ) -> anyhow::Result<Option<PlantId>> {
-        let run = self.shared.generations.read().plants_from(from, page.most_wanted());
+        let run = self.tree.memtables.read().plants_from(from, page.most_wanted());
         let Run { entries, next } = run;
         let mut recent = entries.iter().peekable();
         let mut read = 0;
-        let _reading = self.shared.blocks.read()?;
-        let visited = blocks::visit_between(&self.db, PLANT_PREFIX, from, next, |id, record| {
-            while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
-                if !page.takes(*id, record.as_ref().map(EncodedPlant::bytes))? {
-                    return Ok(ControlFlow::Break(None));
+        let _reading = self.tree.blocks.read()?;
+        let visited =
+            blocks::visit_between(&self.tree.db, PLANT_PREFIX, from, next, |id, record| {
+                while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
+                    if !page.takes(*id, record.as_ref().map(EncodedPlant::bytes))? {
+                        return Ok(ControlFlow::Break(None));
+                    }
                 }
-            }
-            read += 1;
-            if read > MOST_UNDER_A_LOCK {
-                return Ok(ControlFlow::Break(Some(id)));
-            }
-            let record = match recent.next_if(|(recent, _)| *recent == id) {
-                Some((_, newer)) => newer.as_ref().map(EncodedPlant::bytes),
-                None => Some(record),
-            };
-            let goes_on = page.takes(id, record)?;
-            Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(None) })
-        });
+                read += 1;
+                if read > MOST_UNDER_A_LOCK {
+                    return Ok(ControlFlow::Break(Some(id)));
+                }
+                let record = match recent.next_if(|(recent, _)| *recent == id) {
+                    Some((_, newer)) => newer.as_ref().map(EncodedPlant::bytes),
+                    None => Some(record),
+                };
+                let goes_on = page.takes(id, record)?;
+                Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(None) })
+            });
         if let ControlFlow::Break(next) = visited.context("cannot read the plants")? {
             return Ok(next);
         }
@@ -103,20 +100,19 @@ impl SledReader {
         Ok(next)
     }
 
-    /// As [`Self::plants_from`], of plants that have a tag.
+    /// Like [`Self::plants_from`], for the plants with a tag.
     fn plants_with_tag(
         &self,
         tag: &str,
         from: PlantId,
         page: &mut PageInProgress<'_>,
     ) -> anyhow::Result<Option<PlantId>> {
-        let Run { entries, mut next } =
-            self.shared.generations.read().plants_with_tag(tag, from, RUN);
+        let Run { entries, mut next } = self.tree.memtables.read().plants_with_tag(tag, from, RUN);
         let mut ids = BTreeSet::new();
         {
-            let _reading = self.shared.blocks.read()?;
+            let _reading = self.tree.blocks.read()?;
             let prefix = tag_blocks_prefix(tag);
-            let visited = blocks::visit_between(&self.db, &prefix, from, next, |id, _| {
+            let visited = blocks::visit_between(&self.tree.db, &prefix, from, next, |id, _| {
                 if ids.len() >= RUN {
                     return Ok(ControlFlow::Break(id));
                 }
@@ -141,8 +137,8 @@ impl SledReader {
         }
         page.looked_at += 1 + gone;
         for id in ids {
-            // The plant may have lost the tag since; what counts is what it has now.
-            let record = self.shared.record(&self.db, id).context("cannot read a plant")?;
+            // The plant may have lost the tag meanwhile, so the filter checks its record.
+            let record = self.tree.record(id).context("cannot read a plant")?;
             if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
                 return Ok(None);
             }
@@ -152,15 +148,16 @@ impl SledReader {
 
     pub(super) fn events(&self, after: Revision, limit: usize) -> anyhow::Result<EventPage> {
         let first = after.get().saturating_add(1);
-        let (state, in_sled, in_memory) = {
-            let recent = self.shared.generations.read();
-            let from = recent.first_sequence();
-            let of_page = (first.max(from)..=recent.state.last_sequence).take(limit);
-            let in_memory: Vec<_> = of_page.map_while(|sequence| recent.event(sequence)).collect();
-            (recent.state, first..from, in_memory)
+        let (manifest, in_sled, in_memory) = {
+            let memtables = self.tree.memtables.read();
+            let from = memtables.first_sequence();
+            let of_page = (first.max(from)..=memtables.manifest.last_sequence).take(limit);
+            let in_memory: Vec<_> =
+                of_page.map_while(|sequence| memtables.event(sequence)).collect();
+            (memtables.manifest, first..from, in_memory)
         };
-        let oldest = (state.last_sequence + 1).saturating_sub(self.keep_events);
-        if first < oldest.max(state.kept_from) {
+        let oldest = (manifest.last_sequence + 1).saturating_sub(self.keep_events);
+        if first < oldest.max(manifest.kept_from) {
             return Ok(EventPage::Forgotten);
         }
         let mut events = Vec::new();
@@ -168,8 +165,8 @@ impl SledReader {
             && events.len() < limit
             && in_sled.contains(&next)
         {
-            // It may be removed while this reads.
-            let record = self.db.get(event_key(next)).context("cannot read the events")?;
+            let record = self.tree.db.get(event_key(next)).context("cannot read the events")?;
+            // Compaction may have forgotten the record meanwhile.
             let Some(record) = record else { return Ok(EventPage::Forgotten) };
             let begin = first_of_record(next);
             let of_record = decode_events(begin, &record)?;
@@ -189,7 +186,7 @@ impl SledReader {
     }
 }
 
-/// A page as far as it is filled.
+/// A page that is being filled.
 struct PageInProgress<'a> {
     filter: &'a PlantFilter,
     limit: usize,
@@ -203,15 +200,14 @@ impl<'a> PageInProgress<'a> {
         Self { filter: &request.filter, limit: request.limit.max(1), looked_at: 0, page }
     }
 
-    /// How many plants it is worth to look for at once: no filter leaves one out of a page without one.
+    /// How many plants to look for at once. Without a filter every plant is on the page, so fewer will do.
     fn most_wanted(&self) -> usize {
-        // Where many are gone, it is not worth to ask for few again and again.
+        // `looked_at` makes later runs longer when many plants were deleted.
         let wanted = self.limit - self.page.plants.len() + self.looked_at;
         if self.filter.matches_all() { wanted.min(RUN) } else { RUN }
     }
 
-    /// Whether the page is full, or has cost enough, when a plant with this id may follow. Then the
-    /// next page begins with that.
+    /// Whether the page is full, or has cost enough, before a plant with this id. The next page then begins there.
     fn ends_before(&mut self, id: PlantId) -> bool {
         let ends = self.page.plants.len() >= self.limit || self.looked_at >= PAGE_MAX_WORK;
         if ends {
@@ -220,7 +216,8 @@ impl<'a> PageInProgress<'a> {
         ends
     }
 
-    /// Looks at what is kept of a plant, if it is there, unless the page ends before it, which is returned.
+    /// Adds a plant that the filter matches; `None` is a deleted plant. Returns false when the page ends before the
+    /// plant.
     fn takes(&mut self, id: PlantId, record: Option<&[u8]>) -> anyhow::Result<bool> {
         let Some(record) = record else {
             self.looked_at += 1;

@@ -1,8 +1,8 @@
-//! The room that is left on the disk. sled does not survive a full disk, so it must never meet one.
+//! The free room on the disk. sled does not survive a full disk, so it must never meet one.
 //!
-//! An append to the journal takes no room: both of its segments were written in full when they were made. A fold
-//! takes room. So it looks before each part that it flushes, and waits while there is too little: what was
-//! acknowledged stays in the journal and in memory. Meanwhile writes are refused, and reads go on.
+//! An append to the write-ahead log takes no room: its segments were written in full when they were made. Compaction
+//! takes room. So it looks before each part that it flushes, and waits while there is too little. Acknowledged changes
+//! stay in the log and in memory; meanwhile writes are refused, and reads go on.
 
 use std::fs::File;
 use std::io;
@@ -17,35 +17,34 @@ use super::health::{LOOK_INTERVAL, StoreHealth};
 
 const MIB: u64 = 1024 * 1024;
 
-/// With less room than this, in bytes, the disk counts as full. It has to hold what a fold gives sled between two looks,
-/// about 512 KiB of sled's log. It also has to hold two segments of the journal: a file system that copies on write, or
-/// a restored journal that has holes, takes room for appends too.
+/// With less room than this, in bytes, the disk counts as full. The reserve must hold what compaction gives sled between
+/// two looks, about 512 KiB of sled's log, and both segments of the write-ahead log: on a file system that copies on
+/// write, or with a restored log that has holes, appends take room too.
 const RESERVE_BYTES: u64 = 32 * MIB;
 
-/// With this much room, in bytes, a full disk counts as having room again. It is more than the reserve, so that the
-/// store does not go back and forth.
+/// With this much room, in bytes, a full disk has room again. More than the reserve, so that the store does not flap.
 const ENOUGH_BYTES: u64 = 40 * MIB;
 
 /// With less room than this, in bytes, the log warns.
 const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
 
-/// The room on the file system of a database. The thread that folds looks; the others read what it saw.
+/// The room on the file system of a database. The compaction thread looks; other threads read what it saw.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// A file on the file system: its folder may be renamed.
+    /// A file on the file system, because the folder may be renamed.
     file: File,
-    /// How much of the file system is free, in bytes, where that is known.
+    /// Asks how much of the file system is free, in bytes. Tests ask something else.
     free_bytes: fn(&File) -> Option<u64>,
     /// The folder of the database, for the log.
     directory: PathBuf,
     health: Arc<StoreHealth>,
     is_full: AtomicBool,
-    /// Whether the log has warned since there was plenty.
+    /// Whether the log has warned since there was plenty of room.
     has_warned: AtomicBool,
 }
 
 impl Room {
-    /// The room where `file` is, of the database in `directory`, as it is now.
+    /// Looks at the file system of `file`, for the database in `directory`.
     pub(super) fn new(file: File, directory: PathBuf, health: Arc<StoreHealth>) -> Self {
         Self::with(free_bytes, file, directory, health)
     }
@@ -67,7 +66,7 @@ impl Room {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Looks how much room there is, and logs a change. A file system that does not say counts as having enough.
+    /// Looks how much room there is, and logs a change. A file system that does not say has enough.
     pub(super) fn look(&self) {
         let free_bytes = (self.free_bytes)(&self.file).unwrap_or(u64::MAX);
         let was_full = self.is_full();
@@ -90,16 +89,13 @@ impl Room {
                  refused: make room"
             );
         }
-        // Room that comes and goes around the limit does not fill the log.
+        // Room that varies around the limit must not flood the log.
         let warned_before = self.has_warned.load(Ordering::Relaxed) && free_bytes < 2 * LOW_BYTES;
         self.has_warned.store(is_low || warned_before, Ordering::Relaxed);
     }
 
-    /// Looks, and waits while the disk is full. A full disk is no failure, and the wait may take days.
-    ///
-    /// # Errors
-    ///
-    /// When the store has failed meanwhile, or before.
+    /// Looks, and waits while the disk is full. A full disk is no failure, and the wait may take days. A failure of the
+    /// store ends the wait with an error.
     pub(super) fn wait(&self) -> io::Result<()> {
         loop {
             self.look();
@@ -112,10 +108,10 @@ impl Room {
     }
 }
 
-/// What users other than root may take. sled makes no files once it is open, so inodes do not matter.
+/// The bytes free for users other than root. sled makes no files once it is open, so inodes do not matter.
 fn free_bytes(file: &File) -> Option<u64> {
     let found = fstatvfs(file).ok()?;
-    // Some file systems that know no limit say that they have no blocks.
+    // Some file systems without a limit report no blocks.
     (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
@@ -125,11 +121,11 @@ mod tests {
 
     use anyhow::anyhow;
 
-    use super::super::ordered_map::paced::PacedDb;
     use super::*;
     use crate::sled::ordered_map;
+    use crate::sled::ordered_map::paced::PacedDb;
 
-    /// A room with so much left as `free_bytes` says.
+    /// A file system with this many free bytes.
     fn room(free_bytes: fn(&File) -> Option<u64>) -> Arc<Room> {
         let file = tempfile::tempfile().expect("a temporary file");
         Arc::new(Room::with(free_bytes, file, PathBuf::new(), Arc::new(StoreHealth::new())))
@@ -191,13 +187,13 @@ mod tests {
                 thread::yield_now();
             }
             let after = count();
-            // Before a claim may fail, for the writer would be waited for without end.
+            // Before the claim: if it fails, the scope waits for the writer.
             HAS_ROOM_AGAIN.store(true, Ordering::Relaxed);
             assert_eq!(after, before);
             let paced = writer.join().expect("no panic").expect("there is room");
             assert_eq!(count(), WRITES);
 
-            // A store that fails waits for nothing.
+            // A failed store waits for nothing.
             HAS_ROOM_AGAIN.store(false, Ordering::Relaxed);
             room.health.fail(anyhow!("for another reason"));
             assert!(paced.wait_for_room().is_err());

@@ -1,23 +1,23 @@
-//! All plants of a database of which some cannot be read.
+//! Reads all plants of a database, also where some cannot be read.
 
 use std::iter::Fuse;
 use std::vec;
 
-use super::ordered_map::{IVec, Iter, Tree};
 use plant_domain::PlantId;
 
 use super::blocks::{Block, check_order, plant_keys};
 use super::ordered_map::guarded::guarded;
+use super::ordered_map::{IVec, Iter, Tree};
 
-/// The plants in the order of their ids, and their records. Where some cannot be read, that is an error, and
-/// those behind them follow.
+/// The plants and their records, by ascending id. Plants that cannot be read are an error item; the plants after them
+/// follow.
 pub(super) struct PlantScan<'a> {
     tree: &'a Tree,
-    /// Fused: after its end, sled's iterator reads on, and may meet damage there.
+    /// Fused, because sled's iterator reads on after its end, and may meet damage there.
     blocks: Fuse<Iter>,
-    /// The id that the next block begins at or behind; none behind the greatest.
+    /// The next block begins at this id or later; `None` after the greatest id.
     from: Option<PlantId>,
-    /// What is left of the last block.
+    /// The rest of the current block.
     entries: vec::IntoIter<(PlantId, IVec)>,
     last: Option<PlantId>,
 }
@@ -29,7 +29,7 @@ impl<'a> PlantScan<'a> {
         Self { tree, blocks, from: Some(first), entries: Vec::new().into_iter(), last: None }
     }
 
-    /// Reads the next block. There is none behind the last one.
+    /// Reads the next block, if there is one.
     fn read_block(&mut self) -> Option<anyhow::Result<()>> {
         let from = self.from?;
         let block = match guarded(|| Ok(self.blocks.next().transpose()?)) {
@@ -40,8 +40,8 @@ impl<'a> PlantScan<'a> {
                     Some(id) => format!("up to id {id}"),
                     None => "up to the last one".to_owned(),
                 };
-                let told = format!("no plant from about id {from} {until} can be read");
-                return Some(Err(cause.context(told)));
+                let lost = format!("no plant from about id {from} {until} can be read");
+                return Some(Err(cause.context(lost)));
             }
         };
         let read = block.first_id().and_then(|first| {
@@ -57,8 +57,7 @@ impl<'a> PlantScan<'a> {
         Some(read)
     }
 
-    /// Goes on behind the page that begins at `from` or holds it. Where it ends is not known, so it is
-    /// looked for in growing steps.
+    /// Continues after the unreadable page at `from`. Searches its end in growing steps, then by halves.
     fn skip_unreadable(&mut self, from: PlantId) {
         let readable = |id: i64| {
             let mut blocks = blocks_from(self.tree, PlantId::from(id));
@@ -75,7 +74,7 @@ impl<'a> PlantScan<'a> {
                     return;
                 }
                 None => {
-                    // The steps begin anew near the greatest id.
+                    // Near the greatest id, start over with small steps.
                     step = 1;
                     continue;
                 }
@@ -111,7 +110,7 @@ impl Iterator for PlantScan<'_> {
     }
 }
 
-/// The blocks that begin at an id or behind it.
+/// The blocks that begin at an id or later.
 fn blocks_from(tree: &Tree, id: PlantId) -> Fuse<Iter> {
     tree.range(plant_keys(id)).fuse()
 }
@@ -125,7 +124,7 @@ mod tests {
     use crate::sled::ordered_map::Config;
 
     #[test]
-    fn a_scan_that_has_ended_reads_nothing_behind_the_plants() {
+    fn a_scan_that_has_ended_reads_nothing_after_the_plants() {
         let folder = tempfile::tempdir().expect("a folder");
         let open = || Config::new().path(folder.path()).open().expect("a database");
         let entry = |number: u32| {
@@ -141,7 +140,7 @@ mod tests {
             db.remove(key).expect("removes");
         }
         drop(db);
-        // The second start makes a snapshot, with which the third does not notice the damage.
+        // The second open makes a snapshot, with which the third one does not notice the damage.
         drop(open());
         let file = folder.path().join("db");
         let mut bytes = fs::read(&file).expect("reads");

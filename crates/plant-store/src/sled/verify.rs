@@ -1,11 +1,10 @@
-//! Whether plants, tag index, count, digest and events agree.
+//! Compares plants, tag index, count, digest and events with each other.
 //!
-//! What is kept in memory is bounded by the kept events; plants and the index are read as a stream,
-//! and each is looked up in the other.
+//! Memory is bounded by the number of kept events: plants and the index are read as streams, and each is looked up in
+//! the other.
 
 use std::collections::HashMap;
 
-use super::ordered_map::Db;
 use anyhow::Context as _;
 use plant_domain::PlantId;
 
@@ -13,37 +12,31 @@ use super::blocks;
 use super::digest::PlantsDigest;
 use super::findings::Findings;
 use super::layout::{
-    EVENT_PREFIX, PLANT_PREFIX, State, decode_events, event_sequence, plant_digest,
+    EVENT_PREFIX, Manifest, PLANT_PREFIX, decode_events, event_sequence, plant_digest,
     tag_blocks_prefix,
 };
+use super::ordered_map::Db;
 use super::ordered_map::guarded::guarded;
 use super::recovery::visit_index;
 use super::scan::PlantScan;
 use crate::EventKind;
 use crate::plant_record::PlantRecord;
 
-/// How much of a database was compared.
-#[derive(Default)]
-pub(super) struct Compared {
-    pub(super) plants: u64,
-    pub(super) events: u64,
-}
-
-/// Compares everything with everything. Nobody may write meanwhile.
+/// Compares everything with everything, while nothing is written. Returns the numbers of plants and of events.
 pub(super) fn verify(
     db: &Db,
-    state: Option<&State>,
+    manifest: Option<&Manifest>,
     findings: &mut Findings,
-) -> anyhow::Result<Compared> {
+) -> anyhow::Result<(u64, u64)> {
     let mut last_events = LastEvents::default();
-    let events = read_events(db, state, &mut last_events, findings)?;
-    let plants = check_plants(db, state, last_events, findings)?;
+    let events = read_events(db, manifest, &mut last_events, findings)?;
+    let plants = check_plants(db, manifest, last_events, findings)?;
     let indexed = guarded(|| check_index(db, findings));
     findings.value_of(indexed.context("the index of the tags cannot be read to its end"))?;
-    Ok(Compared { plants, events })
+    Ok((plants, events))
 }
 
-/// The last event of each plant of which events are kept.
+/// The last kept event of each plant.
 type LastEvents = HashMap<PlantId, LastEvent>;
 
 struct LastEvent {
@@ -51,20 +44,20 @@ struct LastEvent {
     kind: EventKind,
 }
 
-/// Returns how many events there are. Each must follow from the one before it of the same plant.
+/// Checks that each event can follow the one before it of the same plant. Returns the number of events.
 fn read_events(
     db: &Db,
-    state: Option<&State>,
+    manifest: Option<&Manifest>,
     last_events: &mut LastEvents,
     findings: &mut Findings,
 ) -> anyhow::Result<u64> {
-    let kept_from = state.map_or(1, |state| state.kept_from);
+    let kept_from = manifest.map_or(1, |manifest| manifest.kept_from);
     let mut events = 0;
     let mut expected = kept_from;
     let mut entries = db.scan_prefix(EVENT_PREFIX);
     loop {
         let entry = guarded(|| Ok(entries.next().transpose()?));
-        let broken = || format!("the events behind number {} cannot be read", expected - 1);
+        let broken = || format!("the events after number {} cannot be read", expected - 1);
         let Some(Some((key, value))) = findings.value_of(entry.with_context(broken))? else {
             break;
         };
@@ -86,19 +79,19 @@ fn read_events(
             let is_new = event.kind == EventKind::Created;
             let follows = match last_events.get(&id) {
                 Some(before) => is_new == (before.kind == EventKind::Deleted),
-                // What was before the oldest event is not known.
+                // Events before the oldest kept one are not known.
                 None => is_new || kept_from > 1,
             };
             if !follows {
                 let kind = event.kind;
                 findings.add(format_args!(
-                    "event {sequence} ({kind:?}) does not follow from what was before with plant {id}"
+                    "event {sequence} ({kind:?}) cannot follow the event before it of plant {id}"
                 ))?;
             }
             last_events.insert(id, LastEvent { sequence, kind: event.kind });
         }
     }
-    if let Some(State { last_sequence, .. }) = state
+    if let Some(Manifest { last_sequence, .. }) = manifest
         && expected != last_sequence + 1
     {
         findings.add(format_args!("the last event is {}, not {last_sequence}", expected - 1))?;
@@ -106,14 +99,14 @@ fn read_events(
     Ok(events)
 }
 
-/// Returns how many plants there are.
+/// Returns the number of plants.
 fn check_plants(
     db: &Db,
-    state: Option<&State>,
+    manifest: Option<&Manifest>,
     mut last_events: LastEvents,
     findings: &mut Findings,
 ) -> anyhow::Result<u64> {
-    let kept_from = state.map_or(1, |state| state.kept_from);
+    let kept_from = manifest.map_or(1, |manifest| manifest.kept_from);
     let mut plants = 0;
     let mut digest = PlantsDigest::default();
     for entry in PlantScan::new(db) {
@@ -128,10 +121,10 @@ fn check_plants(
         check_last_event(id, &record, last_event, kept_from, findings)?;
         if let Some(tag) = record.tag {
             let known = guarded(|| blocks::get(db, &tag_blocks_prefix(tag), id));
-            // A block that is damaged was found already, or will be.
+            // A damaged block is reported by `check_index`.
             if let Ok(None) = known {
                 findings.add(format_args!(
-                    "plant {id} has the tag {tag:?}, and the index does not know"
+                    "plant {id} has the tag {tag:?} and is missing in its index"
                 ))?;
             }
         }
@@ -142,14 +135,14 @@ fn check_plants(
     for (id, LastEvent { sequence, .. }) in missing {
         findings.add(format_args!("plant {id} is missing; event {sequence} is its last one"))?;
     }
-    if let Some(state) = state {
-        if plants != state.plants {
-            let counted = state.plants;
+    if let Some(manifest) = manifest {
+        if plants != manifest.plants {
+            let counted = manifest.plants;
             findings
                 .add(format_args!("there are {plants} plants, and the count says {counted}"))?;
         }
-        if digest != state.digest {
-            findings.add("the plants are not those of which the digest was made")?;
+        if digest != manifest.digest {
+            findings.add("the plants do not match their digest")?;
         }
     }
     Ok(plants)
@@ -170,23 +163,22 @@ fn check_last_event(
         Some(LastEvent { sequence, .. }) if sequence != revision => findings.add(format_args!(
             "plant {id} has the revision {revision}, and event {sequence} is its last one"
         )),
-        None if revision >= kept_from => findings.add(format_args!(
-            "plant {id} has the revision {revision}, of which there is no event"
-        )),
+        None if revision >= kept_from => findings
+            .add(format_args!("plant {id} has the revision {revision}, and that event is missing")),
         _ => Ok(()),
     }
 }
 
-/// Every plant that the index knows under a tag must have it.
+/// Every plant in the index of a tag must have the tag.
 fn check_index(db: &Db, findings: &mut Findings) -> anyhow::Result<()> {
     visit_index(db, findings, |tag, id, findings| {
-        // A plant that cannot be read was found already.
+        // An unreadable plant is reported by `check_plants`.
         let Ok(record) = guarded(|| blocks::get(db, PLANT_PREFIX, id)) else { return Ok(()) };
         match record.as_ref().map(|record| record.decode()) {
             Some(Err(_)) => Ok(()),
             Some(Ok(record)) if record.tag == Some(tag) => Ok(()),
             _ => findings.add(format_args!(
-                "plant {id} is in the index of the tag {tag:?}, which it has not"
+                "plant {id} is in the index of tag {tag:?} and does not have that tag"
             )),
         }
     })

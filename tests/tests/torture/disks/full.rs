@@ -74,7 +74,7 @@ fn terminate_full(server: &mut TestServer) -> bool {
             assert_helps(
                 &server.stderr(),
                 server.data(),
-                &["everything acknowledged is in the journal"],
+                &["everything acknowledged is in the write-ahead log"],
             );
             true
         }

@@ -1,4 +1,4 @@
-//! Guards against what sled does with damaged files.
+//! Guards against panics of sled, and errors that tell the disk from the database.
 
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -9,8 +9,7 @@ use thiserror::Error;
 
 use crate::{OpenError, StoreFailure};
 
-/// A database cannot be opened because what is in its files is wrong: it stands in the chain of the
-/// error.
+/// Marks an error whose cause is the content of the files, not the disk.
 #[derive(Debug, Error)]
 #[error(
     "if the disk works and has room, the database is damaged; restore a backup into a new folder, and \
@@ -18,7 +17,7 @@ use crate::{OpenError, StoreFailure};
 )]
 pub(in crate::sled) struct Damaged(());
 
-/// Does something with sled, whose panic becomes an error: it panics on some damaged files.
+/// Turns a panic of sled into an error. sled panics on some damaged files.
 pub(in crate::sled) fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -29,8 +28,8 @@ pub(in crate::sled) fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> a
     })
 }
 
-/// Whether it is an error of the disk that sled has unwrapped: then the text of its panic has the error
-/// as `Debug` shows it, and that of sled or that of the standard library.
+/// Whether sled has unwrapped an error of the disk. The text of the panic then has the error's `Debug` form, sled's or
+/// the standard library's.
 fn tells_of_disk(panic: &str) -> bool {
     const DISK: [&str; 3] = ["Io(", "Os { code: ", "Custom { kind: "];
     const CONTENT: [&str; 3] = ["InvalidData", "NotFound", "UnexpectedEof"];
@@ -38,8 +37,7 @@ fn tells_of_disk(panic: &str) -> bool {
         && !CONTENT.iter().any(|kind| panic.contains(kind))
 }
 
-/// The handle on a database that goes last. sled flushes and syncs its file then, and panics where that
-/// fails.
+/// The last handle on a database. Dropping it makes sled flush and sync its file, and panic when that fails.
 #[derive(Debug)]
 pub(in crate::sled) struct LastHandle(Option<sled::Db>);
 
@@ -53,12 +51,12 @@ impl LastHandle {
         self.close_once()
     }
 
-    /// Does not close it: where the disk fails, sled may wait for ever.
+    /// Leaks the database: on a failed disk the close may wait forever.
     pub(in crate::sled) fn leave_open(mut self) {
         mem::forget(self.0.take());
     }
 
-    /// Closes the database after this error, unless the disk fails.
+    /// Closes the database after this error, unless the disk has failed.
     pub(in crate::sled) fn close_after(self, error: anyhow::Error) -> anyhow::Error {
         if is_of_disk(&error) {
             self.leave_open();
@@ -80,25 +78,24 @@ impl Drop for LastHandle {
     fn drop(&mut self) {
         if let Err(cause) = self.close_once() {
             log::error!(
-                "the disk failed while sled was closed; what was acknowledged is on it, for a \
-                 checkpoint came before that: {cause:#}"
+                "the disk failed while sled was closed; everything acknowledged is on disk since \
+                 the checkpoint before: {cause:#}"
             );
         }
     }
 }
 
-/// Says what to do about a database that cannot be read. Unless it is the disk that fails, it is
-/// [`Damaged`].
+/// Adds [`Damaged`], which says what to do, unless the disk has failed.
 pub(in crate::sled) fn advise(error: anyhow::Error) -> anyhow::Error {
     if is_of_disk(&error) { error } else { error.context(Damaged(())) }
 }
 
-/// Whether it is the disk that failed, or the way to it.
+/// Whether the disk has failed, or the way to it.
 pub(in crate::sled) fn is_of_disk(error: &anyhow::Error) -> bool {
     kind_on_disk(error).is_some()
 }
 
-/// Says what to do where it is the disk that fails, or the way to it.
+/// Says what to do when the disk has failed, or the way to it.
 pub(in crate::sled) fn advise_on_disk(error: anyhow::Error) -> anyhow::Error {
     let Some(kind) = kind_on_disk(&error) else { return error };
     error.context(match kind {
@@ -132,18 +129,18 @@ fn kind_on_disk(error: &anyhow::Error) -> Option<ErrorKind> {
     })
 }
 
-/// Whether the disk did what it should, and what it has is wrong: a file that ends too early, or is gone.
+/// Whether the disk works and the content is wrong: a file that ends too early, or is gone.
 fn is_about_content(error: &io::Error) -> bool {
     use ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
 }
 
-/// What failed while sled wrote by itself.
+/// The error of a background write of sled, if one has failed.
 pub(in crate::sled) fn failure_in_background(db: &sled::Db) -> sled::Result<()> {
     db.context.global_error()
 }
 
-/// What a caller is told of a database that cannot be opened.
+/// The public error of a failed open.
 pub(in crate::sled) fn open_error(error: anyhow::Error) -> OpenError {
     match error.downcast_ref::<Damaged>() {
         Some(_) => OpenError::Damaged(StoreFailure::new(error)),
@@ -160,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_over_an_error_of_the_disk_is_one_of_the_disk() {
+    fn a_panic_over_an_error_of_the_disk_is_an_error_of_the_disk() {
         for text in [
             r#"called `Result::unwrap()` on an `Err` value: Os { code: 5, kind: Uncategorized, message: "Input/output error" }"#,
             "failed to flush: Io(Os { code: 28, kind: StorageFull })",
@@ -171,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_over_what_the_disk_has_is_damage() {
+    fn a_panic_over_the_content_of_the_files_is_damage() {
         for text in [
             "tried to serialize Uninitialized",
             r#"Io(Custom { kind: UnexpectedEof, error: "failed to fill whole buffer" })"#,

@@ -1,11 +1,10 @@
-//! Writing to sled no faster than it brings to the disk what it has.
+//! Writes to sled no faster than sled writes to the disk.
 //!
-//! Where the end of its file has become free, sled 0.34.7 truncates it on one of the seven threads of its
-//! pool, and who then needs room behind that end waits for it, with a lock in hand. Each of these threads
-//! needs that lock at the end of a write. When all seven are writing by then, there is none left that could
-//! truncate, and nothing ever goes on; the pool does not grow, for its count of threads that wait wraps
-//! around below zero. So it is flushed before so many writes are under way, as far as can be told from what it
-//! has written of late.
+//! When the end of its file becomes free, sled 0.34.7 truncates the file on one of the seven threads of its pool. A write
+//! that needs room after that end waits for the truncation while it holds a lock, which each pool thread needs at the end
+//! of a write. If all seven threads are writing, none is left to truncate, and sled deadlocks (the pool does not grow:
+//! its count of waiting threads wraps below zero). So sled is flushed before that many writes can be under way, as far
+//! as its recent writes tell.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -15,37 +14,37 @@ use sled::{Batch, IVec};
 
 use crate::sled::room::Room;
 
-/// About so many bytes of sled's log are written between two flushes. It writes them in pieces of up to 512 KiB,
-/// each of which keeps a thread busy, for a while also when it is flushed.
+/// About how many bytes of its log sled writes between two flushes. sled writes pieces of up to 512 KiB, and each keeps a
+/// thread busy.
 const LOG_BYTES: usize = 512 * 1024;
 
-/// How many bytes of keys and values that is. It is between these, by what those before have come to: sled writes
-/// parts of pages and whole ones, and moves others to make room.
+/// The bounds on the bytes of keys and values between two flushes. Within them, the last flush tells how much log a byte
+/// makes: sled also writes whole pages, and moves others.
 const LEAST_BYTES: usize = 32 * 1024;
 const MOST_BYTES: usize = 128 * 1024;
 
-/// To write an entry, or to remove one, counts for so many bytes at least: its page may be written anew.
+/// A write or removal counts for at least this many bytes: sled may rewrite its page.
 const LEAST_OF_A_WRITE: usize = 512;
 
-/// How many batches come between two flushes at most. sled begins two pieces for each, however small it is.
+/// The most batches between two flushes. sled begins two pieces for each batch, however small.
 const MOST_BATCHES: usize = 3;
 
-/// The database, for the one who writes.
+/// The database, for its one writer.
 pub(in crate::sled) struct PacedDb {
     db: sled::Db,
-    /// How many bytes of keys and values came since the last flush that made room. (Others come between.)
+    /// Bytes of keys and values since the last flush that made room.
     unflushed_bytes: Cell<usize>,
-    /// How many batches came since then.
+    /// Batches since then.
     unflushed_batches: Cell<usize>,
-    /// How many bytes may come before the next one.
+    /// The bytes allowed before the next flush.
     flushed_after_bytes: Cell<usize>,
-    /// Where sled's log ended then, in bytes since its begin.
+    /// Where sled's log ended then, in bytes.
     log_end: Cell<i64>,
-    /// Where writes wait for room on the disk. Without it they do not wait.
+    /// Where writes wait for room on the disk; `None` does not wait.
     room: Option<Arc<Room>>,
 }
 
-/// For those who read.
+/// Reads need no pacing.
 impl Deref for PacedDb {
     type Target = sled::Db;
 
@@ -66,7 +65,7 @@ impl PacedDb {
         }
     }
 
-    /// Lets writes wait for room on the disk from now on, so that sled never finds it full.
+    /// Makes writes wait for room on the disk, so that sled never finds the disk full.
     pub(in crate::sled) fn in_room(self, room: Arc<Room>) -> Self {
         Self { room: Some(room), ..self }
     }
@@ -85,7 +84,7 @@ impl PacedDb {
         self.db.remove(key).map(drop)
     }
 
-    /// Puts some entries in the place of others, all or none of them.
+    /// Replaces entries by others, all or none.
     pub(in crate::sled) fn replace(
         &self,
         old: Vec<IVec>,
@@ -103,13 +102,13 @@ impl PacedDb {
         self.db.apply_batch(batch)
     }
 
-    /// Waits until there is room on the disk for what may be written before the next flush.
+    /// Waits until the disk has room for everything up to the next flush.
     pub(in crate::sled) fn wait_for_room(&self) -> sled::Result<()> {
         Ok(self.room.as_ref().map_or(Ok(()), |room| room.wait())?)
     }
 
-    /// Flushes if it must before so many bytes more, and then waits for room on the disk. A write of these bytes then
-    /// waits for neither.
+    /// Flushes and waits for room on the disk, if a write of these bytes would have to. The write itself then waits for
+    /// neither.
     pub(in crate::sled) fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
         let unflushed = self.unflushed_bytes.get();
         let fits = unflushed + counted(bytes) <= self.flushed_after_bytes.get();
@@ -129,7 +128,7 @@ impl PacedDb {
         self.wait_for_room()
     }
 
-    /// So many bytes are given to sled now.
+    /// Counts a write of these bytes.
     fn count(&self, bytes: usize) -> sled::Result<()> {
         self.make_room_for(bytes)?;
         self.unflushed_bytes.update(|unflushed| unflushed + counted(bytes));
@@ -137,13 +136,12 @@ impl PacedDb {
     }
 }
 
-/// For how many bytes a write counts.
+/// The bytes that a write counts for.
 fn counted(bytes: usize) -> usize {
     bytes.max(LEAST_OF_A_WRITE)
 }
 
-/// How many bytes may come before the next flush, when `flushed` of them, of the number that was allowed, came to
-/// `written` bytes of the log.
+/// The bytes allowed before the next flush, after `flushed` bytes, of `allowed`, made `written` bytes of log.
 fn next_bytes(allowed: usize, flushed: usize, written: u64) -> usize {
     let written = usize::try_from(written).unwrap_or(usize::MAX).max(1);
     let next = flushed.saturating_mul(LOG_BYTES) / written;

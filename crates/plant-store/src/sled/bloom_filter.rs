@@ -1,52 +1,50 @@
-//! Which ids have never been used: a Bloom filter over those that have.
+//! A Bloom filter over the ids in use.
 //!
-//! A create has to know that its id is free. Of a store that is larger than sled's cache, each look into sled
-//! for that would read a page from the disk.
+//! A create must know that its id is free. In a store larger than sled's cache, asking sled would read a page from the
+//! disk for each create.
 //!
-//! All bits of an id are in one word of the filter, so that it takes one look into memory (Putze, Sanders and
-//! Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007): a start has to add every plant.
+//! The filter is blocked: all bits of an id are in one word, so an id costs one memory access, and a start can add every
+//! plant (Putze, Sanders and Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007).
 
 use plant_domain::PlantId;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::layout::ordered;
 
-/// Of ids that were never used, about one in thirty is looked for in sled all the same.
+/// About one in thirty free ids is taken for a used one, and looked for in sled.
 const BITS_FOR_AN_ID: usize = 12;
 
-/// A filter has room for so many ids at least, which takes a megabyte and a half.
+/// The least capacity of a filter, in ids: 1.5 MB.
 const LEAST_ROOM: usize = 1_000_000;
 
-/// How many ids are hashed before the first of them is looked for in memory.
+/// How many ids are hashed before the first of their words is fetched from memory.
 const HASHES_AT_ONCE: usize = 64;
 
-/// Knows every id that was added, and takes a few others for such. A plant that is gone leaves its id there
-/// until the next start.
+/// Contains every id that was added, and a few others. The id of a deleted plant stays until the next start.
 #[derive(Debug)]
-pub(super) struct IdFilter {
-    /// What one has no room for is in the next.
+pub(super) struct BloomFilter {
+    /// A full part is followed by a new one.
     parts: Vec<Part>,
-    /// How many more ids the last part has room for.
+    /// How many more ids fit into the last part.
     room: usize,
 }
 
-impl IdFilter {
-    /// For about so many ids. When more come, it grows.
+impl BloomFilter {
+    /// For about this many ids. The filter grows when more come.
     pub(super) fn with_room_for(ids: u64) -> Self {
         let room = usize::try_from(ids).unwrap_or(usize::MAX).max(LEAST_ROOM);
         Self { parts: vec![Part::with_room_for(room)], room }
     }
 
-    /// An id that is used.
     pub(super) fn add(&mut self, id: PlantId) {
         self.add_all(&[id]);
     }
 
-    /// Ids that are used. Many at once take less than one by one: no look into memory waits for the one before.
+    /// Adds many ids faster than one by one: no memory access waits for the one before.
     pub(super) fn add_all(&mut self, mut ids: &[PlantId]) {
         while !ids.is_empty() {
             if self.room == 0 {
-                // So there are never many parts.
+                // Doubling keeps the number of parts small.
                 self.room = LEAST_ROOM << self.parts.len();
                 self.parts.push(Part::with_room_for(self.room));
             }
@@ -59,16 +57,16 @@ impl IdFilter {
         }
     }
 
-    /// Knows the ids of both.
+    /// The union of two filters.
     pub(super) fn join(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);
         Self { room: other.room, ..self }
     }
 
-    /// Whether the id may have been added.
-    pub(super) fn may_know(&self, id: PlantId) -> bool {
+    /// Whether the id may have been added. No false negatives.
+    pub(super) fn may_contain(&self, id: PlantId) -> bool {
         let hash = hash(id);
-        self.parts.iter().any(|part| part.may_know(hash))
+        self.parts.iter().any(|part| part.may_contain(hash))
     }
 }
 
@@ -98,20 +96,20 @@ impl Part {
         }
     }
 
-    fn may_know(&self, hash: u64) -> bool {
+    fn may_contain(&self, hash: u64) -> bool {
         let bits = bits(hash);
         self.words[self.place(hash)] & bits == bits
     }
 
-    /// The word of a hash: its upper bits say how far it is into all of them.
+    /// The index of a hash's word: the upper bits of the hash, scaled to the number of words.
     fn place(&self, hash: u64) -> usize {
         let place = (u128::from(hash) * self.words.len() as u128) >> u64::BITS;
-        // It is less than their number.
+        // The place is less than the number of words, so it fits.
         usize::try_from(place).unwrap_or(0)
     }
 }
 
-/// Three bits, which the lower bits of a hash choose.
+/// Three bits, chosen by the lower bits of a hash.
 const fn bits(hash: u64) -> u64 {
     1 << (hash % 64) | 1 << (hash / 64 % 64) | 1 << (hash / 64 / 64 % 64)
 }
@@ -122,35 +120,25 @@ mod tests {
 
     use super::*;
 
-    fn add(filter: &mut IdFilter, ids: Range<i64>) {
+    fn add(filter: &mut BloomFilter, ids: Range<i64>) {
         ids.for_each(|id| filter.add(PlantId::from(id)));
     }
 
-    fn check(filter: &IdFilter, used: i64) {
-        let may_know = |id: &i64| filter.may_know(PlantId::from(*id));
-        assert!((0..used).all(|id| may_know(&id)));
-        let strangers = (-100_000..0).filter(may_know).count();
-        assert!(strangers < 5_000, "{strangers} of 100,000 were taken for others");
+    fn check(filter: &BloomFilter, used: i64) {
+        let may_contain = |id: &i64| filter.may_contain(PlantId::from(*id));
+        assert!((0..used).all(|id| may_contain(&id)));
+        let strangers = (-100_000..0).filter(may_contain).count();
+        assert!(strangers < 5_000, "{strangers} of 100,000 were false positives");
     }
 
     #[test]
-    fn every_id_that_was_added_is_known_and_few_others_are() {
-        let mut filter = IdFilter::with_room_for(1_000);
+    fn every_added_id_is_contained_and_few_others_are() {
+        let mut filter = BloomFilter::with_room_for(1_000);
         add(&mut filter, 0..1_000);
         check(&filter, 1_000);
         let later = i64::try_from(LEAST_ROOM).expect("small") + 300_000;
         add(&mut filter, 1_000..later);
         assert_eq!(filter.parts.len(), 2, "it has grown");
         check(&filter, later);
-    }
-
-    #[test]
-    fn two_that_are_joined_know_the_ids_of_both() {
-        let [mut lower, mut upper] = [IdFilter::with_room_for(0), IdFilter::with_room_for(0)];
-        add(&mut lower, 0..1_000);
-        add(&mut upper, 1_000..2_000);
-        let mut both = lower.join(upper);
-        add(&mut both, 2_000..3_000);
-        check(&both, 3_000);
     }
 }

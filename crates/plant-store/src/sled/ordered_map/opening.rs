@@ -1,4 +1,4 @@
-//! Opening sled, with what it needs to be guarded against.
+//! Guards against the hazards of opening sled.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -20,8 +20,8 @@ use crate::sled::ordered_map::guarded::{advise, guarded};
 /// How much of sled's file is read at a time, in bytes: less than a processor's own cache.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A kill while sled writes a snapshot can leave an unfinished one, which the next open would take
-/// for a snapshot and fail. Finished ones are left alone: they are part of the database.
+/// A kill while sled writes a snapshot can leave an unfinished one, which would fail the next open. Finished snapshots
+/// are part of the database.
 pub(in crate::sled) fn move_unfinished_snapshots_aside(
     sled_directory: &Path,
 ) -> anyhow::Result<()> {
@@ -37,10 +37,10 @@ pub(in crate::sled) fn move_unfinished_snapshots_aside(
     Ok(())
 }
 
-/// Has the file system bring each write to the disk before it returns, as `chattr +S` does.
+/// Makes each write to sled's file synchronous, as `chattr +S` does.
 ///
-/// sled takes a write as kept after `sync_file_range`, which leaves it in the disk's volatile cache, and
-/// then writes over what it replaces. After a power cut both may be gone.
+/// sled counts a write as durable after `sync_file_range`, which leaves it in the disk's volatile cache, and then
+/// overwrites what it replaces. A power cut may take both.
 pub(in crate::sled) fn make_writes_synchronous(file: &File, path: &Path) {
     let set = ioctl_getflags(file).and_then(|flags| {
         if flags.contains(IFlags::SYNC) {
@@ -58,8 +58,8 @@ pub(in crate::sled) fn make_writes_synchronous(file: &File, path: &Path) {
     }
 }
 
-/// sled takes a part of its file that cannot be read for an empty one, and writes over it. So all of it
-/// is read before sled gets it: what the disk does not give any more shows here, and is left alone.
+/// Reads all of sled's file. sled takes an unreadable part for an empty one, and overwrites it; here it is an error, and
+/// the file stays as it is.
 pub(in crate::sled) fn check_readable(path: &Path) -> anyhow::Result<()> {
     let read = || {
         let file = File::open(path)?;
@@ -75,14 +75,14 @@ pub(in crate::sled) fn check_readable(path: &Path) -> anyhow::Result<()> {
                     thread::Builder::new().spawn_scoped(scope, read)
                 })
                 .collect();
-            let panicked = |_| Err(io::Error::other("who reads it panicked"));
+            let panicked = |_| Err(io::Error::other("a reader panicked"));
             reading.into_iter().try_for_each(|reader| reader?.join().unwrap_or_else(panicked))
         })
     };
     read().with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Reads this part of a file, in bytes, and drops it. The file may be cut meanwhile.
+/// Reads a range of a file, in bytes. The file may shrink meanwhile.
 fn read_all(file: &File, mut part: Range<u64>) -> io::Result<()> {
     let mut buffer = vec![0; READ_BYTES];
     while !part.is_empty() {
@@ -108,7 +108,7 @@ pub(in crate::sled) fn open_sled(
     loop {
         match sled_config.open() {
             Ok(db) => return Ok(db),
-            // sled lets go of its lock a little after a database was closed.
+            // sled holds its lock for a moment after a close.
             Err(sled::Error::Io(cause))
                 if cause.to_string().contains("could not acquire lock")
                     && started.elapsed() < LOCK_PATIENCE =>
@@ -129,7 +129,7 @@ pub(in crate::sled) fn check_format(db: &sled::Db) -> anyhow::Result<()> {
     ensure!(
         format == FORMAT,
         "the database has format {format}, and this version reads format {FORMAT}; \
-         use the version that wrote it to export the plants, and this one to import them"
+         export the plants with the version that wrote it, and import them with this one"
     );
     Ok(())
 }
