@@ -2,7 +2,7 @@
 //! are slow, old or broken.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plantd_tests::{Format, TOKEN, TestServer, create_request, plant_body, wait_until};
 
@@ -151,6 +151,7 @@ fn a_head_that_does_not_end_ends_the_connection_whether_it_is_the_first_or_a_lat
         connection.receive().assert_error(404, 3002);
     }
     let begin_of_head = "GET /livez HTTP/1.1\r\nX: ";
+    let begun = Instant::now();
     for connection in [&mut first, &mut later, &mut trickling] {
         connection.send(begin_of_head);
     }
@@ -160,6 +161,7 @@ fn a_head_that_does_not_end_ends_the_connection_whether_it_is_the_first_or_a_lat
     });
     first.wait_for_close();
     later.wait_for_close();
+    assert!(begun.elapsed() < Duration::from_secs(60), "no more than the keep-alive ended them");
 }
 
 #[test]
