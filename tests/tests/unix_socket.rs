@@ -285,8 +285,8 @@ fn who_has_connected_and_was_not_taken_yet_when_the_signal_comes_is_answered() {
 #[test]
 fn connections_that_rest_do_not_hold_the_end_up() {
     let (path, _folder) = socket();
-    // Were they waited for, the exit would come after the deadline of this test.
-    let mut server = TestServer::start_with(launch(&path).arguments(["--drain-timeout", "60s"]));
+    // The drain would time out before the keep-alive ends them.
+    let mut server = TestServer::start_with(launch(&path).arguments(["--drain-timeout", "40s"]));
     let mut resting: Vec<Connection> = (0..10).map(|_| server.connect()).collect();
     for connection in &mut resting {
         connection.send(read_request(1));
