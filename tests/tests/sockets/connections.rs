@@ -3,7 +3,7 @@
 
 use std::io::ErrorKind;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plantd_tests::{
     Connection, Format, TestServer, at_once, chunk, create_request, plant_body, raw_head,
@@ -114,6 +114,7 @@ fn a_head_that_does_not_end_ends_the_connection_whether_it_is_the_first_or_a_lat
             connection.send(read_request(1));
             connection.receive().assert_error(404, 3002);
         }
+        let begun = Instant::now();
         for connection in [&mut first, &mut later, &mut trickling] {
             connection.send("GET /livez HTTP/1.1\r\nX: ");
         }
@@ -130,6 +131,8 @@ fn a_head_that_does_not_end_ends_the_connection_whether_it_is_the_first_or_a_lat
         } else {
             later.wait_for_close();
         }
+        let keep_alive = Duration::from_secs(60);
+        assert!(begun.elapsed() < keep_alive, "only the keep-alive ended them");
     });
 }
 
