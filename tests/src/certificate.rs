@@ -24,11 +24,6 @@ impl Default for Authority {
 
 impl Authority {
     /// A new one, unlike all others.
-    ///
-    /// # Panics
-    ///
-    /// When this machine has no randomness.
-    #[must_use]
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "The authority of a test");
@@ -39,33 +34,21 @@ impl Authority {
     }
 
     /// Its own certificate, as PEM.
-    #[must_use]
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
     /// Its own certificate.
-    #[must_use]
     pub fn der(&self) -> CertificateDer<'static> {
         self.0.der().clone()
     }
 
     /// A new certificate for a server on this machine, with a new key.
-    ///
-    /// # Panics
-    ///
-    /// When this machine has no randomness.
-    #[must_use]
     pub fn issue(&self) -> IssuedCertificate {
         self.issue_for(&KeyPair::generate().expect("a key can be made"))
     }
 
     /// A new certificate for a server on this machine, with this key.
-    ///
-    /// # Panics
-    ///
-    /// When the key cannot be used.
-    #[must_use]
     pub fn issue_for(&self, key: &KeyPair) -> IssuedCertificate {
         let names = ["127.0.0.1", "localhost"].map(str::to_owned);
         let params = CertificateParams::new(names).expect("names of this machine");
@@ -78,11 +61,6 @@ impl Authority {
     }
 
     /// A client that trusts this authority, speaks these versions, and offers these protocols.
-    ///
-    /// # Panics
-    ///
-    /// When there are no such versions.
-    #[must_use]
     pub fn client(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -103,7 +81,6 @@ impl Authority {
     }
 
     /// As [`Self::client`], with all versions, and without a word on protocols.
-    #[must_use]
     pub fn plain_client(&self) -> Arc<ClientConfig> {
         self.client(rustls::ALL_VERSIONS, &[])
     }
@@ -123,10 +100,6 @@ pub struct IssuedCertificate {
 impl IssuedCertificate {
     /// Puts both into files in this folder, each at once and one after the other, as programs do that get
     /// certificates.
-    ///
-    /// # Panics
-    ///
-    /// When they cannot be written.
     pub fn write(&self, folder: &Path) {
         replace_file(&chain_path(folder), &self.chain);
         replace_file(&key_path(folder), &self.key);
@@ -134,22 +107,16 @@ impl IssuedCertificate {
 }
 
 /// Where the certificate is in this folder.
-#[must_use]
 pub fn chain_path(folder: &Path) -> PathBuf {
     folder.join("fullchain.pem")
 }
 
 /// Where the key is in this folder.
-#[must_use]
 pub fn key_path(folder: &Path) -> PathBuf {
     folder.join("privkey.pem")
 }
 
 /// Puts a file that only its owner can read in the place of the one that is there, if there is one.
-///
-/// # Panics
-///
-/// When it cannot be written.
 pub fn replace_file(path: &Path, text: &str) {
     let folder = path.parent().expect("a file is in a folder");
     let file = tempfile::NamedTempFile::new_in(folder).expect("a file can be made");

@@ -18,11 +18,6 @@ pub struct Clock {
 
 impl Clock {
     /// A clock that is right.
-    ///
-    /// # Panics
-    ///
-    /// When there is no C compiler.
-    #[must_use]
     pub fn new() -> Self {
         let clock = Self { folder: tempfile::tempdir().expect("a temporary folder can be made") };
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");
@@ -37,7 +32,6 @@ impl Clock {
     }
 
     /// Lets a program look at this clock.
-    #[must_use]
     pub fn launch(&self, launch: Launch) -> Launch {
         launch
             .environment("LD_PRELOAD", self.library())
@@ -45,20 +39,12 @@ impl Clock {
     }
 
     /// Sets the clock to so many seconds after the beginning of 1970.
-    ///
-    /// # Panics
-    ///
-    /// When the clock of the system is before 1970.
     pub fn set(&self, seconds: i64) {
         let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_secs();
         self.set_offset(seconds - i64::try_from(now).expect("it is earlier than that"));
     }
 
     /// Sets the clock to so many seconds more than the time of the system.
-    ///
-    /// # Panics
-    ///
-    /// When the file system does not take it.
     pub fn set_offset(&self, seconds: i64) {
         let new = self.folder.path().join("new");
         fs::write(&new, seconds.to_string()).expect("writes");

@@ -4,17 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::deadline::wait_for;
+use crate::wait_for;
 
 /// What sled keeps of each plant, by its id.
 pub type PlantRecords = BTreeMap<i64, Vec<u8>>;
 
 /// Changes the plants that sled holds below the folder of a server that has ended. The journal forgets all
 /// but its newest record, so that it does not bring back what was: what was written last stays as it is.
-///
-/// # Panics
-///
-/// When they cannot be changed.
 pub fn edit_plants(data: &Path, change: impl FnOnce(&mut PlantRecords)) {
     let plants = data.join("plants");
     // sled lets go of its lock a little after it was closed.

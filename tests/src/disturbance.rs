@@ -21,7 +21,6 @@ pub struct Disturbance {
 impl Disturbance {
     /// Writes plants with the tags `steady` and `other`, all over the ids that are ten times the
     /// numbers of `range`. The multiples of ten themselves are left alone.
-    #[must_use]
     pub fn start(new_client: impl Fn() -> Client, range: &Range<i64>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let writers = (1..=WRITERS).map(|number| {
@@ -32,10 +31,6 @@ impl Disturbance {
     }
 
     /// Ends it.
-    ///
-    /// # Panics
-    ///
-    /// When it has ended before, which is when a write was not answered as it should be.
     #[track_caller]
     pub fn end(mut self) {
         let ended_before = self.writers.iter().any(JoinHandle::is_finished);

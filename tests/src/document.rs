@@ -19,11 +19,6 @@ pub struct Part {
 
 impl Document {
     /// The document with this path from the root of the repository.
-    ///
-    /// # Panics
-    ///
-    /// When there is none.
-    #[must_use]
     #[track_caller]
     pub fn read(path: &str) -> Self {
         let text = fs::read_to_string(repository(path));
@@ -40,17 +35,11 @@ impl Document {
     }
 
     /// All of it, in its order.
-    #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
     /// The part under this heading.
-    ///
-    /// # Panics
-    ///
-    /// When there is none.
-    #[must_use]
     #[track_caller]
     pub fn part(&self, heading: &str) -> &Part {
         let part = self.parts.iter().find(|part| part.heading == heading);
@@ -60,17 +49,11 @@ impl Document {
 
 impl Part {
     /// What it is called.
-    #[must_use]
     pub fn heading(&self) -> &str {
         &self.heading
     }
 
     /// The blocks in a language.
-    ///
-    /// # Panics
-    ///
-    /// When one does not end.
-    #[must_use]
     #[track_caller]
     pub fn blocks(&self, language: &str) -> Vec<String> {
         let opening = format!("```{language}\n");
@@ -85,11 +68,6 @@ impl Part {
     }
 
     /// The rows of its table, without the head: the cells as they stand.
-    ///
-    /// # Panics
-    ///
-    /// When it has no table, or more than one.
-    #[must_use]
     #[track_caller]
     pub fn table(&self) -> Vec<Vec<String>> {
         let mut tables = Vec::new();

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A file or folder of the repository, by its path from the root.
-#[must_use]
 pub fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
@@ -19,10 +18,6 @@ pub(crate) fn search_path_from(folder: PathBuf) -> OsString {
 }
 
 /// Copies a folder. `to` must not be there.
-///
-/// # Panics
-///
-/// When that fails.
 pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir(to).expect("a folder can be made");
     for entry in fs::read_dir(from).expect("a folder can be read") {

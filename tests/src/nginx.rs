@@ -11,8 +11,8 @@ use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 use crate::connection::Connection;
-use crate::deadline::wait_until;
 use crate::process::Process;
+use crate::wait_until;
 
 /// Where programs for administrators lie, which is not on everybody's path.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
@@ -39,11 +39,6 @@ pub struct Nginx {
 
 impl Nginx {
     /// Starts one in front of this server. It lets everything pass that it can be told to.
-    ///
-    /// # Panics
-    ///
-    /// When there is no nginx on this machine, or it does not start.
-    #[must_use]
     #[track_caller]
     pub fn in_front_of(server: SocketAddr, request_buffering: RequestBuffering) -> Self {
         let request_buffering = match request_buffering {
@@ -64,11 +59,6 @@ impl Nginx {
     }
 
     /// Starts one that speaks HTTP/1.0 to this server, as nginx does where its configuration says nothing else.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::in_front_of`].
-    #[must_use]
     #[track_caller]
     pub fn of_http_1_0(server: SocketAddr) -> Self {
         // Newer versions of nginx have another default.
@@ -85,12 +75,6 @@ impl Nginx {
     /// Starts one as a document shows it: `upstream` is the block of the servers, `server` that of the proxy.
     /// The addresses of the servers are these, in the order of the document's, and clients talk to the proxy
     /// without TLS.
-    ///
-    /// # Panics
-    ///
-    /// When there is no nginx on this machine, it does not start, or the document shows another number of
-    /// servers.
-    #[must_use]
     #[track_caller]
     pub fn as_documented(upstream: &str, server: &str, servers: &[String]) -> Self {
         let (port, address) = hold_port();
@@ -133,13 +117,11 @@ impl Nginx {
     }
 
     /// Where it listens.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// A new connection to it.
-    #[must_use]
     #[track_caller]
     pub fn connect(&self) -> Connection {
         Connection::open(self.address)
@@ -155,7 +137,6 @@ impl Nginx {
     }
 
     /// Whether it still runs.
-    #[must_use]
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
     }
@@ -163,11 +144,6 @@ impl Nginx {
 
 /// A free port that nobody else gets while the socket is there, and that a process of the same user may
 /// listen on.
-///
-/// # Panics
-///
-/// When there is none.
-#[must_use]
 pub fn hold_port() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be made");
     socket.set_reuse_address(true).expect("a port can be shared");

@@ -14,11 +14,6 @@ pub struct OpenapiDocument(Value);
 
 impl OpenapiDocument {
     /// The copy in the repository.
-    ///
-    /// # Panics
-    ///
-    /// When there is none.
-    #[must_use]
     pub fn copy() -> &'static Self {
         static COPY: LazyLock<OpenapiDocument> = LazyLock::new(|| {
             let text = fs::read_to_string(repository("docs/openapi.json"));
@@ -28,22 +23,12 @@ impl OpenapiDocument {
     }
 
     /// A document from its text.
-    ///
-    /// # Panics
-    ///
-    /// When it is no JSON.
-    #[must_use]
     #[track_caller]
     pub fn read(text: &str) -> Self {
         Self(serde_json::from_str(text).expect("the document is JSON"))
     }
 
     /// What a JSON pointer (RFC 6901) leads to; where that is a reference, what that leads to.
-    ///
-    /// # Panics
-    ///
-    /// When there is nothing.
-    #[must_use]
     #[track_caller]
     pub fn at(&self, pointer: &str) -> &Value {
         let value = self.0.pointer(pointer).unwrap_or_else(|| panic!("nothing is at {pointer}"));
@@ -51,11 +36,6 @@ impl OpenapiDocument {
     }
 
     /// Where this is a reference, what that leads to.
-    ///
-    /// # Panics
-    ///
-    /// When that is nothing.
-    #[must_use]
     #[track_caller]
     pub fn follow<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value.get("$ref").and_then(Value::as_str) {
@@ -137,10 +117,6 @@ fn needed_headers(status: u16) -> &'static [&'static str] {
 
 /// Claims that the document tells of such an answer, where it tells of the operation: of its status, its error
 /// number, its media type and its headers.
-///
-/// # Panics
-///
-/// When it does not.
 #[track_caller]
 pub(crate) fn assert_described(method: &str, path: &str, answer: &Answer) {
     let document = OpenapiDocument::copy();

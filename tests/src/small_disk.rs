@@ -25,11 +25,6 @@ pub struct SmallDisk {
 
 impl SmallDisk {
     /// A disk with these options of `mount -t tmpfs`.
-    ///
-    /// # Panics
-    ///
-    /// When this machine does not let one be made; the message says then what to change.
-    #[must_use]
     pub fn new(options: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let script = r#"mount -t tmpfs -o "$1" plants "$0" && echo mounted && exec cat"#;
@@ -54,16 +49,11 @@ impl SmallDisk {
     }
 
     /// Where it is, as seen from within.
-    #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// Gives it other options: `size=64m` makes room, `ro` forbids writes.
-    ///
-    /// # Panics
-    ///
-    /// When it does not take them.
     #[track_caller]
     pub fn remount(&self, options: &str) {
         let options = format!("remount,{options}");
@@ -72,10 +62,6 @@ impl SmallDisk {
     }
 
     /// Writes zeros to this file until there is no room for more.
-    ///
-    /// # Panics
-    ///
-    /// When the disk does not become full.
     #[track_caller]
     pub fn fill(&self, name: &str) {
         let script = r#"LC_ALL=C head -c 1G /dev/zero 2>&1 > "$0" | grep -q 'No space left'"#;
@@ -84,10 +70,6 @@ impl SmallDisk {
     }
 
     /// Writes zeros to this file until only so many MiB are left, where more are.
-    ///
-    /// # Panics
-    ///
-    /// When that cannot be done.
     #[track_caller]
     pub fn fill_but(&self, name: &str, mib: u32) {
         let script = r#"free=$(df --output=avail -B1M "$0" | tail -n 1)
@@ -116,7 +98,6 @@ impl SmallDisk {
     }
 
     /// A folder on it that is not there yet.
-    #[must_use]
     pub fn data(&self) -> PathBuf {
         self.path().join("data")
     }

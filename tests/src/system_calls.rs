@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use crate::deadline::wait_for;
+use crate::wait_for;
 
 /// One system call that came to its end.
 #[derive(Clone, Debug)]
@@ -23,7 +23,6 @@ pub struct SystemCall {
 
 impl SystemCall {
     /// The file or socket that its first argument stands for.
-    #[must_use]
     pub fn file(&self) -> Option<&str> {
         let (descriptor, rest) = self.arguments.split_once('<')?;
         descriptor.bytes().all(|byte| byte.is_ascii_digit()).then_some(())?;
@@ -31,7 +30,6 @@ impl SystemCall {
     }
 
     /// The texts among its arguments, without strace's escapes.
-    #[must_use]
     pub fn texts(&self) -> Vec<Text> {
         let mut texts = Vec::new();
         let mut folder = None;
@@ -52,19 +50,16 @@ impl SystemCall {
     }
 
     /// Whether it returned no error.
-    #[must_use]
     pub fn succeeded(&self) -> bool {
         self.result.starts_with(|first: char| first.is_ascii_digit())
     }
 
     /// Whether it leaves a file's data on the disk.
-    #[must_use]
     pub fn is_sync(&self) -> bool {
         matches!(self.name.as_str(), "fdatasync" | "fsync") && self.succeeded()
     }
 
     /// Whether it writes to a file or a socket.
-    #[must_use]
     pub fn is_write(&self) -> bool {
         matches!(
             self.name.as_str(),
@@ -92,11 +87,6 @@ pub struct SystemCalls {
 
 impl SystemCalls {
     /// Reads the trace of a process that has ended; strace may still be writing the end of it.
-    ///
-    /// # Panics
-    ///
-    /// When the trace does not become whole, or is no trace.
-    #[must_use]
     #[track_caller]
     pub fn read(trace: &Path, process_id: u32) -> Self {
         let process_id = process_id.to_string();
@@ -150,13 +140,11 @@ impl SystemCalls {
     }
 
     /// How many calls had begun and not returned when the process ended.
-    #[must_use]
     pub fn unfinished(&self) -> usize {
         self.unfinished
     }
 
     /// How many lines the trace has up to the last call.
-    #[must_use]
     pub fn lines(&self) -> usize {
         self.calls.last().map_or(0, |call| call.returned + 1)
     }
@@ -167,11 +155,6 @@ impl SystemCalls {
     }
 
     /// The first call for which `holds` holds.
-    ///
-    /// # Panics
-    ///
-    /// When there is none; `what` says then what was looked for.
-    #[must_use]
     #[track_caller]
     pub fn first(&self, what: &str, holds: impl Fn(&SystemCall) -> bool) -> &SystemCall {
         let found = self.calls.iter().find(|call| holds(call));

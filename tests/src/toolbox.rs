@@ -16,22 +16,12 @@ pub struct Toolbox {
 
 impl Toolbox {
     /// The environment of Python.
-    ///
-    /// # Panics
-    ///
-    /// When it is not there, or not as the repository says.
-    #[must_use]
     #[track_caller]
     pub fn python() -> Self {
         Self::open("python", &["requirements.txt"], "bin")
     }
 
     /// The packages for Node.
-    ///
-    /// # Panics
-    ///
-    /// When they are not there, or not as the repository says.
-    #[must_use]
     #[track_caller]
     pub fn node() -> Self {
         Self::open("node", &["package.json", "package-lock.json"], "node_modules/.bin")
@@ -58,17 +48,11 @@ impl Toolbox {
     }
 
     /// Where they are.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// A command of one of them, with nothing on its standard input. It finds the others by their names.
-    ///
-    /// # Panics
-    ///
-    /// When the search path cannot be made longer.
-    #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let programs = self.folder.join(self.programs);
         let mut command = Command::new(programs.join(program));
@@ -78,10 +62,6 @@ impl Toolbox {
 }
 
 /// Runs a command that says where something is wrong, and claims that nothing is.
-///
-/// # Panics
-///
-/// When it cannot be started, or fails.
 #[track_caller]
 pub fn run_tool(command: &mut Command) {
     let output = command.output().expect("it can be started");

@@ -59,15 +59,15 @@ pub(crate) fn run(workspace_root: &Path) -> anyhow::Result<(Figures, anyhow::Res
     }
     let figures = Figures {
         test: NAME.to_owned(),
-        promise: "whatever bytes come from outside, nothing that reads them panics".to_owned(),
-        figures: format!(
-            "{} inputs, at least {} for each of {} targets; targets with an input that panics, takes too \
-             long or too much memory: {}",
+        promise: "No bytes from outside make a parser panic".to_owned(),
+        disturbances: format!(
+            "{} inputs, at least {} for each of {} targets",
             inputs.iter().sum::<u64>(),
             inputs.iter().min().unwrap_or(&0),
-            targets.len(),
-            failed.len()
+            targets.len()
         ),
+        losses: format!("{} of {} targets failed", failed.len(), targets.len()),
+        details: "an input fails if it panics, takes too long or takes too much memory".to_owned(),
     };
     let outcome = match &failed[..] {
         [] => Ok(()),

@@ -1,15 +1,15 @@
-//! PostgreSQL ends, and comes back.
+//! PostgreSQL crashes, and returns.
 
 use std::time::{Duration, Instant};
 
-use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::torture::{Report, chance, count, time, times};
 use test_postgres::Cluster;
 
 use super::RETURN_DEADLINE;
 use super::fleet::Fleet;
 use super::follower::Follower;
 
-/// How many writes are acknowledged at most before the end.
+/// The most acknowledged writes before the crash.
 const MOST_WRITES: u64 = 200;
 
 #[test]
@@ -40,15 +40,16 @@ fn nothing_is_lost_when_postgresql_ends_and_service_returns_by_itself_when_it_is
         });
     }
     let answers = fleet.end(Some(follower));
-    let figures = Figures::of(
-        "replicas",
-        "PostgreSQL may crash: nothing is lost, and service returns by itself",
-    )
-    .with(ends.div_ceil(2), "immediate stops of PostgreSQL")
-    .with(ends / 2, "kills of all its processes");
-    answers
-        .add_to(figures)
-        .with(longest.as_millis(), "ms at most until all three servers took writes again")
-        .with(0, "lost, done twice, or missed or seen twice by who follows the events")
-        .print();
+    Report {
+        test: "replicas",
+        promise: "PostgreSQL may crash: nothing is lost, and service returns by itself",
+        disturbances: format!(
+            "{} immediate shutdowns of PostgreSQL, {} kills of all its processes",
+            count(ends.div_ceil(2)),
+            count(ends / 2)
+        ),
+        losses: answers.losses(),
+        details: format!("all three servers took writes again within {}; {answers}", time(longest)),
+    }
+    .print();
 }

@@ -1,14 +1,14 @@
-//! An administrator, or what watches over PostgreSQL, ends sessions in the middle of what they do.
+//! An administrator, or a watchdog of PostgreSQL, ends sessions in the middle of their work.
 
-use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::torture::{Report, chance, count, times};
 
 use super::fleet::Fleet;
 use super::follower::Follower;
 
-/// How many writes are acknowledged at most in a round before sessions are ended, and after it.
+/// The most acknowledged writes in a round before sessions are ended, and after that.
 const MOST_WRITES: u64 = 100;
 
-/// Which sessions are ended: any, those that wait for the disk, and those that are just committing.
+/// The sessions to end: any, those that wait for the disk, those that are committing, and those before a commit.
 const VICTIMS: [&str; 4] = [
     "random() < 0.2",
     "lower(wait_event) IN ('walsync', 'walwrite')",
@@ -16,10 +16,10 @@ const VICTIMS: [&str; 4] = [
     "state = 'idle in transaction'",
 ];
 
-/// For how long the server looks for victims, in looks, a millisecond each.
+/// How often PostgreSQL looks for victims, with pauses of a millisecond.
 const LOOKS: u32 = 300;
 
-/// How many sessions are ended at most in a round.
+/// The most sessions that are ended in a round.
 const MOST_VICTIMS: u32 = 20;
 
 #[test]
@@ -42,18 +42,19 @@ fn nothing_is_lost_or_done_twice_by_sessions_that_are_ended_in_a_commit() {
     }
     let answers = fleet.end(Some(follower));
     assert!(ended > 0, "no session was ended");
-    let figures = Figures::of("replicas", "sessions that are ended in a commit lose nothing")
-        .with(rounds, "rounds")
-        .with(ended, "sessions ended, many of them in a commit");
-    answers
-        .add_to(figures)
-        .with(0, "lost, done twice, or missed or seen twice by who follows the events")
-        .print();
+    Report {
+        test: "replicas",
+        promise: "Sessions of PostgreSQL that are ended in a commit lose nothing",
+        disturbances: format!("{} sessions ended, many of them in a commit", count(ended)),
+        losses: answers.losses(),
+        details: format!("{rounds} rounds; {answers}"),
+    }
+    .print();
 }
 
-/// Ends sessions as they come along, and returns how many.
+/// Ends matching sessions as they appear, and returns how many.
 fn end_sessions(database: &test_postgres::Database, schema: &str, victims: &str) -> u32 {
-    // PostgreSQL looks by itself, which is quicker than whoever would have to ask it each time.
+    // A loop within PostgreSQL is quicker than a query for each look.
     database.query(&format!("CREATE TABLE IF NOT EXISTS {schema}.ended (sessions integer)"));
     database.query(&format!(
         "DO $$ DECLARE of_look integer; ended integer := 0; BEGIN \

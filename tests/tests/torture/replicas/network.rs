@@ -1,9 +1,9 @@
-//! What is between the servers and PostgreSQL cuts connections, holds back what is sent, or loses it.
+//! The network between the servers and PostgreSQL cuts connections, delays bytes or loses them.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::torture::{Report, chance, count, time, times};
 use plantd_tests::wait_until;
 use test_postgres::Cluster;
 
@@ -12,19 +12,19 @@ use super::fleet::Fleet;
 use super::follower::Follower;
 use super::proxy::{Proxy, Way};
 
-/// How many writes are acknowledged at most before anything is disturbed.
+/// The most acknowledged writes before a disturbance.
 const MOST_WRITES: u64 = 100;
 
-/// After how many bytes connections are cut at most.
+/// The most bytes before a connection is cut.
 const CUT_WITHIN: usize = 40_000;
 
-/// How many connections are cut before the way is open again.
+/// How many connections are cut in one disturbance.
 const CUTS: usize = 30;
 
-/// How long the way is closed at most: a while longer than anybody waits for an answer.
+/// The longest interruption, in milliseconds: longer than any deadline of an answer.
 const LONGEST_MS: u64 = 8000;
 
-/// What is done to the connections.
+/// A disturbance of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disturbance {
     CutAll,
@@ -63,7 +63,7 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
                     proxy.cut_all();
                     wait_until("connections to be cut", || proxy.cut() >= enough);
                     proxy.cut_new_within(0);
-                    // Those that are still to be cut would be so while nothing is disturbed any more.
+                    // Connections that are still to be cut must not be cut after the disturbance.
                     proxy.cut_all();
                 }
                 Disturbance::CutCommits => {
@@ -87,15 +87,16 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
     }
     let cut = proxy.cut();
     let answers = fleet.end(Some(follower));
-    let figures = Figures::of(
-        "replicas",
-        "connections to PostgreSQL that are cut or carry nothing lose nothing",
-    )
-    .with(cut, "connections cut, some after so many bytes as chance says, some at a commit")
-    .with(2 * of_each, "times nothing was carried, for 8 s at most");
-    answers
-        .add_to(figures)
-        .with(longest.as_millis(), "ms at most until all three servers took writes again")
-        .with(0, "lost, done twice, or missed or seen twice by who follows the events")
-        .print();
+    Report {
+        test: "replicas",
+        promise: "Connections to PostgreSQL that are cut or stall lose nothing",
+        disturbances: format!(
+            "{} connections cut, after a random number of bytes or at a commit, and {} interruptions of up to 8 s",
+            count(cut),
+            count(2 * of_each)
+        ),
+        losses: answers.losses(),
+        details: format!("all three servers took writes again within {}; {answers}", time(longest)),
+    }
+    .print();
 }

@@ -1,11 +1,11 @@
-//! One of the servers is killed, and the others go on.
+//! One of the servers is killed while the others go on.
 
-use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::torture::{Report, chance, count, times};
 
 use super::fleet::Fleet;
 use super::follower::Follower;
 
-/// How many writes are acknowledged at most before a kill, and after it.
+/// The most acknowledged writes before a kill, and after it.
 const MOST_WRITES: u64 = 200;
 
 #[test]
@@ -27,11 +27,12 @@ fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
         });
     }
     let answers = fleet.end(Some(follower));
-    let figures =
-        Figures::of("replicas", "`kill -9` of one of three servers on PostgreSQL loses nothing")
-            .with(kills, "kills under load, the others went on");
-    answers
-        .add_to(figures)
-        .with(0, "lost, done twice, or missed or seen twice by who follows the events")
-        .print();
+    Report {
+        test: "replicas",
+        promise: "`kill -9` of one of three servers on PostgreSQL loses nothing",
+        disturbances: format!("{} kills under load", count(kills)),
+        losses: answers.losses(),
+        details: format!("the other servers went on; {answers}"),
+    }
+    .print();
 }
