@@ -1,4 +1,4 @@
-//! Certificates that are made in the test that needs them, and clients that trust them.
+//! Certificates of tests, and clients that trust them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
-/// Whoever issues certificates. Clients trust one, or another one.
+/// An authority, which issues certificates.
 #[derive(Debug)]
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -23,7 +23,7 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// A new one, unlike all others.
+    /// A new authority.
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "The authority of a test");
@@ -60,7 +60,7 @@ impl Authority {
         }
     }
 
-    /// A client that trusts this authority, speaks these versions, and offers these protocols.
+    /// A client that trusts this authority, with these versions of TLS and ALPN protocols.
     pub fn client(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -80,7 +80,7 @@ impl Authority {
         Arc::new(config)
     }
 
-    /// As [`Self::client`], with all versions, and without a word on protocols.
+    /// As [`Self::client`], with all versions and without ALPN.
     pub fn plain_client(&self) -> Arc<ClientConfig> {
         self.client(rustls::ALL_VERSIONS, &[])
     }
@@ -98,25 +98,24 @@ pub struct IssuedCertificate {
 }
 
 impl IssuedCertificate {
-    /// Puts both into files in this folder, each at once and one after the other, as programs do that get
-    /// certificates.
+    /// Writes both into files of this folder, each atomically and one after the other, as ACME clients do.
     pub fn write(&self, folder: &Path) {
         replace_file(&chain_path(folder), &self.chain);
         replace_file(&key_path(folder), &self.key);
     }
 }
 
-/// Where the certificate is in this folder.
+/// The path of the certificate in this folder.
 pub fn chain_path(folder: &Path) -> PathBuf {
     folder.join("fullchain.pem")
 }
 
-/// Where the key is in this folder.
+/// The path of the key in this folder.
 pub fn key_path(folder: &Path) -> PathBuf {
     folder.join("privkey.pem")
 }
 
-/// Puts a file that only its owner can read in the place of the one that is there, if there is one.
+/// Writes a file that only its owner can read, and atomically replaces an existing one.
 pub fn replace_file(path: &Path, text: &str) {
     let folder = path.parent().expect("a file is in a folder");
     let file = tempfile::NamedTempFile::new_in(folder).expect("a file can be made");

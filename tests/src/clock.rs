@@ -1,4 +1,4 @@
-//! A clock that a test sets, while a program looks at it.
+//! A clock that a test sets while a program runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,15 +9,14 @@ use tempfile::TempDir;
 
 use crate::launch::Launch;
 
-/// A clock, which shows the time of the system until it is set. It belongs to the programs that are started
-/// with [`Clock::launch`] alone, and goes on as any clock does.
+/// A clock for the programs that [`Clock::launch`] starts. It runs, and shows the time of the system until it is set.
 #[derive(Debug)]
 pub struct Clock {
     folder: TempDir,
 }
 
 impl Clock {
-    /// A clock that is right.
+    /// A clock with the time of the system. Needs a C compiler.
     pub fn new() -> Self {
         let clock = Self { folder: tempfile::tempdir().expect("a temporary folder can be made") };
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");
@@ -31,7 +30,7 @@ impl Clock {
         clock
     }
 
-    /// Lets a program look at this clock.
+    /// Lets a program use this clock.
     pub fn launch(&self, launch: Launch) -> Launch {
         launch
             .environment("LD_PRELOAD", self.library())

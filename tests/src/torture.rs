@@ -69,7 +69,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// One row of the table in `docs/reliability.md`.
+/// One row of the table in `docs/reliability.md`. Numbers in it get thousands separators.
 #[derive(Debug)]
 pub struct Report {
     /// The part of `cargo xtask torture` that contains the test.
@@ -87,7 +87,9 @@ pub struct Report {
 impl Report {
     /// Prints the report, past the capture of the test harness.
     pub fn print(self) {
-        let Self { test, promise, disturbances, losses, details } = self;
+        let Self { test, promise, .. } = self;
+        let [disturbances, losses, details] =
+            [self.disturbances, self.losses, self.details].map(|text| separate_thousands(&text));
         // Without a reader there is nobody to tell.
         let _ = writeln!(
             io::stdout(),
@@ -105,17 +107,20 @@ impl Report {
     }
 }
 
-/// A whole number with thousands separators.
-pub fn count(number: impl Display) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.char_indices() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
+/// The text with thousands separators in its numbers.
+fn separate_thousands(text: &str) -> String {
+    let mut separated = String::new();
+    for (place, letter) in text.char_indices() {
+        let digits = text[place..].bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0
+            && digits.is_multiple_of(3)
+            && separated.ends_with(|it: char| it.is_ascii_digit())
+        {
+            separated.push(',');
         }
-        text.push(digit);
+        separated.push(letter);
     }
-    text
+    separated
 }
 
 /// A duration in a unit for people.
@@ -156,5 +161,17 @@ impl Display for Latencies {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [p50, p99, longest] = [50, 99, 100].map(|percent| time(self.percentile(percent)));
         write!(formatter, "median {p50}, p99 {p99}, longest {longest}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_get_thousands_separators() {
+        let text = "0 of 1234567 writes, 999 kills, 1000 ms, 12.34 s and 123456";
+        let separated = "0 of 1,234,567 writes, 999 kills, 1,000 ms, 12.34 s and 123,456";
+        assert_eq!(separate_thousands(text), separated);
     }
 }

@@ -1,6 +1,5 @@
 //! `cargo xtask torture`: the long form of the tests of the product's promises, and a table of their figures.
 
-use std::fmt::Write as _;
 use std::fs;
 
 use anyhow::Context as _;
@@ -10,26 +9,10 @@ use serde::Deserialize;
 use crate::usage::UsageError;
 use crate::{cargo, fuzz, tools};
 
-/// The parts: the modules of the tests, and the fuzzer.
-const PARTS: [&str; 11] = [
-    "damage",
-    "disks",
-    "drain",
-    "faults",
-    "kill",
-    "load",
-    "power",
-    "races",
-    "replicas",
-    "start",
-    fuzz::NAME,
-];
+/// The modules of the tests, and the fuzzer.
+const PARTS: &str = "damage disks drain faults kill load power races replicas start fuzz";
 
-const USAGE: &str = "\
-usage: cargo xtask torture [part]...
-
-the parts are damage, disks, drain, faults, kill, load, power, races, replicas, start and fuzz; default: all
-";
+const USAGE: &str = "usage: cargo xtask torture [part]...\n\nwithout a part, all of them run\n";
 
 /// A row of the table, and a line of the file that the tests write.
 #[derive(Debug, Deserialize)]
@@ -45,34 +28,30 @@ pub(crate) struct Figures {
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let parts = parts(arguments)?;
     let workspace = cargo::workspace()?;
-    let (fuzzer, modules): (Vec<&str>, Vec<&str>) =
-        parts.into_iter().partition(|part| *part == fuzz::NAME);
-    let (mut all_figures, mut outcomes) = (Vec::new(), Vec::new());
+    let modules: Vec<&str> = parts.iter().copied().filter(|part| *part != fuzz::NAME).collect();
+    let (mut figures, mut outcome) = (Vec::new(), Ok(()));
     if !modules.is_empty() {
-        let (figures, outcome) = run_tests(&workspace, &modules)?;
-        all_figures.extend(figures);
-        outcomes.push(outcome);
+        (figures, outcome) = run_tests(&workspace, &modules)?;
     }
-    if !fuzzer.is_empty() {
+    if parts.contains(&fuzz::NAME) {
+        let fuzzed = fuzz::run(workspace.workspace_root.as_std_path());
         // The tests took long, so their figures are printed even if the fuzzer fails.
-        match fuzz::run(workspace.workspace_root.as_std_path()) {
-            Ok((figures, outcome)) => {
-                all_figures.push(figures);
-                outcomes.push(outcome);
-            }
-            Err(error) => outcomes.push(Err(error)),
-        }
+        outcome = outcome.and(fuzzed.and_then(|(of_fuzzer, outcome)| {
+            figures.push(of_fuzzer);
+            outcome
+        }));
     }
-    print!("{}", table(&all_figures)?);
-    outcomes.into_iter().collect()
+    print!("{}", table(&figures));
+    outcome
 }
 
 fn parts(arguments: &[String]) -> Result<Vec<&str>, UsageError> {
-    if let Some(unknown) = arguments.iter().find(|argument| !PARTS.contains(&argument.as_str())) {
-        return Err(UsageError::new(format!("there is no part `{unknown}`"), USAGE));
+    let all: Vec<&str> = PARTS.split(' ').collect();
+    if let Some(unknown) = arguments.iter().find(|argument| !all.contains(&argument.as_str())) {
+        let problem = format!("there is no part `{unknown}`; the parts are {PARTS}");
+        return Err(UsageError::new(problem, USAGE));
     }
-    let named: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    Ok(if named.is_empty() { PARTS.to_vec() } else { named })
+    Ok(if arguments.is_empty() { all } else { arguments.iter().map(String::as_str).collect() })
 }
 
 /// Runs the tests of modules one after the other, on a release build. Their figures count even if one fails.
@@ -83,15 +62,12 @@ fn run_tests(
     tools::ensure(&[tools::STRACE, tools::MOUNT, tools::UNSHARE, tools::POSTGRESQL])?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let path = folder.path().join("figures");
-    let test = || {
-        let mut test = cargo::command(&workspace.workspace_root);
-        test.args(["test", "--release", "--package", "plantd-tests", "--test", "torture", "--"]);
-        test
-    };
+    let words = ["test", "--release", "--package", "plantd-tests", "--test", "torture", "--"];
+    let test = || cargo::command(&workspace.workspace_root);
     // An exact list, because the name of a module also selects the modules that contain the name.
-    let list = cargo::run_for_output(test().arg("--list"))?;
+    let list = cargo::run_for_output(test().args(words).arg("--list"))?;
     let mut test = test();
-    test.env("TORTURE_LONG", "1").env("TORTURE_FIGURES", &path);
+    test.args(words).env("TORTURE_LONG", "1").env("TORTURE_FIGURES", &path);
     test.args(["--test-threads", "1", "--exact"]).args(tests_of(modules, &list));
     let outcome = cargo::run(&mut test);
     let lines = fs::read_to_string(&path).unwrap_or_default();
@@ -106,13 +82,14 @@ fn tests_of<'list>(modules: &[&str], list: &'list str) -> Vec<&'list str> {
 }
 
 /// The figures as a table in Markdown.
-fn table(all_figures: &[Figures]) -> anyhow::Result<String> {
-    let mut table = "| promise | disturbances | losses | details |\n|---|---|---|---|\n".to_owned();
-    for Figures { test, promise, disturbances, losses, details } in all_figures {
-        let command = format!("`cargo xtask torture {test}`");
-        writeln!(table, "| {promise} | {disturbances} | {losses} | {details}; {command} |")?;
-    }
-    Ok(table)
+fn table(figures: &[Figures]) -> String {
+    let row = |Figures { test, promise, disturbances, losses, details }: &Figures| {
+        format!(
+            "| {promise} | {disturbances} | {losses} | {details}; `cargo xtask torture {test}` |\n"
+        )
+    };
+    let head = "| promise | disturbances | losses | details |\n|---|---|---|---|\n".to_owned();
+    head + &figures.iter().map(row).collect::<String>()
 }
 
 #[cfg(test)]
@@ -126,10 +103,7 @@ mod tests {
         let modules: Vec<&str> = tests.lines().filter_map(module).collect();
         assert_eq!(parts(&[]).unwrap(), [&modules[..], &[fuzz::NAME]].concat());
         let error = parts(&["kill".to_owned(), "kil".to_owned()]).unwrap_err().to_string();
-        assert!(
-            error.contains("`kil`") && PARTS.iter().all(|part| error.contains(part)),
-            "{error}"
-        );
+        assert!(error.contains("`kil`") && error.contains(PARTS), "{error}");
         assert_eq!(parts(&["fuzz".to_owned(), "kill".to_owned()]).unwrap(), ["fuzz", "kill"]);
         let list = "disks::faults::a: test\nfaults::b: test\nkill::d: test\n\n3 tests\n";
         assert_eq!(tests_of(&["faults", "kill"], list), ["faults::b", "kill::d"]);
@@ -138,7 +112,7 @@ mod tests {
     #[test]
     fn figures_become_a_row_with_the_command_that_makes_them_again() {
         let line = r#"{"test":"kill","promise":"p","disturbances":"10 kills","losses":"0 of 9","details":"d"}"#;
-        let table = table(&[serde_json::from_str(line).unwrap()]).unwrap();
+        let table = table(&[serde_json::from_str(line).unwrap()]);
         assert_eq!(
             table.lines().last(),
             Some("| p | 10 kills | 0 of 9 | d; `cargo xtask torture kill` |")

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use plantd_tests::torture::{Report, chance, count, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
     Client, Counts, Format, Launch, NewPlant, Plants, TAGS, TOKEN, TestServer, copy_folder,
     plants_in, store_of,
@@ -393,21 +393,10 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
     Report {
         test: "damage",
         promise: "A damaged database is served completely or not at all",
-        disturbances: format!(
-            "{} damages to its files, {} of them stale stretches",
-            count(whole + refused),
-            count(earlier)
-        ),
-        losses: format!("0 of {} starts served less", count(whole + refused)),
-        details: format!(
-            "{} starts served everything, {} said what is wrong and ended; `plantd export --data` saved {} of {} \
-             plants from those; {} damages to the last journal record after a kill are left out",
-            count(whole),
-            count(refused),
-            count(saved),
-            count(in_refused),
-            count(left_out)
-        ),
+        disturbances: format!("{} damages to its files, {earlier} of them stale stretches", whole + refused),
+        losses: format!("0 of {} starts served less", whole + refused),
+        details: format!("{whole} starts served everything, {refused} said what is wrong and ended; `plantd export --data` saved {saved} of {in_refused} \
+             plants from those; {left_out} damages to the last journal record after a kill are left out"),
     }
     .print();
 }

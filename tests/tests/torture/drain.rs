@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plantd_tests::torture::{Latencies, Report, count, is_long, times};
+use plantd_tests::torture::{Latencies, Report, is_long, times};
 use plantd_tests::{
     Connection, Launch, LoadConnection, LoadOutcome, TestServer, create_request, plant_body,
     raw_head, run_load, store_of, wait_until,
@@ -184,14 +184,10 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
     Report {
         test: "drain",
         promise: "SIGTERM under load answers every request and loses no plant",
-        disturbances: format!("{} orderly ends under load", count(rounds)),
-        losses: format!("0 of {} acknowledged plants", count(acknowledged)),
-        details: format!(
-            "{CLIENTS} clients; {} plants stored; {} requests came after the listener closed, none of which was \
-             carried out; from SIGTERM to the exit with code 0: {exits}",
-            count(stored_plants),
-            count(late)
-        ),
+        disturbances: format!("{rounds} orderly ends under load"),
+        losses: format!("0 of {acknowledged} acknowledged plants"),
+        details: format!("{CLIENTS} clients; {stored_plants} plants stored; {late} requests came after the listener closed, none of which was \
+             carried out; from SIGTERM to the exit with code 0: {exits}"),
     }
     .print();
 }

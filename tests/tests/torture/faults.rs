@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use plantd_tests::torture::{Report, chance, count, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{Client, Launch, Plants, TestServer, Told, plant_body, wait_for, wait_until};
 
 use crate::{FEW_CHANGES_IN_MEMORY, Ordeal};
@@ -269,8 +269,8 @@ fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowle
     Report {
         test: "faults",
         promise: "A panic in a commit ends the server and loses no acknowledged write",
-        disturbances: format!("{} panics at {} steps of a commit", count(panics), places(&COMMIT)),
-        losses: format!("0 of {} acknowledged writes", count(acknowledged)),
+        disturbances: format!("{panics} panics at {} steps of a commit", places(&COMMIT)),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
         details: "`/readyz` told within 1 s, and the server ended with 74".to_owned(),
     }
     .print();
@@ -310,8 +310,8 @@ fn a_panic_while_the_store_is_closed_is_not_taken_for_a_good_end() {
     Report {
         test: "faults",
         promise: "A panic while the store closes is reported and loses no acknowledged write",
-        disturbances: format!("{} panics at {} steps of the close", count(panics), places(&CLOSE)),
-        losses: format!("0 of {} acknowledged writes", count(acknowledged)),
+        disturbances: format!("{panics} panics at {} steps of the close", places(&CLOSE)),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
         details: "the server ended with 74".to_owned(),
     }
     .print();
@@ -347,13 +347,12 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
         test: "faults",
         promise: "A kill in a commit or in the openings after it loses no acknowledged write",
         disturbances: format!(
-            "{} kills at {} steps of a commit, {} at {} steps of the openings after them",
-            count(kills),
+            "{kills} kills at {} steps of a commit, {} at {} steps of the openings after them",
             places(&COMMIT),
-            count(openings.into_inner()),
+            openings.into_inner(),
             stopped_at.len()
         ),
-        losses: format!("0 of {} acknowledged writes", count(acknowledged)),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
         details: format!("{CLIENTS} clients on each server"),
     }
     .print();
@@ -394,11 +393,11 @@ fn a_kill_or_a_panic_at_any_step_of_the_first_opening_leaves_nothing_in_the_way(
         promise: "A kill or a panic in the first opening is not in the way of the next one",
         disturbances: format!(
             "{} kills and {} panics at {} steps of the first opening",
-            count(rounds * points * 2),
-            count(rounds * points),
+            rounds * points * 2,
+            rounds * points,
             places(MAKE.iter().chain(&OPEN))
         ),
-        losses: format!("0 of {} folders do not open", count(rounds * (points + 1))),
+        losses: format!("0 of {} folders do not open", rounds * (points + 1)),
         details: "each folder served afterwards".to_owned(),
     }
     .print();

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use plantd_tests::Launch;
-use plantd_tests::torture::{Report, chance, count, times};
+use plantd_tests::torture::{Report, chance, times};
 
 use crate::{FEW_CHANGES_IN_MEMORY, Ordeal};
 
@@ -38,8 +38,8 @@ fn nothing_acknowledged_is_lost_by_a_kill_under_load() {
     Report {
         test: "kill",
         promise: "`kill -9` under load loses no acknowledged write",
-        disturbances: format!("{} kills under load", count(kills)),
-        losses: format!("0 of {} acknowledged writes", count(acknowledged)),
+        disturbances: format!("{kills} kills under load"),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
         details: format!("{CLIENTS} clients"),
     }
     .print();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plantd_tests::torture::{Latencies, Report, count, is_long, time, times};
+use plantd_tests::torture::{Latencies, Report, is_long, time, times};
 use plantd_tests::{
     Client, Crowd, CrowdReport, Format, Launch, LoadConnection, NewPlant, TOKEN, TestServer,
     create_request, plant_body, raise_descriptor_limit, raw_head, run_load, wait_until,
@@ -102,13 +102,13 @@ fn clients_that_a_slow_disk_has_no_room_for_are_refused_and_get_all_they_want_in
         promise: "A server that is too busy says so at once, and no client starves",
         disturbances: format!(
             "{} clients at once, {} for each sync of the disk",
-            count(CLIENTS),
+            CLIENTS,
             time(SLOW_SYNC)
         ),
-        losses: format!("0 of {} creates", count(report.created)),
+        losses: format!("0 of {} creates", report.created),
         details: format!(
-            "{} answers 503 with 5003, {} each; {peak_mib} MiB of memory at most, {before_mib} MiB before",
-            count(report.refusing.count()),
+            "{} refusals, {} each; {peak_mib} MiB of memory at most, {before_mib} MiB before",
+            report.refusing.count(),
             report.refusing
         ),
     }
@@ -211,7 +211,7 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
         in_turns([best, crowded, TOO_MANY], usize_of(rounds), duration);
 
     let ratio = median_ratio(&crowd, &alone);
-    let rates = [&alone, &crowd].map(|runs| count(format!("{:.0}", median_rate(runs))));
+    let rates = [&alone, &crowd].map(|runs| format!("{:.0}", median_rate(runs)));
     let created: u64 = crowd.iter().map(|run| run.report.created).sum();
     let fewest = crowd.iter().map(|run| run.report.fewest_created).min().unwrap_or_default();
     let last = crowd.pop().expect("there is a round").report;
@@ -219,16 +219,9 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
         test: "load",
         promise: "Ten times the clients get at least 90 % of the best rate",
         disturbances: format!("{crowded} clients instead of {best}, {rounds} rounds in turns"),
-        losses: format!("0 of {} creates", count(created)),
-        details: format!(
-            "{} creates/s with {best} clients, {} with {crowded} (medians); {ratio:.2} is the median of the \
-             ratios; at least {} creates for each client; a create took {}; {} answers 503 with 5003",
-            rates[0],
-            rates[1],
-            count(fewest),
-            last.creating,
-            count(last.refusing.count())
-        ),
+        losses: format!("0 of {created} creates"),
+        details: format!("{} creates/s with {best} clients, {} with {crowded} (medians); {ratio:.2} is the median of the \
+             ratios; at least {fewest} creates for each client; a create took {}; {} refusals", rates[0], rates[1], last.creating, last.refusing.count()),
     }
     .print();
 
@@ -239,10 +232,10 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
     Report {
         test: "load",
         promise: "With more clients than its queue has room for the server goes on",
-        disturbances: format!("{} clients at once, {rounds} rounds in turns", count(TOO_MANY)),
-        losses: format!("0 of {} creates", count(created)),
+        disturbances: format!("{} clients at once, {rounds} rounds in turns", TOO_MANY),
+        losses: format!("0 of {created} creates"),
         details: format!(
-            "{ratio_of_too_many:.2} of the best rate (median); {} of the answers 503 with 5003, {} each; \
+            "{ratio_of_too_many:.2} of the best rate (median); {} of the answers are refusals, {} each; \
              {peak_mib} MiB of memory at most, {before_mib} MiB with {FEW} clients",
             percentage(refused, last.created + refused as u64),
             last.refusing
@@ -405,8 +398,7 @@ fn clients_that_take_up_connections_for_nothing_are_closed_and_nobody_else_notic
     let (peak_mib, before_mib) = base.assert_bounded(&mut server, all);
     let after_mib = server.process().resident_kib() / 1024;
 
-    let mut details =
-        vec![format!("{} descriptors at once, {descriptors} before and after", count(open))];
+    let mut details = vec![format!("{open} descriptors at once, {descriptors} before and after")];
     for (nuisance, closed) in Nuisance::ALL.into_iter().zip(closed) {
         let (clients, stated) = (nuisance.clients(), nuisance.stated());
         if clients == 0 {
@@ -419,11 +411,7 @@ fn clients_that_take_up_connections_for_nothing_are_closed_and_nobody_else_notic
             assert!(longest < stated + CLOSE_SLACK, "{nuisance:?}: {longest:?}");
             closed.to_string()
         };
-        details.push(format!(
-            "{} {nuisance:?} (stated: {} s): {closed}",
-            count(clients),
-            stated.as_secs()
-        ));
+        details.push(format!("{clients} {nuisance:?} (stated: {} s): {closed}", stated.as_secs()));
     }
     details.push(format!("a create of others took {latencies}"));
     details
@@ -431,8 +419,8 @@ fn clients_that_take_up_connections_for_nothing_are_closed_and_nobody_else_notic
     Report {
         test: "load",
         promise: "Clients that occupy connections for nothing are disconnected in time",
-        disturbances: format!("{} idle, slow or unreading clients at once", count(all)),
-        losses: format!("0 of {} creates of other clients", count(latencies.count())),
+        disturbances: format!("{all} idle, slow or unreading clients at once"),
+        losses: format!("0 of {} creates of other clients", latencies.count()),
         details: details.join("; "),
     }
     .print();

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use plantd_tests::disk::{Disk, TRACED};
-use plantd_tests::torture::{Report, chance, count, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{Launch, Ledgers, SystemCall, SystemCalls, TestServer, copy_folder, store_of};
 
 use crate::FEW_CHANGES_IN_MEMORY;
@@ -171,13 +171,9 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     Report {
         test: "power",
         promise: "A power cut loses no acknowledged write",
-        disturbances: format!("{} simulated power cuts", count(cuts)),
-        losses: format!("0 of {} acknowledged writes", count(acknowledged)),
-        details: format!(
-            "the cuts destroyed {} unsynced changes, in whole or in part; {} system calls traced",
-            count(changes_lost),
-            count(system_calls)
-        ),
+        disturbances: format!("{cuts} simulated power cuts"),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
+        details: format!("the cuts destroyed {changes_lost} unsynced changes, in whole or in part; {system_calls} system calls traced"),
     }
     .print();
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plantd_tests::history::{self, Entry, HistoryOperation, Outcome, State};
-use plantd_tests::torture::{Report, chance, count, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{Answer, Client, Launch, NewPlant, TestServer, plant_body, replacement_body};
 
 use crate::FEW_CHANGES_IN_MEMORY;
@@ -148,11 +148,11 @@ fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
     Report {
         test: "races",
         promise: "Concurrent operations on a plant act as if they came one after the other",
-        disturbances: format!("{} kills", count(histories * (kills_in_each + 1))),
-        losses: format!("0 of {} operations do not fit", count(operations)),
+        disturbances: format!("{} kills", histories * (kills_in_each + 1)),
+        losses: format!("0 of {operations} operations do not fit"),
         details: format!(
             "{} histories checked for linearizability, {CLIENTS} clients",
-            count(histories * u32::try_from(PLANTS).unwrap())
+            histories * u32::try_from(PLANTS).unwrap()
         ),
     }
     .print();

@@ -4,19 +4,11 @@
 //! log of events leads to exactly these plants, with one event for each change. A follower, which reads the events all
 //! the while, has to have seen exactly that log.
 
-mod cluster_crash;
-mod ended_session;
 mod failover;
 mod fleet;
 mod follower;
 mod forgotten;
 mod log;
-mod network;
+mod outages;
 mod proxy;
 mod replica;
-mod server_kill;
-
-use std::time::Duration;
-
-/// The longest time from the return of PostgreSQL until all servers take writes.
-const RETURN_DEADLINE: Duration = Duration::from_secs(10);

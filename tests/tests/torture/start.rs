@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use plantd_tests::torture::{Report, chance, count, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{Launch, TestServer};
 
 use crate::Ordeal;
@@ -78,12 +78,11 @@ fn a_start_that_is_killed_again_and_again_is_in_nobodys_way() {
     Report {
         test: "start",
         promise: "`kill -9` while a server starts or recovers is not in the way of the next start",
-        disturbances: format!("{} kills of starts", count(kills.all)),
-        losses: format!("0 of {} acknowledged writes", count(acknowledged)),
+        disturbances: format!("{} kills of starts", kills.all),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
         details: format!(
             "{} kills before the server was ready, {} with an unfinished snapshot",
-            count(kills.before_ready),
-            count(kills.with_unfinished_snapshot)
+            kills.before_ready, kills.with_unfinished_snapshot
         ),
     }
     .print();
@@ -105,9 +104,9 @@ fn a_first_start_that_is_killed_again_and_again_is_in_nobodys_way() {
     Report {
         test: "start",
         promise: "`kill -9` during the very first start is not in the way of the next start",
-        disturbances: format!("{} kills of first starts", count(kills.all)),
+        disturbances: format!("{} kills of first starts", kills.all),
         losses: "nothing to lose yet".to_owned(),
-        details: format!("{} kills before the server was ready", count(kills.before_ready)),
+        details: format!("{} kills before the server was ready", kills.before_ready),
     }
     .print();
 }

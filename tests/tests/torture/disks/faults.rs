@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use fastrand::Rng;
-use plantd_tests::torture::{Report, chance, check_all, count, is_long, time, times};
+use plantd_tests::torture::{Report, chance, check_all, is_long, time, times};
 use plantd_tests::{
     Format, Launch, Ledgers, SystemCalls, TestServer, copy_folder, plant_body, wait_until,
 };
@@ -169,20 +169,10 @@ fn print(promise: &'static str, sums: Mutex<Sums>) {
     Report {
         test: "disks",
         promise,
-        disturbances: format!(
-            "{} servers with a fault, {} calls disturbed",
-            count(sums.cases),
-            count(sums.disturbed)
-        ),
-        losses: format!("0 of {} acknowledged writes", count(sums.writes)),
-        details: format!(
-            "{} of the servers ended with 74; {} other writes are there whole or not at all; `/readyz` told within \
-             {}, and the end came within {}",
-            count(sums.failures),
-            count(sums.doubts),
-            time(sums.not_ready_after),
-            time(sums.ended_after)
-        ),
+        disturbances: format!("{} servers with a fault, {} calls disturbed", sums.cases, sums.disturbed),
+        losses: format!("0 of {} acknowledged writes", sums.writes),
+        details: format!("{} of the servers ended with 74; {} other writes are there whole or not at all; `/readyz` told within \
+             {}, and the end came within {}", sums.failures, sums.doubts, time(sums.not_ready_after), time(sums.ended_after)),
     }
     .print();
 }
@@ -442,9 +432,9 @@ fn a_start_that_meets_a_fault_ends_with_74_and_the_next_one_has_everything() {
     Report {
         test: "disks",
         promise: "A start that meets a disk error says so, and the next one has everything",
-        disturbances: format!("{} starts, {} of them met a fault", count(starts), count(disturbed)),
-        losses: format!("0 of {} databases", count(starts)),
-        details: format!("{} of the starts ended with 74", count(refused)),
+        disturbances: format!("{starts} starts, {disturbed} of them met a fault"),
+        losses: format!("0 of {starts} databases"),
+        details: format!("{refused} of the starts ended with 74"),
     }
     .print();
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plantd_tests::torture::{Report, chance, count, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
     Answer, Client, Counts, Format, Launch, Ledgers, SmallDisk, TestServer, Told, plant_body,
     plants_in, replacement_body, store_of, wait_until,
@@ -122,13 +122,10 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
     Report {
         test: "disks",
         promise: "While the disk is full, reads go on, writes are refused, and nothing is lost",
-        disturbances: format!("{} disks filled by the server", count(rounds)),
-        losses: format!("0 of {} acknowledged writes", count(writes)),
+        disturbances: format!("{rounds} disks filled by the server"),
+        losses: format!("0 of {writes} acknowledged writes"),
         details: format!(
-            "{} imports cut off; {} of {} starts without room refused",
-            count(doubts),
-            count(refused),
-            count(starts)
+            "{doubts} imports cut off; {refused} of {starts} starts without room refused"
         ),
     }
     .print();
@@ -223,12 +220,10 @@ fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() 
     Report {
         test: "disks",
         promise: "A disk that another program fills at once loses no acknowledged write",
-        disturbances: format!("{} disks filled by another program", count(rounds)),
-        losses: format!("0 of {} acknowledged writes", count(writes)),
+        disturbances: format!("{rounds} disks filled by another program"),
+        losses: format!("0 of {writes} acknowledged writes"),
         details: format!(
-            "{} stores failed; {} other writes are there whole or not at all",
-            count(failed),
-            count(doubts)
+            "{failed} stores failed; {doubts} other writes are there whole or not at all"
         ),
     }
     .print();
@@ -260,9 +255,9 @@ fn a_first_start_on_a_full_disk_says_so_and_with_room_the_next_one_works() {
     Report {
         test: "disks",
         promise: "A first start on a full disk says so, and with room the next one works",
-        disturbances: format!("{} first starts on small disks", count(starts)),
+        disturbances: format!("{starts} first starts on small disks"),
         losses: "nothing to lose yet".to_owned(),
-        details: format!("{} of the starts refused", count(refused)),
+        details: format!("{refused} of the starts refused"),
     }
     .print();
 }
@@ -296,9 +291,9 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
     Report {
         test: "disks",
         promise: "A later start on a full disk harms nothing",
-        disturbances: format!("{} later starts without room", count(starts)),
-        losses: format!("0 of {} acknowledged writes", count(writes)),
-        details: format!("{} of the starts refused", count(refused)),
+        disturbances: format!("{starts} later starts without room"),
+        losses: format!("0 of {writes} acknowledged writes"),
+        details: format!("{refused} of the starts refused"),
     }
     .print();
 }

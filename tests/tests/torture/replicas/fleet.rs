@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use plantd_tests::torture::{SetOnDrop, count};
+use plantd_tests::torture::SetOnDrop;
 use plantd_tests::{
     Answer, Client, Ledgers, NewPlant, Plants, Told, replacement_body, store_of, wait_until,
 };
@@ -21,6 +21,9 @@ use super::replica::Replica;
 pub(super) const SERVERS: usize = 3;
 
 const CLIENTS: i64 = 12;
+
+/// The longest time from the end of a disturbance until all servers take writes.
+const RETURN_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The most rows of an import.
 const MOST_ROWS: usize = 64;
@@ -43,7 +46,10 @@ pub(super) struct Fleet {
     probes: Probes,
     /// The number of changes by clients.
     changes: usize,
-    pub(super) answers: Answers,
+    answers: Answers,
+    follower: Option<Follower>,
+    /// The longest time from the end of a disturbance until all servers took writes.
+    pub(super) longest_return: Duration,
 }
 
 /// Counts of answers to clients.
@@ -76,10 +82,7 @@ impl Answers {
     /// The losses: none, for every comparison was successful.
     pub(super) fn losses(&self) -> String {
         let followed = if self.is_followed { ", no event missed or seen twice" } else { "" };
-        format!(
-            "0 of {} acknowledged writes, no write done twice{followed}",
-            count(self.acknowledged())
-        )
+        format!("0 of {} acknowledged writes, no write done twice{followed}", self.acknowledged())
     }
 
     /// Waits until so many more writes are acknowledged.
@@ -93,11 +96,10 @@ impl Answers {
 impl fmt::Display for Answers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [refused, failed, none] = [&self.refused, &self.failed, &self.none]
-            .map(|counter| count(counter.load(Ordering::Relaxed)));
+            .map(|counter| counter.load(Ordering::Relaxed));
         write!(
             formatter,
-            "{refused} answers 503 with 5003, {failed} with 5002, {none} requests without an answer from a killed \
-             server"
+            "{refused} writes refused, {failed} told that their outcome is unknown, {none} not answered by a killed server"
         )
     }
 }
@@ -228,12 +230,39 @@ impl Fleet {
             probes: Probes::default(),
             changes: 0,
             answers: Answers::default(),
+            follower: None,
+            longest_return: Duration::ZERO,
         }
+    }
+
+    /// As [`Self::start`], with a follower of the events.
+    pub(super) fn start_followed(url: &str, database: &Database) -> Self {
+        let fleet = Self::start(url, database);
+        let follower = Some(Follower::start(url, &fleet.schema));
+        Self { follower, ..fleet }
+    }
+
+    /// Disturbs the fleet after fewer than so many acknowledged writes, and claims that all servers soon take writes
+    /// again from the moment that `disturb` returns.
+    pub(super) fn disturb(
+        &mut self,
+        chance: &mut Rng,
+        most_writes: u64,
+        disturb: impl FnOnce(&mut Meanwhile<'_>) -> Instant,
+    ) {
+        let before = chance.u64(1..most_writes);
+        let took = self.while_written(chance, |meanwhile| {
+            meanwhile.answers.wait_for(before);
+            let is_over = disturb(meanwhile);
+            meanwhile.wait_for_service() - is_over
+        });
+        assert!(took < RETURN_DEADLINE, "{took:?} until writes were taken again");
+        self.longest_return = self.longest_return.max(took);
     }
 
     /// Lets all clients write while something happens, each up to its first write in doubt. Then waits until nothing
     /// is under way, and makes all claims. Returns the result of `meanwhile`.
-    pub(super) fn while_written<T>(
+    fn while_written<T>(
         &mut self,
         chance: &mut Rng,
         meanwhile: impl FnOnce(&mut Meanwhile<'_>) -> T,
@@ -307,16 +336,16 @@ impl Fleet {
     }
 
     /// The log in the tables.
-    pub(super) fn log(&self) -> Log {
+    fn log(&self) -> Log {
         Log::read(&self.database, &self.schema)
     }
 
-    /// Ends all servers in order, and claims that `follower` has seen exactly the log.
-    pub(super) fn end(mut self, follower: Option<Follower>) -> Answers {
+    /// Ends all servers in order, and claims that the follower, if there is one, has seen exactly the log.
+    pub(super) fn end(mut self) -> Answers {
         for replica in &mut self.replicas {
             assert_eq!(replica.server.terminate().code(), Some(0), "{}", replica.server.stderr());
         }
-        if let Some(follower) = follower {
+        if let Some(follower) = self.follower.take() {
             follower.assert_has_seen(&self.log());
             self.answers.is_followed = true;
         }
