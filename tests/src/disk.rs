@@ -158,7 +158,8 @@ impl Disk {
     /// Replays the calls on these lines of the trace.
     pub fn run(&mut self, calls: &SystemCalls, lines: std::ops::Range<usize>) {
         // A write may have an effect from when it begins; any other call has one when it returns.
-        let mut steps: Vec<(usize, fn(&mut Self, &SystemCall), &SystemCall)> = Vec::new();
+        type Step = fn(&mut Disk, &SystemCall);
+        let mut steps: Vec<(usize, Step, &SystemCall)> = Vec::new();
         for call in calls.all(|call| call.succeeded()) {
             if call.is_write() {
                 steps.push((call.begun, Self::write, call));

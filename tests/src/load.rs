@@ -202,6 +202,20 @@ impl Crowd {
     }
 }
 
+impl Shared {
+    fn count(&self, outcome: LoadOutcome, latency: Duration, elapsed: Duration) {
+        let mut report = self.report.borrow_mut();
+        report.elapsed = report.elapsed.max(elapsed);
+        match outcome {
+            LoadOutcome::Created => {
+                report.created += 1;
+                report.creating.push(latency);
+            }
+            LoadOutcome::Refused(_) => report.refusing.push(latency),
+        }
+    }
+}
+
 async fn create_plants(shared: Rc<Shared>) {
     let Crowd { creates_each, duration, .. } = shared.crowd;
     let wanted = creates_each.map_or(u64::MAX, u64::from);
@@ -220,18 +234,11 @@ async fn create_plants(shared: Rc<Shared>) {
             connection.send(&request).await.expect("the server takes the request");
             let answer = connection.receive().await.expect("every request is answered");
             let (outcome, latency) = (LoadOutcome::of(&answer), sent.elapsed());
-            let mut report = shared.report.borrow_mut();
-            report.elapsed = report.elapsed.max(begun.elapsed());
+            shared.count(outcome, latency, begun.elapsed());
             match outcome {
-                LoadOutcome::Created => {
-                    report.creating.push(latency);
-                    report.created += 1;
-                    break;
-                }
+                LoadOutcome::Created => break,
+                // With jitter, so that they do not all come back at once.
                 LoadOutcome::Refused(retry_after) => {
-                    report.refusing.push(latency);
-                    drop(report);
-                    // With jitter, so that they do not all come back at once.
                     sleep(retry_after.mul_f64(1.0 + fastrand::f64() / 2.0)).await;
                 }
             }

@@ -394,7 +394,7 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
         test: "damage",
         promise: "A damaged database is served completely or not at all",
         disturbances: format!("{} damages to its files, {earlier} of them stale stretches", whole + refused),
-        losses: format!("0 of {} starts served less", whole + refused),
+        losses: format!("0 of {} starts served less than everything", whole + refused),
         details: format!("{whole} starts served everything, {refused} said what is wrong and ended; `plantd export --data` saved {saved} of {in_refused} \
              plants from those; {left_out} damages to the last journal record after a kill are left out"),
     }

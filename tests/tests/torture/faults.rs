@@ -397,7 +397,7 @@ fn a_kill_or_a_panic_at_any_step_of_the_first_opening_leaves_nothing_in_the_way(
             rounds * points,
             places(MAKE.iter().chain(&OPEN))
         ),
-        losses: format!("0 of {} folders do not open", rounds * (points + 1)),
+        losses: format!("0 of {} folders were unusable", rounds * (points + 1)),
         details: "each folder served afterwards".to_owned(),
     }
     .print();

@@ -149,7 +149,7 @@ fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
         test: "races",
         promise: "Concurrent operations on a plant act as if they came one after the other",
         disturbances: format!("{} kills", histories * (kills_in_each + 1)),
-        losses: format!("0 of {operations} operations do not fit"),
+        losses: format!("0 of {operations} operations contradict the others"),
         details: format!(
             "{} histories checked for linearizability, {CLIENTS} clients",
             histories * u32::try_from(PLANTS).unwrap()
