@@ -1,4 +1,4 @@
-// Uses the page at /docs in Chromium, as a person would. Fails at the first claim that does not hold.
+// Uses the page at /docs in Chromium as a person would.
 
 "use strict";
 
@@ -10,12 +10,12 @@ const { PLANTS_URL, PLANTS_TOKEN } = process.env;
 
 const PHONE = { width: 390, height: 844 };
 
-// For each step. Generous: it only ends a test that would hang.
+// The generous deadline of a step, which only ends a test that would hang.
 const TIMEOUT_MS = 120_000;
 
 async function main() {
   const executablePath = execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
-  // As root, Chromium starts without its sandbox only.
+  // As root, Chromium starts only without its sandbox.
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
   try {
     await use(await browser.newPage({ viewport: PHONE }));
@@ -42,7 +42,7 @@ async function use(page) {
 
   await page.click(".auth-wrapper .authorize");
   const token = page.locator(".auth-container input");
-  assert.equal(await token.getAttribute("type"), "password", "the token can be read over a shoulder");
+  assert.equal(await token.getAttribute("type"), "password", "the token is readable on the screen");
   await token.pressSequentially(PLANTS_TOKEN);
   await page.click(".auth-btn-wrapper .authorize");
   await page.click(".auth-btn-wrapper .btn-done");
@@ -70,7 +70,7 @@ async function use(page) {
   const width = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(width <= PHONE.width, `the page is ${width} px wide on a phone of ${PHONE.width} px`);
 
-  assert.deepEqual(complaints, [], "what the browser complains of");
+  assert.deepEqual(complaints, [], "complaints of the browser");
 }
 
 main().catch((error) => {

@@ -1,11 +1,11 @@
-"""What Schemathesis cannot know of this interface, and no more than that."""
+"""The rules of the API that no schema can express."""
 
 import schemathesis
 from hypothesis import strategies as st
 from schemathesis.core.failures import AcceptedNegativeData
 from schemathesis.openapi.checks import RejectedPositiveData
 
-# No schema can say which ids are taken, and in which state a plant is.
+# No schema can express which ids are taken, or the revision of a plant.
 ID_TAKEN = (400, 3001)
 PRECONDITION_FAILED = (412, 3003)
 EXCUSED = {
@@ -19,10 +19,10 @@ EXCUSED = {
 
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
-    """Keeps every failure but the refusal of good data for one of these two reasons, and an import of bad rows."""
+    """Drops rejections of valid data for one of these two reasons, and accepted imports of invalid rows."""
     operation_id = case.operation.definition.raw["operationId"]
     if isinstance(failure, AcceptedNegativeData):
-        # Each row stands alone: a row that is no plant is told in the report.
+        # Each row counts alone: the report lists the invalid ones.
         return not (operation_id == "importPlants" and isinstance(case.body, list))
     if not isinstance(failure, RejectedPositiveData) or not response.content:
         return True
@@ -30,15 +30,14 @@ def filter_failure(context, failure, case, response):
     return (response.status_code, response.json()["error"]) != excused
 
 
-# Left alone, Schemathesis takes header values for letters and digits, and finds none that fit a pattern
-# with quotes.
+# By default Schemathesis makes header values of letters and digits, none of which match a pattern with quotes.
 schemathesis.openapi.format("sf-string", st.from_regex(r'"[ !#-\[\]-~]{1,255}"', fullmatch=True))
 schemathesis.openapi.format(
     "entity-tags", st.one_of(st.just("*"), st.integers(0, 2**64 - 1).map(lambda revision: f'"{revision}"'))
 )
 
 
-# Each row stands alone: a body is good whatever is in them, behind the header that CSV has.
+# Each row counts alone: a body is valid whatever its rows contain, behind the header of CSV.
 ROW = st.one_of(st.just('{"id":7,"name":"Rosa"}'), st.just("7,Rosa,"), st.text())
 schemathesis.openapi.format("binary", st.lists(ROW).map(lambda rows: "\n".join(["id,name,tag", *rows])))
 
@@ -51,12 +50,12 @@ def rows(context, value):
 
 @schemathesis.hook.apply_to(operation_id="importPlants")
 def filter_case(context, case):
-    """A body of rows that is no text cannot be sent: written down, it is some."""
+    """Drops bodies of rows that are not text, which cannot be sent as they are."""
     return isinstance(case.body, str) or case.media_type == "application/json"
 
 
 @schemathesis.hook
 def filter_body(context, body):
-    """An integer is written as one. For JSON Schema `7.0` is one too, and no schema can say otherwise."""
+    """Drops integers such as `7.0`, which JSON Schema cannot exclude."""
     id = body.get("id") if isinstance(body, dict) else None
     return not (isinstance(id, float) and id.is_integer())

@@ -1,154 +1,148 @@
-//! What the server answered, and the claims about it that many tests make.
+//! Answers of the server, and the claims about them that many tests make.
 
-use std::fmt;
+use std::{fmt, io};
 
 use serde_json::Value;
 
-use crate::plant::NewPlant;
-use crate::store;
+use crate::plant::{NewPlant, plant_json};
+use crate::server;
 
-/// What the report of an import counts.
+/// The most headers that an answer may have.
+const MAX_HEADERS: usize = 64;
+
+/// The counts in the report of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Plants that were not there before.
+    /// Plants that did not exist before.
     pub created: u64,
-    /// Plants that were there and were to be replaced.
+    /// Plants that existed and were replaced.
     pub replaced: u64,
-    /// Rows whose plant was there and was to be kept.
+    /// Rows whose plant existed and was kept.
     pub skipped: u64,
-    /// Rows that were not taken.
+    /// Rows that were rejected.
     pub failed: u64,
 }
 
-/// One answer, whole.
+/// A whole answer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// The headers in the order in which they came, their names in lower case.
+    /// The headers in the order of their arrival, with names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// The value of a header that may stand once.
-    ///
-    /// # Panics
-    ///
-    /// When the header stands several times.
-    #[must_use]
+    /// Parses the head at the beginning of `bytes`. Returns its length and the answer without its body, or
+    /// `None` while the head is incomplete.
+    pub(crate) fn parse_head(bytes: &[u8]) -> io::Result<Option<(usize, Self)>> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut head = httparse::Response::new(&mut headers);
+        let parsed = head.parse(bytes).map_err(|cause| {
+            io::Error::other(format!("{cause} in {:?}", String::from_utf8_lossy(bytes)))
+        })?;
+        let httparse::Status::Complete(length) = parsed else { return Ok(None) };
+        let header = |header: &httparse::Header<'_>| {
+            let value = String::from_utf8_lossy(header.value).trim().to_owned();
+            (header.name.to_ascii_lowercase(), value)
+        };
+        let headers = head.headers.iter().map(header).collect();
+        let status = head.code.expect("a complete head has a status");
+        Ok(Some((length, Self { status, headers, body: Vec::new() })))
+    }
+
+    /// The length of the body behind this head, in bytes.
+    pub(crate) fn body_length(&self) -> io::Result<usize> {
+        if self.status < 200 || self.status == 204 || self.status == 304 {
+            return Ok(0);
+        }
+        let length = self.header("content-length").and_then(|length| length.parse().ok());
+        length.ok_or_else(|| io::Error::other(format!("a body without a length: {self:?}")))
+    }
+
+    /// The value of a header that may occur once.
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(header, _)| header == name);
         let value = values.next().map(|(_, value)| value.as_str());
-        assert!(values.next().is_none(), "{name} stands several times: {self:?}");
+        assert!(values.next().is_none(), "{name} appears more than once: {self:?}");
         value
     }
 
-    /// The body, read as JSON.
-    ///
-    /// # Panics
-    ///
-    /// When the body is not JSON, or is not said to be.
-    #[must_use]
+    /// The body as JSON, which the media type has to announce.
     #[track_caller]
     pub fn json(&self) -> Value {
         assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
         serde_json::from_slice(&self.body)
-            .unwrap_or_else(|cause| panic!("the body is no JSON: {cause}: {self:?}"))
+            .unwrap_or_else(|cause| panic!("the body is not JSON: {cause}: {self:?}"))
     }
 
-    /// Claims a failure with exactly the body that every failure has, and returns its message.
-    ///
-    /// # Panics
-    ///
-    /// When the answer is another one.
+    /// Claims a failure whose body has exactly the members of every failure, and returns its message.
     #[track_caller]
     pub fn assert_error(&self, status: u16, number: i32) -> String {
         assert_eq!(self.status, status, "wanted {status} with error {number}: {self:?}");
         let body = self.json();
         let members = body.as_object().unwrap_or_else(|| panic!("no object: {self:?}"));
         assert_eq!(members.get("error"), Some(&Value::from(number)), "{self:?}");
-        let message = members.get("message").and_then(Value::as_str).unwrap_or_default();
-        assert!(!message.trim().is_empty(), "the message says nothing: {self:?}");
+        let message = message_of(&body);
+        assert!(!message.trim().is_empty(), "the message is empty: {self:?}");
         assert_eq!(members.len(), 2, "members beside error and message: {self:?}");
         message.to_owned()
     }
 
-    /// Claims a success whose body is exactly the Plant shape.
-    ///
-    /// # Panics
-    ///
-    /// When the answer is another one.
+    /// Claims 200 with exactly the Plant shape.
     #[track_caller]
     pub fn assert_plant(&self, name: &str, tag: Option<&str>) {
-        self.assert_plant_with(200, name, tag);
+        self.assert_shape(200, &plant_json(None, name, tag));
     }
 
-    /// Claims that a plant was made where none was: 201, and exactly the Plant shape.
-    ///
-    /// # Panics
-    ///
-    /// When the answer is another one.
+    /// Claims 201 with exactly the Plant shape: the plant did not exist before.
     #[track_caller]
     pub fn assert_made(&self, name: &str, tag: Option<&str>) {
-        self.assert_plant_with(201, name, tag);
+        self.assert_shape(201, &plant_json(None, name, tag));
+    }
+
+    /// Claims 200 with exactly the NewPlant shape.
+    #[track_caller]
+    pub fn assert_new_plant(&self, id: i64, name: &str, tag: Option<&str>) {
+        self.assert_shape(200, &plant_json(Some(id), name, tag));
     }
 
     #[track_caller]
-    fn assert_plant_with(&self, status: u16, name: &str, tag: Option<&str>) {
-        assert_eq!(self.status, status, "{self:?}");
-        let mut plant = serde_json::json!({ "name": name });
-        if let Some(tag) = tag {
-            plant["tag"] = tag.into();
-        }
-        assert_eq!(self.json(), plant, "{self:?}");
+    fn assert_shape(&self, status: u16, body: &Value) {
+        assert_eq!(self.status, status, "wanted {body}: {self:?}");
+        assert_eq!(self.json(), *body, "{self:?}");
     }
 
-    /// Claims 204 and no body.
-    ///
-    /// # Panics
-    ///
-    /// When the answer is another one.
+    /// Claims 204 without a body.
     #[track_caller]
     pub fn assert_no_content(&self) {
         assert_eq!((self.status, self.body.as_slice()), (204, &[][..]), "{self:?}");
         assert_eq!(self.header("content-type"), None, "{self:?}");
     }
 
-    /// Claims a success whose body is a bare array of NewPlant shapes, and returns them.
-    ///
-    /// # Panics
-    ///
-    /// When the answer is another one, or an element has another member or a `tag` that is `null`.
-    #[must_use]
+    /// Claims 200 with a bare array of exactly the NewPlant shape, and returns the plants.
     #[track_caller]
     pub fn plants(&self) -> Vec<NewPlant> {
         assert_eq!(self.status, 200, "{self:?}");
-        let body = self.json();
-        let elements = body.as_array().unwrap_or_else(|| panic!("no array: {self:?}"));
-        elements.iter().map(NewPlant::from_json).collect()
+        self.json()
+            .as_array()
+            .expect("an array of plants")
+            .iter()
+            .map(NewPlant::from_json)
+            .collect()
     }
 
-    /// How many plants there are, where a list says so.
-    ///
-    /// # Panics
-    ///
-    /// When it is no number.
-    #[must_use]
+    /// The number of plants that a list announces.
     #[track_caller]
     pub fn total_count(&self) -> Option<usize> {
         let count = self.header("x-total-count")?;
         Some(count.parse().expect("the total count is a number"))
     }
 
-    /// Where the next page of a list is: the target of the link, which must be a relative one.
-    ///
-    /// # Panics
-    ///
-    /// When there is a `Link` that is something else.
-    #[must_use]
+    /// The target of the link to the next page of a list. The target has to be relative.
     #[track_caller]
     pub fn next_page(&self) -> Option<String> {
         let link = self.header("link")?;
@@ -158,12 +152,8 @@ impl Answer {
         Some(target.to_owned())
     }
 
-    /// Claims the report of an import with exactly these numbers, and returns the errors it lists,
-    /// each with its line and its number.
-    ///
-    /// # Panics
-    ///
-    /// When the answer is another one, or an error is not a line, a number and a message.
+    /// Claims the report of an import with exactly these counts. Returns the line and the number of each
+    /// error that it lists.
     #[track_caller]
     pub fn assert_report(&self, wanted: Counts) -> Vec<(u64, i64)> {
         assert_eq!(self.status, 200, "{self:?}");
@@ -175,41 +165,16 @@ impl Answer {
             "created": created, "replaced": replaced, "skipped": skipped, "failed": failed,
         });
         assert_eq!(report, counts, "{self:?}");
-        let errors = errors.as_array().unwrap_or_else(|| panic!("no array of errors: {self:?}"));
         let error = |error: &Value| {
-            let members = error.as_object().unwrap_or_else(|| panic!("no object: {self:?}"));
-            let message = members.get("message").and_then(Value::as_str).unwrap_or_default();
-            assert!(!message.trim().is_empty(), "a message says nothing: {self:?}");
-            assert_eq!(members.len(), 3, "other members than three: {self:?}");
-            let line = members.get("line").and_then(Value::as_u64);
-            let number = members.get("error").and_then(Value::as_i64);
-            let both = line.zip(number);
-            both.unwrap_or_else(|| panic!("an error without line or number: {self:?}"))
+            assert!(!message_of(error).trim().is_empty(), "a message is empty: {self:?}");
+            assert_eq!(error.as_object().map(|members| members.len()), Some(3), "{self:?}");
+            let line = error["line"].as_u64().zip(error["error"].as_i64());
+            line.unwrap_or_else(|| panic!("an error without line or number: {self:?}"))
         };
-        errors.iter().map(error).collect()
-    }
-
-    /// Claims a success whose body is exactly the NewPlant shape.
-    ///
-    /// # Panics
-    ///
-    /// When the answer is another one.
-    #[track_caller]
-    pub fn assert_new_plant(&self, id: i64, name: &str, tag: Option<&str>) {
-        assert_eq!(self.status, 200, "plant {id}: {self:?}");
-        let mut plant = serde_json::json!({ "id": id, "name": name });
-        if let Some(tag) = tag {
-            plant["tag"] = tag.into();
-        }
-        assert_eq!(self.json(), plant, "{self:?}");
+        errors.as_array().expect("an array of errors").iter().map(error).collect()
     }
 
     /// The revision that the strong entity tag carries.
-    ///
-    /// # Panics
-    ///
-    /// When there is no such tag.
-    #[must_use]
     #[track_caller]
     pub fn revision(&self) -> u64 {
         let entity_tag = self.header("etag").unwrap_or_else(|| panic!("no ETag: {self:?}"));
@@ -220,20 +185,19 @@ impl Answer {
             .unwrap_or_else(|| panic!("{entity_tag} is no strong tag with a revision: {self:?}"))
     }
 
-    /// Claims that it carries the next revision that was given after that of `before`, which is to say
-    /// that nothing was written in between. Where the plants are in PostgreSQL, revisions grow with gaps,
-    /// and it is the next one of those that are known.
-    ///
-    /// # Panics
-    ///
-    /// When it carries another one.
+    /// Claims that nothing was written between `before` and this answer: its revision is the next one.
+    /// Revisions in PostgreSQL have gaps, so there it only has to be greater.
     #[track_caller]
     pub fn assert_next_revision_after(&self, before: &Self) {
         let (revision, before_it) = (self.revision(), before.revision());
         let is_next =
-            if store::is_postgres() { revision > before_it } else { revision == before_it + 1 };
+            if server::is_on_postgres() { revision > before_it } else { revision == before_it + 1 };
         assert!(is_next, "{before:?} {self:?}");
     }
+}
+
+fn message_of(error: &Value) -> &str {
+    error["message"].as_str().unwrap_or_default()
 }
 
 impl fmt::Debug for Answer {

@@ -1,4 +1,4 @@
-//! Certificates that are made in the test that needs them, and clients that trust them.
+//! Certificates of tests, and clients that trust them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
-/// Whoever issues certificates. Clients trust one, or another one.
+/// An authority, which issues certificates.
 #[derive(Debug)]
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -23,12 +23,7 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// A new one, unlike all others.
-    ///
-    /// # Panics
-    ///
-    /// When this machine has no randomness.
-    #[must_use]
+    /// A new authority.
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "The authority of a test");
@@ -39,33 +34,21 @@ impl Authority {
     }
 
     /// Its own certificate, as PEM.
-    #[must_use]
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
     /// Its own certificate.
-    #[must_use]
     pub fn der(&self) -> CertificateDer<'static> {
         self.0.der().clone()
     }
 
     /// A new certificate for a server on this machine, with a new key.
-    ///
-    /// # Panics
-    ///
-    /// When this machine has no randomness.
-    #[must_use]
     pub fn issue(&self) -> IssuedCertificate {
         self.issue_for(&KeyPair::generate().expect("a key can be made"))
     }
 
     /// A new certificate for a server on this machine, with this key.
-    ///
-    /// # Panics
-    ///
-    /// When the key cannot be used.
-    #[must_use]
     pub fn issue_for(&self, key: &KeyPair) -> IssuedCertificate {
         let names = ["127.0.0.1", "localhost"].map(str::to_owned);
         let params = CertificateParams::new(names).expect("names of this machine");
@@ -77,12 +60,7 @@ impl Authority {
         }
     }
 
-    /// A client that trusts this authority, speaks these versions, and offers these protocols.
-    ///
-    /// # Panics
-    ///
-    /// When there are no such versions.
-    #[must_use]
+    /// A client that trusts this authority, with these versions of TLS and ALPN protocols.
     pub fn client(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -102,8 +80,7 @@ impl Authority {
         Arc::new(config)
     }
 
-    /// As [`Self::client`], with all versions, and without a word on protocols.
-    #[must_use]
+    /// As [`Self::client`], with all versions and without ALPN.
     pub fn plain_client(&self) -> Arc<ClientConfig> {
         self.client(rustls::ALL_VERSIONS, &[])
     }
@@ -121,35 +98,24 @@ pub struct IssuedCertificate {
 }
 
 impl IssuedCertificate {
-    /// Puts both into files in this folder, each at once and one after the other, as programs do that get
-    /// certificates.
-    ///
-    /// # Panics
-    ///
-    /// When they cannot be written.
+    /// Writes both into files of this folder, each atomically and one after the other, as ACME clients do.
     pub fn write(&self, folder: &Path) {
         replace_file(&chain_path(folder), &self.chain);
         replace_file(&key_path(folder), &self.key);
     }
 }
 
-/// Where the certificate is in this folder.
-#[must_use]
+/// The path of the certificate in this folder.
 pub fn chain_path(folder: &Path) -> PathBuf {
     folder.join("fullchain.pem")
 }
 
-/// Where the key is in this folder.
-#[must_use]
+/// The path of the key in this folder.
 pub fn key_path(folder: &Path) -> PathBuf {
     folder.join("privkey.pem")
 }
 
-/// Puts a file that only its owner can read in the place of the one that is there, if there is one.
-///
-/// # Panics
-///
-/// When it cannot be written.
+/// Writes a file that only its owner can read, and atomically replaces an existing one.
 pub fn replace_file(path: &Path, text: &str) {
     let folder = path.parent().expect("a file is in a folder");
     let file = tempfile::NamedTempFile::new_in(folder).expect("a file can be made");

@@ -1,20 +1,22 @@
-//! Requests as most clients send them: well formed, on connections that are kept.
+//! Well-formed requests on kept connections, as most clients send them.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use ureq::http::{HeaderMap, Request, Response};
+use ureq::Agent;
+use ureq::http::Request;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Body};
 
 use crate::answer::Answer;
 use crate::certificate::Authority;
-use crate::deadline::DEADLINE;
 use crate::openapi::assert_described;
 use crate::plant::{Format, NewPlant, plant_body};
+use crate::{DEADLINE, TOKEN};
 
 /// The longest body of an answer that is read, in bytes.
 const ANSWER_MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+const JSON: &str = "application/json";
 
 /// Sends requests to one server, with one token or none. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -26,17 +28,15 @@ pub struct Client {
 
 impl Client {
     /// A client with connections of its own.
-    #[must_use]
     pub fn new(address: SocketAddr, token: Option<&str>) -> Self {
         Self::at(format!("http://{address}"), TlsConfig::default(), token)
     }
 
-    /// A client with connections of its own, that speaks TLS and trusts this authority alone.
-    #[must_use]
-    pub fn over_tls(address: SocketAddr, authority: &Authority, token: Option<&str>) -> Self {
+    /// A client that speaks TLS, trusts this authority alone and sends [`TOKEN`].
+    pub fn over_tls(address: SocketAddr, authority: &Authority) -> Self {
         let root = Certificate::from_der(&authority.der()).to_owned();
         let tls = TlsConfig::builder().root_certs(RootCerts::from([root])).build();
-        Self::at(format!("https://{address}"), tls, token)
+        Self::at(format!("https://{address}"), tls, Some(TOKEN))
     }
 
     fn at(base: String, tls: TlsConfig, token: Option<&str>) -> Self {
@@ -52,13 +52,11 @@ impl Client {
     }
 
     /// The same client with another token.
-    #[must_use]
     pub fn with_token(&self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }
 
     /// The same client without a token.
-    #[must_use]
     pub fn without_token(&self) -> Self {
         Self { token: None, ..self.clone() }
     }
@@ -75,15 +73,13 @@ impl Client {
         self.create_with(&[], body)
     }
 
-    /// Sends this body to the create operation, with more headers.
+    /// As [`Self::create_from`], with more headers.
     #[track_caller]
     pub fn create_with(&self, headers: &[(&str, &str)], body: &str) -> Answer {
-        let mut all = vec![("content-type", "application/json")];
-        all.extend(headers);
-        self.send("POST", "/plants", &all, body)
+        self.send_typed("POST", "/plants", JSON, headers, body)
     }
 
-    /// Replaces a plant, or makes it, from this body.
+    /// Replaces or makes a plant from this body.
     #[track_caller]
     pub fn put(&self, id: i64, body: &str) -> Answer {
         self.put_with(id, &[], body)
@@ -92,9 +88,7 @@ impl Client {
     /// As [`Self::put`], with more headers.
     #[track_caller]
     pub fn put_with(&self, id: i64, headers: &[(&str, &str)], body: &str) -> Answer {
-        let mut all = vec![("content-type", "application/json")];
-        all.extend(headers);
-        self.send("PUT", &format!("/plants/{id}"), &all, body)
+        self.send_typed("PUT", &path_of(id), JSON, headers, body)
     }
 
     /// Changes a plant by a merge patch.
@@ -106,9 +100,7 @@ impl Client {
     /// As [`Self::patch`], with more headers.
     #[track_caller]
     pub fn patch_with(&self, id: i64, headers: &[(&str, &str)], body: &str) -> Answer {
-        let mut all = vec![("content-type", "application/merge-patch+json")];
-        all.extend(headers);
-        self.send("PATCH", &format!("/plants/{id}"), &all, body)
+        self.send_typed("PATCH", &path_of(id), "application/merge-patch+json", headers, body)
     }
 
     /// Deletes a plant.
@@ -120,22 +112,16 @@ impl Client {
     /// As [`Self::delete`], with headers.
     #[track_caller]
     pub fn delete_with(&self, id: i64, headers: &[(&str, &str)]) -> Answer {
-        self.send("DELETE", &format!("/plants/{id}"), headers, "")
+        self.send("DELETE", &path_of(id), headers, "")
     }
 
-    /// Lists plants: one page of those that `query` asks for, which stands as it is in the URL.
+    /// One page of the list. The query may be empty.
     #[track_caller]
     pub fn list(&self, query: &str) -> Answer {
-        let mark = if query.is_empty() { "" } else { "?" };
-        self.get(&format!("/plants{mark}{query}"))
+        self.get(&with_query("/plants", query))
     }
 
-    /// Lists plants from page to page, as the links lead, to the end.
-    ///
-    /// # Panics
-    ///
-    /// When a link leads back to a page that was there already.
-    #[must_use]
+    /// All pages of the list, as the links lead. Fails when they lead in a circle.
     #[track_caller]
     pub fn list_pages(&self, query: &str) -> Vec<Answer> {
         let mut pages = vec![self.list(query)];
@@ -147,27 +133,25 @@ impl Client {
         pages
     }
 
-    /// The plants of all pages, in the order in which they came.
-    #[must_use]
+    /// The plants of all pages, in order.
     #[track_caller]
     pub fn list_all(&self, query: &str) -> Vec<NewPlant> {
         self.list_pages(query).iter().flat_map(Answer::plants).collect()
     }
 
-    /// Imports plants. `query` is empty, or what stands behind the `?`.
+    /// Imports plants. The query may be empty.
     #[track_caller]
     pub fn import(&self, format: Format, query: &str, body: impl AsRef<[u8]>) -> Answer {
-        let mark = if query.is_empty() { "" } else { "?" };
-        let path = format!("/plants/import{mark}{query}");
-        self.send("POST", &path, &[("content-type", format.media_type())], body)
+        self.send_typed(
+            "POST",
+            &with_query("/plants/import", query),
+            format.media_type(),
+            &[],
+            body,
+        )
     }
 
     /// Exports all plants.
-    ///
-    /// # Panics
-    ///
-    /// When the answer is no export in this format.
-    #[must_use]
     #[track_caller]
     pub fn export(&self, format: Format) -> Vec<u8> {
         let answer = self.send("GET", "/plants/export", &[("accept", format.media_type())], "");
@@ -180,7 +164,7 @@ impl Client {
     /// Reads a plant.
     #[track_caller]
     pub fn read(&self, id: i64) -> Answer {
-        self.get(&format!("/plants/{id}"))
+        self.get(&path_of(id))
     }
 
     /// Sends a GET.
@@ -189,11 +173,19 @@ impl Client {
         self.send("GET", path, &[], "")
     }
 
+    #[track_caller]
+    fn send_typed(
+        &self,
+        method: &str,
+        path: &str,
+        media_type: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Answer {
+        self.send(method, path, &[&[("content-type", media_type)], headers].concat(), body)
+    }
+
     /// Sends a request, without a body when `body` is empty.
-    ///
-    /// # Panics
-    ///
-    /// When there is no answer.
     #[track_caller]
     pub fn send(
         &self,
@@ -208,15 +200,11 @@ impl Client {
         }
     }
 
-    /// As [`Self::send`], for a server that may be gone.
+    /// As [`Self::send`], to a server that may be gone. Every answer has to be in the OpenAPI document.
     ///
     /// # Errors
     ///
     /// When there is no answer.
-    ///
-    /// # Panics
-    ///
-    /// When the OpenAPI document does not tell of such an answer.
     #[track_caller]
     pub fn try_send(
         &self,
@@ -238,19 +226,26 @@ impl Client {
         } else {
             self.agent.run(request.body(body)?)?
         };
-        let answer = answer(response)?;
+        let (head, mut body) = response.into_parts();
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let headers = head.headers.iter();
+        let answer = Answer {
+            status: head.status.as_u16(),
+            headers: headers
+                .map(|(name, value)| (name.to_string(), text(value.as_bytes())))
+                .collect(),
+            body: body.with_config().limit(ANSWER_MAX_BYTES).read_to_vec()?,
+        };
         assert_described(method, path, &answer);
         Ok(answer)
     }
 }
 
-fn answer(response: Response<Body>) -> Result<Answer, ureq::Error> {
-    let (head, mut body) = response.into_parts();
-    let body = body.with_config().limit(ANSWER_MAX_BYTES).read_to_vec()?;
-    Ok(Answer { status: head.status.as_u16(), headers: headers(&head.headers), body })
+fn path_of(id: i64) -> String {
+    format!("/plants/{id}")
 }
 
-fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect()
+fn with_query(path: &str, query: &str) -> String {
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{path}{mark}{query}")
 }

@@ -1,5 +1,5 @@
-// The clock of a process whose test sets it: the seconds in the file that PLANTD_TESTS_CLOCK names are added
-// to the time of the system, which only root could set, and for everybody.
+// Adds the seconds in the file that PLANTD_TESTS_CLOCK names to the time of one process. Only root could set the
+// time of the system, and for all processes.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

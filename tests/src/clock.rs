@@ -1,4 +1,4 @@
-//! A clock that a test sets, while a program looks at it.
+//! A clock that a test sets while a program runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,20 +9,14 @@ use tempfile::TempDir;
 
 use crate::launch::Launch;
 
-/// A clock, which shows the time of the system until it is set. It belongs to the programs that are started
-/// with [`Clock::launch`] alone, and goes on as any clock does.
+/// A clock for the programs that [`Clock::launch`] starts. It runs, and shows the time of the system until it is set.
 #[derive(Debug)]
 pub struct Clock {
     folder: TempDir,
 }
 
 impl Clock {
-    /// A clock that is right.
-    ///
-    /// # Panics
-    ///
-    /// When there is no C compiler.
-    #[must_use]
+    /// A clock with the time of the system. Needs a C compiler.
     pub fn new() -> Self {
         let clock = Self { folder: tempfile::tempdir().expect("a temporary folder can be made") };
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");
@@ -36,8 +30,7 @@ impl Clock {
         clock
     }
 
-    /// Lets a program look at this clock.
-    #[must_use]
+    /// Lets a program use this clock.
     pub fn launch(&self, launch: Launch) -> Launch {
         launch
             .environment("LD_PRELOAD", self.library())
@@ -45,20 +38,12 @@ impl Clock {
     }
 
     /// Sets the clock to so many seconds after the beginning of 1970.
-    ///
-    /// # Panics
-    ///
-    /// When the clock of the system is before 1970.
     pub fn set(&self, seconds: i64) {
         let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_secs();
         self.set_offset(seconds - i64::try_from(now).expect("it is earlier than that"));
     }
 
     /// Sets the clock to so many seconds more than the time of the system.
-    ///
-    /// # Panics
-    ///
-    /// When the file system does not take it.
     pub fn set_offset(&self, seconds: i64) {
         let new = self.folder.path().join("new");
         fs::write(&new, seconds.to_string()).expect("writes");

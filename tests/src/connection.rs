@@ -1,5 +1,5 @@
-//! Bytes as they stand, on one connection: for what well-behaved clients do not send. The connection may
-//! have TLS; then the server has to say there that it ends, or it did not mean to.
+//! One connection whose bytes the test chooses, with or without TLS, for requests that well-behaved clients do not send.
+//! Over TLS, an end without `close_notify` is not an orderly end.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::mem;
@@ -10,122 +10,99 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, Stream};
+use socket2::Socket;
 
 use crate::answer::Answer;
-use crate::deadline::DEADLINE;
-use crate::launch::TOKEN;
-use crate::stream::Stream;
+use crate::{DEADLINE, TOKEN};
 
 /// One connection to a server.
 #[derive(Debug)]
 pub struct Connection {
-    stream: Stream,
-    /// What has arrived and belongs to no answer yet.
+    socket: Socket,
+    tls: Option<ClientConnection>,
+    /// Bytes that have arrived and belong to no answer yet.
     received: Vec<u8>,
 }
 
 impl Connection {
     /// A new connection.
-    ///
-    /// # Panics
-    ///
-    /// When the server takes none.
-    #[must_use]
     #[track_caller]
     pub fn open(address: SocketAddr) -> Self {
         Self::try_open(address).unwrap_or_else(|cause| panic!("no connection: {cause}"))
     }
 
-    /// As [`Self::open`], for a server that may take no more connections.
+    /// As [`Self::open`], to a server that may accept no more connections.
     ///
     /// # Errors
     ///
-    /// When the server takes none.
+    /// When the server refuses it.
     pub fn try_open(address: SocketAddr) -> io::Result<Self> {
-        Self::over(Stream::Tcp(connect(address)?))
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Self::over(stream.into(), None)
     }
 
     /// A new connection to a Unix socket.
     ///
     /// # Errors
     ///
-    /// When the server takes none.
+    /// When the server refuses it.
     pub fn open_unix(path: &Path) -> io::Result<Self> {
-        Self::over(Stream::Unix(UnixStream::connect(path)?))
+        Self::over(UnixStream::connect(path)?.into(), None)
     }
 
     /// A new connection with TLS, after the handshake.
     ///
     /// # Errors
     ///
-    /// When the server takes none, or the handshake fails.
-    ///
-    /// # Panics
-    ///
-    /// When the client cannot be used at all.
+    /// When the server refuses it, or the handshake fails.
     pub fn open_tls(address: SocketAddr, client: &Arc<ClientConfig>) -> io::Result<Self> {
+        let Self { mut socket, .. } = Self::try_open(address)?;
         let name = ServerName::from(address.ip());
-        let session = ClientConnection::new(Arc::clone(client), name).expect("a client");
-        let stream = Box::new(StreamOwned::new(session, connect(address)?));
-        let mut connection = Self::over(Stream::Tls(stream))?;
-        let stream = connection.tls();
-        while stream.conn.is_handshaking() {
-            stream.conn.complete_io(&mut stream.sock)?;
+        let mut session = ClientConnection::new(Arc::clone(client), name).expect("a client");
+        while session.is_handshaking() {
+            session.complete_io(&mut socket)?;
         }
+        Self::over(socket, Some(session))
+    }
+
+    fn over(socket: Socket, tls: Option<ClientConnection>) -> io::Result<Self> {
+        let connection = Self { socket, tls, received: Vec::new() };
+        connection.set_timeouts(DEADLINE)?;
         Ok(connection)
     }
 
-    fn over(stream: Stream) -> io::Result<Self> {
-        stream.set_timeouts(DEADLINE)?;
-        Ok(Self { stream, received: Vec::new() })
+    fn set_timeouts(&self, time: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(time))?;
+        self.socket.set_write_timeout(Some(time))
     }
 
-    /// What TLS says of this connection.
     #[track_caller]
-    fn tls(&mut self) -> &mut StreamOwned<ClientConnection, TcpStream> {
-        match &mut self.stream {
-            Stream::Tls(stream) => stream,
-            other => panic!("{other:?} has no TLS"),
-        }
+    fn session(&mut self) -> &mut ClientConnection {
+        self.tls.as_mut().expect("the connection has TLS")
     }
 
-    /// The certificate that the server showed, and whether it showed it now, or at an earlier handshake
-    /// that went on in this one.
-    ///
-    /// # Panics
-    ///
-    /// When the connection has no TLS.
-    #[must_use]
+    /// The certificate of the server, and whether this is a full handshake and no resumed session.
     #[track_caller]
     pub fn certificate(&mut self) -> (CertificateDer<'static>, bool) {
-        let session = &self.tls().conn;
+        let session = self.session();
         let shown = session.peer_certificates().and_then(|chain| chain.first());
         let is_new = session.handshake_kind() != Some(HandshakeKind::Resumed);
         (shown.expect("the server showed one").clone(), is_new)
     }
 
-    /// The version of TLS and the protocol that were agreed on.
-    ///
-    /// # Panics
-    ///
-    /// When the connection has no TLS.
-    #[must_use]
+    /// The negotiated version of TLS and ALPN protocol.
     #[track_caller]
     pub fn agreed(&mut self) -> (Option<rustls::ProtocolVersion>, Option<&[u8]>) {
-        let session = &self.tls().conn;
+        let session = self.session();
         (session.protocol_version(), session.alpn_protocol())
     }
 
-    /// What [`Self::send`] would send, as it stands in TLS, to be sent by [`Self::send_sealed`].
-    ///
-    /// # Panics
-    ///
-    /// When the connection has no TLS.
-    #[must_use]
+    /// Encrypts bytes, for [`Self::send_sealed`].
     #[track_caller]
     pub fn seal(&mut self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
-        let session = &mut self.tls().conn;
+        let session = self.session();
         session.writer().write_all(bytes.as_ref()).expect("it is not much");
         let mut sealed = Vec::new();
         while session.wants_write() {
@@ -134,38 +111,32 @@ impl Connection {
         sealed
     }
 
-    /// Sends bytes below TLS.
+    /// Sends bytes below TLS, as they are.
     ///
     /// # Errors
     ///
     /// When the server does not take them.
-    ///
-    /// # Panics
-    ///
-    /// When the connection has no TLS.
-    #[track_caller]
     pub fn send_sealed(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.tls().sock.write_all(bytes)
+        self.socket.write_all(bytes)
     }
 
     /// Sends bytes.
-    ///
-    /// # Panics
-    ///
-    /// When the server does not take them.
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).unwrap_or_else(|cause| panic!("cannot send: {cause}"));
     }
 
-    /// As [`Self::send`], for a server that may have closed the connection.
+    /// As [`Self::send`], to a server that may have closed the connection.
     ///
     /// # Errors
     ///
     /// When the server does not take them.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        self.stream.write_all(bytes.as_ref())?;
-        self.stream.flush()
+        let Self { socket, tls, .. } = self;
+        let Some(session) = tls else { return socket.write_all(bytes.as_ref()) };
+        let mut stream = Stream::new(session, socket);
+        stream.write_all(bytes.as_ref())?;
+        stream.flush()
     }
 
     /// Sends bytes, each in a packet of its own.
@@ -177,30 +148,18 @@ impl Connection {
     }
 
     /// Receives the next answer.
-    ///
-    /// # Panics
-    ///
-    /// When none comes.
     #[track_caller]
     pub fn receive(&mut self) -> Answer {
         self.try_receive().unwrap_or_else(|cause| panic!("no answer: {cause}"))
     }
 
-    /// Receives the next answer, which is one to HEAD, and so has no body whatever its head says.
-    ///
-    /// # Panics
-    ///
-    /// When none comes.
+    /// Receives the next answer to a HEAD, which has no body whatever its head says.
     #[track_caller]
     pub fn receive_head(&mut self) -> Answer {
         self.try_receive_head().unwrap_or_else(|cause| panic!("no answer: {cause}"))
     }
 
-    /// Receives an answer that goes on until the server closes the connection, just as it came.
-    ///
-    /// # Panics
-    ///
-    /// When none comes, or the server keeps the connection.
+    /// Receives an answer up to the close of the connection, without decoding its body.
     #[track_caller]
     pub fn receive_to_the_end(&mut self) -> Answer {
         let mut answer = self.receive_head();
@@ -209,11 +168,7 @@ impl Connection {
         answer
     }
 
-    /// Claims that HEAD answers as GET does, without the body, which is there.
-    ///
-    /// # Panics
-    ///
-    /// When it does not.
+    /// Claims that HEAD answers as GET does, without the body that GET has.
     #[track_caller]
     pub fn assert_head_is_like_get(&mut self, path: &str) {
         let lines = "X-Request-Id: same\r\n";
@@ -230,29 +185,22 @@ impl Connection {
         assert_eq!(head, get, "{path}");
     }
 
-    /// As [`Self::receive`], for a server that may be gone.
+    /// As [`Self::receive`], from a server that may be gone.
     ///
     /// # Errors
     ///
     /// When none comes.
     pub fn try_receive(&mut self) -> io::Result<Answer> {
         let mut answer = self.try_receive_head()?;
-        if answer.status < 200 || answer.status == 204 || answer.status == 304 {
-            return Ok(answer);
-        }
-        if answer.header("transfer-encoding") == Some("chunked") {
-            answer.body = self.try_receive_chunks()?;
-            return Ok(answer);
-        }
-        let length = match answer.header("content-length").map(str::parse) {
-            Some(Ok(length)) => length,
-            other => return Err(io::Error::other(format!("body length {other:?}: {answer:?}"))),
+        answer.body = if answer.header("transfer-encoding") == Some("chunked") {
+            self.try_receive_chunks()?
+        } else {
+            self.take(answer.body_length()?)?
         };
-        answer.body = self.take(length)?;
         Ok(answer)
     }
 
-    /// The chunks of a body up to and with the last, which is empty, put together.
+    /// The body of all chunks, up to the empty one.
     fn try_receive_chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -288,200 +236,143 @@ impl Connection {
         }
     }
 
-    /// As [`Self::receive_head`], for a server that may be gone.
+    /// As [`Self::receive_head`], from a server that may be gone.
     ///
     /// # Errors
     ///
     /// When none comes.
     pub fn try_receive_head(&mut self) -> io::Result<Answer> {
-        let head = self.take_through(b"\r\n\r\n")?;
-        let head = String::from_utf8_lossy(&head).into_owned();
-        let broken = || io::Error::other(format!("a broken head: {head:?}"));
-        let mut lines = head.trim_end().split("\r\n");
-        let status = lines
-            .next()
-            .filter(|line| line.starts_with("HTTP/1."))
-            .and_then(|line| line.split(' ').nth(1)?.parse().ok())
-            .ok_or_else(broken)?;
-        let headers = lines
-            .map(|line| {
-                let (name, value) = line.split_once(':').ok_or_else(broken)?;
-                Ok((name.to_ascii_lowercase(), value.trim().to_owned()))
-            })
-            .collect::<io::Result<_>>()?;
-        Ok(Answer { status, headers, body: Vec::new() })
+        loop {
+            if let Some((length, answer)) = Answer::parse_head(&self.received)? {
+                self.received.drain(..length);
+                return Ok(answer);
+            }
+            self.receive_some()?;
+        }
     }
 
     fn receive_some(&mut self) -> io::Result<()> {
         let mut buffer = [0; 8192];
-        match self.stream.read(&mut buffer)? {
-            0 => Err(ErrorKind::UnexpectedEof.into()),
-            length => {
-                self.received.extend_from_slice(&buffer[..length]);
-                Ok(())
-            }
+        let length = match &mut self.tls {
+            None => self.socket.read(&mut buffer)?,
+            Some(session) => Stream::new(session, &mut self.socket).read(&mut buffer).map_err(
+                // Without `close_notify` the server may not have meant to end here.
+                |cause| match cause.kind() {
+                    ErrorKind::UnexpectedEof => ErrorKind::ConnectionAborted.into(),
+                    _ => cause,
+                },
+            )?,
+        };
+        if length == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
         }
+        self.received.extend_from_slice(&buffer[..length]);
+        Ok(())
     }
 
-    /// Waits until something has come, which is kept for whoever receives.
-    ///
-    /// # Panics
-    ///
-    /// When nothing comes.
+    /// Waits until bytes have arrived, and keeps them.
     #[track_caller]
     pub fn wait_for_bytes(&mut self) {
         self.receive_some().unwrap_or_else(|cause| panic!("nothing came: {cause}"));
     }
 
-    /// Receives until this text has come, or the server has closed the connection, and returns all of it.
-    ///
-    /// # Panics
-    ///
-    /// When neither happens.
+    /// Receives until this text has arrived or the server has closed the connection, and returns all of it.
     #[track_caller]
     pub fn receive_until(&mut self, text: &str) -> String {
-        loop {
-            if self.received.windows(text.len()).any(|bytes| bytes == text.as_bytes()) {
-                break;
-            }
-            match self.receive_some() {
-                Ok(()) => {}
-                Err(cause) if is_the_end(&cause) => {
-                    break;
-                }
-                Err(cause) => panic!("neither {text:?} nor the end came: {cause}"),
-            }
-        }
+        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        while !has(&self.received) && !self.receive_or_end() {}
         String::from_utf8_lossy(&mem::take(&mut self.received)).into_owned()
     }
 
-    /// Claims that nothing comes for a while. It is no proof, so it must not be all that a test
-    /// looks at.
-    ///
-    /// # Panics
-    ///
-    /// When something came.
+    /// Waits until the server closes the connection, whatever it sends before.
+    #[track_caller]
+    pub fn wait_for_close(&mut self) {
+        while !self.receive_or_end() {}
+    }
+
+    /// Receives bytes. Returns whether the server has closed the connection instead.
+    #[track_caller]
+    fn receive_or_end(&mut self) -> bool {
+        match self.receive_some() {
+            Ok(()) => false,
+            Err(cause) if is_end(cause.kind()) => true,
+            Err(cause) => panic!("neither more bytes nor the end arrived: {cause}"),
+        }
+    }
+
+    /// Claims that nothing arrives for a while. That proves little, so a test needs a further claim.
     #[track_caller]
     pub fn assert_silent_for(&mut self, time: Duration) {
-        self.stream.set_timeouts(time).expect("a time that is not zero");
-        let result = self.receive_some();
-        self.stream.set_timeouts(DEADLINE).expect("a time that is not zero");
-        let received = String::from_utf8_lossy(&self.received);
-        match result {
-            Err(cause) if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            other => panic!("{other:?} {received:?} came where nothing should"),
-        }
+        self.set_timeouts(time).expect("a time that is not zero");
+        self.assert_next_is("silence", |kind| {
+            matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+        });
+        self.set_timeouts(DEADLINE).expect("a time that is not zero");
     }
 
-    /// Waits until the server closes the connection, and claims that nothing more came.
-    ///
-    /// # Panics
-    ///
-    /// When something came, or the server keeps the connection.
+    /// Waits until the server closes the connection, and claims that nothing more arrived.
     #[track_caller]
     pub fn assert_closed(&mut self) {
-        let result = self.receive_some();
-        let received = String::from_utf8_lossy(&self.received);
-        match result {
-            Err(cause) if is_the_end(&cause) => {}
-            other => panic!("{other:?} {received:?} came where the connection should be closed"),
-        }
+        self.assert_next_is("the end of the connection", is_end);
     }
 
-    /// Waits until the server ends its sending, and claims that nothing more came, and that the connection was
-    /// not reset: a reset can take away what was sent before.
-    ///
-    /// # Panics
-    ///
-    /// When something came, or the server keeps or resets the connection.
+    /// As [`Self::assert_closed`], and claims that the server did not reset the connection: a reset may discard
+    /// what was sent before.
     #[track_caller]
     pub fn assert_ended(&mut self, name: &str) {
-        let result = self.receive_some();
-        let received = String::from_utf8_lossy(&self.received);
-        match result {
-            Err(cause) if cause.kind() == ErrorKind::UnexpectedEof => {}
-            other => panic!("{name}: {other:?} {received:?} came where the end should"),
-        }
+        self.assert_next_is(name, |kind| kind == ErrorKind::UnexpectedEof);
     }
 
-    /// Says that nothing more will be sent. What the server sends can still be received.
-    ///
-    /// # Panics
-    ///
-    /// When the connection is gone.
+    #[track_caller]
+    fn assert_next_is(&mut self, what: &str, is_wanted: impl Fn(ErrorKind) -> bool) {
+        let result = self.receive_some();
+        let is_wanted = result.as_ref().is_err_and(|cause| is_wanted(cause.kind()));
+        let received = String::from_utf8_lossy(&self.received);
+        assert!(is_wanted, "{what} was expected, not {result:?} with {received:?}");
+    }
+
+    /// Closes the sending direction, over TLS with `close_notify`.
     pub fn finish_sending(&mut self) {
         self.try_finish_sending().expect("the connection is open");
     }
 
-    /// As [`Self::finish_sending`], for a server that may have closed the connection.
+    /// As [`Self::finish_sending`], to a server that may have closed the connection.
     ///
     /// # Errors
     ///
     /// When the connection is gone.
     pub fn try_finish_sending(&mut self) -> io::Result<()> {
-        self.stream.finish_sending()
-    }
-
-    /// As [`Self::finish_sending`], without saying so in TLS.
-    ///
-    /// # Panics
-    ///
-    /// When the connection is gone.
-    pub fn break_off_sending(&mut self) {
-        self.stream.socket().shutdown(Shutdown::Write).expect("the connection is open");
-    }
-
-    /// Waits until the server closes the connection, whatever it sends before.
-    ///
-    /// # Panics
-    ///
-    /// When the server keeps the connection.
-    #[track_caller]
-    pub fn wait_for_close(&mut self) {
-        loop {
-            match self.receive_some() {
-                Ok(()) => {}
-                Err(cause) if is_the_end(&cause) => {
-                    return;
-                }
-                Err(cause) => panic!("the server keeps the connection: {cause}"),
-            }
+        if let Some(session) = &mut self.tls {
+            session.send_close_notify();
+            Stream::new(session, &mut self.socket).flush()?;
         }
+        self.socket.shutdown(Shutdown::Write)
     }
 
-    /// Closes the connection so that what is under way on it is lost.
-    ///
-    /// # Panics
-    ///
-    /// When the socket has no such option.
+    /// As [`Self::finish_sending`], without `close_notify`.
+    pub fn break_off_sending(&mut self) {
+        self.socket.shutdown(Shutdown::Write).expect("the connection is open");
+    }
+
+    /// Resets the connection: bytes under way are lost.
     pub fn reset(self) {
-        self.stream.socket().set_linger(Some(Duration::ZERO)).expect("a TCP socket can linger");
+        self.socket.set_linger(Some(Duration::ZERO)).expect("a TCP socket can linger");
     }
-}
-
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 /// Whether the server has closed the connection.
-fn is_the_end(cause: &io::Error) -> bool {
-    matches!(cause.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
+fn is_end(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
 }
 
-/// A whole request with the token, byte for byte. `lines` are more lines of its head, each with
-/// its line end.
-#[must_use]
+/// A whole request with [`TOKEN`]. `lines` are more header lines, each with its line end.
 pub fn raw_request(request_line: &str, lines: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = format!("Content-Length: {}\r\n", body.len());
     [raw_head(request_line, &(lines.to_owned() + &length)).as_bytes(), body].concat()
 }
 
-/// The head of a request with the token, and nothing of its body. `lines` are more lines of it,
-/// each with its line end.
-#[must_use]
+/// The head of a request with [`TOKEN`]. `lines` are more header lines, each with its line end.
 pub fn raw_head(request_line: &str, lines: &str) -> String {
     format!(
         "{request_line} HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {TOKEN}\r\n{lines}\r\n"
@@ -489,18 +380,13 @@ pub fn raw_head(request_line: &str, lines: &str) -> String {
 }
 
 /// One chunk of a body.
-#[must_use]
 pub fn chunk(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     let bytes = bytes.as_ref();
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-/// A whole create request, byte for byte.
-#[must_use]
+/// A whole create request with [`TOKEN`].
 pub fn create_request(body: &str) -> String {
-    format!(
-        "POST /plants HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {TOKEN}\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
+    let lines = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    raw_head("POST /plants", &lines) + body
 }

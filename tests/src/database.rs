@@ -1,23 +1,19 @@
-//! The database of a server, changed behind its back.
+//! Changes of a database behind the back of its server.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::deadline::wait_for;
+use crate::wait_for;
 
-/// What sled keeps of each plant, by its id.
+/// The records of plants in sled, by id.
 pub type PlantRecords = BTreeMap<i64, Vec<u8>>;
 
-/// Changes the plants that sled holds below the folder of a server that has ended. The journal forgets all
-/// but its newest record, so that it does not bring back what was: what was written last stays as it is.
-///
-/// # Panics
-///
-/// When they cannot be changed.
+/// Changes the plants in sled, in the data folder of a server that has ended. The journal loses all but its newest
+/// record, so that its replay does not undo the changes. The newest write cannot be changed.
 pub fn edit_plants(data: &Path, change: impl FnOnce(&mut PlantRecords)) {
     let plants = data.join("plants");
-    // sled lets go of its lock a little after it was closed.
+    // sled releases its lock a little after the close.
     let db = wait_for("sled's lock", || match sled::open(plants.join("sled")) {
         Ok(db) => Some(db),
         Err(sled::Error::Io(_)) => None,
@@ -30,7 +26,7 @@ pub fn edit_plants(data: &Path, change: impl FnOnce(&mut PlantRecords)) {
         db.remove(key).expect("removes");
     }
     change(&mut records);
-    // A block that begins at the least id.
+    // One block, which begins at the least id.
     db.insert([&b"p"[..], &[0; 8]].concat(), block_of(&records)).expect("writes");
     db.flush().expect("flushes");
     forget_older_records([plants.join("journal.0"), plants.join("journal.1")].each_ref());

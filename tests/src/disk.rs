@@ -1,20 +1,19 @@
-//! What a power cut leaves of a folder: a disk that keeps what was synced, and of the rest what chance
-//! says.
+//! A model of a disk that loses its power: synced data stay, and of the rest what chance decides.
 //!
-//! It is made from the system calls of one run of the server, which strace saw ([`SystemCalls`]), and
-//! can be cut at any of them. It keeps
-//! - a write to a file for sure only after a `fsync` or `fdatasync` of that file that began when the
-//!   write had returned, or when the file is one whose writes are synchronous (`chattr +S`). What was
-//!   not synced may be there or not, in any combination, and the sectors of one write as well;
-//! - a name that was made, changed or removed for sure only after a `fsync` of its folder, which also
-//!   keeps the names on the way to that folder, and no others. Of those that were not synced the first
-//!   ones may be there, as file systems with a journal keep them.
+//! The model replays the system calls of one run of the server, which strace saw ([`SystemCalls`]), and can be cut
+//! at any of them.
+//! - A write to a file is durable after a `fsync` or `fdatasync` of that file that began after the write had returned,
+//!   or when it returns if the file is synchronous (`chattr +S`). Any combination of the other writes may survive,
+//!   and any combination of the sectors of one write.
+//! - A name that was made, changed or removed is durable after a `fsync` of its folder, which also keeps the
+//!   names on the way to that folder, and no others. Of the other changes the first ones may survive, as file
+//!   systems with a journal keep them.
 //!
-//! `sync_file_range` counts for nothing: it leaves data in the disk's volatile cache.
+//! `sync_file_range` makes nothing durable: it leaves data in the disk's volatile cache.
 //!
-//! Not simulated are a disk that says too early that its cache is on it, sectors that a cut leaves with
-//! neither the old nor the new bytes, and old data of other files where a file became longer and its data
-//! were not written. Writes through `mmap` and `io_uring` would not be seen; the server uses neither.
+//! The model leaves out a disk that acknowledges syncs too early, sectors that hold neither the old nor the new bytes,
+//! and data of other files in a file that grew. It would not see writes through `mmap` and `io_uring`; the server
+//! uses neither.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -26,11 +25,10 @@ use fastrand::Rng;
 
 use crate::system_calls::{SystemCall, SystemCalls, Text};
 
-/// What a disk writes whole or not at all, in bytes.
+/// The unit that a disk writes whole or not at all, in bytes.
 const SECTOR_BYTES: usize = 512;
 
-/// The system calls that change files or bring them to the disk, and those that answer: what strace has
-/// to show.
+/// The system calls that strace has to show: those that change or sync files, and those that answer requests.
 pub const TRACED: &str = "trace=open,openat,creat,lseek,write,pwrite64,writev,pwritev,pwritev2,sendto,\
                           sendmsg,ftruncate,truncate,fallocate,copy_file_range,sendfile,link,linkat,\
                           rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,fsync,\
@@ -41,23 +39,20 @@ pub const TRACED: &str = "trace=open,openat,creat,lseek,write,pwrite64,writev,pw
 pub struct Disk {
     folder: PathBuf,
     files: Vec<FileOnDisk>,
-    /// How many folders there have ever been.
+    /// How many folders ever existed.
     folders: usize,
-    /// What the running system sees.
+    /// The names as the running system sees them.
     names: Names,
-    /// What is on the disk for sure.
     durable_names: Names,
     pending_names: Vec<NameChange>,
     positions: BTreeMap<usize, Position>,
 }
 
-/// A name, and the folder that it is in.
+/// A folder, and a name in it.
 type Entry = (usize, OsString);
 
-/// What the entries stand for.
 type Names = BTreeMap<Entry, Node>;
 
-/// The folder that the disk holds.
 const ROOT: usize = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,13 +71,13 @@ enum NameChange {
 #[derive(Clone, Debug, Default)]
 struct FileOnDisk {
     durable: Vec<u8>,
-    /// In the order in which they began.
+    /// In the order in which the calls began.
     pending: Vec<DataChange>,
     is_synchronous: bool,
 }
 
-/// Where the next plain `write` to a descriptor goes. Only one that cannot read has this: reads, which
-/// the trace does not show, would move it.
+/// Where the next plain `write` to a descriptor goes. Only known if the descriptor cannot read: the trace does not
+/// show reads, which would move it.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     file: usize,
@@ -91,7 +86,7 @@ struct Position {
 
 #[derive(Clone, Debug)]
 struct DataChange {
-    /// The line of the trace on which it had returned.
+    /// The line of the trace on which the call had returned.
     returned: usize,
     kind: DataChangeKind,
     is_durable: bool,
@@ -103,12 +98,12 @@ enum DataChangeKind {
     Resize(usize),
 }
 
-/// How much of what was not synced is left.
+/// Which changes that were not synced survive.
 #[derive(Clone, Copy, Debug)]
 enum Luck {
     Nothing,
     Everything,
-    /// Each change alone, and the sectors of some.
+    /// Chance decides for each change, and for the sectors of some.
     Any,
 }
 
@@ -121,12 +116,7 @@ impl Luck {
 }
 
 impl Disk {
-    /// A disk that holds this folder as it stands now, all of it synced.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be read.
-    #[must_use]
+    /// A disk with this folder as it is now, all of it durable.
     pub fn holding(folder: &Path) -> Self {
         let mut disk = Self {
             folder: folder.canonicalize().expect("the folder is there"),
@@ -165,31 +155,24 @@ impl Disk {
         self.folders - 1
     }
 
-    /// Does what the server did between two lines of the trace.
-    ///
-    /// # Panics
-    ///
-    /// When it did something that this disk does not know.
+    /// Replays the calls on these lines of the trace.
     pub fn run(&mut self, calls: &SystemCalls, lines: std::ops::Range<usize>) {
-        // What has begun may have an effect, and what has returned has one.
-        let mut steps: Vec<(usize, Step<'_>)> = Vec::new();
+        // A write may have an effect from when it begins; any other call has one when it returns.
+        type Step = fn(&mut Disk, &SystemCall);
+        let mut steps: Vec<(usize, Step, &SystemCall)> = Vec::new();
         for call in calls.all(|call| call.succeeded()) {
             if call.is_write() {
-                steps.push((call.begun, Step::WriteBegins(call)));
-                steps.push((call.returned, Step::WriteReturns(call)));
+                steps.push((call.begun, Self::write, call));
+                steps.push((call.returned, Self::write_has_returned, call));
             } else {
-                steps.push((call.returned, Step::Done(call)));
+                steps.push((call.returned, Self::carry_out, call));
             }
         }
-        steps.retain(|(line, _)| lines.contains(line));
-        // A call on one line begins before it returns: the sort keeps that.
-        steps.sort_by_key(|(line, _)| *line);
-        for (_, step) in steps {
-            match step {
-                Step::WriteBegins(call) => self.write(call),
-                Step::WriteReturns(call) => self.write_has_returned(call),
-                Step::Done(call) => self.carry_out(call),
-            }
+        steps.retain(|(line, ..)| lines.contains(line));
+        // The sort is stable: a call on one line begins before it returns.
+        steps.sort_by_key(|(line, ..)| *line);
+        for (_, step, call) in steps {
+            step(self, call);
         }
     }
 
@@ -220,7 +203,7 @@ impl Disk {
             "ftruncate" => {
                 let length = call.number(1);
                 if let Some(file) = self.file_of(call) {
-                    // Also where the file is synchronous: that is said of writes.
+                    // Not durable even if the file is synchronous, which concerns writes.
                     self.files[file].change(call, DataChangeKind::Resize(length));
                 }
             }
@@ -231,7 +214,7 @@ impl Disk {
                 }
             }
             "ioctl" => {
-                // What strace shows of `chattr +S`.
+                // `chattr +S`.
                 if call.arguments.contains("FS_IOC_SETFLAGS")
                     && let Some(file) = self.file_of(call)
                 {
@@ -250,8 +233,8 @@ impl Disk {
         path.starts_with(&self.folder)
     }
 
-    /// The entries on the way to a path, with that of the path itself as the last one; none of the
-    /// folder itself. Nothing when the path is outside, or its folder is not there.
+    /// The entries on the way to a path, the last of which is its own. Empty for the folder itself, and `None`
+    /// when the path is outside or its folder does not exist.
     fn way_to(&self, path: &Path) -> Option<Vec<Entry>> {
         let mut way: Vec<Entry> = Vec::new();
         for name in path.strip_prefix(&self.folder).ok()? {
@@ -267,7 +250,7 @@ impl Disk {
         Some(way)
     }
 
-    /// The entry of a path, which need not be there. Nothing when it is outside, or is the folder itself.
+    /// The entry of a path, which need not exist. `None` when the path is outside, or is the folder itself.
     fn entry(&self, path: &Path) -> Option<Entry> {
         self.way_to(path)?.pop()
     }
@@ -279,7 +262,7 @@ impl Disk {
         }
     }
 
-    /// The file that the call's descriptor stands for, where it is one of ours.
+    /// The file behind the call's descriptor, if it is on this disk.
     fn file_of(&self, call: &SystemCall) -> Option<usize> {
         match self.node(&call.descriptor_path()?)? {
             Node::File(file) => Some(file),
@@ -290,7 +273,7 @@ impl Disk {
     fn open(&mut self, call: &SystemCall) {
         let Some(path) = call.paths().pop().filter(|path| self.is_inside(path)) else { return };
         let has = |flag: &str| call.arguments.contains(flag);
-        assert!(!has("O_APPEND"), "this disk does not know where appended bytes go: {path:?}");
+        assert!(!has("O_APPEND"), "this disk cannot place appended bytes: {path:?}");
         if self.node(&path).is_none() {
             assert!(has("O_CREAT"), "{path:?} came from nowhere");
             let entry = self.entry(&path).expect("its folder is there");
@@ -326,7 +309,8 @@ impl Disk {
             let descriptor = call.descriptor().expect("a write has a descriptor");
             let position = self.positions.get_mut(&descriptor);
             let position = position.filter(|position| position.file == file);
-            let position = position.expect("only what is opened to write alone has a plain write");
+            let position =
+                position.expect("a plain write needs a file that is open for writing alone");
             position.offset += written;
             position.offset - written
         } else {
@@ -357,8 +341,8 @@ impl Disk {
         }
     }
 
-    /// Brings to the disk what changed in one folder, and what that needs: the names on the way to it,
-    /// and what happened before to the same names.
+    /// Makes the changes in one folder durable, the names on the way to it, and all earlier changes of the same
+    /// names.
     fn sync_folder(&mut self, folder: usize, way: Vec<Entry>) {
         let mut needed = way;
         let mut is_synced = vec![false; self.pending_names.len()];
@@ -379,25 +363,21 @@ impl Disk {
         }
     }
 
-    /// Cuts the power: writes what is left of the folder to `target`, which must not be there. Returns
-    /// how many changes are lost, each of them in whole or in part.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be written.
+    /// Cuts the power: writes the rest of the folder to `target`, which must not exist. Returns how many changes
+    /// are lost, in whole or in part.
     pub fn cut(&self, target: &Path, chance: &mut Rng) -> usize {
         let mut names = self.durable_names.clone();
         let kept = chance.usize(..=self.pending_names.len());
         for change in &self.pending_names[..kept] {
             change.apply(&mut names);
         }
-        // One for all files, or another one for each.
+        // The same luck for all files, or another one for each.
         let luck = chance.bool().then(|| Luck::any(chance));
         let lost = self.leave(&names, ROOT, target, luck, chance);
         lost + self.pending_names.len() - kept
     }
 
-    /// Writes what is left of a folder. Returns how many changes to its files are lost.
+    /// Writes the rest of a folder. Returns how many changes of its files are lost.
     fn leave(
         &self,
         names: &Names,
@@ -425,13 +405,6 @@ impl Disk {
     }
 }
 
-/// What a system call does at a line of the trace.
-enum Step<'calls> {
-    WriteBegins(&'calls SystemCall),
-    WriteReturns(&'calls SystemCall),
-    Done(&'calls SystemCall),
-}
-
 impl NameChange {
     fn apply(&self, names: &mut Names) {
         match self {
@@ -449,7 +422,6 @@ impl NameChange {
         }
     }
 
-    /// What it changes.
     fn entries(&self) -> Vec<&Entry> {
         match self {
             Self::Make(entry, _) | Self::Remove(entry) => vec![entry],
@@ -467,14 +439,14 @@ impl FileOnDisk {
         for change in &mut self.pending {
             change.is_durable |= holds(change);
         }
-        // The oldest ones are applied for good as far as nothing stands before them that is open.
+        // A durable change is applied for good when all changes before it are durable.
         let durable = self.pending.iter().take_while(|change| change.is_durable).count();
         for change in self.pending.drain(..durable) {
             change.kind.apply(&mut self.durable);
         }
     }
 
-    /// What is left, and how many changes are not, in whole or in part.
+    /// The bytes that survive, and how many changes are lost, in whole or in part.
     fn after_a_cut(&self, luck: Luck, chance: &mut Rng) -> (Vec<u8>, usize) {
         let (mut bytes, mut lost) = (self.durable.clone(), 0);
         for change in &self.pending {
@@ -494,7 +466,7 @@ impl FileOnDisk {
     }
 }
 
-/// What is left of one change.
+/// How much of one change survives.
 #[derive(Clone, Copy)]
 enum Kept {
     Nothing,
@@ -516,7 +488,7 @@ impl DataChangeKind {
         }
     }
 
-    /// Some sectors only. Says whether these were all.
+    /// Applies some sectors only. Returns whether these were all.
     fn apply_in_part(&self, file: &mut Vec<u8>, chance: &mut Rng) -> bool {
         let Self::Write { offset, bytes } = self else {
             self.apply(file);
@@ -545,19 +517,19 @@ fn write_at(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     file[offset..end].copy_from_slice(bytes);
 }
 
-/// The number that a text begins with, as a descriptor before its path.
+/// The number at the beginning of a text, such as the descriptor before its path.
 fn leading_number(text: &str) -> usize {
     let digits = text.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(text.len());
     text[..digits].parse().expect("it begins with a number")
 }
 
 impl SystemCall {
-    /// The descriptor that its first argument is, where strace shows what it stands for.
+    /// The descriptor that is the first argument, where strace shows its path.
     fn descriptor(&self) -> Option<usize> {
         self.file().map(|_| leading_number(&self.arguments))
     }
 
-    /// The path of the file that its first argument stands for.
+    /// The path of the descriptor that is the first argument.
     fn descriptor_path(&self) -> Option<PathBuf> {
         self.file().map(PathBuf::from)
     }
@@ -571,7 +543,7 @@ impl SystemCall {
         self.texts().iter().map(path).collect()
     }
 
-    /// One of its arguments that is a number.
+    /// The number that is this argument.
     fn number(&self, argument: usize) -> usize {
         let arguments: Vec<&str> = self.arguments.split(", ").collect();
         arguments[argument].parse().expect("the argument is a number")

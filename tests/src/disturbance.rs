@@ -10,8 +10,8 @@ use crate::plant::replacement_body;
 
 const WRITERS: i64 = 3;
 
-/// Creates, changes and deletes plants until it ends. When it is dropped it ends too, so that a claim
-/// that does not hold ends its test.
+/// Clients that create, change and delete plants until this ends. Dropping it ends them too, so that a failed claim
+/// does not hang.
 #[derive(Debug)]
 pub struct Disturbance {
     stop: Arc<AtomicBool>,
@@ -19,9 +19,8 @@ pub struct Disturbance {
 }
 
 impl Disturbance {
-    /// Writes plants with the tags `steady` and `other`, all over the ids that are ten times the
-    /// numbers of `range`. The multiples of ten themselves are left alone.
-    #[must_use]
+    /// Writes plants with the tags `steady` and `other`, with ids between the multiples of ten of `range`. The
+    /// multiples themselves are left alone.
     pub fn start(new_client: impl Fn() -> Client, range: &Range<i64>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let writers = (1..=WRITERS).map(|number| {
@@ -31,11 +30,7 @@ impl Disturbance {
         Self { writers: writers.collect(), stop }
     }
 
-    /// Ends it.
-    ///
-    /// # Panics
-    ///
-    /// When it has ended before, which is when a write was not answered as it should be.
+    /// Ends the clients, and claims that every answer was as it should be.
     #[track_caller]
     pub fn end(mut self) {
         let ended_before = self.writers.iter().any(JoinHandle::is_finished);
@@ -53,7 +48,7 @@ impl Drop for Disturbance {
     }
 }
 
-/// Every writer has plants of its own.
+/// Each writer has plants of its own.
 fn disturb(client: &Client, number: i64, range: &Range<i64>, stop: &AtomicBool) {
     let count = range.end - range.start;
     for round in (0_i64..).take_while(|_| !stop.load(Ordering::Relaxed)) {

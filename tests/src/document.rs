@@ -1,4 +1,4 @@
-//! A document of this repository: its parts, the blocks of commands in them, and their tables.
+//! A document of this repository: its parts, their code blocks and tables.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ pub struct Document {
     parts: Vec<Part>,
 }
 
-/// One heading and what stands under it.
+/// A heading and the text under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     heading: String,
@@ -18,12 +18,7 @@ pub struct Part {
 }
 
 impl Document {
-    /// The document with this path from the root of the repository.
-    ///
-    /// # Panics
-    ///
-    /// When there is none.
-    #[must_use]
+    /// The document with this path in the repository.
     #[track_caller]
     pub fn read(path: &str) -> Self {
         let text = fs::read_to_string(repository(path));
@@ -31,7 +26,7 @@ impl Document {
     }
 
     fn of(text: &str) -> Self {
-        // What stands before the first heading is under that of the document.
+        // The text before the first heading belongs to the title.
         let parts = text.split("\n## ").map(|part| {
             let (heading, text) = part.split_once('\n').unwrap_or((part, ""));
             Part { heading: heading.to_owned(), text: text.to_owned() }
@@ -39,18 +34,12 @@ impl Document {
         Self { parts: parts.collect() }
     }
 
-    /// All of it, in its order.
-    #[must_use]
+    /// All parts, in order.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
     /// The part under this heading.
-    ///
-    /// # Panics
-    ///
-    /// When there is none.
-    #[must_use]
     #[track_caller]
     pub fn part(&self, heading: &str) -> &Part {
         let part = self.parts.iter().find(|part| part.heading == heading);
@@ -59,18 +48,12 @@ impl Document {
 }
 
 impl Part {
-    /// What it is called.
-    #[must_use]
+    /// Its heading.
     pub fn heading(&self) -> &str {
         &self.heading
     }
 
-    /// The blocks in a language.
-    ///
-    /// # Panics
-    ///
-    /// When one does not end.
-    #[must_use]
+    /// The code blocks in a language.
     #[track_caller]
     pub fn blocks(&self, language: &str) -> Vec<String> {
         let opening = format!("```{language}\n");
@@ -84,12 +67,7 @@ impl Part {
         blocks
     }
 
-    /// The rows of its table, without the head: the cells as they stand.
-    ///
-    /// # Panics
-    ///
-    /// When it has no table, or more than one.
-    #[must_use]
+    /// The cells of its only table, without the head.
     #[track_caller]
     pub fn table(&self) -> Vec<Vec<String>> {
         let mut tables = Vec::new();

@@ -1,4 +1,4 @@
-//! Folders with all that is in them.
+//! Files and folders.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,23 +6,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A file or folder of the repository, by its path from the root.
-#[must_use]
 pub fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Where programs are looked for, in this folder first.
+/// The search path for programs, with this folder first.
 pub(crate) fn search_path_from(folder: PathBuf) -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder).chain(env::split_paths(&path));
     env::join_paths(folders).expect("a search path")
 }
 
-/// Copies a folder. `to` must not be there.
-///
-/// # Panics
-///
-/// When that fails.
+/// Copies a folder. `to` must not exist.
 pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir(to).expect("a folder can be made");
     for entry in fs::read_dir(from).expect("a folder can be read") {

@@ -1,28 +1,28 @@
-//! Histories of operations that run at the same time on one plant, and whether they can have happened
-//! one after the other, each at some moment between its request and its answer (Herlihy and Wing,
-//! "Linearizability", 1990; the search is that of Wing and Gong, with Lowe's memory of what was tried).
+//! A check for linearizability: whether concurrent operations on one plant can have happened one after the
+//! other, each at some moment between its request and its answer (Herlihy and Wing, "Linearizability", 1990). The
+//! search is that of Wing and Gong, with Lowe's cache of visited states.
 
 use std::collections::HashSet;
 
-/// What a plant is: a name, a tag, and the revision where it is known.
+/// The state of a plant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// Its name.
     pub name: String,
     /// Its tag.
     pub tag: Option<String>,
-    /// Its revision; nobody was told that of a write without an answer.
+    /// Its revision, unless it was written by an operation without an answer.
     pub revision: Option<u64>,
 }
 
-/// What was asked for.
+/// A request.
 #[derive(Clone, Debug)]
 pub enum HistoryOperation {
-    /// Create it with this name and tag.
+    /// Create the plant with this name and tag.
     Create(String, Option<String>),
-    /// Replace it, or make it.
+    /// Replace or make it.
     Put(String, Option<String>),
-    /// Give it another tag.
+    /// Change its tag.
     Retag(Option<String>),
     /// Delete it.
     Delete,
@@ -30,20 +30,20 @@ pub enum HistoryOperation {
     Read,
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was made, and has this revision.
+    /// The plant was made, with this revision.
     Made(u64),
-    /// It was there and is as asked for now, with this revision.
+    /// The plant existed, and now has this revision.
     Changed(u64),
-    /// It is gone.
+    /// The plant was deleted.
     Deleted,
-    /// This is what it is.
+    /// The state of the plant.
     Seen(State),
-    /// It is there already.
+    /// The plant exists already.
     Taken,
-    /// It is not there.
+    /// The plant does not exist.
     Missing,
 }
 
@@ -52,40 +52,56 @@ pub enum Outcome {
 pub struct Entry {
     /// When the request was sent, on the clock of the history.
     pub begun: u64,
-    /// When the answer was there, or when it was sure that nothing would happen any more.
+    /// When the answer had arrived, or when nothing could happen any more.
     pub ended: u64,
-    /// What was asked for.
+    /// The request.
     pub operation: HistoryOperation,
-    /// What was answered; none where there was no answer.
+    /// The answer, if there was one.
     pub outcome: Option<Outcome>,
 }
 
-/// Whether the operations can have happened one after the other, on a plant that is not there before.
+/// Checks the operations on a plant that does not exist before.
 ///
 /// # Errors
 ///
-/// When they cannot. It says how far the search has come.
+/// When they cannot have happened one after the other. Shows the operations at which the search got stuck.
 pub fn check(history: &[Entry]) -> Result<(), String> {
     let mut entries: Vec<&Entry> = history.iter().collect();
     entries.sort_unstable_by_key(|entry| entry.begun);
-    let mut search = Search { entries, tried: HashSet::new(), furthest: 0 };
+    let (mut tried, mut furthest) = (HashSet::new(), 0);
     let mut open = vec![(Done::default(), None)];
     while let Some((done, state)) = open.pop() {
-        if done.first == search.entries.len() {
+        if done.first == entries.len() {
             return Ok(());
         }
-        search.furthest = search.furthest.max(done.first);
-        open.extend(search.next(&done, &state));
+        furthest = furthest.max(done.first);
+        // An operation that begins after the end of another one comes after it.
+        let mut earliest_end = u64::MAX;
+        for (index, entry) in entries.iter().enumerate().skip(done.first) {
+            if entry.begun > earliest_end {
+                break;
+            }
+            if done.later.binary_search(&index).is_ok() {
+                continue;
+            }
+            earliest_end = earliest_end.min(entry.ended);
+            for after in entry.states_after(&state) {
+                let step = (done.with(index), after);
+                if tried.insert(step.clone()) {
+                    open.push(step);
+                }
+            }
+        }
     }
-    let around = search.furthest.saturating_sub(3)..search.entries.len().min(search.furthest + 9);
+    let around = furthest.saturating_sub(3)..entries.len().min(furthest + 9);
     Err(format!(
         "{} operations cannot have happened one after the other; stuck among {:#?}",
-        search.entries.len(),
-        &search.entries[around]
+        entries.len(),
+        &entries[around]
     ))
 }
 
-/// Which entries have happened: all before `first`, and some of the later ones, ascending.
+/// The entries that have happened: all before `first`, and some of the later ones, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Done {
     first: usize,
@@ -105,118 +121,67 @@ impl Done {
     }
 }
 
-/// What there was to try, and what was tried.
-struct Search<'a> {
-    entries: Vec<&'a Entry>,
-    tried: HashSet<(Done, Option<State>)>,
-    furthest: usize,
-}
-
-impl Search<'_> {
-    /// What may be after one more operation.
-    fn next(&mut self, done: &Done, state: &Option<State>) -> Vec<(Done, Option<State>)> {
-        let mut next = Vec::new();
-        // An operation that begins after another one's end comes after it.
-        let mut earliest_end = u64::MAX;
-        for (index, entry) in self.entries.iter().enumerate().skip(done.first) {
-            if entry.begun > earliest_end {
-                break;
-            }
-            if done.later.binary_search(&index).is_ok() {
-                continue;
-            }
-            earliest_end = earliest_end.min(entry.ended);
-            for after in entry.states_after(state) {
-                let step = (done.with(index), after);
-                if self.tried.insert(step.clone()) {
-                    next.push(step);
-                }
-            }
-        }
-        next
-    }
-}
-
 impl Entry {
-    /// What the plant may be after the operation, if the answer fits what it was before.
+    /// The states of the plant after the operation; none if the answer contradicts the state before.
     fn states_after(&self, before: &Option<State>) -> Vec<Option<State>> {
+        use HistoryOperation::{Create, Delete, Put, Read, Retag};
         let Some(outcome) = &self.outcome else {
             // It has happened, or it never will.
-            return vec![self.unanswered(before), before.clone()];
+            return vec![self.effect(before, None), before.clone()];
         };
         let after = match (&self.operation, outcome, before) {
-            (
-                HistoryOperation::Create(name, tag) | HistoryOperation::Put(name, tag),
-                Outcome::Made(revision),
-                None,
-            ) => Some(state(name, tag.as_ref(), *revision)),
-            (HistoryOperation::Create(..), Outcome::Taken, Some(_)) => before.clone(),
-            (HistoryOperation::Put(name, tag), Outcome::Changed(revision), Some(before)) => {
-                return before.become_in(state(name, tag.as_ref(), *revision));
+            (Create(..) | Put(..), Outcome::Made(revision), None) => {
+                self.effect(before, Some(*revision))
             }
-            (HistoryOperation::Retag(tag), Outcome::Changed(revision), Some(before)) => {
-                return before.become_in(state(&before.name, tag.as_ref(), *revision));
+            (Put(..) | Retag(_), Outcome::Changed(revision), Some(old)) => {
+                let after = self.effect(before, Some(*revision));
+                if !after.as_ref().is_some_and(|new| old.may_become(new)) {
+                    return Vec::new();
+                }
+                after
             }
-            (HistoryOperation::Delete, Outcome::Deleted, Some(_)) => None,
-            (
-                HistoryOperation::Retag(_) | HistoryOperation::Delete | HistoryOperation::Read,
-                Outcome::Missing,
-                None,
-            ) => None,
-            (HistoryOperation::Read, Outcome::Seen(seen), Some(before)) if before.may_be(seen) => {
-                Some(seen.clone())
-            }
+            (Delete, Outcome::Deleted, Some(_)) => None,
+            (Create(..), Outcome::Taken, Some(_)) => before.clone(),
+            (Retag(_) | Delete | Read, Outcome::Missing, None) => None,
+            (Read, Outcome::Seen(seen), Some(old)) if old.may_be(seen) => Some(seen.clone()),
             _ => return Vec::new(),
         };
         vec![after]
     }
 
-    fn unanswered(&self, before: &Option<State>) -> Option<State> {
-        let state = |name: &str, tag: Option<&String>| State {
-            name: name.to_owned(),
-            tag: tag.cloned(),
-            revision: None,
+    /// The state of the plant after the operation, where a write gives it this revision.
+    fn effect(&self, before: &Option<State>, revision: Option<u64>) -> Option<State> {
+        let state = |name: &String, tag: &Option<String>| {
+            Some(State { name: name.clone(), tag: tag.clone(), revision })
         };
         match (&self.operation, before) {
             (HistoryOperation::Create(name, tag), None) | (HistoryOperation::Put(name, tag), _) => {
-                Some(state(name, tag.as_ref()))
+                state(name, tag)
             }
-            (HistoryOperation::Retag(tag), Some(before)) => Some(state(&before.name, tag.as_ref())),
+            (HistoryOperation::Retag(tag), Some(before)) => state(&before.name, tag),
             (HistoryOperation::Delete, _) => None,
-            (
-                HistoryOperation::Create(..) | HistoryOperation::Read | HistoryOperation::Retag(_),
-                _,
-            ) => before.clone(),
+            _ => before.clone(),
         }
     }
 }
 
 impl State {
-    /// What it is after a change to `after`, if that has a fitting revision: the same one where nothing
-    /// changes, else a later one.
-    fn become_in(&self, after: Self) -> Vec<Option<Self>> {
-        let is_same = (&self.name, &self.tag) == (&after.name, &after.tag);
-        let fits = match (self.revision, after.revision) {
-            (Some(before), Some(after)) => {
-                if is_same {
-                    before == after
-                } else {
-                    before < after
-                }
-            }
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.name, &self.tag) == (&other.name, &other.tag)
+    }
+
+    /// Whether the revisions fit: a change that changes nothing keeps the revision, any other one raises it.
+    fn may_become(&self, after: &Self) -> bool {
+        match (self.revision, after.revision) {
+            (Some(before), Some(revision)) if self.is_same(after) => before == revision,
+            (Some(before), Some(revision)) => before < revision,
             _ => true,
-        };
-        if fits { vec![Some(after)] } else { Vec::new() }
+        }
     }
 
     fn may_be(&self, seen: &Self) -> bool {
-        (&self.name, &self.tag) == (&seen.name, &seen.tag)
-            && self.revision.is_none_or(|revision| Some(revision) == seen.revision)
+        self.is_same(seen) && self.revision.is_none_or(|revision| Some(revision) == seen.revision)
     }
-}
-
-fn state(name: &str, tag: Option<&String>, revision: u64) -> State {
-    State { name: name.to_owned(), tag: tag.cloned(), revision: Some(revision) }
 }
 
 #[cfg(test)]
@@ -228,33 +193,22 @@ mod tests {
     }
 
     fn create(begun: u64, ended: u64, revision: u64) -> Entry {
-        entry(
-            begun,
-            ended,
-            HistoryOperation::Create("Rosa".to_owned(), None),
-            Outcome::Made(revision),
-        )
+        let create = HistoryOperation::Create("Rosa".to_owned(), None);
+        entry(begun, ended, create, Outcome::Made(revision))
     }
 
     fn put(begun: u64, ended: u64, name: &str, revision: u64) -> Entry {
-        entry(
-            begun,
-            ended,
-            HistoryOperation::Put(name.to_owned(), None),
-            Outcome::Changed(revision),
-        )
+        let put = HistoryOperation::Put(name.to_owned(), None);
+        entry(begun, ended, put, Outcome::Changed(revision))
     }
 
     fn read(begun: u64, ended: u64, name: &str, revision: u64) -> Entry {
-        entry(begun, ended, HistoryOperation::Read, Outcome::Seen(state(name, None, revision)))
+        let state = State { name: name.to_owned(), tag: None, revision: Some(revision) };
+        entry(begun, ended, HistoryOperation::Read, Outcome::Seen(state))
     }
 
     fn missing(begun: u64, ended: u64) -> Entry {
         entry(begun, ended, HistoryOperation::Read, Outcome::Missing)
-    }
-
-    fn unanswered(begun: u64, ended: u64, operation: HistoryOperation) -> Entry {
-        Entry { begun, ended, operation, outcome: None }
     }
 
     #[test]
@@ -273,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_write_without_an_answer_may_have_happened_or_not_but_not_later() {
-        let lost = unanswered(2, 4, HistoryOperation::Delete);
+        let delete = HistoryOperation::Delete;
+        let lost = Entry { begun: 2, ended: 4, operation: delete, outcome: None };
         assert_eq!(check(&[create(0, 1, 1), lost.clone(), missing(5, 6)]), Ok(()));
         assert_eq!(check(&[create(0, 1, 1), lost.clone(), read(5, 6, "Rosa", 1)]), Ok(()));
         let late = [create(0, 1, 1), lost, read(5, 6, "Rosa", 1), missing(7, 8)];
@@ -292,16 +247,16 @@ mod tests {
                 read(3, 4, "Abies", 2),
                 read(5, 6, "Rosa", 1),
             ],
-            // Two creates win.
+            // Two creates succeed.
             vec![create(0, 3, 1), create(1, 4, 2)],
             // An acknowledged write is lost.
             vec![create(0, 1, 1), put(2, 3, "Abies", 2), read(4, 5, "Rosa", 1)],
             vec![create(0, 1, 1), missing(2, 3)],
-            // A plant comes back, or was never sent.
+            // A plant comes back, or was never written.
             vec![create(0, 1, 1), deleted.clone(), read(4, 5, "Rosa", 1)],
             vec![read(0, 1, "Rosa", 1)],
             vec![taken],
-            // A revision goes back, is used again, or changes by itself.
+            // A revision goes back, or changes by itself.
             vec![create(0, 1, 5), put(2, 3, "Abies", 4)],
             vec![create(0, 1, 5), put(2, 3, "Rosa", 6)],
             vec![create(0, 1, 1), read(2, 3, "Rosa", 2)],

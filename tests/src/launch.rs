@@ -1,6 +1,7 @@
 //! How a `plantd` is started: the program, its arguments, its environment.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
@@ -8,12 +9,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 
+use crate::folder::repository;
 use crate::process::Process;
 use crate::small_disk::SmallDisk;
 
-/// The token that a server in a test takes, with every scope.
+/// The token that servers of tests accept, with every scope.
 pub const TOKEN: &str = "the-token-of-the-tests";
 
 /// How the program ends when its command line is wrong, in the words of `sysexits.h` as the two below.
@@ -31,22 +33,21 @@ pub const UNPRIVILEGED: u32 = 65_534;
 /// The variable that says in which PostgreSQL the plants are.
 const POSTGRES: &str = "PLANTD_POSTGRES";
 
-/// Passes the standard input on as systemd passes a socket. A test may say other numbers.
+/// Passes standard input on as systemd passes a socket. A test may set other numbers.
 const PASS_SOCKET: &str = "exec 3<&0 </dev/null && \
     export LISTEN_FDS=\"${LISTEN_FDS-1}\" LISTEN_PID=\"${LISTEN_PID-$$}\"";
 
-/// What is said to a `plantd` when it starts. Without more it listens on a free port, takes
-/// [`TOKEN`], and drains without a delay.
-///
-/// All of that stands in the environment, so that a test may say otherwise by a flag.
+/// How to start a `plantd`. By default it listens on a free port, accepts [`TOKEN`], and drains without a
+/// delay. All of that is in the environment, so that a test can override it by a flag.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Launch {
     program: fn() -> &'static Path,
     wrapper: Vec<OsString>,
     arguments: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
     current_folder: Option<PathBuf>,
-    /// What is run instead of the program, as a user whom permissions bind.
+    /// Runs in place of the program, as a user whom permissions bind.
     program_for_all: Option<PathBuf>,
     passed_socket: Option<Arc<OwnedFd>>,
 }
@@ -59,88 +60,71 @@ impl Default for Launch {
 
 impl Launch {
     /// The start that most tests want.
-    #[must_use]
     pub fn new() -> Self {
-        let environment = [
-            ("PLANTD_LISTEN", "127.0.0.1:0"),
-            ("PLANTD_TOKEN", TOKEN),
-            ("PLANTD_DRAIN_DELAY", "0s"),
-        ];
-        let environment =
-            environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self {
+        let launch = Self {
             program,
             wrapper: Vec::new(),
             arguments: Vec::new(),
-            environment,
+            environment: BTreeMap::new(),
             current_folder: None,
             program_for_all: None,
             passed_socket: None,
-        }
+        };
+        launch
+            .environment("PLANTD_LISTEN", "127.0.0.1:0")
+            .environment("PLANTD_TOKEN", TOKEN)
+            .environment("PLANTD_DRAIN_DELAY", "0s")
     }
 
-    /// With more arguments.
-    #[must_use]
+    /// Adds arguments.
     pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
-    /// With a variable in the environment.
-    #[must_use]
+    /// Sets a variable in the environment.
     pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.environment.insert(name.into(), value.into());
         self
     }
 
-    /// Without a variable in the environment.
-    #[must_use]
+    /// Removes a variable from the environment.
     pub fn without_environment(mut self, name: &str) -> Self {
         self.environment.remove(&OsString::from(name));
         self
     }
 
-    /// In this current folder.
-    #[must_use]
+    /// Sets the current folder.
     pub fn current_folder(mut self, folder: &Path) -> Self {
         self.current_folder = Some(folder.to_owned());
         self
     }
 
-    /// With this folder for the plants.
-    #[must_use]
+    /// Sets the folder of the plants.
     pub fn data(self, folder: &Path) -> Self {
         self.environment("PLANTD_DATA", folder)
     }
 
-    /// With the plants in this schema of this PostgreSQL.
-    #[must_use]
+    /// Keeps the plants in this schema of this PostgreSQL.
     pub fn postgres(self, url: &str, schema: &str) -> Self {
         self.environment(POSTGRES, url).environment("PLANTD_POSTGRES_SCHEMA", schema)
     }
 
-    /// Whether it has its plants in PostgreSQL.
+    /// Whether the plants are in PostgreSQL.
     pub(crate) fn is_on_postgres(&self) -> bool {
         self.environment.contains_key(&OsString::from(POSTGRES))
     }
 
-    /// With the program that has fault points, and what happens there: `POINT=ACTION`, several with
-    /// semicolons in between. `plant_store::fault` says what an action may be.
-    #[must_use]
+    /// Runs the program that has fault points, with these faults: `POINT=ACTION`, separated by semicolons.
+    /// `plant_store::fault` lists the actions.
     pub fn faults(mut self, faults: &str) -> Self {
         self.program = program_with_fault_points;
         self.environment("FAILPOINTS", faults)
     }
 
-    /// Under strace, which writes to `trace` and gets `options` too.
+    /// Runs the program under strace, which writes to `trace` and gets `options` too.
     ///
-    /// strace runs beside the server and not above it: signals and the exit status are the server's
-    /// own.
-    ///
-    /// # Panics
-    ///
-    /// When there is no strace on this machine.
-    #[must_use]
+    /// strace runs beside the server and not above it: signals and the exit status are the server's own.
     pub fn under_strace(self, trace: &Path, options: &[&str]) -> Self {
         let is_there = Command::new("strace")
             .arg("-V")
@@ -154,63 +138,53 @@ impl Launch {
         self.wrapped(words)
     }
 
-    /// With at most so many descriptors, of which it may use a part at first.
-    #[must_use]
+    /// Limits the descriptors, softly and hard.
     pub fn descriptor_limits(self, soft: u32, hard: u32) -> Self {
         self.after(&format!("ulimit -S -n {soft} && ulimit -H -n {hard}"))
     }
 
-    /// With SIGHUP ignored, as `nohup` starts a program.
-    #[must_use]
+    /// Ignores SIGHUP, as `nohup` does.
     pub fn without_hangup(self) -> Self {
         self.after("trap '' HUP")
     }
 
-    /// With this socket passed to it, as systemd does, and no other place to listen at.
-    #[must_use]
+    /// Passes this socket as systemd does, as the only one to listen at.
     pub fn passed_socket(self, socket: impl Into<OwnedFd>) -> Self {
         let launch = self.without_environment("PLANTD_LISTEN").after(PASS_SOCKET);
         Self { passed_socket: Some(Arc::new(socket.into())), ..launch }
     }
 
-    /// Started by a shell that has done this, and becomes the program.
+    /// Starts through a shell that runs these commands and then becomes the program.
     fn after(self, commands: &str) -> Self {
         let script = format!("{commands} && exec \"$0\" \"$@\"");
         self.wrapped(["sh", "-c", &script].map(OsString::from))
     }
 
-    /// With this disk in sight.
-    #[must_use]
+    /// Lets the program see this disk.
     pub fn within(self, disk: &SmallDisk) -> Self {
         self.wrapped(disk.enter())
     }
 
-    /// Started by another program, of which there can be one.
+    /// Starts through another program. There can be one.
     fn wrapped(mut self, words: impl IntoIterator<Item = OsString>) -> Self {
         assert!(self.wrapper.is_empty(), "it is started by {:?} already", self.wrapper);
         self.wrapper = words.into_iter().collect();
         self
     }
 
-    /// As a user whom permissions bind, which is [`UNPRIVILEGED`] where the tests run as root. The
-    /// program is one that [`copy_program`] has made.
-    #[must_use]
+    /// Runs as a user whom permissions bind: as [`UNPRIVILEGED`] where the tests run as root. The program has
+    /// to come from [`copy_program`].
     pub fn unprivileged(mut self, program: &Path) -> Self {
         self.program_for_all = Some(program.to_owned());
         self
     }
 
-    /// Makes sure that the program is built, so that a start takes no longer than it has to.
+    /// Builds the program, so that a start does not include that.
     pub(crate) fn build(&self) {
         let _ = (self.program)();
     }
 
     /// Starts the program, with nothing on its standard input.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be built or started.
-    #[must_use]
     pub fn spawn(&self) -> Process {
         self.spawn_reading(self.passed_socket.as_ref().map_or_else(Stdio::null, |socket| {
             socket.try_clone().expect("a descriptor can be copied").into()
@@ -237,21 +211,16 @@ impl Launch {
     }
 
     /// Starts the program with this standard input.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be built or started.
-    #[must_use]
     pub fn spawn_reading(&self, stdin: impl Into<Stdio>) -> Process {
-        // Where the tests were started by `nohup` or the like, the program would ignore SIGHUP too.
+        // Tests started by `nohup` ignore SIGHUP, and the program would inherit that.
         let mut words = ["env", "--default-signal=HUP"].map(OsString::from).to_vec();
         words.extend(self.wrapper.iter().cloned());
         words.push(self.program_for_all.as_deref().unwrap_or_else(|| (self.program)()).into());
         words.extend(self.arguments.iter().cloned());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
-        // Nothing of what the developer's own shell says to a `plantd` may reach this one.
-        for (name, _) in std::env::vars_os() {
+        // The developer's own settings of `plantd` must not reach this one.
+        for (name, _) in env::vars_os() {
             let is_ours = name.to_str().is_some_and(|name| name.starts_with("PLANTD_"));
             if is_ours || name == "RUST_LOG" || name == "FAILPOINTS" {
                 command.env_remove(name);
@@ -262,7 +231,7 @@ impl Launch {
             command.current_dir(folder);
         }
         if self.program_for_all.is_some() && is_root() {
-            // The standard library takes root's groups away too.
+            // This removes root's groups too.
             command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         }
         Process::spawn(command.stdin(stdin))
@@ -270,23 +239,16 @@ impl Launch {
 }
 
 /// Whether the tests run as root, whom permissions do not bind.
-#[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Copies the program to where every user can execute it: where it is built may be closed to others.
-/// The folder is opened to them too.
-///
-/// # Panics
-///
-/// When it cannot be copied.
-#[must_use]
+/// Copies the program into a folder and opens both to every user: its own folder may be closed to others.
 pub fn copy_program(folder: &Path) -> PathBuf {
     let path = folder.join("plantd");
     fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is ours");
-    // Were it copied here, a process that another test is just starting could have it open for writing,
-    // and then it cannot be run.
+    // A copy made by this process could be inherited, open for writing, by a process that another test starts at
+    // this moment. Then it could not be run.
     let mut install = Command::new("install");
     let status = install.args(["-m", "755"]).args([program(), &path]).status();
     assert!(status.expect("install can be run").success(), "a program can be copied");
@@ -294,49 +256,44 @@ pub fn copy_program(folder: &Path) -> PathBuf {
 }
 
 /// The program under test, built once if it is not fresh.
-///
-/// # Panics
-///
-/// When it cannot be built.
 pub fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        // The same words as in `cargo xtask test`, so that what is built there is taken as it is.
-        build()
-            .args(["--workspace", "--features", "plant-store/conformance,plant-http/__internal"])
-            .bin("plantd")
-            .current_release()
-            .run()
-            .expect("plantd must build")
-            .path()
-            .to_owned()
-    })
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        // The same arguments as in `cargo xtask test`, so that its build is fresh.
+        run_build(
+            build()
+                .args([
+                    "--workspace",
+                    "--features",
+                    "plant-store/conformance,plant-http/__internal",
+                ])
+                .current_release(),
+        )
+    });
+    &PROGRAM
 }
 
-/// The same with fault points, which no other test and nobody else gets. It lies in a target folder of
-/// its own, so that it is never taken for the other one, and is built once for all profiles.
+/// The same with fault points, for torture alone. A target folder of its own keeps it apart, and serves all profiles.
 fn program_with_fault_points() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        build()
-            .manifest_path(workspace.join("Cargo.toml"))
-            .target_dir(workspace.join("target/fault-points"))
-            .package("plantd")
-            .features("__fault-points")
-            .bin("plantd")
-            .run()
-            .expect("plantd with fault points must build")
-            .path()
-            .to_owned()
-    })
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        run_build(
+            build()
+                .manifest_path(repository("Cargo.toml"))
+                .target_dir(repository("target/fault-points"))
+                .package("plantd")
+                .features("__fault-points"),
+        )
+    });
+    &PROGRAM
 }
 
-/// A build as it would be outside of a test. What cargo tells a test of its package would have some
-/// dependencies built again, each time that the package is another one.
+/// A build without the variables that cargo sets for a test: dependencies that read them would be built again.
 fn build() -> escargot::CargoBuild {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     names
         .filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
         .fold(escargot::CargoBuild::new(), |build, name| build.env_remove(name))
+}
+
+fn run_build(build: escargot::CargoBuild) -> PathBuf {
+    build.bin("plantd").run().expect("plantd must build").path().to_owned()
 }

@@ -1,9 +1,8 @@
-//! What clients have written, and what was acknowledged of it: what a store must hold whatever has
-//! happened to it.
+//! What clients have written, and what the server acknowledged: what a store must hold whatever happened to it.
 //!
 //! A write that was neither acknowledged nor refused is in doubt: it may be carried out or not, and of an
-//! import the first rows alone may be. The writes of a client come one after the other, so where one is
-//! carried out, those before it are.
+//! import the first rows alone may be. A client sends one write after the other, so if a write was carried
+//! out, so were those before it.
 
 mod account;
 mod store;
@@ -20,23 +19,18 @@ pub use self::write::Told;
 use crate::client::Client;
 use crate::server::TestServer;
 
-/// What some clients have written. Each of them has plants of its own.
+/// The ledgers of some clients, each of which has plants of its own.
 #[derive(Debug)]
 pub struct Ledgers {
     accounts: Vec<Account>,
-    /// How many rows an import has at most.
+    /// The most rows of an import.
     most_rows: usize,
-    /// Where each client has a file, which stays when a test fails.
+    /// Holds a file for each client, and stays when a test fails.
     folder: TempDir,
 }
 
 impl Ledgers {
-    /// Empty ledgers for so many clients, whose imports have so many rows at most.
-    ///
-    /// # Panics
-    ///
-    /// When their files cannot be made.
-    #[must_use]
+    /// Empty ledgers for so many clients, whose imports have at most so many rows.
     pub fn of_clients(clients: i64, most_rows: usize) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let accounts = (0..clients).map(|number| Account::new(number, folder.path())).collect();
@@ -44,29 +38,22 @@ impl Ledgers {
     }
 
     /// How many writes were ever acknowledged.
-    #[must_use]
     pub fn acknowledged(&self) -> u64 {
         self.accounts.iter().map(|account| account.total).sum()
     }
 
     /// Whether a request with this id was a write of a ledger.
-    #[must_use]
     pub fn is_request_id(id: &str) -> bool {
         id.starts_with(REQUEST_ID_PREFIX)
     }
 
     /// How many writes are in doubt.
-    #[must_use]
     pub fn doubts(&self) -> usize {
         self.accounts.iter().map(Account::doubts).sum()
     }
 
-    /// Lets all clients create, replace, change, delete and import plants, each until it is told
-    /// something that ends it, and something else happen meanwhile. Returns what each was told last.
-    ///
-    /// # Panics
-    ///
-    /// When an answer is not what it should be.
+    /// Lets all clients create, replace, change, delete and import plants, each until its own end says so of
+    /// what it was told, and `meanwhile` happen beside them. Returns what each client was told last.
     #[track_caller]
     pub fn write<IsOver: FnMut(Told) -> bool + Send>(
         &mut self,
@@ -82,12 +69,8 @@ impl Ledgers {
         })
     }
 
-    /// As [`Self::write`], where the clients are these in turn, whichever servers these belong to. Whoever
-    /// makes a claim meanwhile sees to it that the clients end also when it does not hold.
-    ///
-    /// # Panics
-    ///
-    /// When an answer is not what it should be.
+    /// As [`Self::write`], through these clients in turn, whichever servers they belong to. A claim in
+    /// `meanwhile` has to end the clients also when it fails.
     #[track_caller]
     pub fn write_through<IsOver: FnMut(Told) -> bool + Send>(
         &mut self,
@@ -106,15 +89,11 @@ impl Ledgers {
             let writing: Vec<_> = writing.collect();
             meanwhile();
             let told = writing.into_iter().map(|writing| writing.join());
-            told.map(|told| told.expect("every client is answered as it should be")).collect()
+            told.map(|told| told.expect("every answer is as it should be")).collect()
         })
     }
 
-    /// As [`Self::write`], where each client ends after so many writes, all of which are answered.
-    ///
-    /// # Panics
-    ///
-    /// When one is not.
+    /// As [`Self::write`], where each client ends after so many writes, and none may be in doubt.
     #[track_caller]
     pub fn write_some(&mut self, server: &mut TestServer, chance: &mut Rng, writes: usize) {
         let new_end = || {
@@ -129,34 +108,20 @@ impl Ledgers {
     }
 
     /// Remembers the newest plants that reads have shown: they must stay, or be followed by newer ones.
-    ///
-    /// # Panics
-    ///
-    /// When one of them was never sent.
     #[track_caller]
     pub fn see(&mut self, shown: &Plants) {
         self.accounts.iter_mut().for_each(|account| account.see(shown));
     }
 
-    /// Compares a store with the ledgers: everything that was acknowledged, or shown by a read, is
-    /// there, a write in doubt is there whole or not at all, and there is nothing that nobody sent.
-    /// Returns how many changes to single plants have led there since it was settled.
-    ///
-    /// # Panics
-    ///
-    /// When that does not hold.
+    /// Compares a store with the ledgers: every write that was acknowledged or shown by a read is there, a
+    /// write in doubt is there whole or not at all, and there is nothing that nobody sent. Returns how many
+    /// changes of single plants were made since the ledgers were settled.
     #[track_caller]
     pub fn compare(&self, store: &Plants) -> usize {
-        self.assert_all_owned(store);
-        let mut changes = 0;
-        for account in &self.accounts {
-            let sent = account.acknowledged + account.doubts();
-            changes += assert_agrees(account.check(store, account.acknowledged, sent));
-        }
-        changes
+        self.compare_to(store, |account| (account.acknowledged, account.sent()))
     }
 
-    /// As [`Self::compare`], and what the store holds then counts as settled.
+    /// As [`Self::compare`], and takes the store as the state before all later writes.
     #[track_caller]
     pub fn compare_and_settle(&mut self, store: &Plants) -> usize {
         let changes = self.compare(store);
@@ -164,44 +129,39 @@ impl Ledgers {
         changes
     }
 
-    /// As [`Self::compare`], for a store as it was when `is_answered` said of a request id whether it
-    /// had been answered with success. Returns how many had been.
-    ///
-    /// # Panics
-    ///
-    /// When a claim does not hold.
+    /// As [`Self::compare`], for a store of an earlier moment, when exactly the requests of which
+    /// `is_answered` says so were answered with success. Returns how many writes that were.
     #[track_caller]
     pub fn compare_then(&self, store: &Plants, is_answered: impl Fn(&str) -> bool) -> usize {
-        self.assert_all_owned(store);
-        let mut sum = 0;
-        for account in &self.accounts {
-            let acknowledged = account.acknowledged_in(&is_answered);
-            let sent = (acknowledged + 1).min(account.acknowledged + account.doubts());
-            assert_agrees(account.check(store, acknowledged, sent));
-            sum += acknowledged;
-        }
-        sum
+        let acknowledged = |account: &Account| account.acknowledged_in(&is_answered);
+        self.compare_to(store, |account| {
+            (acknowledged(account), account.sent().min(acknowledged(account) + 1))
+        });
+        self.accounts.iter().map(acknowledged).sum()
     }
 
+    /// Compares a store, where `progress` says of each client how many of its writes were acknowledged, and how
+    /// many were sent.
     #[track_caller]
-    fn assert_all_owned(&self, store: &Plants) {
+    fn compare_to(&self, store: &Plants, progress: impl Fn(&Account) -> (usize, usize)) -> usize {
         for id in store.keys() {
             let is_owned = self.accounts.iter().any(|account| account.owns(*id));
             assert!(is_owned, "nobody sent plant {id}");
         }
+        let mut changes = 0;
+        for account in &self.accounts {
+            let (acknowledged, sent) = progress(account);
+            match account.check(store, acknowledged, sent) {
+                Ok(of_account) => changes += of_account,
+                Err(difference) => panic!("the store differs from the ledgers: {difference}"),
+            }
+        }
+        changes
     }
 
-    /// Takes the store as it is for what there was before all that comes.
+    /// Takes the store as the state before all later writes.
     pub fn settle(&mut self, store: &Plants) {
         self.accounts.iter_mut().for_each(|account| account.settle(store));
-    }
-}
-
-#[track_caller]
-fn assert_agrees(checked: Result<usize, String>) -> usize {
-    match checked {
-        Ok(changes) => changes,
-        Err(difference) => panic!("the store is not as its clients know it: {difference}"),
     }
 }
 
@@ -215,7 +175,7 @@ impl Drop for Ledgers {
     }
 }
 
-/// When a claim has failed, nobody goes on writing to the server.
+/// Kills the server when a claim has failed, which ends its clients.
 struct KilledOnPanic<'a>(&'a mut TestServer);
 
 impl Drop for KilledOnPanic<'_> {

@@ -1,4 +1,4 @@
-//! A proxy in front of a server, as many of them stand behind one.
+//! A proxy in front of a server.
 
 use std::env;
 use std::fs;
@@ -11,39 +11,33 @@ use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 use crate::connection::Connection;
-use crate::deadline::wait_until;
 use crate::process::Process;
+use crate::wait_until;
 
-/// Where programs for administrators lie, which is not on everybody's path.
+/// Folders of administrators' programs, which are not on every path.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 
-/// Whether a proxy reads a request whole before it sends it on.
+/// Whether a proxy reads a whole request before it forwards it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBuffering {
-    /// It does, and says then how long the body is.
+    /// It does, and sends the length of the body.
     On,
-    /// It sends on what comes as it comes, chunks as chunks.
+    /// It forwards bytes as they arrive, and chunks as chunks.
     Off,
 }
 
-/// An nginx that sends all requests to one server, over as few connections as it can: clients share them.
-/// It and its folder are gone when this is dropped.
+/// An nginx whose clients share few connections to the server. Dropping this ends it and removes its folder.
 #[derive(Debug)]
 pub struct Nginx {
     process: Process,
     address: SocketAddr,
-    /// Holds the port, on which it never listens itself.
+    /// Reserves the port, without listening itself.
     _port: Socket,
     _folder: TempDir,
 }
 
 impl Nginx {
-    /// Starts one in front of this server. It lets everything pass that it can be told to.
-    ///
-    /// # Panics
-    ///
-    /// When there is no nginx on this machine, or it does not start.
-    #[must_use]
+    /// Starts a proxy of this server, as permissive as nginx can be.
     #[track_caller]
     pub fn in_front_of(server: SocketAddr, request_buffering: RequestBuffering) -> Self {
         let request_buffering = match request_buffering {
@@ -63,34 +57,21 @@ impl Nginx {
         )
     }
 
-    /// Starts one that speaks HTTP/1.0 to this server, as nginx does where its configuration says nothing else.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::in_front_of`].
-    #[must_use]
+    /// Starts a proxy that speaks HTTP/1.0 to this server, the default of older versions of nginx.
     #[track_caller]
     pub fn of_http_1_0(server: SocketAddr) -> Self {
-        // Newer versions of nginx have another default.
         Self::with_lines(server, "proxy_http_version 1.0;")
     }
 
-    /// Starts one with these lines about what is sent to the server.
+    /// Starts a proxy with these lines about requests to the server.
     #[track_caller]
     fn with_lines(server: SocketAddr, lines: &str) -> Self {
         let (port, address) = hold_port();
         Self::start(port, address, &proxy(address, server, lines))
     }
 
-    /// Starts one as a document shows it: `upstream` is the block of the servers, `server` that of the proxy.
-    /// The addresses of the servers are these, in the order of the document's, and clients talk to the proxy
-    /// without TLS.
-    ///
-    /// # Panics
-    ///
-    /// When there is no nginx on this machine, it does not start, or the document shows another number of
-    /// servers.
-    #[must_use]
+    /// Starts a proxy as a document shows it: `upstream` is the block of the servers, `server` that of the proxy. These
+    /// addresses replace those of the document, and the proxy serves clients without TLS.
     #[track_caller]
     pub fn as_documented(upstream: &str, server: &str, servers: &[String]) -> Self {
         let (port, address) = hold_port();
@@ -122,7 +103,7 @@ impl Nginx {
         let path = folder.path().join("nginx.conf");
         fs::write(&path, configuration(blocks)).expect("it is written");
         let mut command = Command::new(program());
-        // What it says before it has read the configuration would go to a file of the system's.
+        // Before it has read the configuration, it would log to a file of the system.
         command.args(["-e", "stderr"]).arg("-c").arg(&path).arg("-p").arg(folder.path());
         let mut process = Process::spawn(command.env_remove("NGINX").stdin(Stdio::null()));
         wait_until("nginx to listen", || {
@@ -132,14 +113,12 @@ impl Nginx {
         Self { process, address, _port: port, _folder: folder }
     }
 
-    /// Where it listens.
-    #[must_use]
+    /// The address of the proxy.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A new connection to it.
-    #[must_use]
+    /// A new connection.
     #[track_caller]
     pub fn connect(&self) -> Connection {
         Connection::open(self.address)
@@ -149,25 +128,18 @@ impl Nginx {
     ///
     /// # Errors
     ///
-    /// When it takes none.
+    /// When nginx refuses it.
     pub fn try_connect(&self) -> io::Result<Connection> {
         Connection::try_open(self.address)
     }
 
-    /// Whether it still runs.
-    #[must_use]
+    /// Whether it has not ended.
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
     }
 }
 
-/// A free port that nobody else gets while the socket is there, and that a process of the same user may
-/// listen on.
-///
-/// # Panics
-///
-/// When there is none.
-#[must_use]
+/// Reserves a free port: while the socket exists, only a process of the same user may listen on the port.
 pub fn hold_port() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be made");
     socket.set_reuse_address(true).expect("a port can be shared");
@@ -178,7 +150,7 @@ pub fn hold_port() -> (Socket, SocketAddr) {
     (socket, address)
 }
 
-/// Where the program is.
+/// The path of the program.
 fn program() -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(ADMINISTRATORS_FOLDERS.map(PathBuf::from));
@@ -188,8 +160,7 @@ fn program() -> PathBuf {
         .expect("install nginx (Debian package nginx-light), or run `cargo xtask test`, which does")
 }
 
-/// Paths in it are under the folder that nginx is started with. It is one process, which ends with its
-/// parent's signal, and remains the user that it is started by.
+/// Paths are relative to the folder of nginx, which is one process and keeps its user.
 fn configuration(blocks: &str) -> String {
     format!(
         "daemon off;
@@ -212,7 +183,7 @@ http {{
     )
 }
 
-/// The blocks of a proxy at this address, with these lines about what it sends to the server.
+/// The blocks of a proxy at this address, with these lines about requests to the server.
 fn proxy(address: SocketAddr, server: SocketAddr, lines: &str) -> String {
     format!(
         "

@@ -1,4 +1,4 @@
-//! The OpenAPI document, as a promise that each answer has to keep.
+//! The OpenAPI document, which every answer has to match.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -14,11 +14,6 @@ pub struct OpenapiDocument(Value);
 
 impl OpenapiDocument {
     /// The copy in the repository.
-    ///
-    /// # Panics
-    ///
-    /// When there is none.
-    #[must_use]
     pub fn copy() -> &'static Self {
         static COPY: LazyLock<OpenapiDocument> = LazyLock::new(|| {
             let text = fs::read_to_string(repository("docs/openapi.json"));
@@ -28,34 +23,19 @@ impl OpenapiDocument {
     }
 
     /// A document from its text.
-    ///
-    /// # Panics
-    ///
-    /// When it is no JSON.
-    #[must_use]
     #[track_caller]
     pub fn read(text: &str) -> Self {
         Self(serde_json::from_str(text).expect("the document is JSON"))
     }
 
-    /// What a JSON pointer (RFC 6901) leads to; where that is a reference, what that leads to.
-    ///
-    /// # Panics
-    ///
-    /// When there is nothing.
-    #[must_use]
+    /// The value at a JSON pointer (RFC 6901), after following a reference.
     #[track_caller]
     pub fn at(&self, pointer: &str) -> &Value {
         let value = self.0.pointer(pointer).unwrap_or_else(|| panic!("nothing is at {pointer}"));
         self.follow(value)
     }
 
-    /// Where this is a reference, what that leads to.
-    ///
-    /// # Panics
-    ///
-    /// When that is nothing.
-    #[must_use]
+    /// The target of a reference, or the value itself.
     #[track_caller]
     pub fn follow<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value.get("$ref").and_then(Value::as_str) {
@@ -64,14 +44,14 @@ impl OpenapiDocument {
         }
     }
 
-    /// Every operation: its method in capitals, its path, and what is said of it.
+    /// Every operation: its method in capitals, its path, and its description.
     pub fn operations(&self) -> impl Iterator<Item = (String, &str, &Value)> {
         members(self.at("/paths")).flat_map(|(path, item)| {
             members(item).map(move |(method, operation)| (method.to_uppercase(), path, operation))
         })
     }
 
-    /// Each failing answer that an operation may give: its status, and what is said of it.
+    /// Each failure of an operation: its status and its description.
     pub fn failures<'a>(&'a self, operation: &'a Value) -> impl Iterator<Item = (u16, &'a Value)> {
         members(&operation["responses"]).filter_map(|(status, response)| {
             let status: u16 = status.parse().expect("a status");
@@ -79,21 +59,21 @@ impl OpenapiDocument {
         })
     }
 
-    /// The errors that an answer may have: the number of each, and its example.
+    /// The errors of an answer: the number of each, and its example.
     pub fn errors(response: &Value) -> impl Iterator<Item = (i64, &Value)> {
         let examples = &response["content"]["application/json"]["examples"];
         members(examples).map(|(number, example)| (number.parse().expect("a number"), example))
     }
 
-    /// What is said of the operation that a request asks for, if it is one.
+    /// The description of the operation that a request asks for, if there is one.
     fn operation(&self, method: &str, path: &str) -> Option<&Value> {
-        // HEAD goes without saying, wherever GET is.
+        // The document leaves out HEAD, which every GET has.
         let method = if method == "HEAD" { "get" } else { &method.to_lowercase() };
         let path = path.split('?').next().unwrap_or_default();
         let paths = self.at("/paths");
         let is_below_plants =
             || path.strip_prefix("/plants/").is_some_and(|id| !id.is_empty() && !id.contains('/'));
-        // A path without parameters goes before one with them.
+        // A path without parameters takes precedence.
         let item = match paths.get(path) {
             None if is_below_plants() => paths.get("/plants/{id}"),
             item => item,
@@ -102,13 +82,12 @@ impl OpenapiDocument {
     }
 }
 
-/// The members of an object; of what is no object, none.
+/// The members of an object; none for other values.
 pub fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
 }
 
-/// Headers that any answer may have, and of which the document says nothing: those of HTTP itself, and those that tell
-/// browsers and caches what they may do.
+/// Headers that any answer may have without being in the document: those of HTTP, browsers and caches.
 const HEADERS_OF_ANY: [&str; 14] = [
     "accept-patch",
     "access-control-allow-headers",
@@ -126,7 +105,7 @@ const HEADERS_OF_ANY: [&str; 14] = [
     "x-content-type-options",
 ];
 
-/// Headers that an answer with this status has to have.
+/// The required headers of an answer with this status.
 fn needed_headers(status: u16) -> &'static [&'static str] {
     match status {
         401 | 403 => &["x-request-id", "www-authenticate"],
@@ -135,12 +114,8 @@ fn needed_headers(status: u16) -> &'static [&'static str] {
     }
 }
 
-/// Claims that the document tells of such an answer, where it tells of the operation: of its status, its error
-/// number, its media type and its headers.
-///
-/// # Panics
-///
-/// When it does not.
+/// Claims that the status, the error number, the media type and the headers of an answer are in the document, if the
+/// operation is.
 #[track_caller]
 pub(crate) fn assert_described(method: &str, path: &str, answer: &Answer) {
     let document = OpenapiDocument::copy();

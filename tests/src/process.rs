@@ -1,4 +1,4 @@
-//! One run of the program, and what it says.
+//! One run of the program.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -10,186 +10,170 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::NamedTempFile;
 
-use crate::deadline::{wait_for, wait_until};
-use crate::server_address::ServerAddress;
+use crate::{wait_for, wait_until};
 
-/// A process that is killed when it is dropped, and whose standard error is shown when the test
-/// that started it fails.
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerAddress {
+    /// At this address, without TLS.
+    Http(SocketAddr),
+    /// At this address, with TLS.
+    Https(SocketAddr),
+    /// At the Unix socket with this path.
+    Unix(PathBuf),
+}
+
+impl ServerAddress {
+    fn in_ready_line(line: &str) -> Option<Self> {
+        let place = line.strip_prefix("plantd listening on ")?;
+        if let Some(address) = place.strip_prefix("http://") {
+            return address.parse().ok().map(Self::Http);
+        }
+        if let Some(address) = place.strip_prefix("https://") {
+            return address.parse().ok().map(Self::Https);
+        }
+        place.strip_prefix("unix:").map(|path| Self::Unix(path.into()))
+    }
+
+    /// The address, with or without TLS. Fails for a Unix socket.
+    #[track_caller]
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Self::Http(address) | Self::Https(address) => *address,
+            Self::Unix(path) => panic!("{} is no address", path.display()),
+        }
+    }
+}
+
+/// A process that is killed when it is dropped. A test that fails prints its standard error.
+///
+/// Standard output and error go to files, so that the process never waits for a reader.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    stdout: Output,
-    stderr: Output,
+    stdout: NamedTempFile,
+    stderr: NamedTempFile,
 }
 
 impl Process {
-    /// Starts `command`, whose standard input is as it says.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be started.
-    #[must_use]
+    /// Starts `command`.
     pub fn spawn(command: &mut Command) -> Self {
-        let (stdout, stderr) = (Output::new(), Output::new());
+        let file = || NamedTempFile::new().expect("a temporary file can be made");
+        let for_child = |file: &NamedTempFile| file.reopen().expect("a file can be opened again");
+        let (stdout, stderr) = (file(), file());
         let child = command
-            .stdout(stdout.for_child())
-            .stderr(stderr.for_child())
+            .stdout::<File>(for_child(&stdout))
+            .stderr::<File>(for_child(&stderr))
             .spawn()
             .unwrap_or_else(|cause| panic!("cannot start {command:?}: {cause}"));
         Self { child, stdout, stderr }
     }
 
-    /// What stands on standard output by now; after the exit, all of it.
-    #[must_use]
+    /// Its standard output so far; after the exit, all of it.
     pub fn stdout(&self) -> String {
-        self.stdout.text()
+        text_of(&self.stdout)
     }
 
-    /// What stands on standard error by now; after the exit, all of it.
-    #[must_use]
+    /// Its standard error so far; after the exit, all of it.
     pub fn stderr(&self) -> String {
-        self.stderr.text()
+        text_of(&self.stderr)
     }
 
-    /// The first line on standard output, as soon as it is whole.
-    ///
-    /// # Panics
-    ///
-    /// When the process ends before, or the deadline comes.
-    #[must_use]
+    /// Waits for the first complete line on standard output.
     #[track_caller]
     pub fn first_line(&mut self) -> String {
-        wait_for("the first line on standard output", || {
-            if let Some((line, _)) = self.stdout().split_once('\n') {
-                return Some(line.to_owned());
-            }
-            let ended = self.child.try_wait().expect("a child can be waited for");
-            assert!(ended.is_none(), "it ended before it was ready: {}", self.stderr());
-            None
-        })
+        assert!(self.becomes_ready(), "it ended before it was ready: {}", self.stderr());
+        self.stdout().lines().next().unwrap_or_default().to_owned()
     }
 
-    /// Waits until it serves, or has ended. Says whether it serves.
-    #[must_use]
+    /// Waits until it serves or has ended, and returns whether it serves.
     #[track_caller]
     pub fn becomes_ready(&mut self) -> bool {
         wait_for("the server to be ready or to end", || {
+            // It may write its line after a first look, and end before the second.
+            let has_ended = !self.is_running();
             if self.stdout().contains('\n') {
                 return Some(true);
             }
-            (!self.is_running()).then_some(false)
+            has_ended.then_some(false)
         })
     }
 
-    /// Where it listens, as soon as it says so.
-    ///
-    /// # Panics
-    ///
-    /// When it does not become ready, or says so in other words than it should.
-    #[must_use]
+    /// Waits until it listens, and returns where.
     #[track_caller]
     pub fn place(&mut self) -> ServerAddress {
         let line = self.first_line();
-        ServerAddress::of_ready_line(&line)
+        ServerAddress::in_ready_line(&line)
             .unwrap_or_else(|| panic!("{line:?} does not say where it listens"))
     }
 
-    /// The address where it listens, as soon as it says so.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::place`], or when it listens at a Unix socket.
-    #[must_use]
+    /// Waits until it listens, and returns the address. Fails for a Unix socket.
     #[track_caller]
     pub fn address(&mut self) -> SocketAddr {
         self.place().address()
     }
 
     /// The process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How many descriptors it has open.
-    ///
-    /// # Panics
-    ///
-    /// When it has ended, or the operating system does not say.
-    #[must_use]
-    pub fn descriptors(&self) -> usize {
-        let folder = format!("/proc/{}/fd", self.id());
-        fs::read_dir(folder).expect("a process has a folder of its descriptors").count()
+    fn proc(&self, name: &str) -> PathBuf {
+        format!("/proc/{}/{name}", self.id()).into()
     }
 
-    /// How many sockets it has open.
-    ///
-    /// # Panics
-    ///
-    /// When it has ended, or the operating system does not say.
-    #[must_use]
+    /// The number of its open descriptors.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(self.proc("fd")).expect("the process runs").count()
+    }
+
+    /// The number of its open sockets.
     pub fn sockets(&self) -> usize {
-        let folder = format!("/proc/{}/fd", self.id());
-        let files = fs::read_dir(folder).expect("a process has a folder of its descriptors");
-        // A descriptor may be closed while it is looked at.
+        let files = fs::read_dir(self.proc("fd")).expect("the process runs");
+        // A descriptor may be closed meanwhile.
         let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
         targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
     }
 
-    /// How much of its memory is in RAM, in KiB.
-    ///
-    /// # Panics
-    ///
-    /// When it has ended, or the operating system does not say.
-    #[must_use]
+    /// Its memory in RAM, in KiB.
     pub fn resident_kib(&self) -> u64 {
         self.status_kib("VmRSS:")
     }
 
-    /// How much of its memory was in RAM when that was most, in KiB.
-    ///
-    /// # Panics
-    ///
-    /// When it has ended, or the operating system does not say.
-    #[must_use]
+    /// The peak of its memory in RAM since the start or [`Self::reset_peak_resident`], in KiB.
     pub fn peak_resident_kib(&self) -> u64 {
         self.status_kib("VmHWM:")
     }
 
-    /// Forgets the peak: from now on it is what is most from now on.
-    ///
-    /// # Panics
-    ///
-    /// When it has ended, or the operating system does not let it be forgotten.
+    /// Begins a new peak.
     pub fn reset_peak_resident(&self) {
-        let path = format!("/proc/{}/clear_refs", self.id());
-        fs::write(path, "5").expect("a process of this user may be asked so");
+        fs::write(self.proc("clear_refs"), "5").expect("a process of this user");
     }
 
     fn status_kib(&self, name: &str) -> u64 {
-        let path = format!("/proc/{}/status", self.id());
-        let status = fs::read_to_string(path).expect("a process has a status");
+        let status = fs::read_to_string(self.proc("status")).expect("the process runs");
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
             .unwrap_or_else(|| panic!("no {name} in {status}"))
     }
 
-    /// Lets each sync of one of its threads take so much longer, until what this returns is dropped.
-    /// strace slows down what it looks at, so it looks at no other thread.
-    ///
-    /// # Panics
-    ///
-    /// When no such thread comes, or there is no strace on this machine.
-    #[must_use]
+    /// Delays each sync of the thread with this name, until the returned strace is dropped. strace slows down
+    /// every thread that it traces, so it traces no other.
     #[track_caller]
     pub fn slow_down_syncs(&self, thread: &str, delay: Duration) -> Self {
-        let folder = self.folder_of_thread(thread);
-        let id = folder.file_name().expect("the folder of a thread has its id as its name");
+        let folder = wait_for(&format!("the thread {thread}"), || {
+            let folders = fs::read_dir(self.proc("task")).expect("the process runs");
+            folders.map(|folder| folder.expect("a thread has a folder").path()).find(|folder| {
+                let comm = fs::read_to_string(folder.join("comm"));
+                comm.is_ok_and(|comm| comm.trim_end() == thread)
+            })
+        });
+        let id = folder.file_name().expect("the folder of a thread is named by its id");
         let delay = format!("inject=fdatasync:delay_enter={}", delay.as_micros());
         let mut strace = Command::new("strace");
         strace.arg("-p").arg(id).args(["-e", "trace=fdatasync", "-e", &delay]);
         let strace = Self::spawn(&mut strace);
-        wait_until("strace to look at the thread", || {
+        wait_until("strace to trace the thread", || {
             fs::read_to_string(folder.join("status"))
                 .expect("a thread has a status")
                 .contains(&format!("TracerPid:\t{}\n", strace.id()))
@@ -197,26 +181,7 @@ impl Process {
         strace
     }
 
-    fn folder_of_thread(&self, name: &str) -> PathBuf {
-        // A thread gives itself its name when it begins.
-        wait_for(&format!("the thread {name}"), || {
-            let folders = fs::read_dir(format!("/proc/{}/task", self.id()));
-            folders
-                .expect("a process has a folder of its threads")
-                .map(|folder| folder.expect("a thread has a folder").path())
-                .find(|folder| {
-                    let comm = fs::read_to_string(folder.join("comm"));
-                    comm.is_ok_and(|comm| comm.trim_end() == name)
-                })
-        })
-    }
-
-    /// Whether it has not ended yet.
-    ///
-    /// # Panics
-    ///
-    /// When the operating system does not say.
-    #[must_use]
+    /// Whether it has not ended.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
@@ -231,53 +196,35 @@ impl Process {
         self.send(Signal::INT);
     }
 
-    /// Stops it, as it stands, until [`Self::send_continue`].
+    /// Stops it until [`Self::send_continue`].
     pub fn send_stop(&self) {
         self.send(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues it.
     pub fn send_continue(&self) {
         self.send(Signal::CONT);
     }
 
-    /// Sends this signal.
-    ///
-    /// # Panics
-    ///
-    /// When the process has ended, and its end was waited for.
+    /// Sends this signal. Fails when the process was waited for.
     pub fn send(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).expect("a process id is an i32");
-        kill_process(Pid::from_raw(id).expect("a process id is not 0"), signal)
-            .expect("the process takes signals");
+        kill_process(Pid::from_child(&self.child), signal).expect("the process takes signals");
     }
 
-    /// Sends SIGKILL and waits for the end.
-    ///
-    /// # Panics
-    ///
-    /// When it had ended before.
+    /// Sends SIGKILL and waits for the end. Fails when the process had ended before.
     pub fn kill(&mut self) {
         assert!(self.is_running(), "it had ended before it was to be killed: {}", self.stderr());
         self.child.kill().expect("a child can be killed");
         self.wait_for_exit();
     }
 
-    /// Waits for the end, after which the output is whole.
-    ///
-    /// # Panics
-    ///
-    /// When the deadline comes first.
+    /// Waits for the end, after which the output is complete.
     #[track_caller]
     pub fn wait_for_exit(&mut self) -> ExitStatus {
         wait_for("the process to end", || self.child.try_wait().expect("a child can be waited for"))
     }
 
-    /// Waits for the end, and claims that this is its exit code.
-    ///
-    /// # Panics
-    ///
-    /// When it is another one, or the deadline comes first.
+    /// Waits for the end, and claims this exit code.
     #[track_caller]
     pub fn assert_exit_code(&mut self, code: i32) {
         assert_eq!(self.wait_for_exit().code(), Some(code), "{}", self.stderr());
@@ -285,9 +232,9 @@ impl Process {
 }
 
 impl Drop for Process {
-    #[allow(clippy::print_stderr, reason = "a test that fails shows what its server said")]
+    #[allow(clippy::print_stderr, reason = "a test that fails shows the log of its server")]
     fn drop(&mut self) {
-        // Both fail only when the process has ended, which is what they are for.
+        // Both fail only when the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
@@ -296,22 +243,7 @@ impl Drop for Process {
     }
 }
 
-/// What a process writes. It stands in a file, so that the process never waits for a reader, nor shares
-/// the machine with one.
-#[derive(Debug)]
-struct Output(NamedTempFile);
-
-impl Output {
-    fn new() -> Self {
-        Self(NamedTempFile::new().expect("a temporary file can be made"))
-    }
-
-    fn for_child(&self) -> File {
-        self.0.reopen().expect("a temporary file can be opened again")
-    }
-
-    fn text(&self) -> String {
-        let bytes = fs::read(self.0.path()).expect("a temporary file can be read");
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
+fn text_of(file: &NamedTempFile) -> String {
+    let bytes = fs::read(file.path()).expect("a temporary file can be read");
+    String::from_utf8_lossy(&bytes).into_owned()
 }

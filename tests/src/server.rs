@@ -1,27 +1,32 @@
 //! A running server with a folder of its own.
 
+use std::env;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{self, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
+use crate::TOKEN;
 use crate::certificate::Authority;
 use crate::client::Client;
 use crate::connection::Connection;
-use crate::launch::{Launch, TOKEN};
-use crate::process::Process;
-use crate::server_address::ServerAddress;
-use crate::store;
+use crate::launch::Launch;
+use crate::process::{Process, ServerAddress};
 
-/// A `plantd` that is ready. It and its folder are gone when this is dropped.
+/// The environment variable that selects the default store of servers: `sled`, or `postgres`.
+const STORE: &str = "PLANTD_TESTS_STORE";
+
+/// A `plantd` that is ready. Dropping it ends the process and removes its folder.
 ///
-/// Where the tests are to run on PostgreSQL, it has a schema of its own there, which belongs to its
-/// folder, unless the test chooses one by [`Launch::postgres`].
+/// Where PostgreSQL is the default store, the server has a schema that belongs to its folder, unless the
+/// test chooses one by [`Launch::postgres`].
 #[derive(Debug)]
+#[must_use = "a server ends when it is dropped"]
 pub struct TestServer {
     process: Process,
     place: ServerAddress,
@@ -33,26 +38,18 @@ pub struct TestServer {
 
 impl TestServer {
     /// Starts a server as most tests want it.
-    #[must_use]
     #[track_caller]
     pub fn start() -> Self {
         Self::start_with(Launch::new())
     }
 
-    /// Starts a server with a folder of its own, which is not there before.
-    #[must_use]
+    /// Starts a server with a folder of its own, which does not exist before.
     #[track_caller]
     pub fn start_with(launch: Launch) -> Self {
         Self::start_prepared(launch, "data", |_| {})
     }
 
-    /// Starts a server whose folder has this name and was prepared before. The folder that `prepare`
-    /// gets is there.
-    ///
-    /// # Panics
-    ///
-    /// When the server does not become ready, or says so in other words than it should.
-    #[must_use]
+    /// Starts a server with a folder of this name below an existing one. `prepare` may make it.
     #[track_caller]
     pub fn start_prepared(launch: Launch, name: &str, prepare: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -61,29 +58,20 @@ impl TestServer {
         Self { _folder: Some(folder), ..Self::start_at(launch, &data) }
     }
 
-    /// Starts a server with this folder, which stays when this is dropped.
-    ///
-    /// # Panics
-    ///
-    /// When the server does not become ready, or says so in other words than it should.
-    #[must_use]
+    /// Starts a server with this folder, which stays when the server is dropped.
     #[track_caller]
     pub fn start_at(launch: Launch, data: &Path) -> Self {
         let (process, place, start_took) = start(&launch, data);
         Self { process, place, launch, data: data.to_owned(), start_took, _folder: None }
     }
 
-    /// Starts again on the same folder, as before. The process must have ended.
+    /// Starts the server again on its folder as before. The process must have ended.
     #[track_caller]
     pub fn restart(&mut self) {
         self.restart_with(self.launch.clone());
     }
 
-    /// Starts again on the same folder, and from now on like this.
-    ///
-    /// # Panics
-    ///
-    /// When the server still runs, or does not become ready.
+    /// Starts the server again on its folder, from now on like this. The process must have ended.
     #[track_caller]
     pub fn restart_with(&mut self, launch: Launch) {
         assert!(!self.process.is_running(), "it still runs");
@@ -92,66 +80,49 @@ impl TestServer {
     }
 
     /// Where it listens.
-    #[must_use]
     pub fn place(&self) -> &ServerAddress {
         &self.place
     }
 
-    /// The address where it listens.
-    ///
-    /// # Panics
-    ///
-    /// When it listens at a Unix socket.
-    #[must_use]
+    /// The address at which it listens. Fails for a Unix socket.
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
         self.place.address()
     }
 
     /// Its folder.
-    #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// How long its last start took.
-    #[must_use]
+    /// The duration of its last start.
     pub fn start_took(&self) -> Duration {
         self.start_took
     }
 
     /// Its process.
-    #[must_use]
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// What stands on its standard error by now.
-    #[must_use]
+    /// Its standard error so far.
     pub fn stderr(&self) -> String {
         self.process.stderr()
     }
 
     /// A client that sends [`TOKEN`].
-    #[must_use]
     #[track_caller]
     pub fn client(&self) -> Client {
         Client::new(self.address(), Some(TOKEN))
     }
 
     /// A client that sends [`TOKEN`] over TLS.
-    #[must_use]
     #[track_caller]
     pub fn tls_client(&self, authority: &Authority) -> Client {
-        Client::over_tls(self.address(), authority, Some(TOKEN))
+        Client::over_tls(self.address(), authority)
     }
 
-    /// A new connection, without TLS.
-    ///
-    /// # Panics
-    ///
-    /// When the server takes none.
-    #[must_use]
+    /// A new connection without TLS.
     #[track_caller]
     pub fn connect(&self) -> Connection {
         match &self.place {
@@ -159,31 +130,22 @@ impl TestServer {
                 Connection::open(*address)
             }
             ServerAddress::Unix(path) => {
-                Connection::open_unix(path).expect("the server takes connections")
+                Connection::open_unix(path).expect("the server accepts connections")
             }
         }
     }
 
     /// A new connection with TLS, after the handshake.
-    ///
-    /// # Panics
-    ///
-    /// When there is none.
-    #[must_use]
     #[track_caller]
     pub fn connect_tls(&self, client: &Arc<ClientConfig>) -> Connection {
         Connection::open_tls(self.address(), client).expect("a handshake with the server")
     }
 
-    /// Has `plantd verify` look at the folder, and claims that it finds nothing. The process must have
-    /// ended. Where the plants are in PostgreSQL there is nothing in the folder to look at.
-    ///
-    /// # Panics
-    ///
-    /// When it finds something.
+    /// Claims that `plantd verify` finds the folder intact. The process must have ended. With PostgreSQL there
+    /// is nothing to verify.
     #[track_caller]
     pub fn verify(&self) {
-        if self.launch.is_on_postgres() || store::is_postgres() {
+        if self.launch.is_on_postgres() || is_on_postgres() {
             return;
         }
         let mut verify = Launch::new().data(&self.data).arguments(["verify"]).spawn();
@@ -208,18 +170,45 @@ impl TestServer {
 #[track_caller]
 fn start(launch: &Launch, data: &Path) -> (Process, ServerAddress, Duration) {
     launch.build();
-    let launch = on_its_store(launch, data);
+    let mut launch = launch.clone().data(data);
+    if is_on_postgres() && !launch.is_on_postgres() {
+        launch = launch.postgres(test_postgres::shared().url(), &schema_of(data));
+    }
     let begun = Instant::now();
-    let mut process = launch.data(data).spawn();
+    let mut process = launch.spawn();
     let place = process.place();
     (process, place, begun.elapsed())
 }
 
-/// The launch with the schema of its folder, where the tests are to run on PostgreSQL.
-fn on_its_store(launch: &Launch, data: &Path) -> Launch {
-    let launch = launch.clone();
-    if launch.is_on_postgres() || !store::is_postgres() {
-        return launch;
+/// Whether PostgreSQL is the default store.
+pub(crate) fn is_on_postgres() -> bool {
+    match env::var(STORE).as_deref() {
+        Err(_) | Ok("" | "sled") => false,
+        Ok("postgres") => true,
+        Ok(other) => panic!("{STORE} is {other:?}: set it to `sled` or `postgres`"),
     }
-    launch.postgres(test_postgres::shared().url(), &store::schema_of(data))
+}
+
+/// Whether sled is the default store. A test that claims nothing of PostgreSQL prints `why`.
+#[allow(clippy::print_stdout, reason = "a test that claims nothing says why")]
+pub fn store_is_sled(why: &str) -> bool {
+    let is_sled = !is_on_postgres();
+    if !is_sled {
+        println!("claims nothing of PostgreSQL: {why}");
+    }
+    is_sled
+}
+
+/// The schema that belongs to a folder, so that a later start there finds the same plants. Another test process
+/// may have a folder of the same name.
+fn schema_of(folder: &Path) -> String {
+    let hash = Sha256::new()
+        .chain_update(process::id().to_be_bytes())
+        .chain_update(folder.as_os_str().as_encoded_bytes())
+        .finalize();
+    format!("test_{}", hex(&hash[..8]))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! A disk that is small, and full when a test wants it so.
+//! A small disk, which a test can fill.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
@@ -7,17 +7,16 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// What a program that looks into another one's mounts has to be called with.
+/// The options of `nsenter` that show another process's mounts.
 const ENTER: [&str; 3] = ["--user", "--mount", "--preserve-credentials"];
 
-/// A file system in memory, of a size that may change. It can only be seen from within, as by a
-/// server that is started with [`Launch::within`](crate::Launch::within), and it is gone when this
-/// is dropped or the test ends, however it ends.
+/// A file system in memory, of a size that may change. Only a server that is started with
+/// [`Launch::within`](crate::Launch::within) sees it. It is gone when this is dropped or the test ends in any way.
 ///
 /// It needs no root: it is mounted in namespaces of its own, in which this user is root.
 #[derive(Debug)]
 pub struct SmallDisk {
-    /// The namespaces live as long as this one does, which ends with its standard input.
+    /// Keeps the namespaces alive, and ends with its standard input.
     holder: Child,
     _stdin: Option<ChildStdin>,
     folder: TempDir,
@@ -25,11 +24,6 @@ pub struct SmallDisk {
 
 impl SmallDisk {
     /// A disk with these options of `mount -t tmpfs`.
-    ///
-    /// # Panics
-    ///
-    /// When this machine does not let one be made; the message says then what to change.
-    #[must_use]
     pub fn new(options: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let script = r#"mount -t tmpfs -o "$1" plants "$0" && echo mounted && exec cat"#;
@@ -53,17 +47,12 @@ impl SmallDisk {
         Self { holder, _stdin: stdin, folder }
     }
 
-    /// Where it is, as seen from within.
-    #[must_use]
+    /// Its path, as seen from within.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Gives it other options: `size=64m` makes room, `ro` forbids writes.
-    ///
-    /// # Panics
-    ///
-    /// When it does not take them.
+    /// Changes its options: `size=64m` makes room, `ro` forbids writes.
     #[track_caller]
     pub fn remount(&self, options: &str) {
         let options = format!("remount,{options}");
@@ -71,11 +60,7 @@ impl SmallDisk {
         self.run(mount.into_iter().chain([self.path().into()]));
     }
 
-    /// Writes zeros to this file until there is no room for more.
-    ///
-    /// # Panics
-    ///
-    /// When the disk does not become full.
+    /// Fills the disk with this file.
     #[track_caller]
     pub fn fill(&self, name: &str) {
         let script = r#"LC_ALL=C head -c 1G /dev/zero 2>&1 > "$0" | grep -q 'No space left'"#;
@@ -83,11 +68,7 @@ impl SmallDisk {
         self.run(shell.into_iter().chain([self.path().join(name).into()]));
     }
 
-    /// Writes zeros to this file until only so many MiB are left, where more are.
-    ///
-    /// # Panics
-    ///
-    /// When that cannot be done.
+    /// Fills the disk with this file, up to so many MiB.
     #[track_caller]
     pub fn fill_but(&self, name: &str, mib: u32) {
         let script = r#"free=$(df --output=avail -B1M "$0" | tail -n 1)
@@ -106,7 +87,7 @@ impl SmallDisk {
         output
     }
 
-    /// The words before a command that is to see the disk. The command takes their process over.
+    /// The prefix of a command that is to see the disk. Its process becomes the command.
     pub(crate) fn enter(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["nsenter".into(), "--target".into()];
         words.push(self.holder.id().to_string().into());
@@ -115,8 +96,7 @@ impl SmallDisk {
         words
     }
 
-    /// A folder on it that is not there yet.
-    #[must_use]
+    /// A data folder on it, which does not exist yet.
     pub fn data(&self) -> PathBuf {
         self.path().join("data")
     }
@@ -124,7 +104,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Both fail only when it has ended, which is what they are for.
+        // Both fail only when it has ended already.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

@@ -1,19 +1,19 @@
-//! What strace saw the server do, in the order in which it happened.
+//! System calls of the server in a trace of strace, in their order.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use crate::deadline::wait_for;
+use crate::wait_for;
 
-/// One system call that came to its end.
+/// One system call.
 #[derive(Clone, Debug)]
 pub struct SystemCall {
     /// Its name.
     pub name: String,
     /// Its arguments as strace shows them.
     pub arguments: String,
-    /// What it returned as strace shows it.
+    /// Its result as strace shows it.
     pub result: String,
     /// The line of the trace on which it began.
     pub begun: usize,
@@ -22,16 +22,14 @@ pub struct SystemCall {
 }
 
 impl SystemCall {
-    /// The file or socket that its first argument stands for.
-    #[must_use]
+    /// The file or socket behind the descriptor that is its first argument.
     pub fn file(&self) -> Option<&str> {
         let (descriptor, rest) = self.arguments.split_once('<')?;
         descriptor.bytes().all(|byte| byte.is_ascii_digit()).then_some(())?;
         Some(rest.split_once('>')?.0)
     }
 
-    /// The texts among its arguments, without strace's escapes.
-    #[must_use]
+    /// The strings among its arguments, unescaped.
     pub fn texts(&self) -> Vec<Text> {
         let mut texts = Vec::new();
         let mut folder = None;
@@ -52,19 +50,16 @@ impl SystemCall {
     }
 
     /// Whether it returned no error.
-    #[must_use]
     pub fn succeeded(&self) -> bool {
         self.result.starts_with(|first: char| first.is_ascii_digit())
     }
 
-    /// Whether it leaves a file's data on the disk.
-    #[must_use]
+    /// Whether it synced a file.
     pub fn is_sync(&self) -> bool {
         matches!(self.name.as_str(), "fdatasync" | "fsync") && self.succeeded()
     }
 
     /// Whether it writes to a file or a socket.
-    #[must_use]
     pub fn is_write(&self) -> bool {
         matches!(
             self.name.as_str(),
@@ -73,10 +68,10 @@ impl SystemCall {
     }
 }
 
-/// A text among the arguments of a system call.
+/// A string among the arguments of a system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// The folder that stands before it, which a relative path starts from.
+    /// The folder before it, to which a relative path refers.
     pub folder: Option<String>,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -86,17 +81,12 @@ pub struct Text {
 #[derive(Clone, Debug)]
 pub struct SystemCalls {
     calls: Vec<SystemCall>,
-    /// How many calls had begun and not returned when the process ended.
+    /// The number of calls that had not returned when the process ended.
     unfinished: usize,
 }
 
 impl SystemCalls {
-    /// Reads the trace of a process that has ended; strace may still be writing the end of it.
-    ///
-    /// # Panics
-    ///
-    /// When the trace does not become whole, or is no trace.
-    #[must_use]
+    /// Reads the trace of a process that has ended. Waits until strace has written the end of the trace.
     #[track_caller]
     pub fn read(trace: &Path, process_id: u32) -> Self {
         let process_id = process_id.to_string();
@@ -114,7 +104,7 @@ impl SystemCalls {
 
     pub(crate) fn parse(text: &str) -> Self {
         let (mut calls, mut never_returned) = (Vec::new(), 0);
-        // A call during which another thread did something stands on two lines.
+        // A call is on two lines if another thread made one meanwhile.
         let mut unfinished: HashMap<&str, (usize, &str)> = HashMap::new();
         for (number, line) in text.lines().enumerate() {
             let (thread, event) = line.split_once(' ').expect("a line begins with a thread's id");
@@ -134,7 +124,7 @@ impl SystemCalls {
                     (begun, format!("{begin}{end}"))
                 }
             };
-            // A call that never returned, for the process was killed, has no result that counts.
+            // A call that never returned, because the process was killed, has no result.
             let Some((call, result)) = whole.rsplit_once(" = ") else { continue };
             let Some((name, arguments)) = call.split_once('(') else { continue };
             never_returned += usize::from(result.starts_with('?'));
@@ -149,14 +139,12 @@ impl SystemCalls {
         Self { calls, unfinished: never_returned + unfinished.len() }
     }
 
-    /// How many calls had begun and not returned when the process ended.
-    #[must_use]
+    /// The number of calls that had not returned when the process ended.
     pub fn unfinished(&self) -> usize {
         self.unfinished
     }
 
-    /// How many lines the trace has up to the last call.
-    #[must_use]
+    /// The number of lines up to the last call.
     pub fn lines(&self) -> usize {
         self.calls.last().map_or(0, |call| call.returned + 1)
     }
@@ -166,12 +154,7 @@ impl SystemCalls {
         self.calls.iter().filter(move |call| holds(call))
     }
 
-    /// The first call for which `holds` holds.
-    ///
-    /// # Panics
-    ///
-    /// When there is none; `what` says then what was looked for.
-    #[must_use]
+    /// The first call for which `holds` holds. Fails, and names `what`, if there is none.
     #[track_caller]
     pub fn first(&self, what: &str, holds: impl Fn(&SystemCall) -> bool) -> &SystemCall {
         let found = self.calls.iter().find(|call| holds(call));
@@ -179,7 +162,7 @@ impl SystemCalls {
     }
 }
 
-/// The bytes of a text up to the quotation mark that ends it, and what stands behind that.
+/// The bytes of a string up to its closing quotation mark, and the text behind that.
 fn unescape(text: &str) -> (Vec<u8>, &str) {
     let mut bytes = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! The tools that `cargo xtask test` brings into the target folder.
+//! The tools that `cargo xtask test` installs into the target folder.
 
 use std::env;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::folder::{repository, search_path_from};
 
-/// The tools of one language, in the versions that the repository names.
+/// The tools of one language, in the versions that the repository pins.
 #[derive(Debug)]
 pub struct Toolbox {
     folder: PathBuf,
@@ -16,22 +16,12 @@ pub struct Toolbox {
 
 impl Toolbox {
     /// The environment of Python.
-    ///
-    /// # Panics
-    ///
-    /// When it is not there, or not as the repository says.
-    #[must_use]
     #[track_caller]
     pub fn python() -> Self {
         Self::open("python", &["requirements.txt"], "bin")
     }
 
     /// The packages for Node.
-    ///
-    /// # Panics
-    ///
-    /// When they are not there, or not as the repository says.
-    #[must_use]
     #[track_caller]
     pub fn node() -> Self {
         Self::open("node", &["package.json", "package-lock.json"], "node_modules/.bin")
@@ -41,34 +31,27 @@ impl Toolbox {
     fn open(name: &str, files: &[&str], programs: &'static str) -> Self {
         let sources = repository("tests/tools").join(name);
         let test = env::current_exe().expect("a program knows where it is");
-        // It is in the target folder, one folder deeper where it is built for a named platform.
+        // The target folder has one more level when it is built for a named platform.
         let mut folders = test.ancestors().map(|folder| folder.join("tools").join(name));
         let folder = folders.find(|folder| folder.is_dir()).unwrap_or_default();
         for file in files {
             let wanted = fs::read(sources.join(file)).expect("the repository has it");
-            // The last thing that an installation makes.
+            // An installation makes this last.
             let installed = fs::read(folder.join("installed-from").join(file));
             assert!(
                 installed.is_ok_and(|installed| installed == wanted),
-                "what tests/tools/{name}/{file} names is not in the target folder: run \
-                 `cargo xtask test` once, which brings it"
+                "the tools in tests/tools/{name}/{file} are not installed: run `cargo xtask test` once"
             );
         }
         Self { folder, programs }
     }
 
-    /// Where they are.
-    #[must_use]
+    /// The folder of the tools.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A command of one of them, with nothing on its standard input. It finds the others by their names.
-    ///
-    /// # Panics
-    ///
-    /// When the search path cannot be made longer.
-    #[must_use]
+    /// A command of one tool without standard input. It finds the other tools on its path.
     pub fn command(&self, program: &str) -> Command {
         let programs = self.folder.join(self.programs);
         let mut command = Command::new(programs.join(program));
@@ -77,11 +60,7 @@ impl Toolbox {
     }
 }
 
-/// Runs a command that says where something is wrong, and claims that nothing is.
-///
-/// # Panics
-///
-/// When it cannot be started, or fails.
+/// Runs a checker, and claims that it succeeds.
 #[track_caller]
 pub fn run_tool(command: &mut Command) {
     let output = command.output().expect("it can be started");

@@ -1,43 +1,36 @@
-//! What the tests of the product's promises have in common: how often they do what they do, chance
-//! that can be repeated, and the figures that they print.
-//!
-//! Each of them has two forms: a short one, which `cargo xtask test` runs, and a long one, which
-//! `cargo xtask torture` runs.
+//! What the tests of `tests/torture/` share: their short and long forms, repeatable chance, and their reports.
 
-use std::fs::OpenOptions;
+use std::fmt::{self, Display};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
-/// When this is in the environment, the long form runs.
+/// Selects the long form, which `cargo xtask torture` runs. `cargo xtask test` runs the short one.
 const LONG_VARIABLE: &str = "TORTURE_LONG";
 
-/// The file to which figures are added, one JSON object on a line: `cargo xtask torture` reads them.
+/// Names the file to which reports are added, one JSON object on a line. `cargo xtask torture` reads them.
 const FIGURES_VARIABLE: &str = "TORTURE_FIGURES";
 
-/// The seed of all chance, when a run is to be repeated.
+/// The seed of all chance, to repeat a run.
 const SEED_VARIABLE: &str = "TORTURE_SEED";
 
 /// Whether the long form runs.
-#[must_use]
 pub fn is_long() -> bool {
     std::env::var_os(LONG_VARIABLE).is_some()
 }
 
-/// How often something is done: in the short form, and in the long one.
-#[must_use]
+/// A number for the short form, and one for the long form.
 pub fn times(short: u32, long: u32) -> u32 {
     if is_long() { long } else { short }
 }
 
-/// Chance that can be repeated: the seed is shown, and may be given again.
-///
-/// # Panics
-///
-/// When the seed that the environment gives is no number.
-#[must_use]
-#[allow(clippy::print_stdout, reason = "it is shown when the test fails")]
+/// Repeatable chance. The seed is printed, and can be given again.
+#[allow(clippy::print_stdout, reason = "a test that fails shows the seed")]
 pub fn chance() -> fastrand::Rng {
     let seed = match std::env::var(SEED_VARIABLE) {
         Ok(seed) => seed.parse().expect("a seed is a number"),
@@ -47,42 +40,138 @@ pub fn chance() -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
 
-/// What a test has done to the server, and what came out.
-#[derive(Debug)]
-#[must_use = "figures are for printing"]
-pub struct Figures {
-    test: &'static str,
-    promise: &'static str,
-    figures: Vec<String>,
+/// Checks all cases, `at_once` of them at the same time.
+pub fn check_all<Case: Send>(
+    at_once: usize,
+    cases: impl IntoIterator<Item = Case>,
+    check: impl Fn(Case) + Sync,
+) {
+    let cases = Mutex::new(cases.into_iter().collect::<Vec<_>>().into_iter());
+    let next = || cases.lock().expect("no thread panics here").next();
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(case) = next() {
+                    check(case);
+                }
+            });
+        }
+    });
 }
 
-impl Figures {
-    /// Figures of the tests that `cargo xtask torture TEST` runs, about this promise.
-    pub fn of(test: &'static str, promise: &'static str) -> Self {
-        Self { test, promise, figures: Vec::new() }
-    }
+/// Sets a flag when it is dropped, by a panic too: the threads of a scope would otherwise go on for ever.
+#[derive(Debug)]
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
 
-    /// One more figure: how many, and of what.
-    pub fn with(mut self, count: impl std::fmt::Display, what: &str) -> Self {
-        self.figures.push(format!("{count} {what}"));
-        self
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
+}
 
-    /// Prints them, also where the test harness captures what tests print.
-    ///
-    /// # Panics
-    ///
-    /// When the file that the environment names cannot be written.
+/// One row of the table in `docs/reliability.md`. Numbers in it get thousands separators.
+#[derive(Debug)]
+pub struct Report {
+    /// The part of `cargo xtask torture` that contains the test.
+    pub test: &'static str,
+    /// The promise, a sentence for users.
+    pub promise: &'static str,
+    /// What was done to the server, and how often.
+    pub disturbances: String,
+    /// What was lost, and of how much.
+    pub losses: String,
+    /// Further counts, and times.
+    pub details: String,
+}
+
+impl Report {
+    /// Prints the report, past the capture of the test harness.
     pub fn print(self) {
-        let Self { test, promise, figures } = self;
-        let figures = figures.join(", ");
-        // Nobody reads it where that fails.
-        let _ = writeln!(io::stdout(), "torture {test}: {promise}: {figures}");
+        let Self { test, promise, .. } = self;
+        let [disturbances, losses, details] =
+            [self.disturbances, self.losses, self.details].map(|text| separate_thousands(&text));
+        // Without a reader there is nobody to tell.
+        let _ = writeln!(
+            io::stdout(),
+            "torture {test}: {promise} | {disturbances} | lost: {losses} | {details}"
+        );
         if let Some(path) = std::env::var_os(FIGURES_VARIABLE) {
-            let line = json!({ "test": test, "promise": promise, "figures": figures });
-            let file = OpenOptions::new().append(true).create(true).open(Path::new(&path));
+            let line = json!({
+                "test": test, "promise": promise, "disturbances": disturbances, "losses": losses,
+                "details": details,
+            });
+            let file = File::options().append(true).create(true).open(path);
             let mut file = file.expect("the file of the figures can be written");
             writeln!(file, "{line}").expect("the file of the figures can be written");
         }
+    }
+}
+
+/// The text with thousands separators in its numbers.
+fn separate_thousands(text: &str) -> String {
+    let mut separated = String::new();
+    for (place, letter) in text.char_indices() {
+        let digits = text[place..].bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0
+            && digits.is_multiple_of(3)
+            && separated.ends_with(|it: char| it.is_ascii_digit())
+        {
+            separated.push(',');
+        }
+        separated.push(letter);
+    }
+    separated
+}
+
+/// A duration in a unit for people.
+pub fn time(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1000.0;
+    match ms {
+        ..100.0 => format!("{ms:.1} ms"),
+        ..1000.0 => format!("{ms:.0} ms"),
+        _ => format!("{:.2} s", ms / 1000.0),
+    }
+}
+
+/// The latencies of requests.
+#[derive(Debug, Default)]
+pub struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, latency: Duration) {
+        self.0.push(latency);
+    }
+
+    /// The latency that `percent` of them do not exceed.
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * percent).div_ceil(100);
+        sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    }
+}
+
+impl Display for Latencies {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [p50, p99, longest] = [50, 99, 100].map(|percent| time(self.percentile(percent)));
+        write!(formatter, "median {p50}, p99 {p99}, longest {longest}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_get_thousands_separators() {
+        let text = "0 of 1234567 writes, 999 kills, 1000 ms, 12.34 s and 123456";
+        let separated = "0 of 1,234,567 writes, 999 kills, 1,000 ms, 12.34 s and 123,456";
+        assert_eq!(separate_thousands(text), separated);
     }
 }

@@ -1,15 +1,87 @@
-//! Commands with the answers that a document shows behind them.
+//! The commands of a document, and the answers that it shows.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 use crate::document::Document;
-use crate::shell::Shell;
+use crate::folder::search_path_from;
+use crate::launch::program;
 
-/// What begins a command.
+/// The address of the server in documents, and those of servers that their commands start.
+const SERVER_ADDRESS: &str = "127.0.0.1:8080";
+const OTHER_ADDRESSES: [&str; 2] = ["127.0.0.1:8081", "127.0.0.1:8082"];
+
+/// Divides the outputs of commands. No document shows it.
+const DIVIDER: char = '\u{1e}';
+
+/// The beginning of a command.
 const PROMPT: &str = "$ ";
 
-/// The commands of a document's `console` blocks, with what each of them is to answer.
+/// A shell for the commands of documents. It finds the program under test as `plantd`, and a server at the address
+/// that documents use.
+#[derive(Debug)]
+pub struct Shell {
+    folder: PathBuf,
+    server: SocketAddr,
+}
+
+impl Shell {
+    /// A shell in this folder, for this server.
+    pub fn new(folder: &Path, server: SocketAddr) -> Self {
+        Self { folder: folder.to_owned(), server }
+    }
+
+    /// Runs a script, whose commands all have to succeed.
+    #[track_caller]
+    pub fn run(&self, script: &str) {
+        self.output(script);
+    }
+
+    /// Runs commands one after the other, and returns the standard output of each.
+    #[track_caller]
+    pub fn outputs<'a>(&self, commands: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let divide = format!("\nprintf '\\{:03o}'\n", u32::from(DIVIDER));
+        let script: String =
+            commands.into_iter().map(|command| command.to_owned() + &divide).collect();
+        let output = self.output(&script);
+        let text = String::from_utf8(output.stdout).expect("what is shown is text");
+        text.split_terminator(DIVIDER).map(str::to_owned).collect()
+    }
+
+    #[track_caller]
+    fn output(&self, script: &str) -> Output {
+        // The ports of the document may be in use.
+        let mut script = script.replace(SERVER_ADDRESS, &self.server.to_string());
+        for address in OTHER_ADDRESSES {
+            script = script.replace(address, &free_address());
+        }
+        // When a command fails, no server stays behind.
+        let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
+        let programs = program().parent().expect("a program has a folder").to_owned();
+        let output = Command::new("sh")
+            .args(["-euxc", &script])
+            .current_dir(&self.folder)
+            .env("PATH", search_path_from(programs))
+            .env("no_proxy", "*")
+            .env_remove("PLANTD_TOKEN")
+            .output()
+            .expect("a shell");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+}
+
+/// A free address.
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").to_string()
+}
+
+/// The commands of a document's `console` blocks, each with the output that the document shows.
 ///
-/// A command begins with `$ ` and goes on behind a line that ends in `\`. What stands before the next one
-/// is its output, of which a line end at its end counts for nothing.
+/// A command begins with `$ `, and continues behind a line that ends in `\`. The lines up to the next command are
+/// its output. A final line end does not count.
 #[derive(Debug)]
 pub struct Transcript {
     steps: Vec<Step>,
@@ -22,12 +94,7 @@ struct Step {
 }
 
 impl Transcript {
-    /// That of a document, which has no commands elsewhere.
-    ///
-    /// # Panics
-    ///
-    /// When a block does not begin with a command.
-    #[must_use]
+    /// The commands of a document. Every block has to begin with one.
     #[track_caller]
     pub fn of(document: &Document) -> Self {
         let parts = document.parts().iter();
@@ -40,12 +107,8 @@ impl Transcript {
         self.steps.iter().map(|step| step.command.as_str())
     }
 
-    /// Runs the commands one after the other in one shell, and claims that each of them answers what is
-    /// shown.
-    ///
-    /// # Panics
-    ///
-    /// When one of them fails, or answers something else.
+    /// Runs the commands one after the other in one shell, and claims that each of them outputs what the document
+    /// shows.
     #[track_caller]
     pub fn run(&self, shell: &Shell) {
         let outputs = shell.outputs(self.commands());
@@ -79,7 +142,7 @@ fn steps(block: &str) -> Vec<Step> {
     steps
 }
 
-/// Whether the output is what is shown. Of the headers of an answer, those that are shown count.
+/// Compares an output with the document, which may leave out headers of an answer.
 fn compare(shown: &str, output: &str) -> Result<(), String> {
     if !shown.starts_with("HTTP/") {
         let is_same = shown == output.strip_suffix('\n').unwrap_or(output);

@@ -57,14 +57,14 @@ pub(crate) fn run(workspace_root: &Path) -> anyhow::Result<(Figures, anyhow::Res
     }
     let figures = Figures {
         test: NAME.to_owned(),
-        promise: "no bytes from outside make a parser panic".to_owned(),
+        promise: "No bytes from outside make a parser panic".to_owned(),
         disturbances: format!(
             "{} inputs, at least {} for each of {} parsers",
             inputs.iter().sum::<u64>(),
             inputs.iter().min().unwrap_or(&0),
             targets.len()
         ),
-        losses: format!("{} parsers failed", failed.len()),
+        losses: format!("{} of {} parsers failed", failed.len(), targets.len()),
         details: "a failure is a panic, a time-out or too much memory".to_owned(),
     };
     let outcome = match &failed[..] {

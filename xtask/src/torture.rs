@@ -1,6 +1,5 @@
-//! `cargo xtask torture`: the long form of the tests of what the product promises, and their figures.
+//! `cargo xtask torture`: the long form of the tests of the product's promises, and a table of their figures.
 
-use std::fmt::Write as _;
 use std::fs;
 
 use anyhow::Context as _;
@@ -10,18 +9,12 @@ use serde::Deserialize;
 use crate::usage::UsageError;
 use crate::{cargo, fuzz, tools};
 
-/// The modules of the tests: the words for a part of them.
-const MODULES: [&str; 10] =
-    ["damage", "disks", "drain", "faults", "kill", "load", "power", "races", "replicas", "start"];
+/// The modules of the tests, and the fuzzer.
+const PARTS: &str = "damage disks drain faults kill load power races replicas start fuzz";
 
-const USAGE: &str = "\
-usage: cargo xtask torture [part]...
+const USAGE: &str = "usage: cargo xtask torture [part]...\n\nwithout a part, all of them run\n";
 
-the parts are damage, disks, drain, faults, kill, load, power, races, replicas, start and fuzz; without one, all of
-them
-";
-
-/// What one test did, and what came out; a line of the file that the tests write.
+/// A row of the table, and a line of the file that the tests write.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) test: String,
@@ -35,41 +28,33 @@ pub(crate) struct Figures {
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let parts = parts(arguments)?;
     let workspace = cargo::workspace()?;
-    let (fuzzer, modules): (Vec<&str>, Vec<&str>) =
-        parts.into_iter().partition(|part| *part == fuzz::NAME);
-    let (mut all_figures, mut outcomes) = (Vec::new(), Vec::new());
+    let modules: Vec<&str> = parts.iter().copied().filter(|part| *part != fuzz::NAME).collect();
+    let (mut figures, mut outcome) = (Vec::new(), Ok(()));
     if !modules.is_empty() {
-        let (figures, outcome) = run_tests(&workspace, &modules)?;
-        all_figures.extend(figures);
-        outcomes.push(outcome);
+        (figures, outcome) = run_tests(&workspace, &modules)?;
     }
-    if !fuzzer.is_empty() {
-        // The figures of the tests have taken long, and are printed also where it fails.
-        match fuzz::run(workspace.workspace_root.as_std_path()) {
-            Ok((figures, outcome)) => {
-                all_figures.push(figures);
-                outcomes.push(outcome);
-            }
-            Err(error) => outcomes.push(Err(error)),
-        }
+    if parts.contains(&fuzz::NAME) {
+        let fuzzed = fuzz::run(workspace.workspace_root.as_std_path());
+        // The tests took long, so their figures are printed even if the fuzzer fails.
+        outcome = outcome.and(fuzzed.and_then(|(of_fuzzer, outcome)| {
+            figures.push(of_fuzzer);
+            outcome
+        }));
     }
-    print!("{}", table(&all_figures)?);
-    outcomes.into_iter().collect()
+    print!("{}", table(&figures));
+    outcome
 }
 
 fn parts(arguments: &[String]) -> Result<Vec<&str>, UsageError> {
-    let all = || MODULES.into_iter().chain([fuzz::NAME]);
-    if arguments.is_empty() {
-        return Ok(all().collect());
+    let all: Vec<&str> = PARTS.split(' ').collect();
+    if let Some(unknown) = arguments.iter().find(|argument| !all.contains(&argument.as_str())) {
+        let problem = format!("there is no part `{unknown}`; the parts are {PARTS}");
+        return Err(UsageError::new(problem, USAGE));
     }
-    if let Some(unknown) = arguments.iter().find(|argument| !all().any(|part| part == *argument)) {
-        return Err(UsageError::new(format!("there is no part `{unknown}`"), USAGE));
-    }
-    Ok(arguments.iter().map(String::as_str).collect())
+    Ok(if arguments.is_empty() { all } else { arguments.iter().map(String::as_str).collect() })
 }
 
-/// Runs the tests of modules one after the other, on the server as it is released. What they did counts
-/// also when one of them fails.
+/// Runs the tests of modules one after the other, on a release build. Their figures count even if one fails.
 fn run_tests(
     workspace: &Metadata,
     modules: &[&str],
@@ -77,87 +62,60 @@ fn run_tests(
     tools::ensure(&[tools::STRACE, tools::MOUNT, tools::UNSHARE, tools::POSTGRESQL])?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let path = folder.path().join("figures");
-    let test_command = || {
-        let mut test = cargo::command(&workspace.workspace_root);
-        test.args(["test", "--release", "--package", "plantd-tests", "--test", "torture", "--"]);
-        test
-    };
-    let list = cargo::run_for_output(test_command().arg("--list"))?;
-    let mut test = test_command();
-    test.env("TORTURE_LONG", "1").env("TORTURE_FIGURES", &path);
-    // Without `--exact` a name also stands for those that have it somewhere inside.
+    let words = ["test", "--release", "--package", "plantd-tests", "--test", "torture", "--"];
+    let test = || cargo::command(&workspace.workspace_root);
+    // An exact list, because the name of a module also selects the modules that contain the name.
+    let list = cargo::run_for_output(test().args(words).arg("--list"))?;
+    let mut test = test();
+    test.args(words).env("TORTURE_LONG", "1").env("TORTURE_FIGURES", &path);
     test.args(["--test-threads", "1", "--exact"]).args(tests_of(modules, &list));
     let outcome = cargo::run(&mut test);
-    Ok((read_figures(&fs::read_to_string(&path).unwrap_or_default())?, outcome))
+    let lines = fs::read_to_string(&path).unwrap_or_default();
+    let read = |line| serde_json::from_str(line).with_context(|| format!("no figures: {line}"));
+    Ok((lines.lines().map(read).collect::<anyhow::Result<_>>()?, outcome))
 }
 
-/// The names of the tests of modules, in what the test program lists.
+/// The names of the tests of modules, in the list of the test program.
 fn tests_of<'list>(modules: &[&str], list: &'list str) -> Vec<&'list str> {
     let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
-    let is_asked_for =
-        |name: &&str| name.split_once("::").is_some_and(|(module, _)| modules.contains(&module));
-    names.filter(is_asked_for).collect()
-}
-
-fn read_figures(lines: &str) -> anyhow::Result<Vec<Figures>> {
-    let read = |line| serde_json::from_str(line).with_context(|| format!("no figures: {line}"));
-    lines.lines().map(read).collect()
+    names.filter(|name| modules.iter().any(|it| name.split("::").next() == Some(it))).collect()
 }
 
 /// The figures as a table in Markdown.
-fn table(all_figures: &[Figures]) -> anyhow::Result<String> {
-    let mut table =
-        String::from("| promise | what was done, and what came out | command |\n|---|---|---|\n");
-    for Figures { test, promise, disturbances, losses, details: figures } in all_figures {
-        writeln!(
-            table,
-            "| {promise} | {disturbances} {losses} {figures} | `cargo xtask torture {test}` |"
-        )?;
-    }
-    Ok(table)
+fn table(figures: &[Figures]) -> String {
+    let row = |Figures { test, promise, disturbances, losses, details }: &Figures| {
+        format!(
+            "| {promise} | {disturbances} | {losses} | {details}; `cargo xtask torture {test}` |\n"
+        )
+    };
+    let head = "| promise | disturbances | losses | details |\n|---|---|---|---|\n".to_owned();
+    head + &figures.iter().map(row).collect::<String>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn arguments(words: &[&str]) -> Vec<String> {
-        words.iter().map(|word| (*word).to_owned()).collect()
-    }
-
     #[test]
     fn the_parts_are_the_modules_of_the_tests_and_the_fuzzer() {
         let tests = include_str!("../../tests/tests/torture/main.rs");
         let module = |line: &'static str| line.strip_prefix("mod ")?.strip_suffix(';');
         let modules: Vec<&str> = tests.lines().filter_map(module).collect();
-        assert_eq!(modules, MODULES);
-        let all = parts(&[]).unwrap();
-        assert_eq!(all, [&modules[..], &[fuzz::NAME]].concat());
-        for part in all {
-            assert!(USAGE.contains(part), "{part}");
-        }
-    }
-
-    #[test]
-    fn a_word_that_is_no_part_is_a_usage_error_that_lists_the_parts() {
-        let error = parts(&arguments(&["kill", "kil"])).unwrap_err().to_string();
-        assert!(error.contains("`kil`") && error.contains("races"), "{error}");
-        assert_eq!(parts(&arguments(&["fuzz", "kill"])).unwrap(), ["fuzz", "kill"]);
-    }
-
-    #[test]
-    fn a_part_is_its_module_and_no_test_that_has_its_name_inside() {
-        let list = "disks::faults::a: test\nfaults::b: test\nstart::a_kill::c: test\n\
-                    kill::d: test\n\n4 tests, 0 benchmarks\n";
-        assert_eq!(tests_of(&["faults"], list), ["faults::b"]);
-        assert_eq!(tests_of(&["disks", "kill"], list), ["disks::faults::a", "kill::d"]);
+        assert_eq!(parts(&[]).unwrap(), [&modules[..], &[fuzz::NAME]].concat());
+        let error = parts(&["kill".to_owned(), "kil".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("`kil`") && error.contains(PARTS), "{error}");
+        assert_eq!(parts(&["fuzz".to_owned(), "kill".to_owned()]).unwrap(), ["fuzz", "kill"]);
+        let list = "disks::faults::a: test\nfaults::b: test\nkill::d: test\n\n3 tests\n";
+        assert_eq!(tests_of(&["faults", "kill"], list), ["faults::b", "kill::d"]);
     }
 
     #[test]
     fn figures_become_a_row_with_the_command_that_makes_them_again() {
-        let line = r#"{"test":"kill","promise":"nothing is lost","figures":"10 kills, 0 lost"}"#;
-        let table = table(&read_figures(line).unwrap()).unwrap();
-        let row = "| nothing is lost | 10 kills, 0 lost | `cargo xtask torture kill` |";
-        assert_eq!(table.lines().last(), Some(row));
+        let line = r#"{"test":"kill","promise":"p","disturbances":"10 kills","losses":"0 of 9","details":"d"}"#;
+        let table = table(&[serde_json::from_str(line).unwrap()]);
+        assert_eq!(
+            table.lines().last(),
+            Some("| p | 10 kills | 0 of 9 | d; `cargo xtask torture kill` |")
+        );
     }
 }

@@ -1,4 +1,4 @@
-"""Uses a Plant Store, which has to be empty, as a program would that was given a generated client for it."""
+"""Uses an empty Plant Store through a generated client."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ def all_plants(client: AuthenticatedClient, limit: int) -> Iterator[list[NewPlan
 
 
 def after_of_next_page(headers: Mapping[str, str]) -> int | None:
-    """Where the next page begins, as the header `Link` says; None on the last one."""
+    """The `after` of the next page, from the header `Link`; None on the last page."""
     link = headers.get("Link")
     if link is None:
         return None
@@ -132,7 +132,7 @@ def page(client: AuthenticatedClient) -> None:
 
 
 def import_and_export(client: AuthenticatedClient) -> None:
-    # Both may be of any length, so they are sent and taken piece by piece, with the HTTP client inside.
+    # Both may be of any length, so the HTTP client of the generated client streams them.
     http = client.get_httpx_client()
 
     rows = (f"{id},Rosa {id},\n".encode() for id in range(2**53 + 1, 2**53 + 4))
@@ -163,7 +163,7 @@ def be_refused(url: str) -> None:
 
 def main() -> None:
     url = os.environ["PLANTS_URL"]
-    # An answer that the document does not tell of is an exception.
+    # An undocumented answer raises an exception.
     with AuthenticatedClient(
         base_url=url, token=os.environ["PLANTS_TOKEN"], raise_on_unexpected_status=True
     ) as client:

@@ -1,4 +1,4 @@
-// A client that keeps each id as it is. JSON.parse makes numbers of all integers, and beyond 2^53 another one.
+// A client that keeps every id exact. JSON.parse makes a number of each integer and rounds those beyond 2^53.
 import { isInteger, parse, stringify } from "lossless-json";
 import createClient, { type Client, type ClientOptions, type Middleware } from "openapi-fetch";
 import type { paths } from "./plant-store-exact.js";

@@ -1,4 +1,4 @@
-// Uses a Plant Store, which has to be empty, as a program would that was given generated types for it.
+// Uses an empty Plant Store through generated types.
 import assert from "node:assert/strict";
 import createClient, { type Client } from "openapi-fetch";
 import { createExactClient, exact } from "./exact-client.js";
@@ -16,7 +16,7 @@ const BEYOND_NUMBERS = 9007199254740993n;
 const LARGEST = 9223372036854775807n;
 const SMALLEST = -9223372036854775808n;
 
-/** With ids that numbers can hold, what is generated is used as it is. */
+/** Uses the generated types as they are, with ids that numbers can hold. */
 async function useNumbers(baseUrl: string, headers: Record<string, string>): Promise<void> {
   const client = createClient<paths>({ baseUrl, headers });
   const created = await client.POST("/plants", {

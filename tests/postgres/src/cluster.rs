@@ -1,67 +1,54 @@
 //! A server of PostgreSQL with a folder of its own.
 
+use std::env;
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::{env, iter};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::database::Database;
-use crate::deadline::{wait_for, wait_until};
 use crate::guardian::Guardian;
 use crate::postmaster::Postmaster;
 use crate::programs;
+use crate::wait::{wait_for, wait_until};
 
 /// The superuser, and the database that is there from the beginning.
 const NAME: &str = "postgres";
 
-/// What is different from what PostgreSQL does by itself: room for many tests on a small machine. Nothing
-/// here touches what a commit promises.
+/// Settings that give many tests room on a small machine. None weakens the durability of a commit.
 const SETTINGS: [(&str, &str); 2] = [("max_connections", "400"), ("shared_buffers", "32MB")];
 
-/// Ports from which the system does not choose by itself, so that no connection takes one while its
-/// server is stopped.
+/// Ports outside the range of outgoing connections, so that none of these takes the port of a stopped server.
 const PORTS: std::ops::Range<u16> = 15_000..30_000;
 
-/// How long the name of a Unix socket may be on Linux.
+/// The longest path of a Unix socket on Linux.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// A running or stopped server of PostgreSQL, which listens at a Unix socket and at a port of
-/// 127.0.0.1. Whoever connects is taken for whom they say; its superuser is `postgres`. It and its folder
-/// are gone when this is dropped, or when this process has ended in any way.
+/// A running or stopped server of PostgreSQL, which listens at a Unix socket and at a port of 127.0.0.1. It trusts
+/// everybody; its superuser is `postgres`. Dropping this, or the end of this process, ends it and removes its folder.
 #[derive(Debug)]
 pub struct Cluster {
     postmaster: Option<Postmaster>,
     name: String,
     port: u16,
     database: Database,
-    // Behind the server, which ends first.
+    // Dropped after the server, which has to end first.
     _guardian: Guardian,
     folder: PathBuf,
 }
 
 impl Cluster {
     /// Starts a server with an empty database.
-    ///
-    /// # Panics
-    ///
-    /// When there is no PostgreSQL on this machine, or it does not start.
-    #[must_use]
     #[track_caller]
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// The same with these settings, as in `postgresql.conf`.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::start`].
-    #[must_use]
+    /// As [`Self::start`], with these settings of `postgresql.conf`.
     #[track_caller]
     pub fn start_with(settings: &[(&str, &str)]) -> Self {
         Self::start_prepared("primary", |data| {
@@ -100,39 +87,35 @@ impl Cluster {
 
     #[track_caller]
     fn try_start(&self) -> Result<Postmaster, String> {
-        // On the command line, where no folder that was copied says otherwise.
+        // On the command line, because a standby has a copy of its primary's configuration.
         let settings = [
             format!("port={}", self.port),
             "listen_addresses=127.0.0.1".to_owned(),
-            // In the quotes of a list.
+            // A list, in which an element may have quotes.
             format!("unix_socket_directories=\"{}\"", self.socket_folder_text()),
-            // A standby tells it to its primary.
+            // The name of a standby at its primary.
             format!("cluster_name={}", self.name),
         ];
         Postmaster::start(&self.data(), &self.folder.join("log"), &settings)
     }
 
-    /// Where it is reached through its Unix socket.
-    #[must_use]
+    /// Its URL over the Unix socket.
     pub fn url(&self) -> String {
         let host = self.socket_folder_text().replace('%', "%25").replace('/', "%2F");
         format!("postgres://{NAME}@{host}:{}/{NAME}", self.port)
     }
 
-    /// Where it is reached over TCP.
-    #[must_use]
+    /// Its URL over TCP.
     pub fn tcp_url(&self) -> String {
         format!("postgres://{NAME}@127.0.0.1:{}/{NAME}", self.port)
     }
 
-    /// Its port, which stays its own while it is stopped.
-    #[must_use]
+    /// Its port, which it keeps while it is stopped.
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The folder of its Unix socket.
-    #[must_use]
     pub fn socket_folder(&self) -> &Path {
         &self.folder
     }
@@ -142,30 +125,22 @@ impl Cluster {
     }
 
     /// The folder of its data.
-    #[must_use]
     pub fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    /// What it has logged since its last start.
-    #[must_use]
+    /// Its log since its last start.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// Where it is reached, without the server.
-    #[must_use]
+    /// Its database `postgres`.
     pub fn database(&self) -> &Database {
         &self.database
     }
 
     /// Makes another database, with what `CREATE DATABASE` takes behind its name: other rules for letters,
     /// for example.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be made.
-    #[must_use]
     #[track_caller]
     pub fn create_database(&self, name: &str, options: &str) -> Database {
         self.query(&format!("CREATE DATABASE {name} {options}"));
@@ -175,33 +150,20 @@ impl Cluster {
     }
 
     /// As [`Database::query`].
-    ///
-    /// # Panics
-    ///
-    /// When a statement fails.
     #[track_caller]
     pub fn query(&self, sql: &str) -> String {
         self.database.query(sql)
     }
 
-    /// Sets something in `postgresql.conf`'s place, and returns when all connections that come from now on
-    /// see it. Not for what it reads at its start only.
-    ///
-    /// # Panics
-    ///
-    /// When the server does not take it.
+    /// Changes a setting by `ALTER SYSTEM`, and returns when new connections see it. Not for settings that need
+    /// a restart.
     #[track_caller]
     pub fn set(&self, name: &str, value: &str) {
         self.query(&format!("ALTER SYSTEM SET {name} = {}", quote(value)));
         self.reload();
     }
 
-    /// Has it read its settings, `pg_hba.conf` and its certificate again, and returns when all connections
-    /// that come from now on see them.
-    ///
-    /// # Panics
-    ///
-    /// When the server does not answer.
+    /// Reloads the settings, `pg_hba.conf` and the certificate, and returns when new connections see them.
     #[track_caller]
     pub fn reload(&self) {
         let loaded = || self.query("SELECT pg_conf_load_time()");
@@ -210,27 +172,18 @@ impl Cluster {
         wait_until("the settings to be read again", || loaded() != before);
     }
 
-    /// Whether it has not been stopped.
+    /// Whether it runs.
     pub fn is_running(&mut self) -> bool {
         self.postmaster.as_mut().is_some_and(Postmaster::is_running)
     }
 
-    /// Ends it as a crash of PostgreSQL does: it takes no time to write what only its memory has, and
-    /// has to read its log at the next start.
-    ///
-    /// # Panics
-    ///
-    /// When it does not run.
+    /// An immediate shutdown, which is a crash: the next start has to recover from the write-ahead log.
     #[track_caller]
     pub fn stop_immediate(&mut self) {
         self.stop(Signal::QUIT);
     }
 
-    /// Ends it in order, but without waiting for those who are connected.
-    ///
-    /// # Panics
-    ///
-    /// When it does not run.
+    /// A fast shutdown, which ends all connections.
     #[track_caller]
     pub fn stop_fast(&mut self) {
         self.stop(Signal::INT);
@@ -243,70 +196,43 @@ impl Cluster {
         postmaster.wait_for_exit();
     }
 
-    /// Sends SIGKILL to all its processes, and returns when none is left.
-    ///
-    /// # Panics
-    ///
-    /// When it does not run.
+    /// Kills all its processes.
     #[track_caller]
     pub fn kill(&mut self) {
         self.postmaster.take().expect("it runs").kill();
     }
 
-    /// Stops all its processes as they stand, so that it answers nobody, until [`Self::unfreeze`].
-    ///
-    /// # Panics
-    ///
-    /// When it does not run.
+    /// Stops all its processes by SIGSTOP, until [`Self::unfreeze`].
     #[track_caller]
     pub fn freeze(&self) {
         let _ = self.postmaster.as_ref().expect("it runs").freeze();
     }
 
-    /// Lets it go on.
-    ///
-    /// # Panics
-    ///
-    /// When it does not run.
+    /// Continues all its processes.
     pub fn unfreeze(&self) {
         self.postmaster.as_ref().expect("it runs").unfreeze();
     }
 
-    /// Starts it again on its folder and at its port.
-    ///
-    /// # Panics
-    ///
-    /// When it runs, or does not start.
+    /// Starts it again, on the same folder and port.
     #[track_caller]
     pub fn start_again(&mut self) {
         assert!(!self.is_running(), "it still runs");
         self.postmaster = Some(wait_for("postgres to start again", || self.try_start().ok()));
     }
 
-    /// Starts a standby that follows this one, from a copy of all that is there. It answers those who
-    /// only read. What it has not taken yet is kept for it.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be made.
-    #[must_use]
+    /// Starts a standby that follows this one. It serves reads, and has a replication slot.
     #[track_caller]
     pub fn standby(&self) -> Self {
         let name = format!("standby_{:08x}", fastrand::u32(..));
         Self::start_prepared(&name, |data| {
             let mut copy = programs::unprivileged("pg_basebackup");
             copy.args(["--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
-            // With the settings of a standby, for which its primary keeps what it still needs.
             copy.args(["--write-recovery-conf", "--create-slot", "--slot", &name]);
             programs::run(copy.args(["--dbname", &self.url(), "--pgdata"]).arg(data));
         })
     }
 
-    /// From now on a commit here is answered only when it is on the standby's disk too.
-    ///
-    /// # Panics
-    ///
-    /// When the standby does not follow this one.
+    /// Makes the standby synchronous: from now on a commit waits until it is on the standby's disk too.
     #[track_caller]
     pub fn wait_for_commits_on(&self, standby: &Self) {
         self.set("synchronous_standby_names", &standby.name);
@@ -317,14 +243,10 @@ impl Cluster {
         wait_until("the standby to be synchronous", || self.query(&state) == "sync");
     }
 
-    /// Lets a standby follow no longer, and returns when it takes writes.
-    ///
-    /// # Panics
-    ///
-    /// When it goes on following.
+    /// Promotes a standby, and returns when it takes writes.
     #[track_caller]
     pub fn promote(&self) {
-        // What it still takes from its primary may end a query.
+        // Recovery may cancel a query.
         wait_until("the end of recovery", || {
             let is_in_recovery = self.database.try_query("SELECT pg_is_in_recovery()");
             let is_over = is_in_recovery.is_ok_and(|answer| answer == "f");
@@ -336,13 +258,12 @@ impl Cluster {
     }
 }
 
-/// A new folder, in which the server may write and everybody reaches its socket.
+/// A new folder that belongs to the server and is open to everybody.
 fn folder() -> PathBuf {
-    // Where temporary folders are, if the name of a socket in it is not too long.
-    let name_of_socket = "/pg-123456/.s.PGSQL.12345".len();
-    let parent = iter::once(env::temp_dir())
-        .find(|folder| folder.as_os_str().len() + name_of_socket <= SOCKET_PATH_MAX)
-        .unwrap_or_else(|| PathBuf::from("/tmp"));
+    let mut parent = env::temp_dir();
+    if parent.as_os_str().len() + "/pg-123456/.s.PGSQL.12345".len() > SOCKET_PATH_MAX {
+        parent = PathBuf::from("/tmp");
+    }
     let folder = tempfile::Builder::new().prefix("pg-").tempdir_in(parent);
     // The guardian removes it.
     let folder = folder.map(TempDir::keep).and_then(fs::canonicalize);
@@ -355,7 +276,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// A port that nobody listens at. Somebody else may be quicker.
+/// A free port. Another process may take it first.
 fn free_port() -> u16 {
     wait_for("a free port", || {
         let port = fastrand::u16(PORTS);
@@ -363,7 +284,7 @@ fn free_port() -> u16 {
     })
 }
 
-/// A text as a value in SQL and in the files of settings.
+/// A text as a literal in SQL and in `postgresql.conf`.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

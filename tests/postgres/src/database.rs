@@ -1,4 +1,4 @@
-//! Where a database is reached, whoever runs its server.
+//! A database, whoever runs its server.
 
 use std::env;
 use std::process;
@@ -10,31 +10,25 @@ use crate::programs;
 /// The variable in the environment that names the database that all tests share.
 pub const SHARED_URL: &str = "TEST_POSTGRES_URL";
 
-/// A database, and how to ask it by hand.
+/// A database, which psql queries.
 #[derive(Clone, Debug)]
 pub struct Database {
     url: String,
 }
 
 impl Database {
-    /// The database that is reached like this.
-    #[must_use]
+    /// The database with this URL.
     pub fn at(url: &str) -> Self {
         Self { url: url.to_owned() }
     }
 
     /// The URL.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// Runs statements, as one transaction if there are several, and returns the rows: a line each, with
     /// `|` between the columns.
-    ///
-    /// # Panics
-    ///
-    /// When one of them fails.
     #[track_caller]
     pub fn query(&self, sql: &str) -> String {
         self.try_query(sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
@@ -52,12 +46,8 @@ impl Database {
     }
 }
 
-/// The database that all tests share who bring a schema of their own: the one that [`SHARED_URL`] names,
-/// or else one for this process.
-///
-/// # Panics
-///
-/// When there is no PostgreSQL on this machine.
+/// The database for all tests that bring a schema of their own: the one that [`SHARED_URL`] names, or else one
+/// of this process.
 pub fn shared() -> &'static Database {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     static SHARED: OnceLock<Database> = OnceLock::new();
@@ -67,8 +57,7 @@ pub fn shared() -> &'static Database {
     })
 }
 
-/// A name for a schema that nobody has used, also in no other process.
-#[must_use]
+/// A name for a schema that no process has used.
 pub fn fresh_schema_name() -> String {
     format!("test_{:x}_{:016x}", process::id(), fastrand::u64(..))
 }

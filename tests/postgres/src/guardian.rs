@@ -1,18 +1,16 @@
-//! What cleans up behind a process, however that ends.
+//! Cleans up after this process, however it ends.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Waits for the end of its standard input, which comes when the process is gone that has the other end.
-/// Then it has the server end, if one runs in the folder, and removes the folder. The folder is removed
-/// again while it fills: what a server has started takes a moment to see that its files are gone.
+/// Waits for the end of its standard input, which this process holds open. Then ends the server that runs in the
+/// folder, if there is one, and removes the folder until it stays away: the server's children take a moment to
+/// notice, and write to it meanwhile.
 ///
-/// The file that names the server may be of one that was killed, and its id another program's by now; the
-/// server is the one that is in its folder.
-///
-/// The signals are those that a terminal sends to all that was started there.
+/// `postmaster.pid` may be that of a killed server, and its id another process's by now. So the server is the
+/// process with that id whose current folder is the data folder. The trap ignores the signals of a terminal.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
 echo ready
@@ -26,21 +24,21 @@ for _ in $(seq 200); do
 done
 "#;
 
-/// A process beside this one that removes a folder, and ends the server in it, when this is dropped or
-/// this process has ended in any way: also when it was killed, and what is static is never dropped.
+/// A process that ends the server in a folder and removes the folder when this is dropped or this process ends:
+/// also when it is killed, and for statics, which are never dropped.
 #[derive(Debug)]
 pub(crate) struct Guardian {
     child: Child,
 }
 
 impl Guardian {
-    /// Guards a folder, from when this returns.
+    /// Guards a folder from now on.
     pub(crate) fn of(folder: &Path) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "guardian"]).arg(folder);
-        // Standard error belongs to whoever waits for the end of what the tests say.
+        // It outlives the tests, so it must not keep their standard error open.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Nobody who ends a group of processes ends this one with the tests.
+        // A signal to the process group of the tests must not reach it.
         let mut child = command.process_group(0).spawn().expect("sh can be started");
         let mut ready = child.stdout.take().expect("its standard output is a pipe");
         let mut byte = [0];
@@ -52,7 +50,7 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It fails only when it has ended, which is what is waited for.
+        // This fails only when it has ended.
         let _ = self.child.wait();
     }
 }

@@ -2,22 +2,24 @@
 //!
 //! - [`Cluster`] is a server with a folder of its own, which can be stopped, killed, started again and
 //!   followed by a standby.
-//! - [`Database`] is where a database is reached, whoever runs its server; [`shared`] is one for all tests.
-//! - [`fresh_schema_name`] is a schema that nobody else has, so that many tests can share a database.
-//! - [`command`] runs a program of PostgreSQL, and [`program_folders`] is where they lie.
+//! - [`Database`] is a database, whoever runs its server; [`shared`] is one for all tests.
+//! - [`fresh_schema_name`] is a schema of one test in a shared database.
+//! - [`command`] runs a program of PostgreSQL, and [`program_folders`] are the folders of these programs.
+//! - [`wait_for`] and [`wait_until`] wait for a condition.
 //!
-//! Everything is as a user has it: commits reach the disk. Neither server nor folder outlives the process
-//! that started them, however that ends.
+//! Commits reach the disk, as in production. Neither server nor folder outlives the process that started them,
+//! however it ends. Everything here panics when the machine lacks what it needs.
 
 #![forbid(unsafe_code)]
 
 mod cluster;
 mod database;
-mod deadline;
 mod guardian;
 mod postmaster;
 mod programs;
+mod wait;
 
 pub use cluster::Cluster;
 pub use database::{Database, SHARED_URL, fresh_schema_name, shared};
 pub use programs::{command, program_folders};
+pub use wait::{DEADLINE, at_once, wait_for, wait_until};

@@ -1,4 +1,4 @@
-//! The process of a server.
+//! The processes of a server.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -7,32 +7,27 @@ use std::process::{Child, ExitStatus};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::deadline::{wait_for, wait_until};
 use crate::programs;
+use crate::wait::{wait_for, wait_until};
 
-/// The line of `postmaster.pid` that says how far the server is.
+/// The line of `postmaster.pid` that holds the status of the server.
 const STATUS_LINE: usize = 7;
 
-/// What a server says when something is still there that goes away by itself: the memory of one that was
-/// killed, or a port that another program has for the moment.
+/// Messages about conditions that end by themselves: the shared memory of a killed server, or a port in use.
 const TRANSIENT: [&str; 2] = ["pre-existing shared memory block", "could not bind"];
 
-/// The first process of a server, from which it starts all others.
+/// The first process of a server, the parent of all others.
 #[derive(Debug)]
 pub(crate) struct Postmaster {
     child: Child,
 }
 
 impl Postmaster {
-    /// Starts a server, and returns when it takes connections.
+    /// Starts a server, and returns when it accepts connections.
     ///
     /// # Errors
     ///
-    /// When it ends before, for a reason that may be gone the next time. This is its log.
-    ///
-    /// # Panics
-    ///
-    /// When it ends before for another reason.
+    /// Its log, when it ends before for a [`TRANSIENT`] reason.
     #[track_caller]
     pub(crate) fn start(data: &Path, log: &Path, settings: &[String]) -> Result<Self, String> {
         let file = File::create(log).expect("a log can be made");
@@ -42,7 +37,7 @@ impl Postmaster {
             command.args(["-c", setting]);
         }
         command.stdout(file.try_clone().expect("a file can be cloned")).stderr(file);
-        // A terminal's signals are not for it.
+        // Signals of the terminal must not reach it.
         let child = command.process_group(0).spawn().expect("postgres can be started");
         let mut postmaster = Self { child };
         let is_ready = wait_for("postgres to be ready or to end", || {
@@ -63,7 +58,7 @@ impl Postmaster {
     }
 
     fn says_ready(&self, data: &Path) -> bool {
-        // It may be the file of the server before, or not be whole yet.
+        // The file may be that of an earlier server, or incomplete.
         let text = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
         let mut lines = text.lines();
         lines.next() == Some(&*self.child.id().to_string())
@@ -78,11 +73,11 @@ impl Postmaster {
         send(self.child.id(), signal);
     }
 
-    /// Stops all processes of the server as they stand, and returns the others than this one.
+    /// Stops all processes of the server by SIGSTOP, and returns its children.
     #[track_caller]
     pub(crate) fn freeze(&self) -> Vec<u32> {
         self.send(Signal::STOP);
-        // From when it is stopped it starts no others.
+        // Once stopped, it starts no more children.
         wait_until("postgres to be stopped", || state(self.child.id()) == Some('T'));
         let children = self.children();
         for id in &children {
@@ -91,7 +86,7 @@ impl Postmaster {
         children
     }
 
-    /// Lets them go on.
+    /// Continues all processes.
     pub(crate) fn unfreeze(&self) {
         for id in self.children() {
             send(id, Signal::CONT);
@@ -104,7 +99,7 @@ impl Postmaster {
         wait_for("postgres to end", || self.child.try_wait().expect("a child can be waited for"))
     }
 
-    /// Sends SIGKILL to all processes of the server, and waits until none is left.
+    /// Kills all processes of the server, and waits until none is left.
     #[track_caller]
     pub(crate) fn kill(&mut self) {
         let children = self.freeze();
@@ -113,7 +108,7 @@ impl Postmaster {
             send(*id, Signal::KILL);
         }
         self.wait_for_exit();
-        // What adopts them may be slow to ask how they ended.
+        // Init may be slow to reap them.
         wait_until("the processes of postgres to end", || {
             children.iter().all(|id| matches!(state(*id), None | Some('Z' | 'X')))
         });
@@ -132,7 +127,7 @@ impl Drop for Postmaster {
         if self.is_running() {
             self.unfreeze();
             self.send(Signal::QUIT);
-            // A panic in a drop would hide what went wrong before; the guardian is still there.
+            // A panic here would hide the first one; the guardian still cleans up.
             let _ = self.child.wait();
         }
     }
@@ -140,11 +135,11 @@ impl Drop for Postmaster {
 
 fn send(id: u32, signal: Signal) {
     let id = i32::try_from(id).expect("a process id is an i32");
-    // It fails only when the process has ended.
+    // This fails only when the process has ended.
     let _ = kill_process(Pid::from_raw(id).expect("a process id is not 0"), signal);
 }
 
-/// The letter for what a process does at the moment; none if there is no such process.
+/// The state of a process as a letter, as in `ps`. `None` if it does not exist.
 fn state(id: u32) -> Option<char> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("State:\t"))?.chars().next()

@@ -1,4 +1,4 @@
-//! The programs of PostgreSQL: where they lie, and as whom they run.
+//! The programs of PostgreSQL: where they are, and as which user they run.
 
 use std::env;
 use std::fs;
@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Where Debian keeps what is not for everybody's path, in a folder for each version.
+/// Debian's folder for programs that are not on the path, with a folder for each version.
 const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
 
-/// The user and the group of a server that must not be root; on most systems, nobody's.
+/// The user and the group of a server, which must not be root; on most systems, nobody's.
 pub(crate) const UNPRIVILEGED: u32 = 65_534;
 
-/// Where programs of PostgreSQL lie beside the path: Debian's folders, the newest version first.
-#[must_use]
+/// The folders of programs beside the path: Debian's, the newest version first.
 pub fn program_folders() -> Vec<PathBuf> {
     let versions = fs::read_dir(DEBIAN_FOLDER).into_iter().flatten().flatten();
     let mut versions: Vec<u32> =
@@ -25,13 +24,8 @@ pub fn program_folders() -> Vec<PathBuf> {
     versions.into_iter().map(folder).collect()
 }
 
-/// A command that runs a program of PostgreSQL, with nothing on its standard input, and which hears
-/// nothing of what the developer's shell says to such programs.
-///
-/// # Panics
-///
-/// When there is no PostgreSQL on this machine.
-#[must_use]
+/// A command that runs a program of PostgreSQL without standard input, and without the settings of the developer's
+/// shell for such programs.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(find(program));
     for (name, _) in env::vars_os() {
@@ -39,26 +33,22 @@ pub fn command(program: &str) -> Command {
             command.env_remove(name);
         }
     }
-    // What it says is in English, and it may look at its current folder.
+    // Messages in English, and a current folder that every user can read.
     command.env("LC_ALL", "C.UTF-8").current_dir("/").stdin(Stdio::null());
     command
 }
 
-/// The same, as a user who is not root: no server runs as that.
+/// As [`command`], as a user who is not root, as which no server runs.
 pub(crate) fn unprivileged(program: &str) -> Command {
     let mut command = command(program);
     if is_root() {
-        // The standard library takes root's groups away too.
+        // This removes root's groups too.
         command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
     }
     command
 }
 
-/// Runs a command to its end.
-///
-/// # Panics
-///
-/// When it fails; its words are in the message then.
+/// Runs a command, which has to succeed, and returns its output.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {
     run_or_say_why(command).unwrap_or_else(|why| panic!("{command:?}: {why}"))
@@ -80,8 +70,8 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// All programs are taken from where `initdb` is, so that they are of one version. In Debian's path there
-/// are wrappers, which choose a version by themselves.
+/// Takes all programs from the folder of `initdb`, so that they are of one version. Debian's wrappers on the path
+/// choose versions by themselves.
 fn find(program: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The disk on small traces that were made up.
+//! The model on small, made-up traces.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// How often each disk is cut: so often that everything that may be left was left.
+/// How often each disk is cut: enough for every possible rest to appear.
 const CUTS: usize = 300;
 
-/// What cuts have left of a file or folder: nothing, or its bytes.
+/// What cuts have left of a file or folder: `None`, or its bytes.
 type Left = BTreeSet<Option<Vec<u8>>>;
 
 /// A disk before a run, with the file `old`, which holds `old`, and the folders `one` and `other`.
@@ -31,14 +31,14 @@ impl Stage {
         Self { folder, disk, trace: Vec::new() }
     }
 
-    /// The disk after these calls, where `D` stands for its folder.
+    /// The disk after these calls, in which `D` is its folder.
     fn after(lines: &[&str]) -> Self {
         let mut stage = Self::new();
         stage.run(lines);
         stage
     }
 
-    /// Goes on with these calls.
+    /// Continues with these calls.
     fn run(&mut self, lines: &[&str]) {
         let begin = self.trace.len();
         self.trace.extend(lines.iter().map(|line| (*line).to_owned()));
@@ -52,7 +52,7 @@ impl Stage {
         self.disk.run(&calls, lines);
     }
 
-    /// What cuts leave under these names.
+    /// What many cuts leave under these names.
     fn left_of<const COUNT: usize>(
         &self,
         names: [&str; COUNT],
@@ -82,10 +82,60 @@ fn some(text: &str) -> Option<Vec<u8>> {
 
 const WRITE: &str = "1 pwrite64(4<D/old>, \"new\", 3, 0) = 3";
 
+const SYNCHRONOUS: &str = "1 ioctl(3<D/old>, FS_IOC_SETFLAGS, [FS_SYNC_FL|FS_EXTENT_FL]) = 0";
+
 #[test]
-fn a_write_that_was_not_synced_may_be_there_or_not() {
-    assert_eq!(Stage::new().left("old"), [some("old")].into());
-    assert_eq!(Stage::after(&[WRITE]).left("old"), [some("old"), some("new")].into());
+fn cuts_leave_synced_data_and_any_of_the_rest() {
+    let beginning = "1 pwrite64(4<D/old>, \"new\", 3, 0 <unfinished ...>";
+    let cases: [(&str, &[&str], &[&str]); 11] = [
+        ("what is not written stays", &[], &["old"]),
+        ("a write may survive or not", &[WRITE], &["old", "new"]),
+        (
+            "several writes survive in any combination",
+            &[WRITE, "1 pwrite64(4<D/old>, \"er\", 2, 3) = 2"],
+            &["old", "new", "older", "newer"],
+        ),
+        ("fsync keeps earlier writes", &[WRITE, "2 fsync(5<D/old>) = 0"], &["new"]),
+        ("fdatasync keeps earlier writes", &[WRITE, "2 fdatasync(5<D/old>) = 0"], &["new"]),
+        (
+            "a write under way when a sync begins may be lost",
+            &[
+                beginning,
+                "2 fsync(4<D/old> <unfinished ...>",
+                "1 <... pwrite64 resumed>) = 3",
+                "2 <... fsync resumed>) = 0",
+            ],
+            &["old", "new"],
+        ),
+        (
+            "a failed sync keeps nothing",
+            &[WRITE, "1 fsync(4<D/old>) = -1 EIO (Input/output error)"],
+            &["old", "new"],
+        ),
+        ("a write to a synchronous file stays", &[SYNCHRONOUS, WRITE], &["new"]),
+        (
+            "a file that did not become synchronous is not",
+            &[
+                "1 ioctl(3<D/old>, FS_IOC_SETFLAGS, [FS_SYNC_FL]) = -1 ENOTTY (Inappropriate ioctl)",
+                WRITE,
+            ],
+            &["old", "new"],
+        ),
+        (
+            "another length of a synchronous file may be lost",
+            &[SYNCHRONOUS, "1 ftruncate(4<D/old>, 1) = 0"],
+            &["old", "o"],
+        ),
+        (
+            "a sync keeps another length",
+            &[SYNCHRONOUS, "1 ftruncate(4<D/old>, 1) = 0", "1 fdatasync(4<D/old>) = 0"],
+            &["o"],
+        ),
+    ];
+    for (claim, lines, left) in cases {
+        let left: Left = left.iter().map(|left| some(left)).collect();
+        assert_eq!(Stage::after(lines).left("old"), left, "{claim}");
+    }
 }
 
 #[test]
@@ -104,48 +154,6 @@ fn a_write_that_was_not_synced_may_be_torn_between_sectors() {
 }
 
 #[test]
-fn several_writes_may_be_there_in_any_combination() {
-    let later = "1 pwrite64(4<D/old>, \"er\", 2, 3) = 2";
-    let left = Stage::after(&[WRITE, later]).left("old");
-    assert_eq!(left, ["old", "new", "older", "newer"].map(some).into());
-}
-
-#[test]
-fn a_write_that_had_returned_when_a_sync_began_stays() {
-    for sync in ["fsync", "fdatasync"] {
-        let stage = Stage::after(&[WRITE, &format!("2 {sync}(5<D/old>) = 0")]);
-        assert_eq!(stage.left("old"), [some("new")].into(), "{sync}");
-    }
-}
-
-#[test]
-fn a_write_that_was_under_way_when_a_sync_began_need_not_stay() {
-    let stage = Stage::after(&[
-        "1 pwrite64(4<D/old>, \"new\", 3, 0 <unfinished ...>",
-        "2 fsync(4<D/old> <unfinished ...>",
-        "1 <... pwrite64 resumed>) = 3",
-        "2 <... fsync resumed>) = 0",
-    ]);
-    assert_eq!(stage.left("old"), [some("old"), some("new")].into());
-}
-
-#[test]
-fn a_sync_that_failed_keeps_nothing() {
-    let stage = Stage::after(&[WRITE, "1 fsync(4<D/old>) = -1 EIO (Input/output error)"]);
-    assert_eq!(stage.left("old"), [some("old"), some("new")].into());
-}
-
-const SYNCHRONOUS: &str = "1 ioctl(3<D/old>, FS_IOC_SETFLAGS, [FS_SYNC_FL|FS_EXTENT_FL]) = 0";
-
-#[test]
-fn a_write_to_a_synchronous_file_is_kept_when_it_has_returned() {
-    assert_eq!(Stage::after(&[SYNCHRONOUS, WRITE]).left("old"), [some("new")].into());
-    let failed = SYNCHRONOUS.replace("= 0", "= -1 ENOTTY (Inappropriate ioctl for device)");
-    let left = Stage::after(&[&failed, WRITE]).left("old");
-    assert_eq!(left, [some("old"), some("new")].into());
-}
-
-#[test]
 fn a_write_to_a_synchronous_file_that_has_not_returned_need_not_be_there() {
     let mut stage = Stage::after(&[SYNCHRONOUS]);
     let lines = [
@@ -158,15 +166,6 @@ fn a_write_to_a_synchronous_file_that_has_not_returned_need_not_be_there() {
     assert_eq!(stage.left("old"), [some("old"), some("new")].into());
     stage.run_lines(3..4);
     assert_eq!(stage.left("old"), [some("new")].into());
-}
-
-#[test]
-fn another_length_of_a_synchronous_file_is_kept_by_a_sync_alone() {
-    let cut = "1 ftruncate(4<D/old>, 1) = 0";
-    let mut stage = Stage::after(&[SYNCHRONOUS, cut]);
-    assert_eq!(stage.left("old"), [some("old"), some("o")].into());
-    stage.run(&["1 fdatasync(4<D/old>) = 0"]);
-    assert_eq!(stage.left("old"), [some("o")].into());
 }
 
 #[test]
@@ -202,7 +201,7 @@ fn plain_writes_follow_each_other_for_each_descriptor() {
 }
 
 #[test]
-#[should_panic(expected = "only what is opened to write alone")]
+#[should_panic(expected = "open for writing alone")]
 fn a_plain_write_to_what_can_also_be_read_is_refused() {
     let open = "1 openat(AT_FDCWD</>, \"D/old\", O_RDWR|O_CLOEXEC) = 4<D/old>";
     Stage::after(&[open, "1 write(4<D/old>, \"new\", 3) = 3"]);

@@ -13,25 +13,25 @@ use super::write::{Change, Told, Write, in_few_words};
 use crate::client::Client;
 use crate::plant::NewPlant;
 
-/// How many plants each client has at most.
+/// The most plants of a client.
 const PLANTS: i64 = 64;
 
-/// What the ids of its requests begin with.
+/// The beginning of the ids of its requests.
 pub(super) const REQUEST_ID_PREFIX: &str = "ledger-";
 
-/// What one client has written, one write after the other, and nobody else writes.
+/// The writes of one client, one after the other, to plants that nobody else writes.
 #[derive(Debug)]
 pub(super) struct Account {
     number: i64,
-    /// Where each write stands before it is sent, and what was told of it.
+    /// Records each write before it is sent, and then what the client was told.
     file: File,
-    /// What was there for sure before the writes.
+    /// The plants before the writes.
     settled: Plants,
     /// The changes of each write that may have been carried out.
     writes: Vec<Vec<Change>>,
-    /// How many of the writes were acknowledged: the first ones. The others are in doubt.
+    /// How many of the writes, from the first, were acknowledged. The others are in doubt.
     pub(super) acknowledged: usize,
-    /// How many of the changes were carried out at least, for a read has shown the last of them.
+    /// How many of the changes, from the first, must have been carried out, for a read has shown the last.
     seen: usize,
     /// How many writes were ever acknowledged.
     pub(super) total: u64,
@@ -40,15 +40,8 @@ pub(super) struct Account {
 impl Account {
     pub(super) fn new(number: i64, folder: &Path) -> Self {
         let file = File::create(folder.join(number.to_string())).expect("a file can be made");
-        Self {
-            number,
-            file,
-            settled: Plants::new(),
-            writes: Vec::new(),
-            acknowledged: 0,
-            seen: 0,
-            total: 0,
-        }
+        let (settled, writes) = (Plants::new(), Vec::new());
+        Self { number, file, settled, writes, acknowledged: 0, seen: 0, total: 0 }
     }
 
     fn ids(&self) -> Range<i64> {
@@ -59,22 +52,25 @@ impl Account {
         self.ids().contains(&id)
     }
 
-    /// How many writes are in doubt.
-    pub(super) fn doubts(&self) -> usize {
-        self.writes.len() - self.acknowledged
+    /// How many writes were acknowledged or are in doubt.
+    pub(super) fn sent(&self) -> usize {
+        self.writes.len()
     }
 
-    /// How many of its writes were acknowledged, where `is_answered` says of a request id whether it was
-    /// answered with success.
+    pub(super) fn doubts(&self) -> usize {
+        self.sent() - self.acknowledged
+    }
+
+    /// How many of its writes, from the first, have request ids of which `is_answered` says so.
     pub(super) fn acknowledged_in(&self, is_answered: impl Fn(&str) -> bool) -> usize {
-        (0..self.writes.len()).take_while(|write| is_answered(&self.request_id(*write))).count()
+        (0..self.sent()).take_while(|write| is_answered(&self.request_id(*write))).count()
     }
 
     fn request_id(&self, write: usize) -> String {
         format!("{REQUEST_ID_PREFIX}{}-{write}", self.number)
     }
 
-    /// Writes until `is_over` says so of what was told. Returns the last of that.
+    /// Writes until `is_over` says so of what the client was told, and returns that.
     pub(super) fn write(
         &mut self,
         client: &Client,
@@ -82,26 +78,31 @@ impl Account {
         most_rows: usize,
         mut is_over: impl FnMut(Told) -> bool,
     ) -> Told {
-        let mut plants = self.plants_after(self.acknowledged);
+        let mut plants = self.settled.clone();
+        let acknowledged = self.writes[..self.acknowledged].iter().flatten();
+        acknowledged.for_each(|change| change.apply(&mut plants));
         loop {
             let write = Write::any(&plants, self.ids(), most_rows, chance);
             let changes = write.changes.iter();
             let changes =
                 changes.map(|Change { id, after }| (id, after.as_ref().map(NewPlant::json)));
             self.note(&json!({ "send": changes.collect::<Vec<_>>() }));
-            self.writes.push(write.changes.clone());
-            let told = write.send(client, &self.request_id(self.writes.len() - 1));
+            let told = write.send(client, &self.request_id(self.sent()));
             self.note(&json!({ "told": format!("{told:?}") }));
+            let is_single = write.changes.len() == 1;
             match told {
+                Told::Refused => {}
+                Told::DiskFull if is_single => {}
                 Told::Acknowledged(_) => {
-                    self.acknowledged += 1;
-                    self.total += 1;
                     assert_eq!(self.doubts(), 0, "acknowledged after a write in doubt");
                     write.changes.iter().for_each(|change| change.apply(&mut plants));
+                    self.writes.push(write.changes);
+                    self.acknowledged += 1;
+                    self.total += 1;
                 }
-                Told::Refused => drop(self.writes.pop()),
-                Told::DiskFull if write.changes.len() == 1 => drop(self.writes.pop()),
-                Told::DiskFull | Told::StoreFailed | Told::Nothing => {}
+                Told::DiskFull | Told::StoreFailed | Told::Nothing => {
+                    self.writes.push(write.changes);
+                }
             }
             if is_over(told) {
                 return told;
@@ -111,13 +112,6 @@ impl Account {
 
     fn note(&mut self, line: &serde_json::Value) {
         writeln!(self.file, "{line}").expect("a ledger can be written");
-    }
-
-    /// The plants of this client when so many of its writes are carried out.
-    fn plants_after(&self, writes: usize) -> Plants {
-        let mut plants = self.settled.clone();
-        self.writes[..writes].iter().flatten().for_each(|change| change.apply(&mut plants));
-        plants
     }
 
     /// Remembers what reads have shown: it and what was written before it must stay.
@@ -131,9 +125,8 @@ impl Account {
         }
     }
 
-    /// Whether a store holds what this client knows: of its changes all that were acknowledged or seen
-    /// are carried out and, in their order, some of the others, as far as they were sent. Returns how many
-    /// of those that are carried out have made a plant another one.
+    /// Whether a store holds all changes that were acknowledged or seen and, in their order, some of the others
+    /// up to `sent`. Returns how many of the changes in it were not without effect.
     pub(super) fn check(
         &self,
         store: &Plants,
@@ -180,7 +173,6 @@ impl Account {
         format!("client {}: {different:#?}; in doubt is {doubts:#?}", self.number)
     }
 
-    /// Takes the store as it is for what there was before all that comes.
     pub(super) fn settle(&mut self, store: &Plants) {
         self.settled = self.plants_in(store);
         self.writes.clear();

@@ -1,14 +1,14 @@
-//! What a server holds.
+//! The plants that a server holds.
 
 use std::collections::BTreeMap;
 
 use crate::client::Client;
 use crate::plant::{Format, NewPlant};
 
-/// The tags that plants in a ledger have.
+/// The tags of plants in a ledger.
 pub const TAGS: [&str; 5] = ["Rosaceae", "Fagaceae", "木", "Rosaceae, cultivated", LONG_TAG];
 
-/// It fills the events, which are kept, and with them the disk.
+/// Long, to fill the disk.
 pub(super) const LONG_TAG: &str = concat!(
     "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
     "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
@@ -18,19 +18,14 @@ pub(super) const LONG_TAG: &str = concat!(
     "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
 );
 
-/// Which plants are also read alone: those of these ids, whether they are there or not.
+/// The ids that are also read one by one, whether such plants exist or not.
 const READ_ALONE: std::ops::Range<i64> = 0..16;
 
 /// All plants of a store, by their ids.
 pub type Plants = BTreeMap<i64, NewPlant>;
 
-/// What a server holds, after a look whether exported plants, count, tags and plants that are read alone
-/// agree. `when` says what happened to it before.
-///
-/// # Panics
-///
-/// When they do not.
-#[must_use]
+/// The plants that a server holds. Claims that the export, the total count, the list of each tag and reads of
+/// single plants agree. `when` goes into the messages.
 #[track_caller]
 pub fn store_of(client: &Client, when: &str) -> Plants {
     let plants = plants_in(&client.export(Format::Ndjson));
@@ -52,11 +47,6 @@ pub fn store_of(client: &Client, when: &str) -> Plants {
 }
 
 /// The plants of an export as NDJSON.
-///
-/// # Panics
-///
-/// When it is none.
-#[must_use]
 #[track_caller]
 pub fn plants_in(export: &[u8]) -> Plants {
     let rows = serde_json::Deserializer::from_slice(export).into_iter();

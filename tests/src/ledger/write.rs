@@ -1,4 +1,4 @@
-//! One write of a client: what it sends, and what becomes of its plants.
+//! One write of a client: what it sends, and how it changes plants.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::plant::{Format, NewPlant, replacement_body};
 /// One write in so many is an import.
 const IMPORTS: u8 = 8;
 
-/// What becomes of one plant.
+/// The change of one plant.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) id: i64,
@@ -36,7 +36,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// A plant in few words: of a long name the end.
+/// A plant with the end of its name only, which may be long.
 pub(super) fn in_few_words(plant: Option<&NewPlant>) -> String {
     let Some(NewPlant { name, tag, .. }) = plant else { return "nothing".to_owned() };
     let end = name.rsplit(' ').next().unwrap_or_default();
@@ -49,22 +49,21 @@ pub(super) struct Write {
     path: String,
     body: String,
     success: Success,
-    /// What becomes of which plants, one after the other: an import that ends early has carried out
-    /// its first rows.
+    /// In their order: an import that ends early has carried out its first rows.
     pub(super) changes: Vec<Change>,
 }
 
-/// The answer to a write that was carried out.
+/// The answer to a successful write.
 #[derive(Debug)]
 enum Success {
     Status(u16),
     Report(Counts),
 }
 
-/// What a client was told of a write.
+/// What a client was told about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It was carried out; its body had so many bytes.
+    /// It was carried out. Its body had so many bytes.
     Acknowledged(usize),
     /// The server was too busy, and has not written it.
     Refused,
@@ -78,15 +77,13 @@ pub enum Told {
 
 impl Told {
     /// Whether nobody may know what became of the write.
-    #[must_use]
     pub fn is_in_doubt(self) -> bool {
         matches!(self, Self::DiskFull | Self::StoreFailed | Self::Nothing)
     }
 }
 
 impl Write {
-    /// What a client does next that has these plants and may have these ids. An import has so many rows
-    /// at most.
+    /// A write of a client that has these plants and owns these ids.
     pub(super) fn any(
         plants: &Plants,
         ids: Range<i64>,
@@ -103,11 +100,11 @@ impl Write {
         match plants.get(&id) {
             None if chance.bool() => {
                 let body = plant.json();
-                Self::single("POST", "/plants".to_owned(), body, 200, id, Some(plant))
+                Self::single("POST", id, body, 200, Some(plant))
             }
             None => Self::put(plant, 201),
             Some(current) => match chance.u8(..4) {
-                0 => Self::single("DELETE", path_of(id), String::new(), 204, id, None),
+                0 => Self::single("DELETE", id, String::new(), 204, None),
                 1 => Self::patch(current, plant, chance),
                 _ => Self::put(plant, 200),
             },
@@ -116,19 +113,19 @@ impl Write {
 
     fn single(
         method: &'static str,
-        path: String,
+        id: i64,
         body: String,
         status: u16,
-        id: i64,
         after: Option<NewPlant>,
     ) -> Self {
         let changes = vec![Change { id, after }];
+        let path = if method == "POST" { "/plants".to_owned() } else { format!("/plants/{id}") };
         Self { method, path, body, success: Success::Status(status), changes }
     }
 
     fn put(plant: NewPlant, status: u16) -> Self {
         let body = replacement_body(&plant.name, plant.tag.as_deref());
-        Self::single("PUT", path_of(plant.id), body, status, plant.id, Some(plant))
+        Self::single("PUT", plant.id, body, status, Some(plant))
     }
 
     /// Changes the name, the tag, or both.
@@ -146,7 +143,7 @@ impl Write {
             }
             _ => {}
         }
-        Self::single("PATCH", path_of(id), patch.to_string(), 200, id, Some(plant))
+        Self::single("PATCH", id, patch.to_string(), 200, Some(plant))
     }
 
     fn import(plants: &Plants, rows: Vec<NewPlant>) -> Self {
@@ -176,7 +173,7 @@ impl Write {
         };
         if answer.status == 503 {
             let seconds = answer.header("retry-after").and_then(|text| text.parse::<u32>().ok());
-            assert!(seconds.is_some(), "when to try again is not told: {answer:?}");
+            assert!(seconds.is_some(), "no valid Retry-After: {answer:?}");
             if answer.json()["error"] == 5003 {
                 return Told::Refused;
             }
@@ -195,11 +192,7 @@ impl Write {
     }
 }
 
-fn path_of(id: i64) -> String {
-    format!("/plants/{id}")
-}
-
-/// A plant that nobody has written before. Long ones fill the journal and the pages.
+/// A plant unlike all before. Long ones fill the journal and the pages.
 fn any_plant(id: i64, is_long: bool, chance: &mut Rng) -> NewPlant {
     let any_tag = chance.choice(TAGS).filter(|_| chance.bool());
     let tag = if is_long && chance.bool() { Some(LONG_TAG) } else { any_tag };

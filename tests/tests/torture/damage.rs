@@ -1,11 +1,10 @@
-//! Damage to the files of a database that nobody serves.
+//! Damage to the files of a database that is not served.
 //!
-//! What a server has acknowledged is all there when it starts, or it does not start and says why. It
-//! never serves less.
+//! A server either starts with everything that was acknowledged, or it does not start and says why.
 //!
-//! One case cannot be told apart, and is left out: the newest records of the journal, after a kill in the
-//! half second before sled has written the same (`docs/decisions/0002`). A record that is damaged there
-//! is like one that was never finished.
+//! One case is left out, because nothing can tell it apart: the newest records of the journal, after a kill in the half
+//! second before sled has written the same (`docs/decisions/0002`). A damaged record there looks like one that was
+//! never finished.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,38 +12,39 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use plantd_tests::torture::{Figures, chance, times};
+use fastrand::Rng;
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
     Client, Counts, Format, Launch, NewPlant, Plants, TAGS, TOKEN, TestServer, copy_folder,
     plants_in, store_of,
 };
 
-/// How many plants have a long name and a long tag of their own: so many that sled's file has many segments.
+/// Plants with a long name and a long tag of their own: enough for many segments of sled's file.
 const LONG_PLANTS: i64 = 3_000;
 
-/// How many plants have one of a few tags.
+/// Plants with one of a few tags.
 const SHORT_PLANTS: i64 = 6_000;
 
-/// How many plants are created one by one at the end, each in a group of its own.
+/// Plants that are created one by one at the end, each in a group of its own.
 const LAST_PLANTS: i64 = 5;
 
-/// The page of a disk or of the memory, in bytes.
+/// A page, in bytes.
 const PAGE_BYTES: u64 = 4096;
 
-/// How long a stretch is at most that stands as it stood earlier: a segment of sled's file, in pages.
+/// The longest stale stretch, in pages: a segment of sled's file.
 const STRETCH_PAGES: u64 = 128;
 
-/// Where sled has most of what there is.
+/// The file that holds most of the data.
 const SLED_FILE: &str = "plants/sled/db";
 
-/// A database that was filled and ended, and what it should hold.
+/// A filled database, and what it should hold.
 struct Store {
     server: TestServer,
-    /// Plants as they were acknowledged.
+    /// The plants as acknowledged.
     ledger: Plants,
-    /// All plants as they ever were: an export of a damaged database may bring older ones to light.
+    /// All plants as they ever were: an export of a damaged database may contain older states.
     ever: BTreeSet<NewPlant>,
-    /// What stood in sled's file at earlier moments.
+    /// Sled's file at earlier moments.
     earlier: Vec<Vec<u8>>,
 }
 
@@ -114,17 +114,16 @@ fn import(client: &Client, ledger: &mut Plants, plants: Vec<NewPlant>) {
     ledger.extend(plants.into_iter().map(|plant| (plant.id, plant)));
 }
 
-/// What is done to a file.
+/// Damage to a file.
 #[derive(Clone, Debug)]
 enum Damage {
     FlipBit(u64),
-    /// A run of bytes gets other values.
+    /// Inverts a run of bytes.
     Overwrite(Range<u64>),
     Zero(Range<u64>),
     CutAt(u64),
     Remove,
-    /// A stretch of sled's file stands as it stood at an earlier moment, for the disk has lost what was
-    /// written since then.
+    /// Restores a stretch of sled's file to an earlier moment, as if the disk had lost later writes.
     Earlier {
         moment: usize,
         stretch: Range<u64>,
@@ -132,8 +131,8 @@ enum Damage {
 }
 
 impl Damage {
-    /// Some damage to a file of this length.
-    fn random(chance: &mut fastrand::Rng, length: u64) -> Self {
+    /// Random damage to a file of this length.
+    fn random(chance: &mut Rng, length: u64) -> Self {
         let at = chance.u64(0..length.max(1));
         match chance.u32(0..20) {
             0..8 => Self::FlipBit(at),
@@ -147,15 +146,15 @@ impl Damage {
         }
     }
 
-    /// A stretch of a file of this length that begins with one of these pages.
-    fn earlier(chance: &mut fastrand::Rng, stale: &[StalePage], length: u64) -> Option<Self> {
+    /// A stale stretch of a file of this length, which begins with one of these pages.
+    fn earlier(chance: &mut Rng, stale: &[StalePage], length: u64) -> Option<Self> {
         let StalePage { moment, page } = *chance.choice(stale)?;
         let most = if chance.bool() { STRETCH_PAGES } else { 1 };
         let end = (page + chance.u64(1..=most)) * PAGE_BYTES;
         Some(Self::Earlier { moment, stretch: page * PAGE_BYTES..length.min(end) })
     }
 
-    /// Does it to a file. Says whether anything in it is other than before.
+    /// Damages a file. Returns whether that changed anything.
     fn apply(&self, path: &Path, earlier: &[Vec<u8>]) -> bool {
         let before = fs::read(path).expect("the file is there");
         self.change(path, earlier);
@@ -188,7 +187,7 @@ impl Damage {
             Self::CutAt(length) => file.set_len(*length).expect("cuts"),
             Self::Remove => fs::remove_file(path).expect("removes"),
             Self::Earlier { moment, stretch } => {
-                // What lay behind its end reads as zeros.
+                // Beyond its end at that moment it reads as zeros.
                 let mut bytes = vec![0; bytes_of(stretch).len()];
                 let begin = usize::try_from(stretch.start).expect("small");
                 let stood = earlier[*moment].iter().skip(begin);
@@ -198,7 +197,7 @@ impl Damage {
         }
     }
 
-    /// The bytes that are other ones now.
+    /// The damaged bytes.
     fn range(&self) -> Option<Range<u64>> {
         match self {
             Self::FlipBit(at) => Some(*at..at + 1),
@@ -210,15 +209,14 @@ impl Damage {
     }
 }
 
-/// A page of sled's file that was written since an earlier moment.
+/// A page of sled's file that was written after an earlier moment.
 #[derive(Clone, Copy)]
 struct StalePage {
     moment: usize,
     page: u64,
 }
 
-/// All of these pages. Of those behind the end at the earlier moment there would be zeros, which are a
-/// kind of damage of their own.
+/// All stale pages, without those beyond the end at the earlier moment: they would be zeros, which is another damage.
 fn stale_pages(store: &Store) -> Vec<StalePage> {
     let now = fs::read(store.server.data().join(SLED_FILE)).expect("reads");
     let page_bytes = usize::try_from(PAGE_BYTES).expect("small");
@@ -230,14 +228,14 @@ fn stale_pages(store: &Store) -> Vec<StalePage> {
     store.earlier.iter().enumerate().flat_map(stale_since).collect()
 }
 
-/// What became of a damaged database.
+/// The fate of a damaged database.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Whole,
     Refused,
 }
 
-/// All files of the database, with their paths below the folder of the data.
+/// The paths of all files of the database, relative to the data folder.
 fn files(data: &Path) -> Vec<PathBuf> {
     fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("a folder") {
@@ -255,18 +253,18 @@ fn files(data: &Path) -> Vec<PathBuf> {
     files.iter().map(|path| path.strip_prefix(data).expect("below it").to_owned()).collect()
 }
 
-/// Where the journal's last record stands, if it is in this file.
+/// The range of the journal's last record, if it is in this file.
 fn last_record(path: &Path) -> Option<Range<u64>> {
     let bytes = fs::read(path).expect("reads");
     let find =
         |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).rposition(|found| found == word);
     let name = find(&bytes, last_name(-1).as_bytes())?;
-    // Sled's file may have the plant too, but has no heads of records.
+    // Sled's file may contain the plant too, but no heads of records.
     let start = find(&bytes[..name], b"pljr")?;
     Some(start as u64..(name + last_name(-1).len() + 16) as u64)
 }
 
-/// Starts a server on a damaged folder. Either it has everything, or it says what is wrong.
+/// Starts a server on a damaged folder. Either it serves everything, or it says what is wrong.
 fn start_damaged(data: &Path, store: &Store, what: &str) -> Outcome {
     let mut process = Launch::new().data(data).spawn();
     if !process.becomes_ready() {
@@ -289,8 +287,8 @@ fn start_damaged(data: &Path, store: &Store, what: &str) -> Outcome {
     Outcome::Whole
 }
 
-/// `plantd verify` says what is wrong with a folder that is not served, and what `plantd export --data`
-/// gives was acknowledged once. Returns how many plants that were.
+/// Claims that `plantd verify` finds fault with a folder that is not served, and that `plantd export --data` exports
+/// only plants that were acknowledged once. Returns how many it exports.
 fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
     let mut verify = Launch::new().data(data).arguments(["verify"]).spawn();
     let status = verify.wait_for_exit();
@@ -321,7 +319,7 @@ fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
 struct Tally {
     whole: u32,
     refused: u32,
-    /// How many of both were stretches as they stood earlier.
+    /// Stale stretches among both.
     earlier: u32,
     left_out: u32,
     saved: usize,
@@ -332,7 +330,7 @@ fn check_damage(
     store: &Store,
     was_killed: bool,
     damages: u32,
-    chance: &mut fastrand::Rng,
+    chance: &mut Rng,
     tally: &mut Tally,
 ) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -341,7 +339,7 @@ fn check_damage(
     let mut done = 0;
     while done < damages {
         copy_folder(store.server.data(), &data);
-        // Most of what there is stands in sled's one file.
+        // Most data are in sled's one file.
         let file = match chance.bool() {
             true => Path::new(SLED_FILE),
             false => &files[chance.usize(0..files.len())],
@@ -384,7 +382,7 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
     store.server.kill();
     check_damage(&store, true, times(15, 250), &mut chance, &mut tally);
 
-    // A start and an end as they should be, on the same folder.
+    // The same folder after an orderly start and end.
     store.server.restart();
     assert_eq!(store.server.terminate().code(), Some(0));
     check_damage(&store, false, times(15, 250), &mut chance, &mut tally);
@@ -392,22 +390,21 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
     let Tally { whole, refused, earlier, left_out, saved, in_refused } = tally;
     assert!(refused > 0, "no damage was noticed");
     assert!(earlier > 0, "nothing stood as it stood earlier");
-    Figures::of("damage", "a damaged database is served whole or not at all")
-        .with(whole + refused, "damages to its files")
-        .with(earlier, "of them stretches of sled's file as they stood earlier")
-        .with(whole, "times everything was served")
-        .with(refused, "times it said what is wrong and did not start")
-        .with(0, "times less was served")
-        .with(format!("{saved} of {in_refused}"), "plants saved by export --data from those")
-        .with(left_out, "damages to the last journal record after a kill left out")
-        .print();
+    Report {
+        test: "damage",
+        promise: "A damaged database is served completely or not at all",
+        disturbances: format!("{} damages to its files, {earlier} of them stale stretches", whole + refused),
+        losses: format!("0 of {} starts served less than everything", whole + refused),
+        details: format!("{whole} starts served everything, {refused} said what is wrong and ended; `plantd export --data` saved {saved} of {in_refused} \
+             plants from those; {left_out} damages to the last journal record after a kill are left out"),
+    }
+    .print();
 }
 
-/// sled reads a page when it is asked for, and may panic on what it finds.
+/// sled reads pages on demand, and may panic on damaged ones.
 #[test]
 fn damage_under_a_running_server_becomes_errors_and_never_another_answer() {
-    // sled keeps a page in each of the 256 parts of its cache, however large the page is: these plants take
-    // many times as many pages.
+    // Each of the 256 shards of sled's cache keeps one page, however large. These plants take many more pages.
     const PLANTS: i64 = 20_000;
     let mut server = TestServer::start_with(Launch::new().arguments(["--cache-mb", "1"]));
     let text = "木".repeat(240);

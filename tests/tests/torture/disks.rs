@@ -1,9 +1,8 @@
-//! Disks that fail: faults of single system calls, disks that become full, and folders that cannot be
-//! used.
+//! Disks that fail: faults of single system calls, disks that become full, and folders that cannot be used.
 //!
-//! What is held against each of them: no success that is not on disk; 503 with error 5002 as soon as
-//! the store has failed, and `/readyz` with it; an exit with 74 in time, and a message that helps; and
-//! a start without the fault that has every acknowledged write.
+//! The claims: no success that is not on disk; 503 with error 5002 and a `/readyz` that is not 200 as soon as the store
+//! has failed; an exit with 74 in time, with a message that helps; and every acknowledged write after a start without
+//! the fault.
 
 mod faults;
 mod folders;
@@ -14,22 +13,22 @@ use std::path::Path;
 
 use plantd_tests::{Launch, Ledgers, Process, TestServer, store_of};
 
-/// What a process ends with whose disk cannot be used.
+/// The exit code for a disk that cannot be used.
 const IO: i32 = 74;
 
-/// What every message about a disk that fails says: where it is, and what to do.
+/// Claims that the last error says where the disk is, and what to do.
 #[track_caller]
 fn assert_helps(stderr: &str, data: &Path, advice: &[&str]) {
     let path = data.to_str().expect("the path is UTF-8");
     let last = stderr.lines().rfind(|line| line.contains("ERROR plantd]"));
-    let last = last.unwrap_or_else(|| panic!("no word about the end: {stderr}"));
+    let last = last.unwrap_or_else(|| panic!("no error: {stderr}"));
     assert!(last.contains(path), "{last:?} does not name {path}");
     let helps = advice.iter().any(|advice| last.contains(advice));
     assert!(helps, "{last:?} holds none of {advice:?}");
 }
 
-/// Starts with a disk that may not let it serve: it serves and ends well, or says what to do and ends
-/// with 74. Returns whether it served, and the process, which has ended.
+/// Starts on a bad disk: the server serves and ends well, or says what to do and ends with 74. Returns whether it
+/// served, and the ended process.
 #[track_caller]
 fn start_and_end(launch: &Launch, data: &Path, advice: &[&str]) -> (bool, Process) {
     let mut process = launch.clone().data(data).spawn();
@@ -46,7 +45,7 @@ fn start_and_end(launch: &Launch, data: &Path, advice: &[&str]) -> (bool, Proces
     (is_ready, process)
 }
 
-/// A server without faults finds what the ledgers hold, and goes on.
+/// Claims that a server without faults has what the ledgers hold, and goes on.
 #[track_caller]
 fn check_repaired(ledgers: &Ledgers, server: &mut TestServer) {
     let client = server.client();
@@ -55,13 +54,13 @@ fn check_repaired(ledgers: &Ledgers, server: &mut TestServer) {
     assert_eq!(server.terminate().code(), Some(0));
 }
 
-/// A start that cannot be ends with 74 and a message that helps.
+/// Claims that a start ends with 74 and a message that helps.
 #[track_caller]
 fn assert_refused(launch: &Launch, data: &Path, advice: &[&str]) {
     assert_ends(&launch.clone().data(data), IO, data, advice);
 }
 
-/// A start ends with this exit code, and a message that names `path` and holds some of the advice.
+/// Claims that a start ends with this exit code, and a message that names `path` and contains some of the advice.
 #[track_caller]
 fn assert_ends(launch: &Launch, exit_code: i32, path: &Path, advice: &[&str]) {
     let mut process = launch.spawn();

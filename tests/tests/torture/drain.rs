@@ -1,4 +1,4 @@
-//! The end under load: everyone who has sent a request gets its answer, and no plant is lost.
+//! SIGTERM under load: every request that was sent is answered, and no plant is lost.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -9,40 +9,41 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plantd_tests::torture::{Latencies, Report, is_long, times};
 use plantd_tests::{
-    Connection, Latencies, Launch, LoadConnection, LoadOutcome, TestServer, create_request,
-    plant_body, raw_head, run_load, store_of, torture, wait_until,
+    Connection, Launch, LoadConnection, LoadOutcome, TestServer, create_request, plant_body,
+    raw_head, run_load, store_of, wait_until,
 };
 
 const CLIENTS: u32 = 64;
 
-/// How many plants are created before the signal comes.
+/// How many creates begin before the signal.
 const PLANTS_BEFORE: i64 = 500;
 
 const DELAY: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client waits for a port.
+/// How long a client waits for a free port.
 const PORT_PAUSE: Duration = Duration::from_millis(20);
 
-/// What the clients saw until nobody took their connections any more.
+/// What the clients saw until their connections were refused.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Which plants are on disk, as the server said.
+    /// The plants whose creates were acknowledged.
     acknowledged: Vec<i64>,
-    /// Which creates were not answered, and when they had been sent.
+    /// The creates without an answer, and when each was sent.
     unanswered: Vec<(i64, Instant)>,
-    /// When a client knew first that its connection was refused.
+    /// When a connection was refused first.
     refused: Option<Instant>,
 }
 
-/// Creates plants on one connection after the other, until none is taken.
+/// Creates plants on one connection after the other, until the server refuses one.
 async fn create_to_the_end(address: SocketAddr, next_id: &AtomicI64, seen: &RefCell<Seen>) {
     loop {
         let mut connection = match LoadConnection::open(address).await {
             Ok(connection) => connection,
             Err(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
-                // The ports of this machine are used up by connections that have ended.
+                // Ended connections occupy all ports of this machine.
                 tokio::time::sleep(PORT_PAUSE).await;
                 continue;
             }
@@ -61,10 +62,13 @@ async fn create_to_the_end(address: SocketAddr, next_id: &AtomicI64, seen: &RefC
             };
             match answer {
                 Ok(answer) => {
-                    if answer.create_outcome() == LoadOutcome::Created {
+                    if LoadOutcome::of(&answer) == LoadOutcome::Created {
                         seen.borrow_mut().acknowledged.push(id);
                     }
-                    if answer.closes {
+                    if answer
+                        .header("connection")
+                        .is_some_and(|it| it.eq_ignore_ascii_case("close"))
+                    {
                         break;
                     }
                 }
@@ -98,13 +102,13 @@ fn start_clients(address: SocketAddr, next_id: &Arc<AtomicI64>) -> mpsc::Receive
             }
             seen.take()
         });
-        // Nobody waits for it when the test has failed.
+        // Without a receiver the test has failed.
         let _ = done.send(seen);
     });
     seen
 }
 
-/// Asks on a new connection whether the server is ready; nothing when it takes none.
+/// Asks on a new connection whether the server is ready. `None` when it refuses the connection.
 fn is_ready(address: SocketAddr) -> Option<bool> {
     let mut connection = Connection::try_open(address).ok()?;
     connection.try_send("GET /readyz HTTP/1.1\r\nHost: plants\r\n\r\n").ok()?;
@@ -117,7 +121,7 @@ fn is_ready(address: SocketAddr) -> Option<bool> {
 
 #[test]
 fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
-    let rounds = torture::times(3, 50);
+    let rounds = times(3, 50);
     let (mut acknowledged, mut stored_plants, mut late) = (0, 0, 0);
     let mut exits = Latencies::default();
     for round in 1..=rounds {
@@ -127,7 +131,7 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         let next_id = Arc::new(AtomicI64::new(1));
         let clients = start_clients(address, &next_id);
         wait_until("the load", || next_id.load(Ordering::Relaxed) > PLANTS_BEFORE);
-        // The body of this one comes when new connections are not taken any more.
+        // Its body follows when the server refuses new connections.
         let body = plant_body(-1, "Abies", None);
         let mut half_sent = server.connect();
         let length = body.len();
@@ -163,7 +167,7 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         assert!(stored.contains_key(&-1), "round {round}");
         for (id, sent) in &seen.unanswered {
             assert!(!stored.contains_key(id), "round {round}: {id} was done and not answered");
-            // What was sent before the listener closed had come to a server that took connections.
+            // The server has to answer what was sent before the listener closed.
             let early = closed.saturating_duration_since(*sent);
             assert!(
                 early.is_zero(),
@@ -174,18 +178,16 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         stored_plants += stored.len();
         late += seen.unanswered.len();
     }
-    if torture::is_long() {
+    if is_long() {
         assert!(exits.percentile(100) < DELAY + TIMEOUT, "the end took too long: {exits}");
     }
-    torture::Figures::of(
-        "drain",
-        "SIGTERM under load ends the server without a request or a plant lost",
-    )
-    .with(rounds, "ends with exit code 0")
-    .with(CLIENTS, "clients")
-    .with(acknowledged, "plants acknowledged")
-    .with(stored_plants, "stored")
-    .with(late, "requests sent when nobody read them any more, none of them done")
-    .with(exits, "from SIGTERM to the exit")
+    Report {
+        test: "drain",
+        promise: "SIGTERM under load answers every request and loses no plant",
+        disturbances: format!("{rounds} orderly ends under load"),
+        losses: format!("0 of {acknowledged} acknowledged plants"),
+        details: format!("{CLIENTS} clients; {stored_plants} plants stored; {late} requests came after the listener closed, none of which was \
+             carried out; from SIGTERM to the exit with code 0: {exits}"),
+    }
     .print();
 }

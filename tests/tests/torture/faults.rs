@@ -1,5 +1,5 @@
-//! Panics and kills at each step of a commit, of the close and of the opening, at the fault points of a
-//! program that is built for these tests alone.
+//! Panics and kills at each step of a commit, of a close and of an opening: at the fault points of a program that is
+//! built for torture alone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,40 +9,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plantd_tests::torture::{Figures, chance, times};
-use plantd_tests::{
-    Client, Launch, Ledgers, Plants, TestServer, Told, plant_body, store_of, wait_for, wait_until,
-};
+use fastrand::Rng;
+use plantd_tests::torture::{Report, chance, times};
+use plantd_tests::{Client, Launch, Plants, TestServer, Told, plant_body, wait_for, wait_until};
 
-use super::FEW_CHANGES_IN_MEMORY;
+use crate::{FEW_CHANGES_IN_MEMORY, Ordeal};
 
-/// What a panic says in these tests.
+/// The message of the panics.
 const PANIC: &str = "as a test wants it";
 
-/// So few events are kept that they are removed all the time.
+/// Removes old events all the time.
 const KEEP_EVENTS: &str = "16";
 
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// By then `/readyz` says that the store failed.
+/// The longest time until `/readyz` tells of a failure.
 const READY_DEADLINE: Duration = Duration::from_secs(1);
 
 const CLIENTS: i64 = 4;
 
-/// How many rows an import has at most: so many that a few imports fill a segment of the journal.
+/// The most rows of an import: a few imports fill a segment of the journal.
 const MOST_ROWS: usize = 256;
 
-/// How many changes there are before anything is disturbed.
+/// The number of changes before anything is disturbed.
 const CHANGES_BEFORE: u64 = 1000;
 
-/// A step that a test may disturb.
+/// A fault point.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     name: &'static str,
-    /// The name of the thread that is disturbed there.
+    /// The thread that is disturbed there.
     thread: &'static str,
-    /// How often it comes there surely; one of these times is chosen.
+    /// How often the thread surely gets there. Chance chooses one of these times.
     passes: u32,
 }
 
@@ -54,7 +53,7 @@ const COMMIT_THREAD: &str = "plant-commit";
 const FOLD_THREAD: &str = "plant-compact";
 const OPENING_THREAD: &str = "main";
 
-/// The steps of the commit and of the folds that follow from it, in their order.
+/// The steps of a commit and of the folds that follow it, in their order.
 const COMMIT: [Point; 20] = [
     point("before-decision", COMMIT_THREAD, 50),
     point("before-segment-switch", COMMIT_THREAD, 4),
@@ -86,7 +85,7 @@ const CLOSE: [Point; 4] = [
     point("after-checkpoint-sync", FOLD_THREAD, 1),
 ];
 
-/// The steps in which a new database is made, in their order.
+/// The steps that make a new database, in their order.
 const MAKE: [Point; 6] = [
     point("before-journal-made", OPENING_THREAD, 1),
     point("after-segment-made", OPENING_THREAD, 2),
@@ -106,7 +105,7 @@ const OPEN: [Point; 6] = [
     point("before-opened", OPENING_THREAD, 1),
 ];
 
-/// The steps in which an opening applies the journal again, and what it has to do more often.
+/// The steps of the replay of the journal in an opening.
 const REPLAY: [Point; 5] = [
     point("after-fold-step", OPENING_THREAD, 5),
     point("after-plants", OPENING_THREAD, 1),
@@ -115,98 +114,71 @@ const REPLAY: [Point; 5] = [
     point("before-state", OPENING_THREAD, 1),
 ];
 
-/// How many places these are: some stand there twice.
+/// The number of distinct places.
 fn places<'a>(points: impl IntoIterator<Item = &'a Point>) -> usize {
     points.into_iter().map(|point| point.name).collect::<BTreeSet<_>>().len()
 }
 
-/// Where requests are disturbed.
+/// The fault point of requests.
 const HANDLER: &str = "in-handler";
 
 impl Point {
-    /// What makes a panic of one of its passes.
-    fn panics(self, chance: &mut fastrand::Rng) -> String {
+    /// A fault that panics at one of the passes.
+    fn panics(self, chance: &mut Rng) -> String {
         format!("{}panic({PANIC})", self.first_passes(chance))
     }
 
-    /// What stops the thread that passes it, for good.
-    fn stops(self, chance: &mut fastrand::Rng) -> String {
+    /// A fault that stops the thread for good at one of the passes.
+    fn stops(self, chance: &mut Rng) -> String {
         format!("{}return", self.first_passes(chance))
     }
 
-    fn first_passes(self, chance: &mut fastrand::Rng) -> String {
+    fn first_passes(self, chance: &mut Rng) -> String {
         format!("{}@{}={}*off->", self.name, self.thread, chance.u32(..self.passes))
     }
 
-    /// What the log says when a thread has stopped there.
+    /// The message in the log when a thread has stopped there.
     fn sign(self) -> String {
         format!("stopped at the fault point {}", self.name)
     }
 }
 
-/// A server with small limits in which this happens.
+/// A server with small limits and these faults.
 fn launch(faults: &str) -> Launch {
     Launch::new()
         .faults(&format!("{FEW_CHANGES_IN_MEMORY};{faults}"))
         .environment("PLANTD_KEEP_EVENTS", KEEP_EVENTS)
-        // The log is searched all the time.
+        // The tests search the log all the time.
         .environment("RUST_LOG", "warn")
         .environment("PLANTD_DRAIN_DELAY", format!("{}s", DRAIN_DELAY.as_secs()))
         .environment("PLANTD_DRAIN_TIMEOUT", format!("{}s", DRAIN_TIMEOUT.as_secs()))
 }
 
-/// A server that is disturbed again and again, and the clients that know what it has to hold.
-struct Ordeal {
-    server: TestServer,
-    ledgers: Ledgers,
-    chance: fastrand::Rng,
+/// Clients write a little, and then the server is killed: the next opening has to replay the journal, and there are
+/// old events to remove.
+fn begin(chance: Rng) -> Ordeal {
+    let mut ordeal = Ordeal::begin(launch(""), CLIENTS, MOST_ROWS, chance);
+    while_written(&mut ordeal, |server| {
+        let client = server.client();
+        wait_until("some changes", || {
+            let answer = client.read(0);
+            answer.status == 200 && answer.revision() > CHANGES_BEFORE
+        });
+        server.kill();
+    });
+    ordeal
 }
 
-impl Ordeal {
-    /// A server whose clients have written a little, and that was killed then: the next opening brings
-    /// the tags to the disk, and after that there are old events to remove.
-    fn begin(chance: fastrand::Rng) -> Self {
-        let server = TestServer::start_with(launch(""));
-        let ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
-        let mut ordeal = Self { server, ledgers, chance };
-        ordeal.while_written(|server| {
-            let client = server.client();
-            wait_until("some changes", || {
-                let answer = client.read(0);
-                answer.status == 200 && answer.revision() > CHANGES_BEFORE
-            });
-            server.kill();
-        });
-        ordeal
-    }
-
-    /// Restarts the server, which has ended, like this, and claims that it has what it has to.
-    fn check_restart(&mut self, launch: Launch) {
-        self.server.restart_with(launch);
-        self.ledgers.compare_and_settle(&store_of(&self.server.client(), "after a fault"));
-    }
-
-    /// Disturbs the server, to its end, while all clients write and another one reads. Says what each
-    /// was told last.
-    fn while_written(&mut self, disturb: impl FnOnce(&mut TestServer)) -> Vec<Told> {
-        let client = self.server.client();
-        thread::scope(|scope| {
-            let reading = scope.spawn(|| read_until_gone(&client));
-            let (server, chance) = (&mut self.server, &mut self.chance);
-            let told = self.ledgers.write(server, chance, || Told::is_in_doubt, disturb);
-            self.ledgers.see(&reading.join().expect("it reads"));
-            told
-        })
-    }
-
-    /// Restarts the server, which has ended, ends it well, and has everything on its disk compared. Says
-    /// how many writes were acknowledged.
-    fn end(mut self) -> u64 {
-        self.check_restart(launch(""));
-        assert_eq!(self.server.terminate().code(), Some(0), "{}", self.server.stderr());
-        self.server.verify();
-        self.ledgers.acknowledged()
-    }
+/// Disturbs the server, to its end, while all clients write and another one reads. Returns what each client was told
+/// last.
+fn while_written(ordeal: &mut Ordeal, disturb: impl FnOnce(&mut TestServer)) -> Vec<Told> {
+    let client = ordeal.server.client();
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| read_until_gone(&client));
+        let told = ordeal.disturb(disturb);
+        ordeal.ledgers.see(&reading.join().expect("it reads"));
+        told
+    })
 }
 
 /// The newest plants that reads have shown.
@@ -219,24 +191,25 @@ fn read_until_gone(client: &Client) -> Plants {
     shown
 }
 
-/// Does something for each of them, as often as is said, on a few threads: each has a server of its own,
-/// which goes from one ordeal into the next.
-fn for_each<T: Sync>(
-    cases: &[T],
+/// Does something for each point, so often, on a few threads, each of which has a server of its own. Returns how many
+/// points that were, and how many writes were acknowledged.
+fn for_each(
+    points: &[Point],
     rounds: u32,
     threads: usize,
-    act: impl Fn(&mut Ordeal, &T) + Sync,
+    act: impl Fn(&mut Ordeal, &Point) + Sync,
 ) -> (usize, u64) {
     let mut chance = chance();
-    let mut all: Vec<&T> = (0..rounds).flat_map(|_| cases).collect();
+    let mut all: Vec<&Point> = (0..rounds).flat_map(|_| points).collect();
     chance.shuffle(&mut all);
     let acknowledged = AtomicU64::new(0);
     thread::scope(|scope| {
-        for cases in all.chunks(all.len().div_ceil(threads)) {
+        for points in all.chunks(all.len().div_ceil(threads)) {
             let (chance, act, acknowledged) = (chance.fork(), &act, &acknowledged);
             scope.spawn(move || {
-                let mut ordeal = Ordeal::begin(chance);
-                cases.iter().for_each(|case| act(&mut ordeal, case));
+                let mut ordeal = begin(chance);
+                points.iter().for_each(|point| act(&mut ordeal, point));
+                ordeal.restart(launch(""));
                 acknowledged.fetch_add(ordeal.end(), Ordering::Relaxed);
             });
         }
@@ -244,7 +217,7 @@ fn for_each<T: Sync>(
     (all.len(), acknowledged.into_inner())
 }
 
-/// Starts a server on this folder, and kills it when it has stopped there or become ready. Says whether
+/// Starts a server on this folder, and kills it when it has stopped at the point or become ready. Returns whether
 /// it stopped.
 fn kill_while_opened(data: &Path, point: Point, faults: &str) -> bool {
     let mut process = launch(faults).data(data).spawn();
@@ -285,21 +258,25 @@ fn a_panic_in_a_handler_is_a_500_that_tells_nothing_and_harms_nobody_else() {
 fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowledged_is_lost() {
     let (panics, acknowledged) = for_each(&COMMIT, times(1, 4), 4, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
-        ordeal.check_restart(launch(&faults));
-        let ends = ordeal.while_written(|server| check_failure(server, &faults));
+        ordeal.restart(launch(&faults));
+        let ends = while_written(ordeal, |server| check_failure(server, &faults));
         let is_told = ends.iter().all(|end| *end == Told::StoreFailed);
         assert!(is_told, "{faults}: {ends:?}");
         ordeal.server.process().assert_exit_code(74);
         let stderr = ordeal.server.stderr();
         assert!(stderr.contains(PANIC), "{stderr}");
     });
-    Figures::of("faults", "a panic in a commit loses nothing that was acknowledged")
-        .with(panics, &format!("panics at {} places of a commit", places(&COMMIT)))
-        .with(acknowledged, "acknowledged writes, 0 lost")
-        .print();
+    Report {
+        test: "faults",
+        promise: "A panic in a commit ends the server and loses no acknowledged write",
+        disturbances: format!("{panics} panics at {} steps of a commit", places(&COMMIT)),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
+        details: "`/readyz` told within 1 s, and the server ended with 74".to_owned(),
+    }
+    .print();
 }
 
-/// Claims that a panic in the store is told of at once, and ends the server in time.
+/// Claims that the server tells of a panic in the store at once, and ends in time.
 fn check_failure(server: &mut TestServer, faults: &str) {
     let client = server.client();
     wait_until("a panic", || server.stderr().contains(PANIC));
@@ -321,8 +298,8 @@ fn check_failure(server: &mut TestServer, faults: &str) {
 fn a_panic_while_the_store_is_closed_is_not_taken_for_a_good_end() {
     let (panics, acknowledged) = for_each(&CLOSE, times(1, 4), 2, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
-        ordeal.check_restart(launch(&faults));
-        // Too little for a checkpoint before the last one.
+        ordeal.restart(launch(&faults));
+        // Too few changes for an earlier checkpoint.
         ordeal.server.client().put(-1, r#"{"name":"Rosa"}"#).assert_made("Rosa", None);
         ordeal.server.client().delete(-1).assert_no_content();
         ordeal.server.process().send_terminate();
@@ -330,10 +307,14 @@ fn a_panic_while_the_store_is_closed_is_not_taken_for_a_good_end() {
         let stderr = ordeal.server.stderr();
         assert!(stderr.contains(PANIC), "{stderr}");
     });
-    Figures::of("faults", "a panic while the store is closed is told of, and loses nothing")
-        .with(panics, &format!("panics at {} places of the close", places(&CLOSE)))
-        .with(acknowledged, "acknowledged writes, 0 lost")
-        .print();
+    Report {
+        test: "faults",
+        promise: "A panic while the store closes is reported and loses no acknowledged write",
+        disturbances: format!("{panics} panics at {} steps of the close", places(&CLOSE)),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
+        details: "the server ended with 74".to_owned(),
+    }
+    .print();
 }
 
 #[test]
@@ -342,8 +323,8 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
     let openings = AtomicU64::new(0);
     let (kills, acknowledged) = for_each(&COMMIT, times(1, 4), 2, |ordeal, point| {
         let faults = point.stops(&mut ordeal.chance);
-        ordeal.check_restart(launch(&faults));
-        let ends = ordeal.while_written(|server| {
+        ordeal.restart(launch(&faults));
+        let ends = while_written(ordeal, |server| {
             wait_until(&faults, || server.stderr().contains(&point.sign()));
             server.kill();
         });
@@ -362,14 +343,19 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
     for Point { name, .. } in OPEN.iter().chain(&REPLAY) {
         assert!(stopped_at.contains(name), "no opening was killed at {name}");
     }
-    Figures::of("faults", "a kill in a commit or in the openings after it loses nothing")
-        .with(kills, &format!("kills at {} places of a commit", places(&COMMIT)))
-        .with(
+    Report {
+        test: "faults",
+        promise: "A kill in a commit or in the openings after it loses no acknowledged write",
+        disturbances: format!(
+            "{kills} kills at {} steps of a commit, {} at {} steps of the openings after them",
+            places(&COMMIT),
             openings.into_inner(),
-            &format!("kills at {} places of the openings after them", stopped_at.len()),
-        )
-        .with(acknowledged, "acknowledged writes, 0 lost")
-        .print();
+            stopped_at.len()
+        ),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
+        details: format!("{CLIENTS} clients on each server"),
+    }
+    .print();
 }
 
 #[test]
@@ -402,13 +388,19 @@ fn a_kill_or_a_panic_at_any_step_of_the_first_opening_leaves_nothing_in_the_way(
         }
     }
     let points = u32::try_from(MAKE.len() + OPEN.len()).expect("a few");
-    Figures::of("faults", "a kill or a panic in the first opening leaves nothing in the way")
-        .with(
+    Report {
+        test: "faults",
+        promise: "A kill or a panic in the first opening is not in the way of the next one",
+        disturbances: format!(
+            "{} kills and {} panics at {} steps of the first opening",
             rounds * points * 2,
-            &format!("kills at {} places of the first opening", places(MAKE.iter().chain(&OPEN))),
-        )
-        .with(rounds * points, "panics there, 0 folders that do not open")
-        .print();
+            rounds * points,
+            places(MAKE.iter().chain(&OPEN))
+        ),
+        losses: format!("0 of {} folders were unusable", rounds * (points + 1)),
+        details: "each folder served afterwards".to_owned(),
+    }
+    .print();
 }
 
 #[test]

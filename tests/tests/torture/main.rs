@@ -1,5 +1,4 @@
-//! What the world does to a server: each module does one thing to it again and again, and shows what
-//! is promised to stay.
+//! Disturbances of the outside world: each module disturbs servers again and again, and claims what is promised.
 //!
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
@@ -14,9 +13,58 @@ mod races;
 mod replicas;
 mod start;
 
-/// So few changes gather in memory that they are folded all the time: a fault, of the program that has fault
-/// points.
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use plantd_tests::{Launch, Ledgers, TestServer, Told, store_of};
+
+/// A fault that folds the memtable all the time, because it holds so few changes.
 const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";
 
-/// So many are they.
+/// The number of these changes.
 const CHANGES_IN_MEMORY: i64 = 64;
+
+/// A server that is disturbed again and again, and the ledgers of its clients.
+struct Ordeal {
+    server: TestServer,
+    ledgers: Ledgers,
+    chance: Rng,
+}
+
+impl Ordeal {
+    /// A new server with so many clients, whose imports have at most so many rows.
+    fn begin(launch: Launch, clients: i64, most_rows: usize, chance: Rng) -> Self {
+        let ledgers = Ledgers::of_clients(clients, most_rows);
+        Self { server: TestServer::start_with(launch), ledgers, chance }
+    }
+
+    /// Disturbs the server while each client writes up to its first write in doubt. Returns what each was told
+    /// about that one.
+    fn disturb(&mut self, disturb: impl FnOnce(&mut TestServer)) -> Vec<Told> {
+        let Self { server, ledgers, chance } = self;
+        ledgers.write(server, chance, || Told::is_in_doubt, disturb)
+    }
+
+    /// Kills the server after at most so many milliseconds of load.
+    fn load_and_kill(&mut self, max_load_ms: u64) {
+        let load = Duration::from_millis(self.chance.u64(0..max_load_ms));
+        self.disturb(|server| {
+            thread::sleep(load);
+            server.kill();
+        });
+    }
+
+    /// Starts the server, which has ended, like this, and compares it with the ledgers.
+    fn restart(&mut self, launch: Launch) {
+        self.server.restart_with(launch);
+        self.ledgers.compare_and_settle(&store_of(&self.server.client(), "after a restart"));
+    }
+
+    /// Ends the server and verifies its folder. Returns how many writes were acknowledged.
+    fn end(mut self) -> u64 {
+        assert_eq!(self.server.terminate().code(), Some(0), "{}", self.server.stderr());
+        self.server.verify();
+        self.ledgers.acknowledged()
+    }
+}

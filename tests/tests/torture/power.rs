@@ -1,32 +1,32 @@
-//! Power cuts: the disk keeps what was synced, and of the rest what chance says.
+//! Power cuts: the disk keeps synced data, and of the rest what chance decides.
 //!
-//! strace shows what a server does to its files and when it answers. From that, `Disk` makes what a cut
-//! at any moment leaves, and the server starts on it.
+//! strace shows the writes and syncs of a server, and its answers. From that, `Disk` makes what a cut at any moment
+//! leaves, and a server starts on it.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
 use plantd_tests::disk::{Disk, TRACED};
-use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{Launch, Ledgers, SystemCall, SystemCalls, TestServer, copy_folder, store_of};
 
-use super::FEW_CHANGES_IN_MEMORY;
+use crate::FEW_CHANGES_IN_MEMORY;
 
 const CLIENTS: i64 = 8;
 
-/// How many rows an import has at most: strace shows them again and again.
+/// The most rows of an import, which strace shows several times.
 const MOST_ROWS: usize = 16;
 
-/// How many bytes of what is written are shown: all.
+/// How many bytes of a write strace shows: all.
 const SHOWN_BYTES: &str = "9000000";
 
-/// One run of a server, as strace saw it.
+/// The trace of one run of a server.
 struct Run {
     /// The disk before the run.
     disk: Disk,
     calls: SystemCalls,
-    /// The line of the trace on which each write was answered with success, by its request id.
+    /// The line of the trace on which the answer to each successful request begins, by its request id.
     answered: HashMap<String, usize>,
 }
 
@@ -59,14 +59,14 @@ impl Run {
         let calls = SystemCalls::read(&trace, server.process().id());
         assert_synchronous(&calls);
         let answered: HashMap<_, _> = calls.all(|_| true).filter_map(answered).collect();
-        // Otherwise nothing would be looked for where answers look different some day.
+        // If answers ever look different, the trace would show none, and the test would claim nothing.
         let seen = answered.keys().filter(|request_id| Ledgers::is_request_id(request_id)).count();
         assert_eq!(u64::try_from(seen).ok(), Some(acknowledged), "answers that the trace shows");
         Self { disk: disk.expect("it was loaded"), calls, answered }
     }
 
-    /// Lines of the trace at which the power is cut, ascending: every other one where an answer begins,
-    /// and of the others every other one where a write to the journal does.
+    /// Lines of the trace at which the power is cut, ascending: half of them where an answer begins, and a quarter
+    /// where a write to the journal begins.
     fn moments(&self, wanted: u32, chance: &mut fastrand::Rng) -> Vec<usize> {
         let answers: Vec<usize> = self.answered.values().copied().collect();
         let is_journal = |file: &str| file.contains("plants/journal.");
@@ -83,7 +83,7 @@ impl Run {
     }
 }
 
-/// The server has made the writes to sled's file synchronous, without which cuts damage it.
+/// Claims that sled's file is synchronous, without which a cut damages it.
 fn assert_synchronous(calls: &SystemCalls) {
     let is_set = |call: &SystemCall| {
         let sets = call.name == "ioctl" && call.arguments.contains("FS_IOC_SETFLAGS");
@@ -97,7 +97,7 @@ fn assert_synchronous(calls: &SystemCalls) {
     );
 }
 
-/// The request that a call answers with success, if it does, and where the answer begins.
+/// The id of the request that a call answers with success, and the line on which it begins.
 fn answered(call: &SystemCall) -> Option<(String, usize)> {
     if !call.is_write() {
         return None;
@@ -113,8 +113,7 @@ fn answered(call: &SystemCall) -> Option<(String, usize)> {
     Some((id, call.begun))
 }
 
-/// Cuts the power, half of the time so that something is lost where that can be. Returns how many changes
-/// are.
+/// Cuts the power, half of the time so that something is lost if that can be. Returns how many changes are lost.
 fn cut_power(disk: &Disk, left: &Path, chance: &mut fastrand::Rng) -> usize {
     let mut tries = if chance.bool() { 10 } else { 1 };
     loop {
@@ -133,10 +132,10 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     let folder = tempfile::tempdir().unwrap();
     let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let mut image = None;
-    let (mut files_changes, mut acknowledged, mut changes_lost) = (0, 0, 0);
+    let (mut system_calls, mut acknowledged, mut changes_lost) = (0, 0, 0);
     for run in 0..runs {
         let mut recorded = Run::record(image.as_deref(), &mut ledgers, &mut chance);
-        files_changes += recorded.calls.lines();
+        system_calls += recorded.calls.lines();
         let lines = recorded.moments(cuts_of_a_run, &mut chance);
         let mut begin = 0;
         for (cut, line) in (0..).zip(lines) {
@@ -144,7 +143,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
             begin = line;
             let left = folder.path().join(format!("left-{run}-{cut}"));
             changes_lost += cut_power(&recorded.disk, &left, &mut chance);
-            // Also a cut before the folder has its name.
+            // A cut may come before the folder has its name.
             let data = left.join("data");
             let data = data.exists().then_some(data);
             let mut server = TestServer::start_prepared(Launch::new(), "data", |target| {
@@ -169,11 +168,12 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     let cuts = runs * cuts_of_a_run;
     assert!(acknowledged > usize::try_from(cuts).unwrap(), "next to nothing was looked for");
     assert!(changes_lost > 0, "no cut came while anything was not synced");
-    Figures::of("power", "nothing acknowledged is lost by a power cut")
-        .with(cuts, "cuts")
-        .with(changes_lost, "changes that were not synced taken by them, in whole or in part")
-        .with(acknowledged, "acknowledged writes looked for")
-        .with(files_changes, "system calls")
-        .with(0, "lost")
-        .print();
+    Report {
+        test: "power",
+        promise: "A power cut loses no acknowledged write",
+        disturbances: format!("{cuts} simulated power cuts"),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
+        details: format!("the cuts destroyed {changes_lost} unsynced changes, in whole or in part; {system_calls} system calls traced"),
+    }
+    .print();
 }

@@ -1,5 +1,4 @@
-//! Operations on few plants at the same time, also across kills: each plant is as if they had happened
-//! one after the other.
+//! Concurrent operations on few plants, also across kills: each plant is linearizable.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,23 +6,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plantd_tests::history::{self, Entry, HistoryOperation, Outcome, State};
-use plantd_tests::torture::{Figures, chance, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{Answer, Client, Launch, NewPlant, TestServer, plant_body, replacement_body};
 
-use super::FEW_CHANGES_IN_MEMORY;
+use crate::FEW_CHANGES_IN_MEMORY;
 
 const CLIENTS: usize = 8;
 
-/// How many plants all clients work on.
+/// The plants that all clients work on.
 const PLANTS: i64 = 3;
 
-/// How long clients run before a kill at most, in milliseconds.
+/// The longest run before a kill, in milliseconds.
 const MAX_RUN_MS: u64 = 250;
 
-/// What happened to each plant.
+/// The history of each plant.
 type Histories = BTreeMap<i64, Vec<Entry>>;
 
-/// What an operation is asked for with: method, path, body.
+/// The method, path and body of an operation.
 fn request(id: i64, operation: &HistoryOperation) -> (&'static str, String, String) {
     let path = format!("/plants/{id}");
     match operation {
@@ -63,7 +62,7 @@ fn outcome(operation: &HistoryOperation, answer: &Answer) -> Option<Outcome> {
 }
 
 fn any_operation(chance: &mut fastrand::Rng) -> HistoryOperation {
-    // Few values, so that a change often changes nothing.
+    // Few values, so that many changes are no-ops.
     let name = ["Rosa", "Abies", "Quercus"][chance.usize(..3)].to_owned();
     let tag = chance.bool().then(|| "tag".to_owned());
     match chance.u8(..6) {
@@ -75,8 +74,8 @@ fn any_operation(chance: &mut fastrand::Rng) -> HistoryOperation {
     }
 }
 
-/// One client's operations until the server is gone. The one without an answer ends when nothing can
-/// happen any more, which only the caller knows.
+/// The operations of one client until the server is gone. The caller has to correct the end of the last one, if it
+/// has no answer.
 fn operate(
     client: &Client,
     clock: Instant,
@@ -107,10 +106,9 @@ fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
     let (mut chance, histories, kills_in_each) = (chance(), times(2, 60), times(2, 4));
     let mut operations = 0;
     for history in 0..histories {
-        // Every other one moves all the time from memory to sled.
         let launch = Launch::new();
-        let is_moving = history % 2 == 1;
-        let launch = if is_moving { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch };
+        let folds_early = history % 2 == 1;
+        let launch = if folds_early { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch };
         let mut server = TestServer::start_with(launch);
         let mut history = Histories::new();
         let clock = Instant::now();
@@ -130,7 +128,7 @@ fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
                 let clients = clients.into_iter();
                 clients.flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
             });
-            // What has no answer by now can only have happened before.
+            // An operation without an answer can only have happened before now.
             let over = u64::try_from(clock.elapsed().as_nanos()).unwrap();
             for (id, mut entry) in entries {
                 if entry.outcome.is_none() {
@@ -147,10 +145,15 @@ fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
             }
         }
     }
-    Figures::of("races", "each plant is as if operations on it came one after the other")
-        .with(histories * u32::try_from(PLANTS).unwrap(), "histories")
-        .with(histories * (kills_in_each + 1), "kills among them")
-        .with(operations, "operations")
-        .with(0, "that do not fit")
-        .print();
+    Report {
+        test: "races",
+        promise: "Concurrent operations on a plant act as if they came one after the other",
+        disturbances: format!("{} kills", histories * (kills_in_each + 1)),
+        losses: format!("0 of {operations} operations contradict the others"),
+        details: format!(
+            "{} histories checked for linearizability, {CLIENTS} clients",
+            histories * u32::try_from(PLANTS).unwrap()
+        ),
+    }
+    .print();
 }

@@ -5,31 +5,33 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use plantd_tests::torture::{Figures, chance, times};
-use plantd_tests::{Launch, Ledgers, TestServer, store_of};
+use fastrand::Rng;
+use plantd_tests::torture::{Report, chance, times};
+use plantd_tests::{Launch, TestServer};
 
-use crate::kill::{MOST_ROWS, load_and_kill};
+use crate::Ordeal;
+use crate::kill::MOST_ROWS;
 
 const CLIENTS: i64 = 4;
 
-/// How often a start is killed before the server may start and write again.
+/// How many starts are killed before one may become ready.
 const KILLS_IN_A_ROW: u32 = 5;
 
-/// How long clients write before the kill that the starts have to recover from, in milliseconds.
+/// The longest load before the kill from which the starts have to recover, in milliseconds.
 const MAX_LOAD_MS: u64 = 300;
 
-/// What kills have done.
+/// Counts of killed starts.
 #[derive(Default)]
 struct Kills {
     all: u32,
     before_ready: u32,
-    /// How many of the starts found an unfinished snapshot.
+    /// Starts that found an unfinished snapshot.
     with_unfinished_snapshot: u32,
 }
 
 impl Kills {
-    /// Starts on a folder again and again, and kills each start at some moment.
-    fn kill_starts(&mut self, data: &Path, usual: Duration, chance: &mut fastrand::Rng) {
+    /// Starts on a folder again and again, and kills each start at a random moment.
+    fn kill_starts(&mut self, data: &Path, usual: Duration, chance: &mut Rng) {
         for _ in 0..KILLS_IN_A_ROW {
             if chance.bool() {
                 self.with_unfinished_snapshot += u32::from(leave_unfinished_snapshot(data, chance));
@@ -43,9 +45,9 @@ impl Kills {
     }
 }
 
-/// Leaves what a kill leaves that comes while sled writes a snapshot, where there is one to take the
-/// bytes from. Says whether there was.
-fn leave_unfinished_snapshot(data: &Path, chance: &mut fastrand::Rng) -> bool {
+/// Leaves the file of a kill while sled writes a snapshot, made from an existing snapshot. Returns whether there
+/// was one.
+fn leave_unfinished_snapshot(data: &Path, chance: &mut Rng) -> bool {
     let sled = data.join("plants/sled");
     let Ok(entries) = fs::read_dir(&sled) else { return false };
     let snapshot = entries.map(|entry| entry.expect("a folder can be read").path()).find(|path| {
@@ -61,27 +63,29 @@ fn leave_unfinished_snapshot(data: &Path, chance: &mut fastrand::Rng) -> bool {
 
 #[test]
 fn a_start_that_is_killed_again_and_again_is_in_nobodys_way() {
-    let (mut chance, wanted) = (chance(), times(10, 500));
-    let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
+    let wanted = times(10, 500);
     let mut kills = Kills::default();
-    let mut server = TestServer::start();
+    let mut ordeal = Ordeal::begin(Launch::new(), CLIENTS, MOST_ROWS, chance());
     while kills.all < wanted {
-        load_and_kill(&mut server, &mut ledgers, &mut chance, MAX_LOAD_MS);
-        kills.kill_starts(server.data(), server.start_took(), &mut chance);
-        server.restart();
-        ledgers.compare_and_settle(&store_of(&server.client(), "after killed starts"));
+        ordeal.load_and_kill(MAX_LOAD_MS);
+        let Ordeal { server, chance, .. } = &mut ordeal;
+        kills.kill_starts(server.data(), server.start_took(), chance);
+        ordeal.restart(Launch::new());
     }
-    assert_eq!(server.terminate().code(), Some(0));
-    server.verify();
+    let acknowledged = ordeal.end();
     assert!(kills.before_ready > 0, "every start was ready before its kill");
     assert!(kills.with_unfinished_snapshot > 0, "no start found an unfinished snapshot");
-    Figures::of("start", "a kill while it starts, or recovers, is in nobody's way")
-        .with(kills.all, "kills")
-        .with(kills.before_ready, "of them before it was ready")
-        .with(kills.with_unfinished_snapshot, "of them on an unfinished snapshot")
-        .with(ledgers.acknowledged(), "acknowledged writes")
-        .with(0, "lost")
-        .print();
+    Report {
+        test: "start",
+        promise: "`kill -9` while a server starts or recovers is not in the way of the next start",
+        disturbances: format!("{} kills of starts", kills.all),
+        losses: format!("0 of {acknowledged} acknowledged writes"),
+        details: format!(
+            "{} kills before the server was ready, {} with an unfinished snapshot",
+            kills.before_ready, kills.with_unfinished_snapshot
+        ),
+    }
+    .print();
 }
 
 #[test]
@@ -90,15 +94,19 @@ fn a_first_start_that_is_killed_again_and_again_is_in_nobodys_way() {
     let mut kills = Kills::default();
     let usual = TestServer::start().start_took();
     while kills.all < wanted {
-        // The folder is not there before.
+        // The folder does not exist before.
         let server = TestServer::start_prepared(Launch::new(), "data", |data| {
             kills.kill_starts(data, usual, &mut chance);
         });
         server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
     }
     assert!(kills.before_ready > 0, "every start was ready before its kill");
-    Figures::of("start", "a kill while it starts for the first time is in nobody's way")
-        .with(kills.all, "kills")
-        .with(kills.before_ready, "of them before it was ready")
-        .print();
+    Report {
+        test: "start",
+        promise: "`kill -9` during the very first start is not in the way of the next start",
+        disturbances: format!("{} kills of first starts", kills.all),
+        losses: "nothing to lose yet".to_owned(),
+        details: format!("{} kills before the server was ready", kills.before_ready),
+    }
+    .print();
 }

@@ -1,18 +1,17 @@
-//! System calls that fail or do not return, one after the other, once and from then on.
+//! System calls that fail or do not return: the first, the second and so on, once or from then on.
 //!
-//! strace makes them fail without making them. It counts for each thread: the commit thread is one,
-//! the one that makes checkpoints another, and sled writes on several.
+//! strace injects the faults in place of the calls. It counts the calls of each thread: the commit thread is one, the
+//! thread of the checkpoints another, and sled writes on several.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use plantd_tests::torture::{self, Figures, times};
+use plantd_tests::torture::{Report, chance, check_all, is_long, time, times};
 use plantd_tests::{
     Format, Launch, Ledgers, SystemCalls, TestServer, copy_folder, plant_body, wait_until,
 };
@@ -21,33 +20,32 @@ use super::load::{Failed, launch, new_ledgers, write_until_it_fails};
 use super::{IO, assert_helps, check_repaired, start_and_end};
 use crate::{CHANGES_IN_MEMORY, FEW_CHANGES_IN_MEMORY};
 
-/// How often enough is written for a fault to happen of which nobody says when it does.
+/// How often enough is written for a fault whose time is not known.
 const MOST_ROUNDS: u32 = 8;
 
-/// How many servers run at the same time.
+/// The number of servers at the same time.
 const AT_ONCE: usize = 4;
 
 const JOURNAL: &[&str] = &["journal.0", "journal.1"];
-/// Longer than the server waits for a disk. (A process of which a call is kept back ends only when
-/// strace lets go of it.)
+/// Longer than the server waits for a disk. A process with a delayed call ends only when strace releases it.
 const HANGS: &str = "delay_enter=13s";
 
 const SLED: &[&str] = &["sled/db"];
 
-/// Which calls are disturbed, and how.
+/// Which calls fail, and how.
 #[derive(Clone, Debug)]
 struct Fault {
     call: &'static str,
-    /// What becomes of them, in strace's words.
+    /// The fault, in strace's syntax.
     tamper: &'static str,
-    /// The first one that it becomes of, in each thread.
+    /// The first call that fails, in each thread.
     first: u32,
-    /// Whether it becomes of all that come after it too.
+    /// Whether all later calls fail too.
     is_for_ever: bool,
 }
 
 impl Fault {
-    /// The options of strace that disturb calls on these files alone.
+    /// The options of strace for calls on these files alone.
     fn options(&self, files: impl IntoIterator<Item = PathBuf>) -> Vec<String> {
         let Self { call, tamper, first, is_for_ever } = self;
         let more = if *is_for_ever { "+" } else { "" };
@@ -66,35 +64,20 @@ fn under_strace(launch: Launch, trace: &Path, options: &[String]) -> Launch {
     launch.under_strace(trace, &options)
 }
 
-/// How many calls were disturbed. A call that was held back until the end has no result in the trace.
+/// The number of disturbed calls. A call that was delayed until the end has no result in the trace.
 fn disturbed(trace: &Path, process_id: u32) -> usize {
     let calls = SystemCalls::read(trace, process_id);
     let is_disturbed = |result: &str| result.contains("INJECTED") || result.contains("DELAYED");
     calls.all(|call| is_disturbed(&call.result)).count() + calls.unfinished()
 }
 
-/// Whether any call was disturbed by now, of a server that may still run.
+/// Whether a call of a server that may still run has failed.
 fn has_happened(trace: &Path) -> bool {
     fs::read_to_string(trace).expect("strace writes text").contains("INJECTED")
 }
 
-/// Checks all `cases`, some at the same time.
-fn check_all<Case: Send>(cases: impl IntoIterator<Item = Case>, check: impl Fn(Case) + Sync) {
-    let cases = Mutex::new(cases.into_iter().collect::<Vec<_>>().into_iter());
-    let next = || cases.lock().expect("nobody panics here").next();
-    thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                while let Some(case) = next() {
-                    check(case);
-                }
-            });
-        }
-    });
-}
-
-/// A server whose faults begin when it is told so, and not while it starts: they are for files under
-/// a name that the folder of the database does not have before.
+/// A server whose faults begin when it is armed, and not while it starts: strace injects them for files in a folder
+/// that only [`Self::arm`] gives its name.
 struct Arming {
     server: TestServer,
     trace: PathBuf,
@@ -102,7 +85,7 @@ struct Arming {
 }
 
 impl Arming {
-    /// The server has a database with what the clients have written before.
+    /// Starts a server whose clients have written before.
     fn start(fault: &Fault, files: &[&str], ledgers: &mut Ledgers, chance: &mut Rng) -> Self {
         let mut server = TestServer::start();
         ledgers.write_some(&mut server, chance, 1);
@@ -112,7 +95,7 @@ impl Arming {
         let trace = folder.path().join("trace");
         let armed = server.data().canonicalize().expect("it is there").join("armed");
         let options = fault.options(files.iter().map(|file| armed.join(file)));
-        // Sled's turn comes all the time.
+        // Folds all the time, so that sled writes.
         let launch = if files == SLED { launch().faults(FEW_CHANGES_IN_MEMORY) } else { launch() };
         server.restart_with(under_strace(launch, &trace, &options));
         Self { server, trace, _folder: folder }
@@ -123,7 +106,7 @@ impl Arming {
         fs::rename(data.join("plants"), data.join("armed")).expect("a folder can be renamed");
     }
 
-    /// The process has ended. Returns how many calls were disturbed, and a server without faults.
+    /// Starts the server, which has ended, without faults. Returns how many calls were disturbed.
     fn restart(mut self) -> (usize, TestServer) {
         let disturbed = disturbed(&self.trace, self.server.process().id());
         let data = self.server.data();
@@ -144,10 +127,10 @@ struct Sums {
     ended_after: Duration,
 }
 
-/// Writes while a fault happens, and after that finds every acknowledged write.
+/// Writes while a fault happens, and claims that every acknowledged write is there afterwards.
 #[track_caller]
 fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Sums>) {
-    let (mut ledgers, mut chance) = (new_ledgers(), torture::chance());
+    let (mut ledgers, mut chance) = (new_ledgers(), chance());
     let mut arming = Arming::start(fault, files, &mut ledgers, &mut chance);
     arming.arm();
     let mut write = || write_until_it_fails(&mut arming.server, &mut ledgers, &mut chance);
@@ -183,29 +166,28 @@ fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Su
 
 fn print(promise: &'static str, sums: Mutex<Sums>) {
     let sums = sums.into_inner().expect("no check panicked");
-    Figures::of("disks", promise)
-        .with(sums.cases, "servers with a fault")
-        .with(sums.disturbed, "calls disturbed")
-        .with(sums.failures, "of the servers failed and ended with 74")
-        .with(sums.writes, "acknowledged writes all there")
-        .with(sums.doubts, "other writes whole or not there")
-        .with(sums.not_ready_after.as_millis(), "ms at most until /readyz told")
-        .with(sums.ended_after.as_millis(), "ms at most until the end")
-        .print();
+    Report {
+        test: "disks",
+        promise,
+        disturbances: format!("{} servers with a fault, {} calls disturbed", sums.cases, sums.disturbed),
+        losses: format!("0 of {} acknowledged writes", sums.writes),
+        details: format!("{} of the servers ended with 74; {} other writes are there whole or not at all; `/readyz` told within \
+             {}, and the end came within {}", sums.failures, sums.doubts, time(sums.not_ready_after), time(sums.ended_after)),
+    }
+    .print();
 }
 
-/// The faults of a kind of call: the first, the second, and so on to the last, once and for ever.
+/// Faults of a kind of call: of each up to the last, once and for ever.
 fn faults(call: &'static str, tamper: &'static str, last: u32) -> Vec<Fault> {
     let once = (1..=last).map(|first| Fault { call, tamper, first, is_for_ever: false });
-    let ever_from = if torture::is_long() { 1..=last } else { 3..=3 };
+    let ever_from = if is_long() { 1..=last } else { 3..=3 };
     let ever = ever_from.map(|first| Fault { call, tamper, first, is_for_ever: true });
     once.chain(ever).collect()
 }
 
 #[test]
 fn a_write_or_sync_that_fails_once_or_for_ever_loses_nothing_that_was_acknowledged() {
-    // Sled's own syncs may fail: what they would bring to the disk is in the journal until one of
-    // ours has done it.
+    // Sled's own syncs may fail: the journal keeps the changes until a checkpoint has synced them.
     let kinds: [(&str, &[&str], bool); 6] = [
         ("pwrite64", JOURNAL, true),
         ("fdatasync", JOURNAL, true),
@@ -217,25 +199,26 @@ fn a_write_or_sync_that_fails_once_or_for_ever_loses_nothing_that_was_acknowledg
     let mut cases = Vec::new();
     for (call, files, must_fail) in kinds {
         for error in ["error=EIO", "error=ENOSPC"] {
-            // When sled syncs of its own accord it is now on one of its seven threads and now on
-            // another.
+            // Sled's own syncs are spread over its seven threads.
             let last = times(2, if must_fail { 8 } else { 4 });
             let faults = faults(call, error, last);
-            let count = if error == "error=EIO" || torture::is_long() { faults.len() } else { 1 };
+            let count = if error == "error=EIO" || is_long() { faults.len() } else { 1 };
             cases.extend(faults.into_iter().take(count).map(|fault| (fault, files, must_fail)));
         }
     }
     let sums = Mutex::default();
-    check_all(cases, |(fault, files, must_fail)| check_serving(&fault, files, must_fail, &sums));
-    print("a write or sync that fails loses nothing acknowledged", sums);
+    check_all(AT_ONCE, cases, |(fault, files, must_fail)| {
+        check_serving(&fault, files, must_fail, &sums)
+    });
+    print("A write or sync that fails loses no acknowledged write", sums);
 }
 
 #[test]
 fn a_checkpoint_that_fails_ends_the_server() {
     let fault = |first| Fault { call: "fdatasync", tamper: "error=EIO", first, is_for_ever: false };
     let sums = Mutex::default();
-    check_all(1..=times(2, 3), |first| check_serving(&fault(first), SLED, true, &sums));
-    print("a checkpoint that fails ends the server and loses nothing acknowledged", sums);
+    check_all(AT_ONCE, 1..=times(2, 3), |first| check_serving(&fault(first), SLED, true, &sums));
+    print("A checkpoint that fails ends the server and loses no acknowledged write", sums);
 }
 
 #[test]
@@ -248,23 +231,22 @@ fn a_disk_that_does_not_answer_any_more_ends_the_server() {
     ];
     let fault = |call| Fault { call, tamper: HANGS, first: 2, is_for_ever: false };
     let sums = Mutex::default();
-    check_all(cases, |(call, files, must_fail)| {
+    check_all(AT_ONCE, cases, |(call, files, must_fail)| {
         check_serving(&fault(call), files, must_fail, &sums)
     });
-    print("a disk that does not answer ends the server and loses nothing acknowledged", sums);
+    print("A disk that stops answering ends the server and loses no acknowledged write", sums);
 }
 
-/// Sled gets what a segment of the journal has when that is full, and so meets the fault when all that was
-/// written is answered, or soon will be.
+/// A full segment of the journal goes to sled, which meets the fault when all writes are answered, or nearly.
 #[test]
 fn a_fault_that_only_sled_meets_is_told_without_another_write() {
-    // A segment has room for about 5,000.
+    // A segment holds about 5,000.
     const IDS: Range<i64> = 1_000_000..1_007_500;
     let text = "木".repeat(255);
     let rows: String = IDS.map(|id| format!("{}\n", plant_body(id, &text, Some(&text)))).collect();
-    check_all(["pwrite64", "sync_file_range"], |call| {
+    check_all(AT_ONCE, ["pwrite64", "sync_file_range"], |call| {
         let fault = Fault { call, tamper: "error=EIO", first: 1, is_for_ever: false };
-        let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), torture::chance());
+        let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), chance());
         let mut arming = Arming::start(&fault, SLED, &mut ledgers, &mut chance);
         arming.arm();
         let client = arming.server.client();
@@ -282,7 +264,7 @@ fn a_fault_that_only_sled_meets_is_told_without_another_write() {
         assert_helps(&arming.server.stderr(), arming.server.data(), &["has room"]);
         let (disturbed, mut server) = arming.restart();
         assert!(disturbed > 0, "{fault:?} did not happen");
-        // It was the first segment that could not go to sled.
+        // A plant of the first segment, which could not go to sled.
         server.client().read(IDS.start).assert_new_plant(IDS.start, &text, Some(&text));
         assert_eq!(server.terminate().code(), Some(0));
         server.verify();
@@ -292,14 +274,14 @@ fn a_fault_that_only_sled_meets_is_told_without_another_write() {
 #[test]
 fn nothing_is_begun_in_a_store_that_has_failed() {
     let fault = Fault { call: "pwrite64", tamper: "error=EIO", first: 1, is_for_ever: false };
-    let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), torture::chance());
+    let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), chance());
     let mut arming = Arming::start(&fault, SLED, &mut ledgers, &mut chance);
     arming.arm();
     let client = arming.server.client();
     for id in 0..CHANGES_IN_MEMORY {
         client.create(1_000_000 + id, "Abies", None).assert_plant("Abies", None);
     }
-    // It gives those before it to sled, and may be told how that ended.
+    // This write makes the earlier ones go to sled, and may learn how that ended.
     let last = client.create(2_000_000, "Abies", None);
     assert!([200, 503].contains(&last.status), "{last:?}");
     wait_until("/readyz to tell of the failure", || client.get("/readyz").status == 503);
@@ -316,24 +298,24 @@ fn nothing_is_begun_in_a_store_that_has_failed() {
 /// How a start begins.
 #[derive(Clone, Copy, Debug)]
 enum Start {
-    /// There is no folder, and a token is to be made.
+    /// Without a folder and without a token.
     First,
-    /// There is a database whose server was killed.
+    /// On a database whose server was killed.
     Later,
 }
 
-/// What has to be known of a start to disturb it.
+/// What a test has to know about a start to disturb it.
 struct Known {
     start: Start,
-    /// Where a folder is that a start begins with.
+    /// Holds the folder on which the start begins.
     template: tempfile::TempDir,
     ledgers: Ledgers,
-    /// The paths that it uses, relative to its folder.
+    /// The paths that the start uses, relative to its folder.
     files: BTreeSet<PathBuf>,
 }
 
-/// All but the reads of sled. It takes what it cannot read for empty and writes over it, so it gets a
-/// file only when all of it could be read, which is among the reads here.
+/// All calls but the reads of sled (`pread64`). Sled takes what it cannot read for empty and overwrites it, so the
+/// server reads every file of sled completely before sled may open it. These reads are here.
 const CALLS_OF_A_START: &[&str] = &[
     "openat",
     "mkdir",
@@ -387,15 +369,15 @@ impl Known {
         }
     }
 
-    /// Makes what the start begins with.
+    /// Makes the folder on which the start begins.
     fn lay(&self, data: &Path) {
         if matches!(self.start, Start::Later) {
             copy_folder(&self.template.path().join("data"), data);
         }
     }
 
-    /// Starts with a fault, which ends with a message that helps or does not matter, and then without
-    /// one. Returns whether the fault happened, and whether it ended the start.
+    /// Starts with a fault, which may end the start with a message that helps, and then without. Returns whether the
+    /// fault happened, and whether it ended the start.
     #[track_caller]
     fn check(&self, fault: &Fault) -> (bool, bool) {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -418,7 +400,7 @@ impl Known {
 
 #[test]
 fn a_start_that_meets_a_fault_ends_with_74_and_the_next_one_has_everything() {
-    let mut chance = torture::chance();
+    let mut chance = chance();
     let known = [Start::First, Start::Later].map(|start| Known::learn(start, &mut chance));
     let mut cases = Vec::new();
     for known in &known {
@@ -429,11 +411,11 @@ fn a_start_that_meets_a_fault_ends_with_74_and_the_next_one_has_everything() {
         }
     }
     let sums = Mutex::new((0, 0, 0));
-    check_all(cases, |(known, call, is_for_ever, mut chance)| {
-        // All of them in the long form, some of them in the short one.
+    check_all(AT_ONCE, cases, |(known, call, is_for_ever, mut chance)| {
+        // Every call in the long form, some in the short one.
         let mut first = 0;
         loop {
-            first += if torture::is_long() { 1 } else { chance.u32(1..=12) };
+            first += if is_long() { 1 } else { chance.u32(1..=12) };
             let fault = Fault { call, tamper: "error=EIO", first, is_for_ever };
             let (happened, refused) = known.check(&fault);
             let mut sums = sums.lock().expect("no check panicked");
@@ -447,9 +429,12 @@ fn a_start_that_meets_a_fault_ends_with_74_and_the_next_one_has_everything() {
     });
     let (starts, disturbed, refused) = sums.into_inner().expect("no check panicked");
     assert!(refused > 0, "no start was refused");
-    Figures::of("disks", "a start that meets a fault says so, and the next one has everything")
-        .with(starts, "starts")
-        .with(disturbed, "of them met a fault")
-        .with(refused, "of those ended with 74")
-        .print();
+    Report {
+        test: "disks",
+        promise: "A start that meets a disk error says so, and the next one has everything",
+        disturbances: format!("{starts} starts, {disturbed} of them met a fault"),
+        losses: format!("0 of {starts} databases"),
+        details: format!("{refused} of the starts ended with 74"),
+    }
+    .print();
 }

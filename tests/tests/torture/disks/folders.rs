@@ -1,19 +1,19 @@
-//! Folders and files that the server must not use, or cannot.
+//! Folders and files that the server must not or cannot use.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use plantd_tests::torture::Figures;
+use plantd_tests::torture::Report;
 use plantd_tests::{Launch, SmallDisk, TestServer, UNPRIVILEGED, copy_program, is_root};
 use tempfile::TempDir;
 
 use super::{IO, assert_ends, assert_refused, load};
 
-/// What a process ends with that was told what cannot be right.
+/// The exit code for a configuration that cannot be right.
 const CONFIGURATION: i32 = 78;
 
-/// A folder in which a user whom permissions bind may do everything, and a program for this user.
+/// A folder that belongs to a user whom permissions bind, and a program for this user.
 struct Stage {
     folder: TempDir,
     launch: Launch,
@@ -28,12 +28,12 @@ impl Stage {
         stage
     }
 
-    /// A path in the folder of the user.
+    /// A path in the user's own folder.
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join("own").join(name)
     }
 
-    /// Makes a folder for the user.
+    /// Makes a folder that belongs to the user.
     fn make(&self, name: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::create_dir(&path).expect("a folder can be made");
@@ -41,7 +41,7 @@ impl Stage {
         path
     }
 
-    /// A folder in which a server of this user has kept a plant.
+    /// A data folder in which a server of this user has left a plant.
     fn used(&self, name: &str) -> PathBuf {
         let data = self.path(name);
         let mut server = TestServer::start_at(self.launch.clone(), &data);
@@ -50,7 +50,7 @@ impl Stage {
         data
     }
 
-    /// The plant is there when nothing is in the way any more.
+    /// Claims that the plant is there when nothing is in the way any more.
     #[track_caller]
     fn assert_unharmed(&self, data: &Path) {
         let mut server = TestServer::start_at(self.launch.clone(), data);
@@ -75,7 +75,7 @@ const OWNER: &[&str] = &["check who owns", "and who owns it"];
 #[test]
 fn a_folder_without_permission_ends_with_74_and_says_who_to_ask() {
     let stage = Stage::new();
-    // There is nothing yet, and nothing may be made.
+    // No database, and no permission to make one.
     let read_only = stage.make("own/read-only");
     set_mode(&read_only, 0o500);
     assert_refused(&stage.launch, &read_only, OWNER);
@@ -86,10 +86,9 @@ fn a_folder_without_permission_ends_with_74_and_says_who_to_ask() {
     assert_refused(&stage.launch, &closed, OWNER);
     assert_refused(&stage.launch, &closed.join("within"), OWNER);
 
-    // There is a database that worked before.
+    // A database that worked before.
     let data = stage.used("data");
-    let mut cases = 0;
-    for (path, mode) in [
+    let cases = [
         (".", 0o000),
         ("plants", 0o000),
         ("plants", 0o400),
@@ -102,18 +101,23 @@ fn a_folder_without_permission_ends_with_74_and_says_who_to_ask() {
         ("plants/sled/db", 0o000),
         ("plants/sled/db", 0o400),
         ("plants/sled/conf", 0o000),
-    ] {
+    ];
+    for (path, mode) in cases {
         let path = data.join(path);
         let before = fs::metadata(&path).expect("it is there").permissions();
         set_mode(&path, mode);
         assert_refused(&stage.launch, &data, OWNER);
         fs::set_permissions(&path, before).expect("it is ours");
         stage.assert_unharmed(&data);
-        cases += 1;
     }
-    Figures::of("disks", "permissions that are missing are told and harm nothing")
-        .with(cases + 5, "folders and files without permission")
-        .print();
+    Report {
+        test: "disks",
+        promise: "Missing permissions are reported and harm nothing",
+        disturbances: format!("{} folders and files without permission", cases.len() + 5),
+        losses: format!("0 of {} databases", cases.len()),
+        details: "each start ended with 74 and said who to ask".to_owned(),
+    }
+    .print();
 }
 
 #[test]
@@ -138,7 +142,7 @@ fn a_folder_of_someone_else_ends_with_74_and_says_who_to_ask() {
         }
         stage.assert_unharmed(&data);
     }
-    // Nobody but root can give files away, and these are root's everywhere.
+    // Without root the test cannot give files away, but these belong to root everywhere.
     for folder in ["/root", "/etc"].map(Path::new) {
         assert_eq!(fs::metadata(folder).expect("it is there").uid(), 0);
         assert_refused(&stage.launch, &folder.join("plants-of-a-test"), OWNER);
@@ -166,13 +170,13 @@ fn a_path_that_leads_to_no_folder_ends_with_74_and_names_it() {
     assert_refused(&stage.launch, &nowhere, PATH);
     assert_refused(&stage.launch, &stage.path(&"long".repeat(100)), PATH);
 
-    // Files of the database that are something else.
+    // Folders in the place of files of the database.
     let data = stage.used("data");
     for name in ["lock", "journal.0", "sled/db", "sled/conf"] {
         let (path, aside) = (data.join("plants").join(name), stage.path("aside"));
         fs::rename(&path, &aside).expect("it can be renamed");
         fs::create_dir(&path).expect("a folder can be made");
-        assert_refused(&stage.launch, &data, &["check the path"]);
+        assert_refused(&stage.launch, &data, PATH);
         fs::remove_dir(&path).expect("it is empty");
         fs::rename(&aside, &path).expect("it can be renamed");
         stage.assert_unharmed(&data);
@@ -214,7 +218,7 @@ fn a_tokens_file_that_cannot_be_read_ends_with_74_and_one_that_is_no_file_with_7
     assert_ends(&launch, CONFIGURATION, &tokens, &["is not a file"]);
     fs::remove_dir(&tokens).expect("it is empty");
 
-    // A first token that cannot be kept.
+    // A first token that cannot be saved.
     let closed = stage.make("own/closed");
     set_mode(&closed, 0o500);
     let tokens = closed.join("tokens.json");

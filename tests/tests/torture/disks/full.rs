@@ -1,9 +1,9 @@
-//! Disks that become full, or are full from the start, and then have room again.
+//! Disks that become full, or are full at the start, and later have room again.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plantd_tests::torture::{self, Figures, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
     Answer, Client, Counts, Format, Launch, Ledgers, SmallDisk, TestServer, Told, plant_body,
     plants_in, replacement_body, store_of, wait_until,
@@ -16,17 +16,16 @@ use crate::FEW_CHANGES_IN_MEMORY;
 const ROOM: &str = "size=256m";
 const ADVICE: &[&str] = &["has room"];
 
-/// Sled tidies up for a moment when nothing is written any more. That has room in this, and what waits for sled
-/// has not.
+/// Room for sled to tidy up after the last write, but not for the changes that wait for sled.
 const LITTLE_MIB: u32 = 4;
 
-/// Starts where there may be no room for it. Says whether there was.
+/// Starts where there may be no room. Returns whether there was.
 #[track_caller]
 fn try_start(launch: &Launch, disk: &SmallDisk) -> bool {
     start_and_end(launch, &disk.data(), ADVICE).0
 }
 
-/// Gives the disk room, and finds everything.
+/// Gives the disk room, and claims that everything is there.
 #[track_caller]
 fn check_with_room(disk: &SmallDisk, ledgers: &Ledgers) {
     disk.remount(ROOM);
@@ -45,7 +44,7 @@ fn is_full(answer: &Answer) -> bool {
         && String::from_utf8_lossy(&answer.body).contains("disk of the store is full")
 }
 
-/// Nothing is written while the disk is full, and each who tries is told so.
+/// Claims that every kind of write is refused while the disk is full.
 #[track_caller]
 fn assert_refuses_writes(client: &Client) {
     const NOBODY: i64 = 1_000_000;
@@ -64,7 +63,8 @@ fn assert_refuses_writes(client: &Client) {
     client.read(NOBODY).assert_error(404, 3002);
 }
 
-/// A server whose disk is full ends, and says that nothing is lost. Returns whether something waits for room.
+/// Ends a server whose disk is full, and claims that it says that nothing is lost. Returns whether changes wait for
+/// room.
 #[track_caller]
 fn terminate_full(server: &mut TestServer) -> bool {
     match server.terminate().code() {
@@ -83,11 +83,11 @@ fn terminate_full(server: &mut TestServer) -> bool {
 
 #[test]
 fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room() {
-    let mut chance = torture::chance();
+    let mut chance = chance();
     let rounds = times(3, 30);
     let (mut writes, mut doubts, mut starts, mut refused) = (0, 0, 0, 0);
     for round in 0..rounds {
-        // The journal has 16 MiB of it, and 32 MiB are the reserve.
+        // The journal takes 16 MiB, and 32 MiB are the reserve.
         let kib = chance.u32(49 * 1024..50 * 1024);
         let disk = SmallDisk::new(&format!("size={kib}k"));
         let launch = load::launch().faults(FEW_CHANGES_IN_MEMORY).within(&disk);
@@ -119,19 +119,22 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
         refused += u32::from(!try_start(&launch, &disk));
         check_with_room(&disk, &ledgers);
     }
-    Figures::of("disks", "while the disk is full reads go on, and nothing acknowledged is lost")
-        .with(rounds, "disks filled")
-        .with(writes, "acknowledged writes all there")
-        .with(doubts, "imports that were cut off")
-        .with(starts, "starts without room")
-        .with(refused, "of them refused")
-        .print();
+    Report {
+        test: "disks",
+        promise: "While the disk is full, reads go on, writes are refused, and nothing is lost",
+        disturbances: format!("{rounds} disks filled by the server"),
+        losses: format!("0 of {writes} acknowledged writes"),
+        details: format!(
+            "{doubts} imports cut off; {refused} of {starts} starts without room refused"
+        ),
+    }
+    .print();
 }
 
-/// What waits for sled is all of a segment of the journal, and more than the disk has room for.
+/// A whole segment of the journal waits for sled, and the disk has no room for it.
 #[test]
 fn an_import_that_fills_the_disk_is_cut_off_and_what_it_brought_waits_for_room() {
-    // A segment has room for about 5,000.
+    // A segment holds about 5,000.
     const IDS: Range<i64> = 0..12_000;
     let text = "木".repeat(255);
     let rows: String = IDS.map(|id| format!("{}\n", plant_body(id, &text, Some(&text)))).collect();
@@ -171,10 +174,10 @@ fn an_import_that_fills_the_disk_is_cut_off_and_what_it_brought_waits_for_room()
     }
 }
 
-/// Someone else fills the disk within a moment. A store that is just then writing to sled may fail.
+/// Another program fills the disk at once. A store that writes to sled at this moment may fail.
 #[test]
 fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() {
-    let mut chance = torture::chance();
+    let mut chance = chance();
     let rounds = times(2, 20);
     let (mut writes, mut doubts, mut failed) = (0, 0, 0);
     for _ in 0..rounds {
@@ -214,57 +217,55 @@ fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() 
         failed += u32::from(server.stderr().contains("No space left on device"));
         check_with_room(&disk, &ledgers);
     }
-    Figures::of("disks", "a disk that someone else fills at once loses nothing acknowledged")
-        .with(rounds, "disks filled")
-        .with(failed, "stores that failed")
-        .with(writes, "acknowledged writes all there")
-        .with(doubts, "other writes whole or not there")
-        .print();
+    Report {
+        test: "disks",
+        promise: "A disk that another program fills at once loses no acknowledged write",
+        disturbances: format!("{rounds} disks filled by another program"),
+        losses: format!("0 of {writes} acknowledged writes"),
+        details: format!(
+            "{failed} stores failed; {doubts} other writes are there whole or not at all"
+        ),
+    }
+    .print();
 }
 
 #[test]
 fn a_first_start_on_a_full_disk_says_so_and_with_room_the_next_one_works() {
-    let mut chance = torture::chance();
+    let mut chance = chance();
     let (mut starts, mut refused) = (0, 0);
-    // Up to where there is room enough.
-    let mut kib = 4;
-    let step = times(900, 60);
-    loop {
-        let disk = SmallDisk::new(&format!("size={kib}k"));
+    let mut start = |options: &str, room: &str| {
+        let disk = SmallDisk::new(options);
         let launch = Launch::new().without_environment("PLANTD_TOKEN").within(&disk);
-        starts += 1;
         let is_ready = try_start(&launch, &disk);
+        starts += 1;
         refused += u32::from(!is_ready);
+        disk.remount(room);
         check_with_room(&disk, &Ledgers::of_clients(0, 0));
-        if is_ready {
-            break;
-        }
+        is_ready
+    };
+    // Larger and larger disks, until there is room.
+    let (mut kib, step) = (4, times(900, 60));
+    while !start(&format!("size={kib}k"), ROOM) {
         kib += chance.u32(step / 2..=step);
     }
-    assert!(refused > 0, "no disk was too small");
-    // And where there is no room for one more file.
-    for files in 2..=16 {
-        let disk = SmallDisk::new(&format!("nr_inodes={files}"));
-        let launch = Launch::new().without_environment("PLANTD_TOKEN").within(&disk);
-        starts += 1;
-        let is_ready = try_start(&launch, &disk);
-        refused += u32::from(!is_ready);
-        disk.remount("nr_inodes=1000");
-        check_with_room(&disk, &Ledgers::of_clients(0, 0));
-        if is_ready {
-            break;
-        }
+    assert!(kib > 4, "no disk was too small");
+    // The same for the number of files.
+    let mut numbers = 2..=16;
+    numbers.find(|files| start(&format!("nr_inodes={files}"), "nr_inodes=1000"));
+    Report {
+        test: "disks",
+        promise: "A first start on a full disk says so, and with room the next one works",
+        disturbances: format!("{starts} first starts on small disks"),
+        losses: "nothing to lose yet".to_owned(),
+        details: format!("{refused} of the starts refused"),
     }
-    Figures::of("disks", "a first start on a full disk says so, and with room the next one works")
-        .with(starts, "first starts")
-        .with(refused, "of them refused")
-        .print();
+    .print();
 }
 
 #[test]
 fn a_later_start_on_a_full_disk_harms_nothing() {
     let rounds = times(2, 20);
-    let mut chance = torture::chance();
+    let mut chance = chance();
     let (mut starts, mut refused, mut writes) = (0, 0, 0);
     for round in 0..rounds {
         let disk = SmallDisk::new("size=64m");
@@ -287,9 +288,12 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
         check_with_room(&disk, &ledgers);
     }
     assert!(refused > 0, "no disk was full");
-    Figures::of("disks", "a later start on a full disk harms nothing")
-        .with(starts, "later starts without room")
-        .with(refused, "of them refused")
-        .with(writes, "acknowledged writes all there")
-        .print();
+    Report {
+        test: "disks",
+        promise: "A later start on a full disk harms nothing",
+        disturbances: format!("{starts} later starts without room"),
+        losses: format!("0 of {writes} acknowledged writes"),
+        details: format!("{refused} of the starts refused"),
+    }
+    .print();
 }

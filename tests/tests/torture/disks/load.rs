@@ -1,65 +1,61 @@
-//! Clients that write until the store fails, and what they are told then.
+//! Clients that write until the store fails, and the answers that they get then.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plantd_tests::torture::SetOnDrop;
 use plantd_tests::{Client, Launch, Ledgers, TestServer, Told, wait_for, wait_until};
 
 use super::IO;
 
-/// How the servers here drain.
 const DRAIN_DELAY: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How much longer than the drain the end may take, on a machine that has much to do.
+/// How much longer than the drain the end may take, on a busy machine.
 const SLACK: Duration = Duration::from_secs(7);
 
-/// How long `/readyz` may take to tell of a failure. (The claim is a second.)
+/// How long `/readyz` may take to tell of a failure on a busy machine. The promise is a second.
 const READY_LIMIT: Duration = Duration::from_secs(5);
 
-/// How much is written at most where the store does not fail: some segments of the journal, and
-/// more than the small disks hold.
+/// How much is written if the store does not fail: some segments of the journal, and more than the small disks hold.
 const ENOUGH_BYTES: usize = 32 * 1024 * 1024;
 
-/// A server that drains like that.
+/// A server with a short drain.
 pub(super) fn launch() -> Launch {
     Launch::new()
         .environment("PLANTD_DRAIN_DELAY", format!("{}s", DRAIN_DELAY.as_secs()))
         .environment("PLANTD_DRAIN_TIMEOUT", format!("{}s", DRAIN_TIMEOUT.as_secs()))
 }
 
-/// How many writes each client sends when it knows that the store has failed.
+/// How many writes each client sends after it knows of the failure.
 const LATE_WRITES: u32 = 20;
 
-/// How long after the first answer that told of the failure the rest came.
+/// Times from the first answer that told of the failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
-    /// `/readyz` was not 200 any more.
+    /// Until `/readyz` was not 200.
     pub(super) not_ready_after: Duration,
-    /// The process had ended.
+    /// Until the process had ended.
     pub(super) ended_after: Duration,
 }
 
-/// What the clients of one load share.
+/// The state that the clients share.
 #[derive(Default)]
 struct Load {
-    /// How much was acknowledged by now.
     written_bytes: AtomicUsize,
-    /// When the first answer told that the store has failed.
+    /// When the first answer told of the failure.
     failed: OnceLock<Instant>,
-    /// Enough was written, or the server is gone.
     stop: AtomicBool,
 }
 
-/// Empty ledgers of clients whose imports are so long that the journal fills.
+/// Empty ledgers of clients whose long imports fill the journal.
 pub(super) fn new_ledgers() -> Ledgers {
     Ledgers::of_clients(4, 256)
 }
 
-/// Writes to `server` until its store has failed and the process is gone, or until enough was
-/// written; in that case the server goes on. Returns what is known when the store has failed.
+/// Writes until the store has failed and the process has ended, which returns times, or until enough is written.
 #[track_caller]
 pub(super) fn write_until_it_fails(
     server: &mut TestServer,
@@ -73,8 +69,8 @@ pub(super) fn write_until_it_fails(
 }
 
 impl Load {
-    /// What ends a client: enough was written, nothing is answered any more, or there were enough
-    /// writes since the failure. One that is sent when the failure is known must not succeed.
+    /// Ends a client when enough is written, when an answer is missing, or after enough writes since the failure.
+    /// A write that begins when the failure is known must not succeed.
     fn new_end(&self) -> impl FnMut(Told) -> bool {
         let (mut is_known_to_fail, mut late) = (false, 0);
         move |told| {
@@ -100,8 +96,8 @@ impl Load {
         }
     }
 
-    /// Waits until the store has failed, and claims that the process tells of it and ends; or until
-    /// enough was written.
+    /// Waits until enough is written, or until the store has failed. Then claims that the process tells of it and
+    /// ends.
     fn watch(&self, server: &mut TestServer) -> Option<Failed> {
         let client = server.client();
         let is_over = AtomicBool::new(false);
@@ -133,8 +129,7 @@ impl Load {
         })
     }
 
-    /// When `/readyz` was not 200 any more. Nothing when it did not say so in time, or the test was over
-    /// before.
+    /// The moment at which `/readyz` was not 200; `None` when that did not come in time, or the test ended before.
     fn wait_until_not_ready(&self, client: &Client, is_over: &AtomicBool) -> Option<Instant> {
         let is_late = || self.failed.get().is_some_and(|first| first.elapsed() > READY_LIMIT);
         while !is_over.load(Ordering::Relaxed) && !is_late() {
@@ -146,14 +141,5 @@ impl Load {
             thread::sleep(Duration::from_millis(10));
         }
         None
-    }
-}
-
-/// Tells a thread to end, also when a claim does not hold: a scope waits for its threads.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -1,12 +1,13 @@
 //! Three servers on one PostgreSQL, with clients that write to all of them.
 
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use plantd_tests::torture::Figures;
+use plantd_tests::torture::SetOnDrop;
 use plantd_tests::{
     Answer, Client, Ledgers, NewPlant, Plants, Told, replacement_body, store_of, wait_until,
 };
@@ -16,42 +17,50 @@ use super::follower::Follower;
 use super::log::Log;
 use super::replica::Replica;
 
-/// How many servers there are.
+/// The number of servers.
 pub(super) const SERVERS: usize = 3;
 
 const CLIENTS: i64 = 12;
 
-/// How many rows an import has at most.
+/// The longest time from the end of a disturbance until all servers take writes.
+const RETURN_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The most rows of an import.
 const MOST_ROWS: usize = 64;
 
-/// How long one who was refused waits before it tries again.
+/// The pause of a client after a refusal.
 const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 
-/// The name of plants that are made to see whether writes are taken.
+/// The name of plants that probe whether writes are taken.
 const PROBE_NAME: &str = "Rosa";
 
-/// Servers that share their plants, the clients that write to them, and what these know.
+/// Servers that share their plants, and the ledgers of the clients that write to all of them.
 pub(super) struct Fleet {
     pub(super) replicas: Vec<Replica>,
-    /// Where the servers find PostgreSQL.
+    /// The URL of PostgreSQL for the servers.
     url: String,
-    /// Where the tables are looked at.
+    /// The database for looks at the tables.
     pub(super) database: Database,
     pub(super) schema: String,
     ledgers: Ledgers,
     probes: Probes,
-    /// How many changes the clients have made.
+    /// The number of changes by clients.
     changes: usize,
-    pub(super) answers: Answers,
+    answers: Answers,
+    follower: Option<Follower>,
+    /// The longest time from the end of a disturbance until all servers took writes.
+    pub(super) longest_return: Duration,
 }
 
-/// What clients were told, by kinds.
+/// Counts of answers to clients.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     acknowledged: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
     none: AtomicU64,
+    /// Whether a follower has seen exactly the log.
+    is_followed: bool,
 }
 
 impl Answers {
@@ -70,14 +79,10 @@ impl Answers {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// The same figures with these.
-    pub(super) fn add_to(&self, figures: Figures) -> Figures {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        figures
-            .with(count(&self.acknowledged), "acknowledged writes")
-            .with(count(&self.refused), "answers 503 with 5003")
-            .with(count(&self.failed), "with 5002")
-            .with(count(&self.none), "requests that a killed server did not answer")
+    /// The losses: none, for every comparison was successful.
+    pub(super) fn losses(&self) -> String {
+        let followed = if self.is_followed { ", no event missed or seen twice" } else { "" };
+        format!("0 of {} acknowledged writes, no write done twice{followed}", self.acknowledged())
     }
 
     /// Waits until so many more writes are acknowledged.
@@ -88,17 +93,27 @@ impl Answers {
     }
 }
 
-/// Plants that are created to see whether writes are taken. Their ids are negative, and no client has those.
+impl fmt::Display for Answers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [refused, failed, none] = [&self.refused, &self.failed, &self.none]
+            .map(|counter| counter.load(Ordering::Relaxed));
+        write!(
+            formatter,
+            "{refused} writes refused, {failed} told that their outcome is unknown, {none} not answered by a killed server"
+        )
+    }
+}
+
+/// Plants that probe whether writes are taken. Their ids are negative, so no client owns them.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     last_id: AtomicI64,
     acknowledged: Mutex<Plants>,
-    /// Nobody knows whether these were created.
     in_doubt: Mutex<Plants>,
 }
 
 impl Probes {
-    /// Creates one after the other, until one is acknowledged.
+    /// Creates plants until one is acknowledged.
     pub(super) fn create(&self, client: &Client) {
         wait_until("a plant to be created", || {
             let id = self.last_id.fetch_sub(1, Ordering::Relaxed) - 1;
@@ -106,13 +121,13 @@ impl Probes {
         });
     }
 
-    /// Replaces or makes this one, until that is acknowledged.
+    /// Replaces or makes this plant until that is acknowledged.
     pub(super) fn put(&self, client: &Client, id: i64) {
         let body = replacement_body(PROBE_NAME, None);
         wait_until("a plant to be put", || self.note(id, &client.put(id, &body)));
     }
 
-    /// Replaces or makes this one by a server that is killed meanwhile.
+    /// Replaces or makes this plant by a server that is killed meanwhile.
     pub(super) fn put_without_hope(&self, client: &Client, id: i64) {
         let plant = NewPlant::new(id, PROBE_NAME, None);
         self.in_doubt.lock().expect("nobody has panicked").insert(id, plant);
@@ -121,7 +136,7 @@ impl Probes {
         assert!(answer.is_err(), "nobody may know of it: {answer:?}");
     }
 
-    /// Keeps in mind what was told. Says whether it was an acknowledgement.
+    /// Remembers an answer. Returns whether it was an acknowledgement.
     fn note(&self, id: i64, answer: &Answer) -> bool {
         let fate = match answer.status {
             200 | 201 => &self.acknowledged,
@@ -136,7 +151,7 @@ impl Probes {
         matches!(answer.status, 200 | 201)
     }
 
-    /// Claims that these are the plants that are there.
+    /// Claims that the probes among the plants are those of these answers.
     fn assert_are(&self, plants: &Plants) {
         let acknowledged = self.acknowledged.lock().expect("nobody has panicked");
         let in_doubt = self.in_doubt.lock().expect("nobody has panicked");
@@ -149,7 +164,7 @@ impl Probes {
     }
 }
 
-/// What may be done to servers while clients write.
+/// Access to the fleet while clients write.
 pub(super) struct Meanwhile<'a> {
     pub(super) replicas: &'a mut Vec<Replica>,
     pub(super) answers: &'a Answers,
@@ -160,10 +175,10 @@ pub(super) struct Meanwhile<'a> {
 }
 
 impl Meanwhile<'_> {
-    /// Waits until all servers say that they take writes, or that they do not.
+    /// Waits until `/readyz` of all servers says that they take writes, or that they do not.
     #[track_caller]
     pub(super) fn wait_for_readiness(&self, is_ready: bool) {
-        // A look may take a while where they do not.
+        // At the same time, for an answer may take a while.
         thread::scope(|scope| {
             for replica in self.replicas.iter() {
                 scope.spawn(move || {
@@ -175,8 +190,7 @@ impl Meanwhile<'_> {
         });
     }
 
-    /// Lets something happen while one create goes to each server, until it is acknowledged. Returns when
-    /// they were.
+    /// Lets something happen while each server gets creates until it acknowledges one. Returns when that was.
     pub(super) fn probe_each<T>(&self, happens: impl FnOnce() -> T) -> (T, Vec<Instant>) {
         thread::scope(|scope| {
             let probing = self.replicas.iter().map(|replica| {
@@ -193,8 +207,8 @@ impl Meanwhile<'_> {
         })
     }
 
-    /// Waits until each server has acknowledged a create and says that it takes writes. Returns when the
-    /// last create was acknowledged.
+    /// Waits until each server has acknowledged a create and says that it takes writes. Returns the moment of the last
+    /// acknowledgement.
     pub(super) fn wait_for_service(&self) -> Instant {
         let ((), served) = self.probe_each(|| {});
         self.wait_for_readiness(true);
@@ -203,7 +217,7 @@ impl Meanwhile<'_> {
 }
 
 impl Fleet {
-    /// Starts servers that come to PostgreSQL by a URL. The tables are looked at in `database`.
+    /// Starts servers that use PostgreSQL at a URL. `database` is for looks at the tables.
     pub(super) fn start(url: &str, database: &Database) -> Self {
         let schema = fresh_schema_name();
         let replicas = (0..SERVERS).map(|_| Replica::start(url, &schema)).collect();
@@ -216,13 +230,39 @@ impl Fleet {
             probes: Probes::default(),
             changes: 0,
             answers: Answers::default(),
+            follower: None,
+            longest_return: Duration::ZERO,
         }
     }
 
-    /// Lets all clients write while something happens. Those whose server is gone, or who are told that an
-    /// outcome is not known, end before. When all that is in doubt has come to an end, all claims are made.
-    /// Returns what `meanwhile` does.
-    pub(super) fn while_written<T>(
+    /// As [`Self::start`], with a follower of the events.
+    pub(super) fn start_followed(url: &str, database: &Database) -> Self {
+        let fleet = Self::start(url, database);
+        let follower = Some(Follower::start(url, &fleet.schema));
+        Self { follower, ..fleet }
+    }
+
+    /// Disturbs the fleet after fewer than so many acknowledged writes, and claims that all servers soon take writes
+    /// again from the moment that `disturb` returns.
+    pub(super) fn disturb(
+        &mut self,
+        chance: &mut Rng,
+        most_writes: u64,
+        disturb: impl FnOnce(&mut Meanwhile<'_>) -> Instant,
+    ) {
+        let before = chance.u64(1..most_writes);
+        let took = self.while_written(chance, |meanwhile| {
+            meanwhile.answers.wait_for(before);
+            let is_over = disturb(meanwhile);
+            meanwhile.wait_for_service() - is_over
+        });
+        assert!(took < RETURN_DEADLINE, "{took:?} until writes were taken again");
+        self.longest_return = self.longest_return.max(took);
+    }
+
+    /// Lets all clients write while something happens, each up to its first write in doubt. Then waits until nothing
+    /// is under way, and makes all claims. Returns the result of `meanwhile`.
+    fn while_written<T>(
         &mut self,
         chance: &mut Rng,
         meanwhile: impl FnOnce(&mut Meanwhile<'_>) -> T,
@@ -262,7 +302,7 @@ impl Fleet {
         done.expect("it has been done")
     }
 
-    /// Claims that the plants, through any server, are as the clients know them, and the log as the plants.
+    /// Claims that any server has the plants of the ledgers, and that the log leads to these plants.
     fn check(&mut self) {
         self.wait_for_rest();
         let replica = fastrand::choice(&self.replicas).expect("some");
@@ -276,7 +316,7 @@ impl Fleet {
         assert_eq!(log.events.len(), self.changes + probed.len(), "one event for each change");
     }
 
-    /// Waits until PostgreSQL has done all that it was told.
+    /// Waits until no session of the servers is busy.
     fn wait_for_rest(&self) {
         let busy = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '{}%' \
@@ -286,7 +326,7 @@ impl Fleet {
         wait_until("all sessions to have nothing to do", || self.database.query(&busy) == "0");
     }
 
-    /// Starts all servers anew, after their end, with PostgreSQL at another URL.
+    /// Restarts all servers in order, with PostgreSQL at another URL.
     pub(super) fn move_to(&mut self, url: &str) {
         self.url = url.to_owned();
         for replica in &mut self.replicas {
@@ -295,18 +335,19 @@ impl Fleet {
         }
     }
 
-    /// The log as it stands.
-    pub(super) fn log(&self) -> Log {
+    /// The log in the tables.
+    fn log(&self) -> Log {
         Log::read(&self.database, &self.schema)
     }
 
-    /// Ends all servers in order, and claims that `follower` has seen just what happened.
-    pub(super) fn end(mut self, follower: Option<Follower>) -> Answers {
+    /// Ends all servers in order, and claims that the follower, if there is one, has seen exactly the log.
+    pub(super) fn end(mut self) -> Answers {
         for replica in &mut self.replicas {
             assert_eq!(replica.server.terminate().code(), Some(0), "{}", replica.server.stderr());
         }
-        if let Some(follower) = follower {
+        if let Some(follower) = self.follower.take() {
             follower.assert_has_seen(&self.log());
+            self.answers.is_followed = true;
         }
         self.answers
     }
@@ -314,13 +355,4 @@ impl Fleet {
 
 fn process_ids(replicas: &mut [Replica]) -> Vec<u32> {
     replicas.iter_mut().map(|replica| replica.server.process().id()).collect()
-}
-
-/// Is set when this is dropped, also by a panic.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

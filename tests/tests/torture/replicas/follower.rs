@@ -1,4 +1,4 @@
-//! One who follows the events, whatever happens.
+//! A follower: it reads the events all the while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,30 +12,30 @@ use plantd_tests::{DEADLINE, wait_until};
 
 use super::log::{CREATED, DELETED, Log, Logged, UPDATED};
 
-/// How many events are read at a time.
+/// The most events of one read.
 const PAGE: usize = 500;
 
-/// How long it waits where there was nothing new.
+/// The pause when there is nothing new.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// To which revision it reads while nobody says how far the log goes.
+/// The end of the log while it is not known.
 const TO_NO_END: i64 = i64::MAX;
 
-/// Reads the events from the last one that it has seen, again and again, in a thread.
+/// Reads on from the last event that it has seen, again and again, in a thread.
 pub(super) struct Follower {
     following: Option<JoinHandle<Vec<Logged>>>,
     end: Arc<AtomicI64>,
 }
 
 impl Follower {
-    /// Begins at the first event.
+    /// Begins with the first event.
     pub(super) fn start(url: &str, schema: &str) -> Self {
         let end = Arc::new(AtomicI64::new(TO_NO_END));
         let mut config = PostgresConfig::new(
             format!("{url}?application_name={schema}_follower").parse().expect("a URL"),
         );
         config.schema = schema.parse().expect("a name");
-        // A disturbance that comes while it opens would say nothing of the events.
+        // A disturbance while it opens would prove nothing about events.
         let (opened, is_open) = mpsc::channel();
         let following = thread::spawn({
             let end = Arc::clone(&end);
@@ -45,7 +45,7 @@ impl Follower {
         Self { following: Some(following), end }
     }
 
-    /// Lets it read on to the end of this log, and claims that it has seen this log and nothing else.
+    /// Waits until it has read to the end of this log, and claims that it has seen exactly this log.
     pub(super) fn assert_has_seen(mut self, log: &Log) {
         let last = log.events.last().map_or(0, |event| event.revision);
         self.end.store(last, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // Where a claim has failed nobody goes on reading.
+        // A claim has failed: it must not go on for ever.
         self.end.store(0, Ordering::Relaxed);
     }
 }
@@ -84,7 +84,7 @@ fn follow(config: &PostgresConfig, end: &AtomicI64, opened: &Sender<()>) -> Vec<
             if last >= end.load(Ordering::Relaxed) {
                 return seen;
             }
-            // Where PostgreSQL is away it is asked again.
+            // While PostgreSQL is away, it tries again.
             let page = repository.events(Revision::from(last.cast_unsigned()), PAGE).await;
             let Ok(page) = page else { continue };
             let EventPage::Kept(events) = page else { panic!("events were forgotten") };

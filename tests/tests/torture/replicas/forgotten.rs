@@ -1,4 +1,4 @@
-//! What became of a commit is looked for when its events are forgotten already.
+//! A server looks for the outcome of a commit whose events are already forgotten.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use test_postgres::fresh_schema_name;
 
 use super::proxy::{Proxy, Way};
 
-/// How many events are kept, and a few more.
+/// Every event but the newest block is soon forgotten.
 const KEEP_EVENTS: &str = "1";
 
 #[test]

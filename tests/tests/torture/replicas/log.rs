@@ -1,14 +1,14 @@
-//! The log of events, as it stands in the tables.
+//! The log of events in the tables.
 
 use std::collections::BTreeMap;
 
 use plantd_tests::Plants;
 use test_postgres::Database;
 
-/// How many revisions a block of events has.
+/// The revisions in a block of events.
 const EVENTS_IN_A_BLOCK: i64 = 1024;
 
-/// How the kinds of events stand in the tables.
+/// The kinds of events in the tables.
 pub(super) const CREATED: i64 = 1;
 pub(super) const UPDATED: i64 = 2;
 pub(super) const DELETED: i64 = 3;
@@ -28,8 +28,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Reads it, and claims that it is in order: in each block revisions of this block, and all of them
-    /// growing.
+    /// Reads the log. Claims that revisions grow, and that each is in its block.
     pub(super) fn read(database: &Database, schema: &str) -> Self {
         let rows =
             format!("SELECT block, revisions, kinds, ids FROM {schema}.events ORDER BY block");
@@ -48,8 +47,8 @@ impl Log {
         Self { events }
     }
 
-    /// Claims that it leads to exactly these plants, that each has the revision of its last event, and
-    /// that the counters say the same.
+    /// Claims that the log leads to exactly these plants, that each has the revision of its last event, and that the
+    /// counters agree.
     pub(super) fn assert_leads_to(&self, plants: &Plants, database: &Database, schema: &str) {
         let mut last_events = BTreeMap::new();
         for event in &self.events {
@@ -85,7 +84,7 @@ impl Log {
     }
 }
 
-/// The numbers of a column: one, or as many as an array has.
+/// The numbers of a column: one, or those of an array.
 fn numbers(column: &str) -> Vec<i64> {
     let numbers = column.trim_matches(['{', '}']).split(',').filter(|number| !number.is_empty());
     numbers.map(|number| number.parse().expect("a number")).collect()

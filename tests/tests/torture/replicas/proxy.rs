@@ -1,4 +1,4 @@
-//! What is between servers and PostgreSQL, and can be disturbed.
+//! A proxy between the servers and PostgreSQL, which disturbs their connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 
-/// How much is sent on at a time at most.
+/// The most bytes that are forwarded at a time.
 const BUFFER: usize = 8192;
 
-/// How much later what was sent may come where its connection is cut, in milliseconds.
+/// The longest delay of the last bytes of a cut connection, in milliseconds.
 const LATE_MS: u64 = 300;
 
-/// What a client sends to commit.
+/// The message of a commit.
 const COMMIT: &[u8] = b"COMMIT\0";
 
-/// How the statement begins that commits by itself, where it is prepared.
+/// The beginning of the statement that commits by itself, where it is prepared.
 const CREATE: &[u8] = b"\0WITH block AS";
 
-/// One commit in so many is cut, when some are.
+/// While commits are cut, one in so many is.
 const CUT_COMMITS: u8 = 8;
 
-/// What happens to bytes.
+/// The state of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// They are sent on.
+    /// Bytes are forwarded.
     Open,
-    /// They are kept, and sent on when the way is open again, also where the sender is gone by then.
+    /// Bytes are kept, and forwarded when the way is open again, even if the sender is gone by then.
     Held,
-    /// They are lost, and nobody is told. When the way is open again, such connections are cut.
+    /// Bytes are lost in silence. When the way is open again, connections that lost some are cut.
     Lost,
 }
 
-/// Takes connections, and carries each on to PostgreSQL, until this is dropped.
+/// Forwards connections to PostgreSQL, until this is dropped.
 pub(super) struct Proxy {
     address: SocketAddr,
     control: Arc<Control>,
@@ -49,18 +49,17 @@ struct Control {
     way: watch::Sender<Way>,
     /// Changes with each cut of all connections.
     cuts: watch::Sender<u64>,
-    /// Where it is not 0, each new connection is cut after less bytes than this in one of its directions.
+    /// If not 0, each new connection is cut after fewer bytes than this in one direction.
     cut_within: AtomicUsize,
-    /// Whether some connections are cut just when a commit is sent.
+    /// Whether some connections are cut at a commit.
     cuts_commits: AtomicBool,
-    /// Whether the answer of the next commit is lost, and the way is held from then on.
+    /// Whether the answer to the next commit is lost, and all bytes are held from then on.
     loses_answer: AtomicBool,
-    /// How many connections were cut.
     cut: AtomicUsize,
 }
 
 impl Proxy {
-    /// One before a port of this machine.
+    /// A proxy before a port of this machine.
     pub(super) fn before(port: u16) -> Self {
         let control = Arc::new(Control {
             target: SocketAddr::from(([127, 0, 0, 1], port)),
@@ -91,33 +90,32 @@ impl Proxy {
         Self { address, control, _end: end }
     }
 
-    /// The URL of PostgreSQL behind it.
+    /// The URL of PostgreSQL through the proxy.
     pub(super) fn url(&self) -> String {
         format!("postgres://postgres@{}/postgres", self.address)
     }
 
-    /// From now on this happens to bytes.
+    /// Sets the state of the network.
     pub(super) fn set_way(&self, way: Way) {
         self.control.way.send_replace(way);
     }
 
-    /// Cuts all connections that there are.
+    /// Cuts all connections.
     pub(super) fn cut_all(&self) {
         self.control.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// From now on each new connection is cut after less than so many bytes in one direction; with 0 none is.
+    /// From now on each new connection is cut after fewer than so many bytes in one direction; with 0, none is.
     pub(super) fn cut_new_within(&self, bytes: usize) {
         self.control.cut_within.store(bytes, Ordering::Relaxed);
     }
 
-    /// From now on some connections are cut when a commit is sent, which comes to PostgreSQL, late or not; or none
-    /// is.
+    /// From now on some connections are cut at a commit, which may still reach PostgreSQL later; or none is.
     pub(super) fn set_cuts_commits(&self, cuts_commits: bool) {
         self.control.cuts_commits.store(cuts_commits, Ordering::Relaxed);
     }
 
-    /// Cuts the next connection that sends a commit when PostgreSQL has that, and holds all others from then on.
+    /// Cuts the next connection that sends a commit as soon as PostgreSQL has it, and holds all bytes from then on.
     pub(super) fn lose_answer_of_commit(&self) {
         self.control.loses_answer.store(true, Ordering::Relaxed);
     }
@@ -128,7 +126,7 @@ impl Proxy {
     }
 }
 
-/// What becomes of a commit.
+/// The fate of a commit.
 enum Fate {
     Sent,
     Cut,
@@ -159,9 +157,9 @@ async fn take_connections(listener: &TcpListener, control: &Arc<Control>) {
     }
 }
 
-/// Carries one connection to its end.
+/// Forwards one connection up to its end.
 async fn carry(mut client: TcpStream, control: Arc<Control>) {
-    // PostgreSQL may be away: then the client is too.
+    // When PostgreSQL is away, the client is disconnected.
     let Ok(mut server) = TcpStream::connect(control.target).await else { return };
     let cut_within = control.cut_within.load(Ordering::Relaxed);
     let bytes = (cut_within > 0).then(|| fastrand::usize(..cut_within));
@@ -184,7 +182,7 @@ async fn carry(mut client: TcpStream, control: Arc<Control>) {
         return;
     }
     control.cut.fetch_add(1, Ordering::Relaxed);
-    // Half of them end with a reset, the others as if someone had closed them.
+    // Half of them end with a reset, the others with a close.
     let is_late = matches!(end, End::Late(..));
     for stream in [Some(&client), Some(&server).filter(|_| !is_late)].into_iter().flatten() {
         if fastrand::bool() {
@@ -193,7 +191,7 @@ async fn carry(mut client: TcpStream, control: Arc<Control>) {
     }
     drop(client);
     if let End::Late(rest, late) = end {
-        // What was sent comes to PostgreSQL all the same, while its client looks what became of it.
+        // The bytes still reach PostgreSQL, while the server already looks for their outcome.
         tokio::time::sleep(late).await;
         if server.write_all(&rest).await.is_ok() && server.shutdown().await.is_ok() {
             let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
@@ -204,10 +202,10 @@ async fn carry(mut client: TcpStream, control: Arc<Control>) {
 /// How a connection ends.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// One of both has ended it.
+    /// A side has closed it.
     Over,
     Cut,
-    /// It is cut, and this is sent on so much later: a server to which nobody listens does no more.
+    /// It is cut, and these bytes reach PostgreSQL so much later.
     Late(Vec<u8>, Duration),
 }
 
@@ -219,7 +217,7 @@ fn any_delay() -> Duration {
     Duration::from_millis(fastrand::u64(..LATE_MS))
 }
 
-/// Sends on what comes, to the end, or to so many bytes.
+/// Forwards one direction, up to the end or so many bytes.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -228,7 +226,7 @@ async fn pump(
     is_from_client: bool,
 ) -> End {
     let mut way = control.way.subscribe();
-    // How the statement that commits by itself is asked for, by the name that it was given.
+    // The name of the prepared statement that commits by itself, as a message contains it.
     let mut create: Option<Vec<u8>> = None;
     let (mut buffer, mut has_lost) = ([0; BUFFER], false);
     loop {

@@ -1,12 +1,12 @@
-//! One server of several on the same PostgreSQL.
+//! One of several servers on the same PostgreSQL.
 
 use plantd_tests::{Client, Launch, TestServer, wait_until};
 use test_postgres::Database;
 
-/// A server, whose sessions with PostgreSQL have a name that no other one has.
+/// A server whose sessions with PostgreSQL have a unique name.
 pub(super) struct Replica {
     pub(super) server: TestServer,
-    /// The name of its sessions; each of its processes has another one.
+    /// The name of its sessions, another one for each process.
     sessions: String,
 }
 
@@ -30,13 +30,9 @@ impl Replica {
         answer.status == 200
     }
 
-    /// Kills it, and returns when PostgreSQL does nothing any more of what it was told by it.
+    /// Kills it, and waits until PostgreSQL has ended its sessions.
     pub(super) fn kill(&mut self, database: &Database) {
         self.server.kill();
-        self.wait_for_end_of_sessions(database);
-    }
-
-    pub(super) fn wait_for_end_of_sessions(&self, database: &Database) {
         let left = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}'",
             self.sessions
@@ -44,14 +40,14 @@ impl Replica {
         wait_until("the sessions of a killed server to end", || database.query(&left) == "0");
     }
 
-    /// Starts it again, after its end.
+    /// Starts it again after its end.
     pub(super) fn restart(&mut self, url: &str, schema: &str) {
         self.sessions = new_name(schema);
         self.server.restart_with(launch(url, schema, &self.sessions));
     }
 }
 
-/// Names of sessions begin with the schema.
+/// The schema, so that tests find the sessions of all servers, and a suffix.
 fn new_name(schema: &str) -> String {
     format!("{schema}_{:08x}", fastrand::u32(..))
 }

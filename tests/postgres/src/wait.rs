@@ -1,20 +1,16 @@
-//! Waiting for a condition. How long something takes is never a claim; the deadline is generous and
-//! only ends a test that would hang.
+//! Waiting for a condition. The deadline is generous and only ends a test that would hang: how long something takes
+//! is never a claim.
 
 use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything that a test waits for may take, on a machine under load too.
+/// The longest wait, on a machine under load too.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Waits until `look` finds something.
-///
-/// # Panics
-///
-/// When it has found nothing by the deadline; `what` says then what was waited for.
+/// Waits until `look` returns something. Panics at the deadline, and names `what` then.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -27,11 +23,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Waits until `holds` says so.
-///
-/// # Panics
-///
-/// When it has not by the deadline; `what` says then what was waited for.
+/// Waits until `holds` returns true. Panics at the deadline, and names `what` then.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));

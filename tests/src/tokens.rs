@@ -1,0 +1,84 @@
+//! `plantd token`, a tokens file written by hand, and the command that a first start shows.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::launch::Launch;
+use crate::process::Process;
+use crate::server::{TestServer, hex};
+use crate::wait_for;
+
+/// `plantd token` with these arguments, on the tokens in this folder.
+pub fn token_command(data: &Path, arguments: &[&str]) -> Launch {
+    let arguments = ["token"].iter().chain(arguments).copied();
+    Launch::new().without_environment("PLANTD_TOKEN").data(data).arguments(arguments)
+}
+
+/// Makes a token by `plantd token create`, and claims that the token alone is printed.
+#[track_caller]
+pub fn create_token(data: &Path, arguments: &[&str]) -> String {
+    let ended = succeed(data, "create", arguments);
+    let stdout = ended.stdout();
+    let token = stdout.strip_suffix('\n').expect("a line");
+    assert!(!token.contains(char::is_whitespace), "a token alone is printed: {stdout:?}");
+    assert_eq!(ended.stderr(), "");
+    token.to_owned()
+}
+
+/// Revokes tokens by `plantd token revoke`.
+#[track_caller]
+pub fn revoke_token(data: &Path, arguments: &[&str]) {
+    succeed(data, "revoke", arguments);
+}
+
+#[track_caller]
+fn succeed(data: &Path, action: &str, arguments: &[&str]) -> Process {
+    let mut process = token_command(data, &[&[action], arguments].concat()).spawn();
+    process.assert_exit_code(0);
+    process
+}
+
+/// Makes the folder of a server, with the tokens `reader` (scope read), `writer` (scope write) and `expired`
+/// (scope write, expired).
+pub fn write_tokens_file(data: &Path) {
+    fs::create_dir(data).expect("a folder can be made");
+    let path = data.join("tokens.json");
+    let records = [
+        record("reader", "read", "null"),
+        record("writer", "write", "\"9999-12-30T00:00:00Z\""),
+        record("expired", "write", "\"2020-01-02T00:00:00Z\""),
+    ];
+    fs::write(&path, format!(r#"{{"tokens":[{}]}}"#, records.join(","))).expect("it is written");
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
+}
+
+fn record(token: &str, scope: &str, expires: &str) -> String {
+    let digest = hex(&Sha256::digest(token));
+    format!(
+        r#"{{"name":"{token}","scope":"{scope}","created":"2020-01-01T00:00:00Z",
+            "expires":{expires},"sha256":"{digest}"}}"#
+    )
+}
+
+/// The command that creates a plant, from standard error of a first start.
+#[track_caller]
+pub fn shown_command(server: &TestServer) -> String {
+    wait_for("a command that creates a plant", || {
+        let stderr = server.stderr();
+        // A line without its end may lack a part of the command.
+        let lines = stderr.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines.map(str::trim).find(|line| line.starts_with("curl ")).map(str::to_owned)
+    })
+}
+
+/// Runs a command as if a user pasted it into a shell.
+#[track_caller]
+pub fn paste(command: &str) -> Output {
+    let has_curl = Command::new("curl").arg("--version").output().is_ok();
+    assert!(has_curl, "install curl: the first start shows a command that needs it");
+    Command::new("sh").args(["-c", command]).env("no_proxy", "*").output().expect("a shell")
+}

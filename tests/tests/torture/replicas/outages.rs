@@ -1,0 +1,216 @@
+//! Outages of a server, of PostgreSQL, of its sessions, and of the network between them.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plantd_tests::torture::{Report, chance, time, times};
+use plantd_tests::wait_until;
+use test_postgres::{Cluster, Database};
+
+use super::fleet::Fleet;
+use super::proxy::{Proxy, Way};
+
+#[test]
+fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
+    const MOST_WRITES: u64 = 200;
+    let (mut chance, kills) = (chance(), times(3, 50));
+    let database = test_postgres::shared();
+    let mut fleet = Fleet::start_followed(database.url(), database);
+    for _ in 0..kills {
+        let after = chance.u64(0..MOST_WRITES);
+        let killed = chance.usize(..fleet.replicas.len());
+        fleet.disturb(&mut chance, MOST_WRITES, |meanwhile| {
+            meanwhile.replicas[killed].kill(meanwhile.database);
+            // The others go on.
+            meanwhile.answers.wait_for(after);
+            meanwhile.replicas[killed].restart(meanwhile.url, meanwhile.schema);
+            Instant::now()
+        });
+    }
+    let answers = fleet.end();
+    Report {
+        test: "replicas",
+        promise: "`kill -9` of one of three servers on PostgreSQL loses nothing",
+        disturbances: format!("{kills} kills under load"),
+        losses: answers.losses(),
+        details: format!("the other servers went on; {answers}"),
+    }
+    .print();
+}
+
+#[test]
+fn nothing_is_lost_when_postgresql_ends_and_service_returns_by_itself_when_it_is_back() {
+    let (mut chance, ends) = (chance(), times(2, 100));
+    let mut cluster = Cluster::start();
+    let mut fleet = Fleet::start_followed(&cluster.url(), cluster.database());
+    for end in 0..ends {
+        let waits_for_readiness = chance.bool();
+        fleet.disturb(&mut chance, 200, |meanwhile| {
+            if end % 2 == 0 {
+                cluster.stop_immediate();
+            } else {
+                cluster.kill();
+            }
+            if waits_for_readiness || end == 0 {
+                meanwhile.wait_for_readiness(false);
+            }
+            cluster.start_again();
+            Instant::now()
+        });
+    }
+    let longest = fleet.longest_return;
+    let answers = fleet.end();
+    Report {
+        test: "replicas",
+        promise: "PostgreSQL may crash: nothing is lost, and service returns by itself",
+        disturbances: format!(
+            "{} immediate shutdowns of PostgreSQL, {} kills of all its processes",
+            ends.div_ceil(2),
+            ends / 2
+        ),
+        losses: answers.losses(),
+        details: format!("all three servers took writes again within {}; {answers}", time(longest)),
+    }
+    .print();
+}
+
+/// The sessions to end: any, those that wait for the disk, those that are committing, and those before a commit.
+const VICTIMS: [&str; 4] = [
+    "random() < 0.2",
+    "lower(wait_event) IN ('walsync', 'walwrite')",
+    "state = 'active' AND query LIKE 'COMMIT%'",
+    "state = 'idle in transaction'",
+];
+
+/// How often PostgreSQL looks for victims, with pauses of a millisecond.
+const LOOKS: u32 = 300;
+
+/// The most sessions that are ended in a round.
+const MOST_VICTIMS: u32 = 20;
+
+#[test]
+fn nothing_is_lost_or_done_twice_by_sessions_that_are_ended_in_a_commit() {
+    const MOST_WRITES: u64 = 100;
+    let (mut chance, rounds) = (chance(), times(4, 50));
+    let database = test_postgres::shared();
+    let mut fleet = Fleet::start_followed(database.url(), database);
+    let mut ended = 0;
+    for victims in VICTIMS.iter().cycle().take(usize::try_from(rounds).expect("a few")) {
+        let after = chance.u64(1..MOST_WRITES);
+        fleet.disturb(&mut chance, MOST_WRITES, |meanwhile| {
+            ended += end_sessions(meanwhile.database, meanwhile.schema, victims);
+            meanwhile.answers.wait_for(after);
+            Instant::now()
+        });
+    }
+    let answers = fleet.end();
+    assert!(ended > 0, "no session was ended");
+    Report {
+        test: "replicas",
+        promise: "Sessions of PostgreSQL that are ended in a commit lose nothing",
+        disturbances: format!("{ended} sessions ended, many of them in a commit"),
+        losses: answers.losses(),
+        details: format!("{rounds} rounds; {answers}"),
+    }
+    .print();
+}
+
+/// Ends matching sessions as they appear, and returns how many.
+fn end_sessions(database: &Database, schema: &str, victims: &str) -> u32 {
+    // A loop within PostgreSQL is quicker than a query for each look.
+    database.query(&format!("CREATE TABLE IF NOT EXISTS {schema}.ended (sessions integer)"));
+    database.query(&format!(
+        "DO $$ DECLARE of_look integer; ended integer := 0; BEGIN \
+           FOR look IN 1..{LOOKS} LOOP \
+             SELECT count(pg_terminate_backend(pid)) INTO of_look FROM pg_stat_activity \
+               WHERE application_name LIKE '{schema}%' AND {victims}; \
+             ended := ended + of_look; \
+             EXIT WHEN ended >= {MOST_VICTIMS}; \
+             PERFORM pg_sleep(0.001); \
+             PERFORM pg_stat_clear_snapshot(); \
+           END LOOP; \
+           INSERT INTO {schema}.ended VALUES (ended); \
+         END $$"
+    ));
+    let ended = database.query(&format!("DELETE FROM {schema}.ended RETURNING sessions"));
+    ended.parse().expect("a number")
+}
+
+/// The most bytes before a connection is cut.
+const CUT_WITHIN: usize = 40_000;
+
+/// How many connections are cut in one disturbance.
+const CUTS: usize = 30;
+
+/// The longest interruption, in milliseconds: longer than any deadline of an answer.
+const LONGEST_MS: u64 = 8000;
+
+/// A disturbance of the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disturbance {
+    CutAll,
+    CutAnywhere,
+    CutCommits,
+    Hold,
+    Lose,
+}
+
+const KINDS: [Disturbance; 5] = [
+    Disturbance::CutAll,
+    Disturbance::CutAnywhere,
+    Disturbance::CutCommits,
+    Disturbance::Hold,
+    Disturbance::Lose,
+];
+
+impl Disturbance {
+    fn happen(self, proxy: &Proxy, closed: Duration) {
+        let enough = proxy.cut() + CUTS;
+        match self {
+            Self::CutAll => proxy.cut_all(),
+            Self::CutAnywhere => {
+                proxy.cut_new_within(CUT_WITHIN);
+                proxy.cut_all();
+                wait_until("connections to be cut", || proxy.cut() >= enough);
+                proxy.cut_new_within(0);
+                // Connections that are still to be cut must not be cut after the disturbance.
+                proxy.cut_all();
+            }
+            Self::CutCommits => {
+                proxy.set_cuts_commits(true);
+                wait_until("commits to be cut", || proxy.cut() >= enough);
+                proxy.set_cuts_commits(false);
+            }
+            Self::Hold | Self::Lose => {
+                proxy.set_way(if self == Self::Hold { Way::Held } else { Way::Lost });
+                thread::sleep(closed);
+                proxy.set_way(Way::Open);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() {
+    let (mut chance, of_each) = (chance(), times(1, 50));
+    let cluster = Cluster::start();
+    let proxy = Proxy::before(cluster.port());
+    let mut fleet = Fleet::start_followed(&proxy.url(), cluster.database());
+    for disturbance in (0..of_each).flat_map(|_| KINDS) {
+        let closed = Duration::from_millis(chance.u64(..LONGEST_MS / u64::from(times(4, 1))));
+        fleet.disturb(&mut chance, 100, |_| {
+            disturbance.happen(&proxy, closed);
+            Instant::now()
+        });
+    }
+    let (cut, longest) = (proxy.cut(), fleet.longest_return);
+    let answers = fleet.end();
+    Report {
+        test: "replicas",
+        promise: "Connections to PostgreSQL that are cut or stall lose nothing",
+        disturbances: format!("{cut} connections cut, after a random number of bytes or at a commit, and {} interruptions of up to 8 s", 2 * of_each),
+        losses: answers.losses(),
+        details: format!("all three servers took writes again within {}; {answers}", time(longest)),
+    }
+    .print();
+}
