@@ -4,9 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use plantd_tests::{
-    Document, OpenapiDocument, Part, TOKEN, TestServer, Toolbox, copy_folder, repository, run_tool,
-};
+use plantd_tests::{Document, Part, TOKEN, TestServer, Toolbox, copy_folder, repository, run_tool};
 
 /// Runs a program with an empty store.
 #[track_caller]
