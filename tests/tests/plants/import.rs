@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
-    Answer, Client, Connection, Counts, Format, Launch, NewPlant, Process, TOKEN, TestServer,
-    chunk, plant_body, program, raw_head, raw_request, wait_until,
+    Answer, Connection, Counts, Format, Launch, NewPlant, Process, TOKEN, TestServer, chunk,
+    plant_body, program, raw_head, raw_request, wait_until,
 };
 
 use super::bodies::{NOT_JSON, OTHER_SHAPE, WITHOUT_A_NAME, WITHOUT_AN_ID, broken_texts};
