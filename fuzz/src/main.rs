@@ -1,14 +1,13 @@
-//! One target of plantd for libFuzzer to feed: the one that the environment names.
+//! Runs one fuzz target of plantd under libFuzzer: the one that the environment names.
 //!
-//! `cargo xtask torture fuzz` runs all of them. For one, for as long as it likes, in this folder:
+//! `cargo xtask torture fuzz` runs all targets. To run one without a time limit, in this folder:
 //!
 //! ```sh
 //! mkdir -p /tmp/found
 //! FUZZ_TARGET=csv cargo run --release -- /tmp/found corpus/csv
 //! ```
 //!
-//! What it finds goes to the first folder. `-merge=1 corpus/csv /tmp/found` brings those inputs to the
-//! corpus that reach something new in the code.
+//! New inputs go to the first folder. `-merge=1 corpus/csv /tmp/found` adds those to the corpus that reach new code.
 
 #![forbid(unsafe_code)]
 #![no_main]
@@ -17,7 +16,7 @@ use std::sync::OnceLock;
 
 use plant_store::fuzzing::FuzzTarget;
 
-/// The name of the target, in the environment: libFuzzer takes all arguments for its own.
+/// The environment variable with the name of the target: libFuzzer takes all arguments as its own.
 const TARGET_VARIABLE: &str = "FUZZ_TARGET";
 
 static TARGET: OnceLock<FuzzTarget> = OnceLock::new();

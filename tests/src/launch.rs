@@ -16,6 +16,15 @@ use crate::small_disk::SmallDisk;
 /// The token that a server in a test takes, with every scope.
 pub const TOKEN: &str = "the-token-of-the-tests";
 
+/// How the program ends when its command line is wrong, in the words of `sysexits.h` as the two below.
+pub const USAGE: i32 = 64;
+
+/// How it ends when the system fails it: a file, a port, a database.
+pub const IO: i32 = 74;
+
+/// How it ends when its environment, or a file that it is configured with, is wrong.
+pub const CONFIGURATION: i32 = 78;
+
 /// The user and the group of a program that must not be root; on most systems, nobody's.
 pub const UNPRIVILEGED: u32 = 65_534;
 
@@ -206,6 +215,25 @@ impl Launch {
         self.spawn_reading(self.passed_socket.as_ref().map_or_else(Stdio::null, |socket| {
             socket.try_clone().expect("a descriptor can be copied").into()
         }))
+    }
+
+    /// Runs the program to its end. Claims that it ends with this exit code, prints nothing, and says these
+    /// words on standard error. Returns what it said.
+    ///
+    /// # Panics
+    ///
+    /// When it does something else.
+    #[track_caller]
+    pub fn assert_refused(&self, exit_code: i32, words: &[&str]) -> String {
+        let mut process = self.spawn();
+        process.assert_exit_code(exit_code);
+        let said = process.stderr();
+        assert_eq!(process.stdout(), "", "{said}");
+        assert!(!said.trim().is_empty(), "it says nothing");
+        for word in words {
+            assert!(said.contains(word), "{said:?} does not hold {word:?}");
+        }
+        said
     }
 
     /// Starts the program with this standard input.

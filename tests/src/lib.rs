@@ -25,7 +25,8 @@
 //! - [`token_command`] is `plantd token`.
 //! - [`torture`] is what the tests of the product's promises have in common.
 //! - [`repository`] is a file of this repository, [`copy_folder`] a folder with all that is in it.
-//! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck.
+//! - [`wait_for`] and [`wait_until`] wait for a condition, never for luck; [`at_once`] checks the rows of a table
+//!   that wait at the same time.
 
 #![forbid(unsafe_code)]
 
@@ -68,12 +69,14 @@ pub use client::Client;
 pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use database::{PlantRecords, edit_plants};
-pub use deadline::{DEADLINE, wait_for, wait_until};
+pub use deadline::{DEADLINE, at_once, wait_for, wait_until};
 pub use disturbance::Disturbance;
 pub use document::{Document, Part};
 pub use first_run::{paste, shown_command};
 pub use folder::{copy_folder, repository};
-pub use launch::{Launch, TOKEN, UNPRIVILEGED, copy_program, is_root, program};
+pub use launch::{
+    CONFIGURATION, IO, Launch, TOKEN, UNPRIVILEGED, USAGE, copy_program, is_root, program,
+};
 pub use ledger::{Ledgers, Plants, TAGS, Told, plants_in, store_of};
 pub use load::{
     Crowd, CrowdReport, Latencies, LoadAnswer, LoadConnection, LoadOutcome, raise_descriptor_limit,

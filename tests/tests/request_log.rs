@@ -1,16 +1,14 @@
-//! The request id and the log: what an operator can follow, and what no log may hold.
+//! The id of a request and its line in the log, and the secrets that no log may hold.
 
 use std::collections::BTreeSet;
 
-use plantd_tests::{Answer, Launch, TOKEN, TestServer, create_request, plant_body};
+use plantd_tests::{Answer, Launch, TOKEN, TestServer, create_request, plant_body, raw_head};
 
 /// Sends a request with the token, and these header lines.
 #[track_caller]
 fn send(server: &TestServer, request_line: &str, lines: &str) -> Answer {
     let mut connection = server.connect();
-    connection.send(format!(
-        "{request_line} HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {TOKEN}\r\n{lines}\r\n"
-    ));
+    connection.send(raw_head(request_line, lines));
     connection.receive()
 }
 
@@ -22,28 +20,22 @@ fn id_of(answer: &Answer) -> String {
 }
 
 #[test]
-fn a_request_id_of_up_to_128_visible_characters_is_echoed() {
+fn a_request_id_of_up_to_128_visible_characters_is_echoed_and_another_one_is_made_anew() {
     let server = TestServer::start();
     for id in ["x", "a/b+c=d;e,f\"g\"~!#", &"x".repeat(128)] {
         let answer = send(&server, "GET /plants/1", &format!("x-REQUEST-id:  {id} \r\n"));
         assert_eq!(id_of(&answer), id);
     }
-}
-
-#[test]
-fn another_request_id_is_made_anew_and_each_time_another() {
-    let server = TestServer::start();
     let mut made = BTreeSet::new();
-    let lines = [
-        "".to_owned(),
-        "".to_owned(),
-        "X-Request-Id:\r\n".to_owned(),
-        "X-Request-Id: a b\r\n".to_owned(),
-        "X-Request-Id: a\tb\r\n".to_owned(),
-        "X-Request-Id: \u{e9}\r\n".to_owned(),
-        format!("X-Request-Id: {}\r\n", "x".repeat(129)),
-    ];
-    for lines in &lines {
+    for lines in [
+        "",
+        "",
+        "X-Request-Id:\r\n",
+        "X-Request-Id: a b\r\n",
+        "X-Request-Id: a\tb\r\n",
+        "X-Request-Id: \u{e9}\r\n",
+        &format!("X-Request-Id: {}\r\n", "x".repeat(129)),
+    ] {
         let id = id_of(&send(&server, "GET /plants/1", lines));
         assert!(id.len() > 1 && !lines.contains(&id), "{lines:?} gave {id:?}");
         assert!(made.insert(id), "an id was made twice: {made:?}");
@@ -105,10 +97,11 @@ fn every_request_has_its_id_and_one_line_in_the_log() {
     assert!(["HEAD", "/livez", "200"].iter().all(|word| words.contains(word)), "{words:?}");
 }
 
-/// Sends secrets wherever a request can hold one; none may be in what the server writes.
-#[track_caller]
-fn check_secrets(launch: Launch) {
-    let mut server = TestServer::start_with(launch);
+/// Whatever a request holds of a plant, a key or a credential. `secrets.rs` follows tokens further.
+#[test]
+fn no_secret_is_in_the_log_when_it_tells_all_of_the_server_itself() {
+    let filter = "info,plantd=trace,plant_http=trace,plant_store=trace,plant_domain=trace";
+    let mut server = TestServer::start_with(Launch::new().environment("RUST_LOG", filter));
     let id_line = "X-Request-Id: traced\r\n";
     let create = |body: &str| {
         let lines =
@@ -140,7 +133,7 @@ fn check_secrets(launch: Launch) {
     ];
     for (request, status) in &requests {
         let mut connection = server.connect();
-        // The server may answer what is too long before it has come.
+        // The server may answer a request that is too long before it has come.
         let _ = connection.try_send(request);
         let answer = connection.receive();
         assert_eq!(answer.status, *status, "{request}: {answer:?}");
@@ -157,17 +150,6 @@ fn check_secrets(launch: Launch) {
 }
 
 #[test]
-fn no_secret_is_in_the_log() {
-    check_secrets(Launch::new());
-}
-
-#[test]
-fn no_secret_is_in_the_log_when_it_tells_all_of_the_server_itself() {
-    let filter = "info,plantd=trace,plant_http=trace,plant_store=trace,plant_domain=trace";
-    check_secrets(Launch::new().environment("RUST_LOG", filter));
-}
-
-#[test]
 fn the_log_tells_nothing_below_warnings_when_so_asked() {
     let mut server = TestServer::start_with(Launch::new().environment("RUST_LOG", "warn"));
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
@@ -180,7 +162,7 @@ fn what_a_client_sends_fills_no_more_than_a_part_of_a_line_of_the_log() {
     let mut server = TestServer::start();
     let long = "x".repeat(8_000);
     let authorization = format!("Authorization: Bearer {TOKEN}\r\n");
-    // Each with what its line has of it, and what it has not.
+    // Each with the beginning and the end of its line.
     let cases = [
         (format!("GET /{long}"), "", 401, "GET /xxxx", "x…(cut) 401 "),
         (format!("DELETE /{long}"), &authorization, 404, "DELETE /xxxx", "x…(cut) 404 "),

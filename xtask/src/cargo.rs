@@ -1,81 +1,54 @@
-//! Cargo and what works with it, started from inside `cargo xtask`.
+//! Runs cargo and other programs, and shows each command line as a person would type it.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 use cargo_metadata::{Metadata, MetadataCommand};
 
-/// The members, root folder and target folder of the workspace that the current folder is in.
+/// The members, root folder and target folder of the workspace.
 pub(crate) fn workspace() -> anyhow::Result<Metadata> {
-    MetadataCommand::new()
-        .no_deps()
-        .exec()
-        .context("cannot read the workspace; run this inside the plantd checkout")
+    let metadata = MetadataCommand::new().no_deps().exec();
+    metadata.context("cannot read the workspace; run this inside the plantd checkout")
 }
 
-/// A cargo command that runs in the root of the workspace.
-///
-/// It is the same cargo that runs xtask, so that `cargo +toolchain xtask` means that
-/// toolchain all the way down.
-pub(crate) fn command(workspace_root: impl AsRef<Path>) -> Command {
+/// A command of the cargo that runs xtask, so that `cargo +toolchain xtask` means that toolchain throughout.
+pub(crate) fn command(folder: impl AsRef<Path>) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
-    command.current_dir(workspace_root).stdin(Stdio::null());
-    // What cargo tells xtask of its package would have some dependencies built again.
+    command.current_dir(folder).stdin(Stdio::null());
+    // Build scripts that read what cargo tells xtask about its own package would run again, and rebuild their crates.
     for (name, _) in env::vars_os() {
-        let is_of_package =
+        let is_about_xtask =
             |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-        if name.to_str().is_some_and(is_of_package) {
+        if name.to_str().is_some_and(is_about_xtask) {
             command.env_remove(name);
         }
     }
     command
 }
 
-/// Runs a command, whose output goes to the terminal, and fails if it fails.
+/// Runs a command whose output goes to the terminal; an error if it fails.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
-    let line = command_line(command);
-    eprintln!("+ {line}");
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start `{line}`; is cargo in the PATH?"))?;
-    if !status.success() {
-        bail!("`{line}` failed ({status})");
-    }
+    let line = announce(command);
+    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
+    ensure!(status.success(), "`{line}` failed ({status})");
     Ok(())
 }
 
-/// Runs a command, and returns how it ended and what it said on standard error.
-pub(crate) fn run_listening(command: &mut Command) -> anyhow::Result<(anyhow::Result<()>, String)> {
-    let line = command_line(command);
-    eprintln!("+ {line}");
-    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output();
-    let output = output.with_context(|| format!("cannot start `{line}`; is cargo in the PATH?"))?;
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    let status = output.status;
-    Ok((
-        status.success().then_some(()).with_context(|| format!("`{line}` failed ({status})")),
-        words,
-    ))
-}
-
-/// Runs a command, and returns what it printed on standard output.
+/// Runs a command, and returns its standard output; an error if it fails.
 pub(crate) fn run_for_output(command: &mut Command) -> anyhow::Result<String> {
-    let line = command_line(command);
-    eprintln!("+ {line}");
+    let line = announce(command);
     let output = command.stderr(Stdio::inherit()).output();
-    let output = output.with_context(|| format!("cannot start `{line}`; is cargo in the PATH?"))?;
-    if !output.status.success() {
-        bail!("`{line}` failed ({})", output.status);
-    }
-    String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed what is not UTF-8"))
+    let Output { status, stdout, .. } = output.with_context(|| format!("cannot start `{line}`"))?;
+    ensure!(status.success(), "`{line}` failed ({status})");
+    String::from_utf8(stdout).with_context(|| format!("the output of `{line}` is not UTF-8"))
 }
 
-/// What a person would type to run the same command.
-fn command_line(command: &Command) -> String {
+/// Prints the command line, and returns it.
+fn announce(command: &Command) -> String {
     let mut line = String::new();
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
@@ -87,20 +60,6 @@ fn command_line(command: &Command) -> String {
     for argument in command.get_args() {
         line.push_str(&format!(" {}", argument.display()));
     }
+    eprintln!("+ {line}");
     line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_shown_the_way_a_person_types_it() {
-        let mut command = command(".");
-        command.env("RUSTDOCFLAGS", "-D warnings");
-        command.args(["doc", "--no-deps"]);
-        assert_eq!(command_line(&command), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
-        let mut tool = Command::new("target/tools/bin/cargo-deny");
-        assert_eq!(command_line(tool.arg("check")), "cargo-deny check");
-    }
 }

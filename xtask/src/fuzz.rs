@@ -1,82 +1,79 @@
-//! The fuzzer: inputs for everything that reads bytes from outside, led by what they reach in the code.
+//! Runs libFuzzer on every parser of input from outside.
 //!
-//! The package `fuzz` is built with what the compiler has of it, so that neither a nightly toolchain nor
-//! cargo-fuzz is needed.
+//! The package `fuzz` is instrumented by the stable compiler, so neither a nightly toolchain nor cargo-fuzz is needed.
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use anyhow::{Context as _, anyhow};
 
 use crate::torture::Figures;
 use crate::{cargo, tools};
 
-/// What `cargo xtask torture` calls all this.
+/// The part of `cargo xtask torture` that runs the fuzzer.
 pub(crate) const NAME: &str = "fuzz";
 
-/// How many inputs each target gets at least.
-const INPUTS: u64 = 100_000;
+const INPUTS_FOR_EACH_TARGET: u64 = 100_000;
 
-/// The longest input, in bytes. A body of an import that is longer than a row may be has a byte in its input
-/// that stands for much text, so that it need not be long for that.
-const MAX_INPUT_BYTES: usize = 4096;
+/// The longest input, in bytes. In the targets for rows, one byte stands for much text, so longer inputs find no more.
+const INPUT_MAX_BYTES: usize = 4096;
 
-/// An input that takes longer, in seconds, counts as a failure.
+/// An input that takes longer counts as a failure.
 const INPUT_TIMEOUT_SECONDS: u64 = 10;
 
-/// What stands before the number of inputs in the fuzzer's last words.
-const INPUTS_STATISTIC: &str = "stat::number_of_executed_units:";
+const BUILD: [&str; 4] = ["--profile", "fuzz", "--features", "libfuzzer"];
 
-/// Runs the fuzzer on each target that has a folder in `fuzz/corpus`, with what is there to begin with.
-/// An input that fails is put there too, where the tests find it until it is mended.
+/// Feeds each target that has a folder in `fuzz/corpus`, starting from the inputs there. A failing input is stored there
+/// too, so that the tests fail until the fault is fixed.
 pub(crate) fn run(workspace_root: &Path) -> anyhow::Result<(Figures, anyhow::Result<()>)> {
     tools::ensure(&[tools::CXX])?;
     let package = workspace_root.join("fuzz");
-    let cargo = || cargo::command(&package);
-    cargo::run(cargo().args(["build", "--release"]))?;
-    let mut inputs = Vec::new();
-    let mut failed = Vec::new();
+    cargo::run(cargo::command(&package).arg("build").args(BUILD))?;
+    let (mut inputs, mut failed) = (Vec::new(), Vec::new());
     let targets = targets(&package.join("corpus"))?;
     for target in &targets {
-        // What it finds on its way stays out of the tree.
+        // New inputs stay out of the repository.
         let found = workspace_root.join("target/fuzz/corpus").join(target);
         fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
-        let mut fuzzer = cargo();
-        fuzzer.env("FUZZ_TARGET", target).args(["run", "--quiet", "--release", "--"]);
+        let mut fuzzer = cargo::command(&package);
+        fuzzer.env("FUZZ_TARGET", target).args(["run", "--quiet"]).args(BUILD).arg("--");
         fuzzer.args(["-verbosity=0", "-print_final_stats=1"]);
-        fuzzer.arg(format!("-runs={INPUTS}")).arg(format!("-max_len={MAX_INPUT_BYTES}"));
+        fuzzer.arg(format!("-runs={INPUTS_FOR_EACH_TARGET}"));
+        fuzzer.arg(format!("-max_len={INPUT_MAX_BYTES}"));
         fuzzer.arg(format!("-timeout={INPUT_TIMEOUT_SECONDS}"));
         fuzzer.arg(format!("-artifact_prefix=corpus/{target}/"));
         fuzzer.arg(found).arg(format!("corpus/{target}"));
-        let (outcome, words) = cargo::run_listening(&mut fuzzer)?;
-        inputs.push(inputs_in(&words).with_context(|| {
-            format!("the fuzzer does not say how many inputs it gave to {target}: {words}")
+        eprintln!("+ fuzzing {target}");
+        let output = fuzzer.stdout(Stdio::null()).output().context("cannot start the fuzzer")?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        inputs.push(inputs_in(&log).with_context(|| {
+            format!("libFuzzer printed no number of inputs for {target}:\n{log}")
         })?);
-        if outcome.is_err() {
-            eprint!("{words}");
+        if !output.status.success() {
+            eprint!("{log}");
             failed.push(target.as_str());
         }
     }
     let figures = Figures {
         test: NAME.to_owned(),
-        promise: "whatever bytes come from outside, nothing that reads them panics".to_owned(),
-        figures: format!(
-            "{} inputs, at least {} for each of {} targets; targets with an input that panics, takes too \
-             long or too much memory: {}",
+        promise: "no bytes from outside make a parser panic".to_owned(),
+        disturbances: format!(
+            "{} inputs, at least {} for each of {} parsers",
             inputs.iter().sum::<u64>(),
             inputs.iter().min().unwrap_or(&0),
-            targets.len(),
-            failed.len()
+            targets.len()
         ),
+        losses: format!("{} parsers failed", failed.len()),
+        details: "a failure is a panic, a time-out or too much memory".to_owned(),
     };
     let outcome = match &failed[..] {
         [] => Ok(()),
-        failed => Err(anyhow!("inputs that fail are now in fuzz/corpus: {}", failed.join(", "))),
+        failed => Err(anyhow!("failing inputs are now in fuzz/corpus: {}", failed.join(", "))),
     };
     Ok((figures, outcome))
 }
 
-/// The names of the targets, in order.
 fn targets(corpus: &Path) -> anyhow::Result<Vec<String>> {
     let folders = fs::read_dir(corpus).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let folders = folders.with_context(|| format!("cannot list {}", corpus.display()))?;
@@ -86,20 +83,9 @@ fn targets(corpus: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// How many inputs the fuzzer says that it has tried.
-fn inputs_in(words: &str) -> Option<u64> {
-    let statistic = words.lines().find_map(|line| line.strip_prefix(INPUTS_STATISTIC));
+/// The number of inputs in the final statistics of libFuzzer.
+fn inputs_in(log: &str) -> Option<u64> {
+    let statistic =
+        log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     statistic.and_then(|number| number.trim().parse().ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_number_of_inputs_is_what_the_fuzzer_says() {
-        let words = "Done\nstat::number_of_executed_units: 100000\nstat::new_units_added: 7\n";
-        assert_eq!(inputs_in(words), Some(100_000));
-        assert_eq!(inputs_in("ERROR: no interesting inputs were found"), None);
-    }
 }

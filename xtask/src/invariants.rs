@@ -1,48 +1,135 @@
-//! What must hold in the workspace for as long as it lives, beside what compilers see.
+//! Rules of the workspace that no other tool checks.
 
-mod claims;
-mod crate_roots;
-mod decisions;
-mod exceptions;
-mod layers;
-mod manifests;
-mod module_cycles;
-pub(crate) mod packages;
-mod tree;
-
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use cargo_metadata::{CargoOpt, MetadataCommand};
+use cargo_metadata::Metadata;
 
-/// All violations of all invariants, each a sentence that says what to do.
-pub(crate) fn violations(workspace_root: &Path) -> anyhow::Result<Vec<String>> {
-    let graph_with = |features: Option<CargoOpt>| {
-        let mut command = MetadataCommand::new();
-        command.manifest_path(workspace_root.join("Cargo.toml"));
-        if let Some(features) = features {
-            command.features(features);
-        }
-        command.exec().context("cannot read the dependency graph of the workspace")
-    };
-    let by_default = graph_with(None)?;
-    let metadata = graph_with(Some(CargoOpt::AllFeatures))?;
-    let mut violations = layers::violations(&layers::members(&metadata));
-    violations.extend(tree::violations(&tree::DependencyTree::of(&metadata)?));
-    violations.extend(tree::violations_by_default(&tree::DependencyTree::of(&by_default)?));
-    violations.extend(manifests::violations(&manifests::Manifests::read(&metadata)?));
-    violations.extend(module_cycles::violations(&metadata)?);
-    violations.extend(packages::violations(&packages::read(&metadata)?));
-    let mut command = MetadataCommand::new();
-    let fuzz = command.manifest_path(workspace_root.join("fuzz/Cargo.toml")).no_deps();
-    let fuzz = fuzz.exec().context("cannot read the workspace of the fuzzer")?;
-    for metadata in [&metadata, &fuzz] {
-        violations.extend(crate_roots::violations(&crate_roots::read(metadata)?));
+use crate::cargo;
+
+/// What a crate must not be built upon, however deep in its tree of dependencies.
+struct Layer {
+    package: &'static str,
+    /// The features to look at it with, as arguments of cargo.
+    features: &'static [&'static str],
+    /// Names of packages; a `*` at the end matches any rest.
+    forbidden: &'static [&'static str],
+    reason: &'static str,
+}
+
+const LAYERS: [Layer; 5] = [
+    Layer {
+        package: "plant-domain",
+        features: &["--all-features"],
+        forbidden: &["plant-*", "tokio*", "futures*", "mio", "actix-*", "http*", "sled"],
+        reason: "the domain does no I/O, and knows no HTTP and no storage",
+    },
+    Layer {
+        package: "plant-store",
+        features: &["--all-features"],
+        forbidden: &["plant-http", "plant-postgres", "plantd*", "actix-*", "http*", "hyper*"],
+        reason: "a store knows no HTTP, and no other store",
+    },
+    Layer {
+        package: "plant-postgres",
+        features: &["--all-features"],
+        forbidden: &["plant-http", "plantd*", "actix-*", "http*", "hyper*"],
+        reason: "a store knows no HTTP",
+    },
+    Layer {
+        package: "plant-http",
+        features: &["--all-features"],
+        forbidden: &["plant-postgres", "plantd*", "tokio-postgres", "clap", "env_logger", "ureq"],
+        reason: "the library serves any repository, and leaves command line and log to the program",
+    },
+    Layer {
+        package: "plantd",
+        features: &[],
+        forbidden: &["fail"],
+        reason: "fault points are for tests, so no default feature may switch them on",
+    },
+];
+
+/// The document that names tests as evidence, and the folder of those tests.
+const SECURITY: &str = "docs/security.md";
+const TESTS: &str = "tests/tests";
+
+/// All violations, each a sentence that says what to do.
+pub(crate) fn violations(workspace: &Metadata) -> anyhow::Result<Vec<String>> {
+    let root = workspace.workspace_root.as_std_path();
+    let mut violations = Vec::new();
+    for layer in LAYERS {
+        let mut tree = cargo::command(root);
+        tree.args(["tree", "--offline", "--edges", "normal,build", "--prefix", "none"]);
+        tree.args(["--format", "{p}", "--package", layer.package]).args(layer.features);
+        let packages = cargo::run_for_output(&mut tree)?;
+        let names = packages.lines().filter_map(|line| line.split(' ').next());
+        let names: BTreeSet<&str> = names.filter(|name| *name != layer.package).collect();
+        violations.extend(names.into_iter().filter(|name| is_forbidden(name, &layer)).map(
+            |name| {
+                let Layer { package, reason, .. } = layer;
+                format!(
+                    "{package} is built upon {name} (`cargo tree -p {package} -i {name}`): {reason}"
+                )
+            },
+        ));
     }
-    violations.extend(exceptions::violations(&manifests::read(&workspace_root.join("deny.toml"))?));
-    violations.extend(decisions::violations(&decisions::file_names(
-        &workspace_root.join("docs/decisions"),
-    )?));
-    violations.extend(claims::violations(workspace_root)?);
+    for package in workspace.workspace_packages() {
+        let manifest = read(package.manifest_path.as_std_path())?;
+        if !manifest.contains("[lints]\nworkspace = true\n") {
+            violations
+                .push(format!("{}: inherit the lints of the workspace", package.manifest_path));
+        }
+    }
+    let tests = test_names(&root.join(TESTS))?;
+    let document = read(&root.join(SECURITY))?;
+    let missing = named_tests(&document).filter(|name| !tests.contains(*name));
+    violations.extend(missing.map(|name| {
+        format!("{SECURITY} names the test {name}, which is not in {TESTS}: name the test that shows the claim")
+    }));
     Ok(violations)
+}
+
+fn is_forbidden(name: &str, layer: &Layer) -> bool {
+    layer.forbidden.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == *pattern,
+    })
+}
+
+/// What a document names as `` `file::test` ``.
+fn named_tests(document: &str) -> impl Iterator<Item = &str> {
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+    };
+    let words = document.split('`').skip(1).step_by(2);
+    words.filter(move |word| {
+        word.split_once("::").is_some_and(|(file, test)| is_name(file) && is_name(test))
+    })
+}
+
+/// The tests in a folder and the folders in it, each as `file::test`.
+fn test_names(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()));
+    for entry in entries? {
+        let path = entry?.path();
+        if path.is_dir() {
+            names.extend(test_names(&path)?);
+        } else {
+            let file = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            for marked in read(&path)?.split("#[test]\n").skip(1) {
+                let name = marked.split_once("fn ").and_then(|(_, rest)| rest.split_once('('));
+                names.extend(name.map(|(name, _)| format!("{file}::{name}")));
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -1,7 +1,5 @@
-//! What people who work on plantd repeat: `cargo xtask check`, `advisories`, `swagger-ui`, `test`, `torture`
-//! and `bench`.
+//! The chores of plantd's developers: `cargo xtask check`, `test`, `torture`, `bench` and two comparisons with the outside.
 
-#![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -12,10 +10,9 @@ mod advisories;
 mod bench;
 mod cargo;
 mod check;
-mod crates_io;
-mod deny;
 mod fuzz;
 mod invariants;
+mod module_cycles;
 mod packages;
 mod swagger_ui;
 mod test;
@@ -24,27 +21,26 @@ mod torture;
 mod usage;
 
 use std::env;
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use usage::UsageError;
 
-/// What a shell expects from a program that was called wrongly (`EX_USAGE` of sysexits.h).
+/// `EX_USAGE` of sysexits.h.
 const EXIT_USAGE: u8 = 64;
 
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  check                    format, clippy, rustdoc, dependencies and the invariants of the workspace
-  advisories [path]        whether an advisory database knows something of a dependency
-  swagger-ui [version]     whether the files of Swagger UI are those of its npm package, or taking newer ones
-  test [arguments]         all tests; the arguments go to cargo test
-  torture [part]...        the long form of the tests of what is promised, with their figures
-  bench [bench] [options]  measurements, and docs/performance.md from them
+  check                    format, lints, documentation, dependencies, module cycles
+  test [arguments]         all tests; with arguments, one run of cargo test with them
+  torture [part]...        the long form of the torture tests, and a table of their figures
+  bench [suite] [options]  the benchmarks, and docs/performance.md from them
+  advisories [PATH]        compare the dependencies with the newest RustSec advisories, or with a copy at PATH
+  swagger-ui [VERSION]     compare the vendored Swagger UI with its npm package, or take VERSION
 ";
 
 fn main() -> ExitCode {
-    let Err(error) = run(env::args_os().skip(1)) else {
+    let Err(error) = run() else {
         return ExitCode::SUCCESS;
     };
     match error.downcast_ref::<UsageError>() {
@@ -59,22 +55,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(raw_arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
-    let arguments = raw_arguments
-        .map(OsString::into_string)
-        .collect::<Result<Vec<String>, OsString>>()
+fn run() -> anyhow::Result<()> {
+    let arguments: Vec<String> = env::args_os()
+        .skip(1)
+        .map(|argument| argument.into_string())
+        .collect::<Result<_, _>>()
         .map_err(|argument| UsageError::new(format!("{argument:?} is not UTF-8"), USAGE))?;
-    let (command, rest) = match arguments.split_first() {
-        Some((command, rest)) => (command.as_str(), rest),
-        None => return Err(UsageError::new("no command", USAGE).into()),
-    };
-    match command {
+    let (command, rest) =
+        arguments.split_first().ok_or_else(|| UsageError::new("no command", USAGE))?;
+    match command.as_str() {
         "check" => check::run(rest),
-        "advisories" => advisories::run(rest),
-        "swagger-ui" => swagger_ui::run(rest),
         "test" => test::run(rest),
         "torture" => torture::run(rest),
         "bench" => bench::run(rest),
+        "advisories" => advisories::run(rest),
+        "swagger-ui" => swagger_ui::run(rest),
         unknown => Err(UsageError::new(format!("there is no command `{unknown}`"), USAGE).into()),
     }
 }

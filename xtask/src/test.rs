@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that proves the product, from a fresh machine on.
+//! `cargo xtask test`: every test, on a fresh machine too.
 
 use std::io::Cursor;
 use std::process::{Command, Stdio};
@@ -7,37 +7,53 @@ use std::thread;
 
 use anyhow::{Context as _, ensure};
 use cargo_metadata::camino::Utf8PathBuf;
-use cargo_metadata::{Artifact, Message};
+use cargo_metadata::{Artifact, Message, Metadata};
 use test_postgres::{Cluster, SHARED_URL};
 
-use crate::deny::CargoDeny;
 use crate::{cargo, packages, tools};
 
-/// What tests need beside what a user gets by default. Not among them is what would change the program
-/// that they run: fault points are in a program of their own, which the tests build that need it.
-const FEATURES: &str = "plant-store/conformance,plant-http/__internal";
+/// What the tests need beside the default features. None of these changes the program that they run: the tests that
+/// need fault points build a program of their own.
+const FEATURES: [&str; 3] =
+    ["--workspace", "--features", "plant-store/conformance,plant-http/__internal"];
 
-/// The variable in the environment that says where the plants are of the servers in the black-box tests.
+/// The variable that tells the black-box tests which store their servers use.
 const STORE: &str = "PLANTD_TESTS_STORE";
 
-/// How many test programs run at a time. Each runs as many tests at a time as there are cores, and most of them wait for
-/// the disk or for a deadline.
+/// How many test programs run at a time, each with as many threads as there are cores. Most tests wait for a disk or
+/// for a deadline.
 const PROGRAMS_AT_A_TIME: usize = 2;
 
-/// The programs that take longest. They begin first, so that the others run beside them.
-const SLOWEST: [&str; 3] = ["torture", "secrets", "postgres_command"];
+/// The programs that take longest, which start first.
+const SLOWEST: [&str; 4] = ["torture", "access", "postgres", "sockets"];
 
-/// The black-box tests of what a store does, whichever it is. Those that are not among them look at the
-/// folder of a server, or at what has nothing to do with its plants.
+/// The black-box tests of what every store does; they run on sled and on PostgreSQL.
 const TESTS_OF_ANY_STORE: [&str; 5] =
     ["audit", "import_export_command", "openapi", "plants", "route_walk"];
 
-/// Brings the tools that tests need, builds the server and runs all tests; those of what a store does a
-/// second time, with PostgreSQL as the store.
-///
-/// With `arguments`, it runs `cargo test` with them, once.
+/// Installs what the tests need, builds the program, and runs the tests. Arguments replace the whole run by one run of
+/// `cargo test` with them.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
+    // The packages come over the network while cargo keeps the cores busy.
+    let messages = thread::scope(|scope| {
+        let packages = scope.spawn(|| install(&workspace));
+        let messages = build(&workspace, arguments.is_empty())?;
+        packages.join().expect("the installation does not panic")?;
+        anyhow::Ok(messages)
+    })?;
+    // One cluster for all tests, each of which has a schema of its own.
+    let cluster = Cluster::start();
+    let mut cargo = cargo::command(&workspace.workspace_root);
+    cargo.arg("test").args(FEATURES).env(SHARED_URL, cluster.url());
+    if !arguments.is_empty() {
+        return cargo::run(cargo.args(arguments));
+    }
+    cargo::run(cargo.arg("--doc"))?;
+    run_programs(test_programs(&messages)?, &cluster.url())
+}
+
+fn install(workspace: &Metadata) -> anyhow::Result<()> {
     tools::ensure(&[
         tools::STRACE,
         tools::CURL,
@@ -51,52 +67,33 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         tools::NPM,
         tools::CHROMIUM,
     ])?;
-    packages::PYTHON.ensure(&workspace)?;
-    packages::NODE.ensure(&workspace)?;
-    // xtask's own tests run it.
-    CargoDeny::ensure(&workspace)?;
-    // The black-box tests run the program itself, and `cargo test` of another package
-    // does not build it.
-    cargo::run(cargo::command(&workspace.workspace_root).args([
-        "build",
-        "--workspace",
-        "--features",
-        FEATURES,
-        "--bin",
-        "plantd",
-    ]))?;
-    // One for all, in which each test has a schema of its own.
-    let cluster = Cluster::start();
-    let root = &workspace.workspace_root;
-    let test = || {
-        let mut test = cargo::command(root);
-        test.args(["test", "--workspace", "--features", FEATURES]).env(SHARED_URL, cluster.url());
-        test
-    };
-    if !arguments.is_empty() {
-        return cargo::run(test().args(arguments));
-    }
-    let messages = cargo::run_for_output(test().args([
-        "--no-run",
-        "--message-format",
-        "json-render-diagnostics",
-    ]))?;
-    cargo::run(test().arg("--doc"))?;
-    run_programs(test_programs(&messages)?, &cluster.url())
+    packages::PYTHON.ensure(workspace)?;
+    packages::NODE.ensure(workspace)?;
+    Ok(())
 }
 
-/// A program that has the tests of one target.
+/// Builds `plantd`, which the black-box tests run, and the test programs if asked to; returns what cargo says about these.
+fn build(workspace: &Metadata, with_tests: bool) -> anyhow::Result<String> {
+    let cargo = || cargo::command(&workspace.workspace_root);
+    cargo::run(cargo().arg("build").args(FEATURES).args(["--bin", "plantd"]))?;
+    if !with_tests {
+        return Ok(String::new());
+    }
+    let json = ["--no-run", "--message-format", "json-render-diagnostics"];
+    cargo::run_for_output(cargo().arg("test").args(FEATURES).args(json))
+}
+
+/// A program with the tests of one target.
 #[derive(Clone)]
 struct TestProgram {
     name: String,
     path: Utf8PathBuf,
-    /// The folder of its package, in which cargo too would run it.
+    /// The folder of its package, in which cargo would run it too.
     folder: Utf8PathBuf,
-    /// The store of the servers that it starts, unless that is the default one.
-    store: Option<&'static str>,
+    is_on_postgres: bool,
 }
 
-/// The test programs among the messages of cargo, in the order in which they begin.
+/// The test programs in the order in which they start.
 fn test_programs(messages: &str) -> anyhow::Result<Vec<TestProgram>> {
     let mut programs = Vec::new();
     for message in Message::parse_stream(Cursor::new(messages)) {
@@ -110,26 +107,19 @@ fn test_programs(messages: &str) -> anyhow::Result<Vec<TestProgram>> {
             && profile.test
         {
             let folder = manifest_path.parent().context("a manifest is in a folder")?.to_owned();
-            programs.push(TestProgram { name: target.name, path, folder, store: None });
+            programs.push(TestProgram { name: target.name, path, folder, is_on_postgres: false });
         }
     }
-    let of_any_store = programs.iter().filter(|program| {
-        program.folder.ends_with("tests") && TESTS_OF_ANY_STORE.contains(&program.name.as_str())
-    });
-    let with_postgres =
-        of_any_store.map(|program| TestProgram { store: Some("postgres"), ..program.clone() });
-    let with_postgres: Vec<TestProgram> = with_postgres.collect();
-    ensure!(
-        with_postgres.len() == TESTS_OF_ANY_STORE.len(),
-        "of the tests of any store in xtask/src/test.rs, some are not there"
-    );
-    programs.extend(with_postgres);
-    programs
-        .sort_by_key(|program| (!SLOWEST.contains(&program.name.as_str()), program.path.clone()));
+    for name in TESTS_OF_ANY_STORE {
+        let program = programs.iter().find(|program| program.name == name);
+        let program = program.with_context(|| format!("there is no test program {name}"))?;
+        programs.push(TestProgram { is_on_postgres: true, ..program.clone() });
+    }
+    programs.sort_by_key(|program| !SLOWEST.contains(&program.name.as_str()));
     Ok(programs)
 }
 
-/// Runs all of them, and fails when one has failed.
+/// Runs all programs; an error that names the ones that failed.
 fn run_programs(programs: Vec<TestProgram>, postgres_url: &str) -> anyhow::Result<()> {
     let (waiting, failed) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -138,35 +128,35 @@ fn run_programs(programs: Vec<TestProgram>, postgres_url: &str) -> anyhow::Resul
             scope.spawn(|| {
                 while let Some(program) = next() {
                     if let Err(error) = program.run(postgres_url) {
-                        eprintln!("{error:#}");
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(program.name);
+                        failed
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(format!("{error:#}"));
                     }
                 }
             });
         }
     });
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    ensure!(failed.is_empty(), "tests failed in {}", failed.join(", "));
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(())
 }
 
 impl TestProgram {
-    /// Runs it, and prints what it said when it has ended.
+    /// Runs it, and prints its output when it has ended.
     fn run(&self, postgres_url: &str) -> anyhow::Result<()> {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).stdin(Stdio::null()).env(SHARED_URL, postgres_url);
-        if let Some(store) = self.store {
-            command.env(STORE, store);
+        let mut name = self.name.clone();
+        if self.is_on_postgres {
+            command.env(STORE, "postgres");
+            name.push_str(" on PostgreSQL");
         }
         let output = command.output().with_context(|| format!("cannot run {}", self.path))?;
-        let store = self.store.map(|store| format!(" with {store}")).unwrap_or_default();
-        println!(
-            "+ {}{store}\n{}{}",
-            self.name,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        ensure!(output.status.success(), "{}{store} failed ({})", self.name, output.status);
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        println!("+ {name}\n{stdout}{stderr}");
+        ensure!(output.status.success(), "{name} failed ({})", output.status);
         Ok(())
     }
 }

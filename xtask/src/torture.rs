@@ -26,7 +26,9 @@ them
 pub(crate) struct Figures {
     pub(crate) test: String,
     pub(crate) promise: String,
-    pub(crate) figures: String,
+    pub(crate) disturbances: String,
+    pub(crate) losses: String,
+    pub(crate) details: String,
 }
 
 /// Runs the parts that the arguments name, or all of them, and prints a table of their figures.
@@ -106,8 +108,11 @@ fn read_figures(lines: &str) -> anyhow::Result<Vec<Figures>> {
 fn table(all_figures: &[Figures]) -> anyhow::Result<String> {
     let mut table =
         String::from("| promise | what was done, and what came out | command |\n|---|---|---|\n");
-    for Figures { test, promise, figures } in all_figures {
-        writeln!(table, "| {promise} | {figures} | `cargo xtask torture {test}` |")?;
+    for Figures { test, promise, disturbances, losses, details: figures } in all_figures {
+        writeln!(
+            table,
+            "| {promise} | {disturbances} {losses} {figures} | `cargo xtask torture {test}` |"
+        )?;
     }
     Ok(table)
 }

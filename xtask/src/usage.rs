@@ -1,6 +1,6 @@
-//! The error of a command line that makes no sense.
+//! The error for a command line that cannot be understood.
 
-/// What is wrong with the command line, and what would be right.
+/// What is wrong with the command line, and how to call the command instead.
 #[derive(Debug, thiserror::Error)]
 #[error("error: {problem}\n\n{usage}")]
 pub(crate) struct UsageError {

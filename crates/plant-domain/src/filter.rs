@@ -1,14 +1,10 @@
-//! Which plants someone looks for.
+//! A search for plants.
 
 use unicase::UniCase;
 
 use crate::{Violations, rules};
 
-/// Tells the plants that someone looks for from the others. Without anything to look for, that is
-/// every plant.
-///
-/// The tag is compared exactly. The name must hold the given part, where both are folded by
-/// [`fold_name`] first.
+/// Selects plants by exact tag, by a part of the folded name (see [`fold_name`]), or both. The default selects every plant.
 ///
 /// ```
 /// use plant_domain::PlantFilter;
@@ -25,7 +21,7 @@ pub struct PlantFilter {
 }
 
 impl PlantFilter {
-    /// Looks for plants whose name has this part, and which have exactly this tag; without one of them, whatever it is.
+    /// A filter by a part of the name, by a tag, or both.
     ///
     /// # Errors
     ///
@@ -36,25 +32,25 @@ impl PlantFilter {
         Ok(Self { folded_name_part: name_part.map(fold_name), tag })
     }
 
-    /// Whether it lets every plant through.
+    /// Whether the filter selects every plant.
     #[must_use]
     pub const fn matches_all(&self) -> bool {
         self.folded_name_part.is_none() && self.tag.is_none()
     }
 
-    /// The tag that a plant must have, if it must have a certain one.
+    /// The tag that a plant must have, if any.
     #[must_use]
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// What the folded name must hold, if it must hold something.
+    /// The part that the folded name must hold, if any.
     #[must_use]
     pub fn folded_name_part(&self) -> Option<&str> {
         self.folded_name_part.as_deref()
     }
 
-    /// Whether a plant with this name and tag is one of those that are looked for.
+    /// Whether the filter selects a plant with this name and tag.
     #[must_use]
     pub fn matches(&self, name: &str, tag: Option<&str>) -> bool {
         let tag_matches = self.tag.is_none() || self.tag.as_deref() == tag;
@@ -63,8 +59,7 @@ impl PlantFilter {
     }
 }
 
-/// A name without the difference between upper and lower case, by the full case folding of Unicode: names that differ in
-/// nothing else have the same folded name. It is the same for every store, so that all find the same plants.
+/// Folds a name by the full case folding of Unicode. All stores fold with this function, so all find the same plants.
 ///
 /// ```
 /// use plant_domain::fold_name;

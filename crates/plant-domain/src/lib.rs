@@ -1,7 +1,8 @@
-//! Plants, and the rules that make one valid.
+//! Plants, and the rules that make one valid. This crate does no I/O, and knows no HTTP, no storage and no async runtime.
 //!
-//! This crate is the plant store's domain and nothing else: it knows no HTTP, no storage, no async
-//! runtime and does no I/O. A [`Plant`] or [`NewPlant`] that exists is valid, because its constructor checks the rules:
+//! A [`Plant`] or [`NewPlant`] that exists is valid, because its constructor checks the rules. A change to a plant is a
+//! [`PlantPatch`], and a search is a [`PlantFilter`]; both follow the rules too. A broken rule becomes an [`Error`] with a
+//! number that programs branch on.
 //!
 //! ```
 //! use plant_domain::NewPlant;
@@ -14,11 +15,8 @@
 //! # Ok::<(), plant_domain::Violations>(())
 //! ```
 //!
-//! A change to a plant is a [`PlantPatch`], what someone looks for is a [`PlantFilter`], and both have rules
-//! too. What breaks one becomes an [`Error`] with a number that programs branch on.
-//!
-//! Plants are written by serde. They are read from JSON in one place only, plant-http, which tells a client everything
-//! that is wrong; a program of yours reads into a type of its own and calls a constructor.
+//! Plants implement `Serialize` but not `Deserialize`: plant-http reads JSON, so that it can name all problems of an input.
+//! Other programs read into a type of their own, and call a constructor.
 
 #![forbid(unsafe_code)]
 
@@ -34,9 +32,9 @@ pub use filter::{PlantFilter, fold_name};
 pub use patch::{PlantPatch, TagPatch};
 pub use plant::{NewPlant, Plant};
 pub use plant_id::{NotAPlantId, PlantId};
-pub use rules::{Member, NAME_MAX_CHARACTERS, Rule, TAG_MAX_CHARACTERS, Violation, Violations};
+pub use rules::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS, Violations};
 
-/// The examples of the README, which are tested as these here are.
+/// Has the examples of the README tested.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;

@@ -2,20 +2,20 @@
 
 use crate::{Plant, Violations, rules};
 
-/// What becomes of a plant's tag.
+/// A change to a plant's tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TagPatch {
-    /// It stays as it is.
+    /// Keeps the tag, or its absence.
     #[default]
     Keep,
-    /// The plant has no tag any more.
+    /// Removes the tag.
     Remove,
-    /// The plant has this tag.
+    /// Sets this tag.
     Set(String),
 }
 
-/// A valid change to some members of a plant: whatever plant it is applied to, the result is valid too, because each
-/// member has rules of its own.
+/// A valid change to some members of a plant. The result of applying it is always valid, because no rule concerns more than
+/// one member.
 ///
 /// ```
 /// use plant_domain::{Plant, PlantPatch, TagPatch};
@@ -32,7 +32,7 @@ pub struct PlantPatch {
 }
 
 impl PlantPatch {
-    /// A change to this name, or without one to the name that the plant has, and of the tag.
+    /// Sets the name, if one is given, and changes the tag.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl PlantPatch {
         Ok(Self { name, tag })
     }
 
-    /// The plant as it is after the change.
+    /// The plant after the change.
     #[must_use]
     pub fn apply(&self, plant: &Plant) -> Plant {
         let name = self.name.as_deref().unwrap_or(plant.name());

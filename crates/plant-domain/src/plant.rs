@@ -1,4 +1,4 @@
-//! A plant, with and without its id. The constructors check the rules, and there is no other way to one.
+//! A plant, with and without its id. Only the constructors make one, and they check the rules.
 
 use serde::Serialize;
 
@@ -6,16 +6,7 @@ use crate::{PlantId, Violations, rules};
 
 /// A valid plant without its id: the Plant resource of the specification (section "Plant").
 ///
-/// It is written as `{"name": …, "tag": …}`, without `tag` when it has none.
-///
-/// ```
-/// use plant_domain::Plant;
-///
-/// let willow = Plant::new("Salix alba", Some("Salicaceae".to_owned()))?;
-/// assert_eq!((willow.name(), willow.tag()), ("Salix alba", Some("Salicaceae")));
-/// assert!(Plant::new(" ", None).is_err());
-/// # Ok::<(), plant_domain::Violations>(())
-/// ```
+/// Its JSON is `{"name": …, "tag": …}`, without `tag` when it has none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Plant {
     name: String,
@@ -25,7 +16,7 @@ pub struct Plant {
 
 /// A valid plant with its id: the NewPlant resource of the specification (section "NewPlant").
 ///
-/// It is written flat, as `{"id": …, "name": …, "tag": …}`.
+/// Its JSON is flat:
 ///
 /// ```
 /// use plant_domain::NewPlant;
@@ -42,7 +33,7 @@ pub struct NewPlant {
 }
 
 impl Plant {
-    /// A plant with this name and tag, both kept exactly as they are.
+    /// A plant with exactly this name and tag.
     ///
     /// # Errors
     ///
@@ -53,19 +44,19 @@ impl Plant {
         Ok(Self { name, tag })
     }
 
-    /// A plant whose name and tag follow the rules.
+    /// A plant whose members are known to follow the rules.
     pub(crate) const fn of_valid(name: String, tag: Option<String>) -> Self {
         Self { name, tag }
     }
 
-    /// The plant gets its id. Every id is valid.
+    /// Adds the id. Every id is valid.
     #[must_use]
     pub const fn with_id(self, id: PlantId) -> NewPlant {
         NewPlant { id, plant: self }
     }
 
-    /// Every member: name, then tag. Code that keeps a plant or sends it reads the plant through this method, so that such
-    /// code does not compile when a plant gets another member.
+    /// Every member: name, then tag. Code that stores or sends plants reads them through this method, so that it does not
+    /// compile when a plant gets another member.
     #[must_use]
     pub fn members(&self) -> (&str, Option<&str>) {
         let Self { name, tag } = self;
@@ -111,7 +102,7 @@ impl NewPlant {
         &self.plant
     }
 
-    /// The id and the plant, each on its own.
+    /// The id and the plant.
     #[must_use]
     pub fn into_parts(self) -> (PlantId, Plant) {
         (self.id, self.plant)

@@ -5,10 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A plant's identification number: any int64, negative ones and zero too
-/// (specification, section "NewPlant").
+/// A plant's identification number: any int64 (specification, section "NewPlant").
 ///
-/// As text it has one form only, the canonical decimal, so that a plant has one URL:
+/// Its text is the canonical decimal form and no other, so that a plant has one URL:
 ///
 /// ```
 /// use plant_domain::PlantId;
@@ -24,63 +23,37 @@ use serde::{Deserialize, Serialize};
 pub struct PlantId(i64);
 
 /// The text is not the canonical decimal form of an int64.
-///
-/// ```
-/// use plant_domain::PlantId;
-///
-/// let refusal = "007".parse::<PlantId>().unwrap_err();
-/// assert!(refusal.to_string().contains("int64"));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an id is an int64 in plain decimal form, such as 7 or -7, without `+` or leading zeros")]
 pub struct NotAPlantId;
 
 impl PlantId {
     /// The least id.
-    ///
-    /// ```
-    /// assert_eq!(plant_domain::PlantId::MIN.get(), i64::MIN);
-    /// ```
     pub const MIN: Self = Self(i64::MIN);
 
     /// The greatest id.
-    ///
-    /// ```
-    /// assert_eq!(plant_domain::PlantId::MAX.get(), i64::MAX);
-    /// ```
     pub const MAX: Self = Self(i64::MAX);
 
     /// The number itself.
-    ///
-    /// ```
-    /// assert_eq!(plant_domain::PlantId::from(7).get(), 7);
-    /// ```
     #[must_use]
     pub const fn get(self) -> i64 {
         self.0
     }
 
-    /// The id after this one, if it is not the greatest.
+    /// The id after this one, unless it is the greatest.
     ///
     /// ```
     /// use plant_domain::PlantId;
     ///
     /// assert_eq!(PlantId::from(-1).next(), Some(PlantId::from(0)));
-    /// assert_eq!(PlantId::from(i64::MAX).next(), None);
+    /// assert_eq!(PlantId::MAX.next(), None);
     /// ```
     #[must_use]
     pub fn next(self) -> Option<Self> {
         self.0.checked_add(1).map(Self)
     }
 
-    /// The id before this one, if it is not [`Self::MIN`].
-    ///
-    /// ```
-    /// use plant_domain::PlantId;
-    ///
-    /// assert_eq!(PlantId::from(0).previous(), Some(PlantId::from(-1)));
-    /// assert_eq!(PlantId::MIN.previous(), None);
-    /// ```
+    /// The id before this one, unless it is the least.
     #[must_use]
     pub fn previous(self) -> Option<Self> {
         self.0.checked_sub(1).map(Self)
@@ -104,7 +77,7 @@ impl FromStr for PlantId {
 
     fn from_str(text: &str) -> Result<Self, NotAPlantId> {
         let id: i64 = text.parse().map_err(|_| NotAPlantId)?;
-        // `i64::from_str` takes `+7`, `007` and `-0` too: only the form that we write is canonical.
+        // `i64::from_str` also takes `+7`, `007` and `-0`.
         if id.to_string() == text { Ok(Self(id)) } else { Err(NotAPlantId) }
     }
 }

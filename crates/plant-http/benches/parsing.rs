@@ -1,10 +1,10 @@
-//! Reading what clients send.
+//! How fast the bodies of creates are read.
 
 #![forbid(unsafe_code)]
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
-use plant_http::internal::benches::read_new_plant;
+use plant_http::internal::read_new_plant;
 
 fn main() {
     divan::main();

@@ -1,9 +1,9 @@
-//! The ceiling that `plantd` is measured against: the same server, routes, gate and JSON, with a
-//! repository that stores nothing. It takes `--listen` and `--data` (which it ignores) and
-//! `PLANTD_TOKEN`, and says that it is ready as `plantd` does.
+//! The ceiling that `plantd` is measured against: the same server, routes, gate and JSON, with a repository that
+//! stores nothing. It takes `--listen`, `--data` (which it ignores) and `PLANTD_TOKEN`, and prints the same line as
+//! `plantd` when it is ready.
 //!
-//! Whatever plant is asked for, it answers with one that has as many bytes, in name and tag together, as the
-//! average of those that the load of the bench creates: reads and lists are of the same bytes as with `plantd`.
+//! Every read and list returns one plant, whose name and tag together have as many bytes as the average plant of the
+//! bench, so that responses are as large as those of `plantd`.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ struct Options {
     token: String,
 }
 
-/// Answers as if everything were stored.
+/// Acknowledges every write and keeps only their number.
 struct StoresNothing {
     sequence: AtomicU64,
     plant: Plant,
@@ -122,8 +122,7 @@ fn main() -> anyhow::Result<()> {
     env_logger::init_from_env(env_logger::Env::default().default_filter_or("info"));
     let Options { listen, data: _, token } = Options::parse();
     let token = Token::chosen(token)?;
-    let tag = Some("Crassulaceae".to_owned());
-    let plant = Plant::new("Jade plant 4503599627370496", tag)?;
+    let plant = Plant::new("Crassula glabra", Some("Crassulaceae".to_owned()))?;
     let repository = StoresNothing { sequence: AtomicU64::new(0), plant };
     let record = TokenRecord::new(TokenName::new("ceiling")?, Scope::Write, &token);
     let service = PlantService::new(Arc::new(repository), Tokens::new(vec![record]));

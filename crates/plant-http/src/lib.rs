@@ -1,21 +1,18 @@
-//! A plant store over HTTP, as an actix-web service: mount it in an application of yours, or serve it whole, as
-//! `plantd` does.
+//! A plant store over HTTP, as an actix-web service: mount it in an application, or serve it alone, as `plantd` does.
 //!
-//! - [`PlantService`] is a repository and who may do what with it. [`PlantService::scope`] mounts it beside routes of
-//!   yours.
-//! - [`serve`] runs it on a [`ListeningSocket`], with a [`TlsCertificate`] or without, until it is told to stop. Its
-//!   example is a whole server.
-//! - [`Tokens`] are those in force; each is a [`Token`], of which a [`TokenRecord`] is kept.
-//! - [`openapi_document`] says what is served, [`limits`] how much.
-//! - [`transfer`] is for clients of an import or an export.
+//! - [`PlantService`] joins a repository with the tokens for it. [`PlantService::scope`] mounts it in an application.
+//! - [`serve`] runs it on a [`ListeningSocket`], with a [`TlsCertificate`] or without, until it is told to stop.
+//! - [`Tokens`] are the tokens in force. A [`Token`] is shown once, and its [`TokenRecord`] is kept.
+//! - [`openapi_document`] describes the service, and [`limits`] its limits.
+//! - [`transfer`] is for clients that import or export.
 //!
-//! A request comes in through `server`, passes `middleware` (its id, the gate, the headers of its answer, the log), is
-//! matched in `routes`, taken apart by `extract`, and answered by `handlers`. What goes wrong is a row in `errors`.
+//! A request arrives through `server`, passes `middleware` (id, gate, headers, log), is matched in `routes`, taken apart
+//! by `extract`, and answered by `handlers`. Every error is a row in `errors`.
 //!
-//! # Of other crates
+//! # Other crates in this interface
 //!
-//! Repositories are those of [`plant_store`], plants and the errors that clients see those of [`plant_domain`]. Times
-//! are those of jiff 0.2. [`PlantService::scope`] is a scope of actix-web 4, and [`serve`] runs in an actix system.
+//! Repositories are those of [`plant_store`], plants and their errors those of [`plant_domain`], times those of
+//! jiff 0.2. [`PlantService::scope`] is a scope of actix-web 4, and [`serve`] runs in an actix system.
 
 #![forbid(unsafe_code)]
 
@@ -45,17 +42,15 @@ pub use server::listening_socket::ListeningSocket;
 pub use server::tls::{TlsCertificate, UnusableCertificate};
 pub use service::{PlantService, serve};
 
-/// For those who write clients of an import or an export.
+/// For clients that import or export.
 pub mod transfer {
     pub use crate::extract::rows::{ReadRow, RowReader};
-    pub use crate::extract::transfer_format::{
-        ImportFormat, TransferFormat, UnknownImportFormat, UnknownTransferFormat,
-    };
+    pub use crate::extract::transfer_format::{ImportFormat, TransferFormat, UnknownFormat};
     pub use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
     pub use crate::handlers::plants::TOTAL_COUNT_HEADER;
 }
 
-/// The examples of the README, which are tested as these here are.
+/// Tests the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;

@@ -1,15 +1,14 @@
 //! The limits of what a client sends. The check, its message and the OpenAPI document use the same constant.
 //!
-//! How long a connection may take is in `server/deadlines.rs`.
-//! The limits of a plant's own members are those of [`plant_domain`].
+//! The deadlines of connections are in `server/deadlines.rs`. The limits of a plant's members are those of
+//! [`plant_domain`].
 
 use std::time::Duration;
 
 /// The largest body, in bytes, except for an import.
 pub const BODY_MAX_BYTES: usize = 64 * 1024;
 
-/// How long a body may take to arrive, from the end of its request's head on; for an import there is
-/// [`BODY_IDLE_DEADLINE`].
+/// How long a body may take to arrive after the request's head. For an import, see [`BODY_IDLE_DEADLINE`].
 pub const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long the next part of an import's body may take to arrive.
@@ -18,13 +17,13 @@ pub const BODY_IDLE_DEADLINE: Duration = Duration::from_secs(10);
 /// The largest row of an import, in bytes, without its line end.
 pub const ROW_MAX_BYTES: usize = 64 * 1024;
 
-/// The most failed rows that the report of an import lists. It counts all of them.
+/// The most failed rows that the report of an import lists. The report counts all of them.
 pub const REPORT_MAX_ERRORS: usize = 1000;
 
 /// The most plants on a page of the list; the least is one.
 pub const PAGE_MAX_PLANTS: usize = 1000;
 
-/// How many plants a page has at most when the request does not say.
+/// The most plants on a page if the request has no `limit`.
 pub const PAGE_DEFAULT_PLANTS: usize = 100;
 
 /// The most entity tags that `If-Match` or `If-None-Match` may list.
@@ -37,17 +36,17 @@ pub const IDEMPOTENCY_KEY_MAX_CHARACTERS: usize = 255;
 pub const REQUEST_ID_MAX_CHARACTERS: usize = 128;
 
 /// The most bytes of a head: its lines with their line ends, the empty line that ends it, and empty lines before it.
-/// actix-http has a limit of its own, but checks between two reads only, so that it depends on how the bytes arrive.
+/// actix-http has a limit too, but checks it only between two reads, so that it depends on how the bytes arrive.
 pub const HEAD_MAX_BYTES: usize = 32 * 1024;
 
 /// The most bytes of one line of a head, the request line too, with its line end.
 pub const HEAD_LINE_MAX_BYTES: usize = 8 * 1024;
 
-/// The most bytes of a line that says how long a chunk is, and of all trailers together. Their content is ignored
-/// (RFC 9112, sections 7.1.1 and 7.1.2).
+/// The most bytes of the line with a chunk's size, and of all trailers together. Chunk extensions and trailers are
+/// ignored (RFC 9112, sections 7.1.1 and 7.1.2).
 pub const CHUNK_OVERHEAD_MAX_BYTES: usize = 8 * 1024;
 
-/// The fewest characters of a token that someone chose.
+/// The fewest characters of a token that a person chose.
 pub const CHOSEN_TOKEN_MIN_CHARACTERS: usize = 16;
 
 /// The most characters of a token's name; the least is one.

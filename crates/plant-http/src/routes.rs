@@ -11,30 +11,30 @@ use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Respo
 
 use crate::access::gate::scope_needed;
 use crate::errors::{self, ErrorNumber, Failure};
+use crate::extract::caller::Mount;
 use crate::extract::media_type::{JSON, MERGE_PATCH};
-use crate::extract::mount::Mount;
 use crate::handlers::{export, health, import, plants};
 use crate::openapi::operation::{Endpoint, Operation};
 use crate::openapi::static_file::StaticFile;
 use crate::openapi::{self, operations, page};
 
-/// Each path with its methods: for each, what answers, and what the OpenAPI document says of it. The pages for
-/// people are not in the document.
+/// Each path with its methods, their handlers and their descriptions in the OpenAPI document.
 fn paths() -> Vec<Path> {
     vec![
         Path::new("/plants")
-            .get(plants::list, operations::list_plants)
-            .post(plants::create, operations::create_plant),
-        Path::new("/plants/import").post(import::import, operations::import_plants),
-        Path::new("/plants/export").get(export::export, operations::export_plants),
+            // HEAD comes with each GET.
+            .on(Method::GET, plants::list, operations::list_plants)
+            .on(Method::POST, plants::create, operations::create_plant),
+        Path::new("/plants/import").on(Method::POST, import::import, operations::import_plants),
+        Path::new("/plants/export").on(Method::GET, export::export, operations::export_plants),
         Path::new("/plants/{id}")
-            .get(plants::read, operations::read_plant)
-            .put(plants::put, operations::put_plant)
-            .patch(plants::patch, operations::patch_plant)
-            .delete(plants::delete, operations::delete_plant),
-        Path::open("/livez").get(health::live, operations::check_live),
-        Path::open("/readyz").get(health::ready, operations::check_ready),
-        Path::open("/openapi.json").get(document, operations::read_openapi),
+            .on(Method::GET, plants::read, operations::read_plant)
+            .on(Method::PUT, plants::put, operations::put_plant)
+            .on(Method::PATCH, plants::patch, operations::patch_plant)
+            .on(Method::DELETE, plants::delete, operations::delete_plant),
+        Path::open("/livez").on(Method::GET, health::live, operations::check_live),
+        Path::open("/readyz").on(Method::GET, health::ready, operations::check_ready),
+        Path::open("/openapi.json").on(Method::GET, document, operations::read_openapi),
         Path::open("/").page(redirect("docs")),
         Path::open("/docs").page(page::html),
         Path::open("/docs/").page(redirect("../docs")),
@@ -46,7 +46,7 @@ fn paths() -> Vec<Path> {
     ]
 }
 
-/// Registers every route. A path or method that is not there answers with its number.
+/// Registers every route, and the answers to unknown paths and methods.
 pub(crate) fn configure(config: &mut ServiceConfig) {
     for path in paths() {
         config.service(path.into_resource());
@@ -58,13 +58,13 @@ async fn no_such_path(mount: Mount) -> Result<HttpResponse, Failure> {
     Err(Failure::new(ErrorNumber::NoSuchPath, errors::no_such_path(&mount.plants())))
 }
 
-/// The paths whose GET and HEAD need no token: they are no operations of the store.
+/// The paths whose GET and HEAD need no token.
 pub(crate) fn open_paths() -> Vec<&'static str> {
     paths().iter().filter(|path| path.is_open).map(|path| path.pattern).collect()
 }
 
-/// Everything that is served, and what describes it where it is an operation. HEAD is served wherever GET is, and OPTIONS
-/// on every path.
+/// Every method of every path, with the description of an operation. HEAD is served wherever GET is, and OPTIONS on
+/// every path.
 pub(crate) fn endpoints() -> Vec<(Endpoint, Option<Describe>)> {
     let endpoints_of = |path: Path| {
         path.methods.into_iter().map(move |(method, describe)| {
@@ -75,11 +75,7 @@ pub(crate) fn endpoints() -> Vec<(Endpoint, Option<Describe>)> {
     paths().into_iter().flat_map(endpoints_of).collect()
 }
 
-/// The OpenAPI 3.1 document of all that is served: pretty-printed JSON that ends with a newline.
-///
-/// ```
-/// assert!(plant_http::openapi_document().starts_with("{\n  \"openapi\": \"3.1."));
-/// ```
+/// The OpenAPI 3.1 document of the service: pretty-printed JSON that ends with a newline.
 #[must_use]
 pub fn openapi_document() -> &'static str {
     static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
@@ -101,7 +97,7 @@ async fn document(request: HttpRequest) -> Result<HttpResponse, Failure> {
 struct Path {
     pattern: &'static str,
     is_open: bool,
-    /// What each is described by. HEAD comes with GET.
+    /// The methods, and what describes them. HEAD comes with GET.
     methods: Vec<(Method, Option<Describe>)>,
     resource: Resource,
 }
@@ -118,7 +114,17 @@ impl Path {
         Self { is_open: true, ..Self::new(pattern) }
     }
 
-    /// A GET that is no operation of the OpenAPI document: pages and their files are for people.
+    /// Answers a method, and describes it in the OpenAPI document.
+    fn on<F, Arguments>(self, method: Method, handler: F, describe: Describe) -> Self
+    where
+        F: Handler<Arguments>,
+        Arguments: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.route(method, handler, Some(describe))
+    }
+
+    /// Answers GET without a description: pages and their files are for people.
     fn page<F, Arguments>(self, handler: F) -> Self
     where
         F: Handler<Arguments>,
@@ -126,51 +132,6 @@ impl Path {
         F::Output: Responder + 'static,
     {
         self.route(Method::GET, handler, None)
-    }
-
-    fn get<F, Arguments>(self, handler: F, describe: Describe) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.route(Method::GET, handler, Some(describe))
-    }
-
-    fn post<F, Arguments>(self, handler: F, describe: Describe) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.route(Method::POST, handler, Some(describe))
-    }
-
-    fn put<F, Arguments>(self, handler: F, describe: Describe) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.route(Method::PUT, handler, Some(describe))
-    }
-
-    fn patch<F, Arguments>(self, handler: F, describe: Describe) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.route(Method::PATCH, handler, Some(describe))
-    }
-
-    fn delete<F, Arguments>(self, handler: F, describe: Describe) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.route(Method::DELETE, handler, Some(describe))
     }
 
     fn route<F, Arguments>(mut self, method: Method, handler: F, describe: Option<Describe>) -> Self
@@ -198,16 +159,16 @@ impl Path {
                     // RFC 5789, section 3.1.
                     response.insert_header(("accept-patch", MERGE_PATCH));
                 }
-                async move { response.finish() }
+                ready(response.finish())
             }))
-            .default_service(web::route().to(move || {
-                let allow = allow.clone();
-                async move { Err::<HttpResponse, _>(Failure::no_such_method(&allow)) }
-            }))
+            .default_service(
+                web::route()
+                    .to(move || ready(Err::<HttpResponse, _>(Failure::no_such_method(&allow)))),
+            )
     }
 }
 
-/// HEAD works wherever GET does. Its body is left out when the answer is sent.
+/// HEAD works wherever GET does. actix-http leaves the body out.
 fn with_head(method: &Method) -> Vec<Method> {
     if *method == Method::GET { vec![Method::GET, Method::HEAD] } else { vec![method.clone()] }
 }
@@ -217,7 +178,7 @@ fn route_for(methods: Vec<Method>) -> Route {
     web::route().guard(guard::fn_guard(matches))
 }
 
-/// Sends browsers on. The address is relative, because a proxy may put a path before ours.
+/// Redirects browsers. The address is relative, because a proxy may put a prefix before the path.
 fn redirect(location: &'static str) -> impl Handler<(), Output = HttpResponse> {
     move || {
         let location = (header::LOCATION, HeaderValue::from_static(location));

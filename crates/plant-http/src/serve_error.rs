@@ -1,4 +1,4 @@
-//! Why a server ended otherwise than in order.
+//! Why a server failed.
 
 use std::io;
 
@@ -6,11 +6,11 @@ use plant_store::StoreFailure;
 
 use crate::server::deadlines::WORKERS_DEADLINE;
 
-/// Why [`serve`](crate::serve) ended otherwise than in order.
+/// Why [`serve`](crate::serve) failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The operating system refused something that the server needs.
+    /// The operating system refused a socket or a thread.
     #[error("{what}")]
     Io {
         /// What the server could not do.
@@ -19,13 +19,13 @@ pub enum ServeError {
         #[source]
         cause: io::Error,
     },
-    /// The store failed, while the server ran or when it was closed.
+    /// The store failed, while it was served or when it was closed.
     #[error("the store failed; make sure that its disk works and has room, then start again")]
     Store(#[source] StoreFailure),
     /// The drain timed out, and this many connections were closed before their requests were answered.
     #[error("the drain timed out: closed {}", connections(*.0))]
     ConnectionsCutOff(usize),
-    /// The drain timed out while a thread had not ended, though all connections had.
+    /// A thread did not end in time after all connections had ended.
     #[error(
         "the drain timed out: a thread had not ended {} s after the last connection; make sure that the disk, or the \
          database, answers",

@@ -3,28 +3,27 @@
 use std::sync::Arc;
 
 use actix_http::body::BoxBody;
-use actix_http::{Request, Response};
 use actix_service::{IntoServiceFactory as _, ServiceFactory, map_config};
 use actix_web::dev::{AppConfig, ServiceRequest, ServiceResponse};
+use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{App, Error, Scope};
 use plant_store::PlantRepository;
 
-use crate::access::cors::{Cors, CorsOrigin};
+use crate::access::cors::CorsOrigin;
 use crate::access::gate::Gate;
 use crate::access::tokens::Tokens;
-use crate::middleware::{Middleware, Policy};
+use crate::middleware::{Policy, answer};
 use crate::routes;
 use crate::serve_error::ServeError;
 use crate::server::drain::Draining;
-use crate::server::http1::Application;
+use crate::server::http1::http_service;
 use crate::server::listening_socket::ListeningSocket;
 use crate::server::{Server, ServerConfig};
 
-/// Plants over HTTP: a repository, and who may do what with it.
+/// Plants over HTTP: a repository, and the tokens that give access to it.
 ///
-/// [`Self::scope`] mounts it in an actix-web application of yours, [`serve`] runs a server of its own. A clone is the
-/// same service.
+/// [`Self::scope`] mounts it in an actix-web application, [`serve`] runs a server for it. Clones share one repository.
 #[derive(Clone)]
 pub struct PlantService {
     repository: Arc<dyn PlantRepository>,
@@ -34,42 +33,24 @@ pub struct PlantService {
 }
 
 impl PlantService {
-    /// The plants of this repository, for those who have one of these tokens.
+    /// The plants of this repository, for clients that have one of these tokens.
     #[must_use]
     pub fn new(repository: Arc<dyn PlantRepository>, tokens: Tokens) -> Self {
         Self { repository, tokens, cors_origins: Vec::new(), draining: Arc::default() }
     }
 
-    /// The same service, where web pages of these origins may use it from a browser.
+    /// The same service, which web pages of these origins may use from a browser.
     #[must_use]
     pub fn with_cors_origins(self, cors_origins: Vec<CorsOrigin>) -> Self {
         Self { cors_origins, ..self }
     }
 
-    /// The service below a path of an application of yours, such as `/garden`. Everything below that path needs a
-    /// token, except for the health checks and the documentation; the rest of the application is left alone. The path
-    /// may have parameters, and a slash at its end makes no difference.
+    /// The service below a path of an actix-web application, such as `/garden`. Everything below that path needs a
+    /// token, except for the health checks and the documentation. The path may have parameters, and a slash at its end
+    /// makes no difference.
     ///
-    /// In a server that is not [`serve`]'s, heads have that server's limits and deadlines, and a client that sends
-    /// `Expect: 100-continue` is told to go on before its token is looked at.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use actix_web::{App, test};
-    /// use plant_http::{PlantService, Tokens};
-    /// use plant_store::MemoryRepository;
-    ///
-    /// # actix_web::rt::System::new().block_on(async {
-    /// let plants = PlantService::new(Arc::new(MemoryRepository::default()), Tokens::default());
-    /// let app = test::init_service(App::new().service(plants.scope("/garden"))).await;
-    ///
-    /// let ask = |path| test::TestRequest::with_uri(path).to_request();
-    /// assert_eq!(test::call_service(&app, ask("/garden/livez")).await.status(), 200);
-    /// assert_eq!(test::call_service(&app, ask("/garden/plants")).await.status(), 401);
-    /// assert_eq!(test::call_service(&app, ask("/elsewhere")).await.status(), 404);
-    /// # });
-    /// ```
+    /// A server other than [`serve`]'s has its own limits and deadlines for heads, and invites the body of a request
+    /// with `Expect: 100-continue` before its token is checked.
     pub fn scope(
         &self,
         path: &str,
@@ -82,9 +63,10 @@ impl PlantService {
             InitError = (),
         > + use<>,
     > {
+        let policy = self.policy();
         web::scope(path.trim_end_matches('/'))
             .configure(|config| self.configure(config))
-            .wrap(Middleware::new(self.policy()))
+            .wrap(from_fn(move |request, next| answer(Arc::clone(&policy), request, next)))
     }
 
     fn configure(&self, config: &mut ServiceConfig) {
@@ -96,98 +78,38 @@ impl PlantService {
 
     fn policy(&self) -> Arc<Policy> {
         Arc::new(Policy {
-            gate: Gate::new(self.tokens.clone(), routes::open_paths()),
-            cors: Cors::new(self.cors_origins.clone()),
+            gate: Gate { tokens: self.tokens.clone(), open_paths: routes::open_paths() },
+            cors_origins: self.cors_origins.clone(),
             draining: Arc::clone(&self.draining),
         })
     }
 }
 
-/// The service as the whole of what a server answers.
-#[derive(Clone)]
-struct WholeService {
-    service: PlantService,
-    policy: Arc<Policy>,
-}
-
-impl Application for WholeService {
-    fn make(
-        &self,
-    ) -> impl ServiceFactory<
-        Request,
-        Config = (),
-        Response = ServiceResponse<BoxBody>,
-        Error = Error,
-        InitError = (),
-    > + use<> {
-        let app = App::new()
-            .configure(|config| self.service.configure(config))
-            .wrap(Middleware::new(Arc::clone(&self.policy)));
-        map_config(app.into_factory(), |()| AppConfig::default())
-    }
-
-    fn before_continue(&self, request: Request) -> Result<Request, Response<BoxBody>> {
-        self.policy.before_continue(request)
-    }
-}
-
-/// Serves until `stop` is there, then drains and closes the repository. It must run in an actix system.
+/// Serves until `stop` is ready, then drains and closes the repository. It must run in an actix system.
 ///
-/// When it returns, nothing here holds the repository any more, so that the store can be opened again. Where the drain
-/// timed out that is not so: what was cut off ends as soon as it can, and is not waited for any longer.
+/// When it returns, it holds the repository no more, so that the store can be opened again. Only after a drain that
+/// timed out, connections or threads that were cut off may hold it a little longer.
 ///
 /// # Errors
 ///
-/// When the sockets fail, or when the repository fails, while serving or while it is closed. It drains before it
-/// returns. When the drain times out, and that is all that went wrong.
+/// When the sockets fail, when the repository fails while serving or closing, or when the drain times out.
 ///
 /// # Examples
 ///
-/// A whole server on a Unix socket, and its only client. A [`TcpListener`](std::net::TcpListener) in the place of the
-/// [`UnixListener`](std::os::unix::net::UnixListener) makes it one for the network.
+/// A [`UnixListener`](std::os::unix::net::UnixListener) instead of the [`TcpListener`](std::net::TcpListener) makes a
+/// server on a Unix socket. The repository's folder `examples` has a whole program.
 ///
-/// ```
-/// use std::io::{self, Read as _, Write as _};
-/// use std::os::unix::net::{UnixListener, UnixStream};
-/// use std::sync::Arc;
-/// use std::thread;
+/// ```no_run
+/// use std::net::TcpListener;
 ///
-/// use plant_http::{
-///     PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens, serve,
-/// };
-/// use plant_store::{SledConfig, SledRepository};
-/// use tokio::sync::oneshot;
+/// use plant_http::{PlantService, ServerConfig, serve};
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let folder = tempfile::tempdir()?;
-/// let token = Token::random()?;
-/// let record = TokenRecord::new(TokenName::new("reader")?, Scope::Read, &token);
-/// let repository = SledRepository::open(&SledConfig::new(folder.path().join("plants")))?;
-/// let service = PlantService::new(Arc::new(repository), Tokens::new(vec![record]));
-/// let path = folder.path().join("socket");
-/// let socket = UnixListener::bind(&path)?;
-///
-/// let (stop, stopped) = oneshot::channel::<()>();
-/// let client = thread::spawn(move || -> io::Result<String> {
-///     let mut connection = UnixStream::connect(path)?;
-///     let token = token.reveal();
-///     write!(connection, "GET /plants HTTP/1.1\r\nHost: plants\r\nConnection: close\r\n")?;
-///     write!(connection, "Authorization: Bearer {token}\r\n\r\n")?;
-///     let mut answer = String::new();
-///     connection.read_to_string(&mut answer)?;
-///     drop(stop);
-///     Ok(answer)
-/// });
-///
+/// # async fn run(service: PlantService) -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = TcpListener::bind("127.0.0.1:8080")?;
 /// let stop = async {
-///     // It ends when the client is done, or has failed.
-///     let _ = stopped.await;
+///     let _ = tokio::signal::ctrl_c().await;
 /// };
-/// let serving = serve(socket, service, ServerConfig::default(), stop);
-/// actix_web::rt::System::new().block_on(serving)?;
-/// let answer = client.join().expect("the client does not panic")?;
-/// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
-/// assert!(answer.ends_with("\r\n\r\n[]"));
+/// serve(listener, service, ServerConfig::default(), stop).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -199,8 +121,16 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let repository = Arc::clone(&service.repository);
     let draining = Arc::clone(&service.draining);
-    let whole = WholeService { policy: service.policy(), service };
-    let mut server = Server::start(socket.into(), whole, draining, config).await?;
+    let policy = service.policy();
+    let make = move || {
+        let (wrapping, expecting) = (Arc::clone(&policy), Arc::clone(&policy));
+        let app = App::new()
+            .configure(|config| service.configure(config))
+            .wrap(from_fn(move |request, next| answer(Arc::clone(&wrapping), request, next)));
+        let app = map_config(app.into_factory(), |()| AppConfig::default());
+        http_service(app, move |request| expecting.before_continue(request))
+    };
+    let mut server = Server::start(socket.into(), make, draining, config).await?;
     let end = async {
         tokio::select! {
             () = stop => None,

@@ -1,7 +1,7 @@
-//! What reads bytes from outside stands whatever a fuzzer has found, and what chance makes of it.
+//! No fuzz target panics on the fuzzer's corpus, nor on random changes of it.
 //!
-//! `fuzz/corpus` has a folder for each target. The long form is `cargo xtask torture fuzz`, which is led
-//! by what the inputs reach in the code; the chance here is the same in every run.
+//! `fuzz/corpus` has a folder for each target. The long form is `cargo xtask torture fuzz`, which is guided by the code
+//! that an input reaches. The random changes here are the same in every run.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use fastrand::Rng;
 use plant_store::fuzzing::FuzzTarget;
 
-/// How many inputs chance makes for each target.
+/// How many random inputs each target gets.
 const CHANGED_INPUTS: usize = 3_000;
 
 const SEED: u64 = 7;
 
-/// How many changes one input gets at most.
+/// The most changes of one input.
 const MAX_CHANGES: usize = 4;
 
 fn targets() -> impl Iterator<Item = FuzzTarget> {
@@ -26,7 +26,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
 }
 
-/// The names of what a folder holds, in order.
+/// The sorted names in a folder.
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.unwrap_or_else(|cause| panic!("{}: {cause}", folder.display()));
@@ -36,7 +36,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The target's inputs with their names, in order.
+/// The target's inputs, sorted by their names.
 fn inputs(target: FuzzTarget) -> Vec<(String, Vec<u8>)> {
     let folder = corpus().join(target.name);
     let read = |name: &String| fs::read(folder.join(name)).expect("an input can be read");
@@ -49,7 +49,7 @@ fn check(target: FuzzTarget, input: &[u8], origin: &str) {
     assert!(checked.is_ok(), "{} of {origin}: {}", target.name, input.escape_ascii());
 }
 
-/// The input with some bytes changed, removed, put in, or taken from another input.
+/// The input with some bytes changed, removed, inserted, or taken from another input.
 fn changed(input: &[u8], other: &[u8], chance: &mut Rng) -> Vec<u8> {
     const TELLING: &[u8] = b"\0\x01\x7f\x80\xff\"\\,:{}[]*\r\n\t -0";
     let mut changed = input.to_vec();
@@ -72,7 +72,7 @@ fn changed(input: &[u8], other: &[u8], chance: &mut Rng) -> Vec<u8> {
 }
 
 #[test]
-fn every_target_stands_what_the_fuzzer_has_found() {
+fn no_target_panics_on_the_corpus() {
     for target in targets() {
         for (name, input) in inputs(target) {
             check(target, &input, &name);
@@ -81,7 +81,7 @@ fn every_target_stands_what_the_fuzzer_has_found() {
 }
 
 #[test]
-fn every_target_stands_what_chance_makes_of_that() {
+fn no_target_panics_on_random_changes_of_the_corpus() {
     for target in targets() {
         let mut chance = Rng::with_seed(SEED);
         let inputs = inputs(target);
@@ -94,7 +94,7 @@ fn every_target_stands_what_chance_makes_of_that() {
 }
 
 #[test]
-fn every_folder_of_inputs_has_its_target() {
+fn every_folder_of_the_corpus_has_its_target() {
     let mut targets: Vec<String> = targets().map(|target| target.name.to_owned()).collect();
     targets.sort();
     assert_eq!(names_in(&corpus()), targets);

@@ -1,4 +1,4 @@
-//! What a client sees when the repository misbehaves, over a real socket.
+//! Answers of a server whose repository misbehaves, over a real socket.
 
 use std::error::Error as _;
 use std::io::{Read as _, Write as _};
@@ -28,7 +28,8 @@ const IS_UNAVAILABLE: i64 = 6;
 const IS_REFUSED: i64 = 8;
 const CAUSE: &str = "no space left on /var/lib/plants";
 
-/// Misbehaves as the id says.
+/// Misbehaves as the plant's id says.
+#[derive(Default)]
 struct Misbehaves {
     failed: watch::Sender<bool>,
     close_fails: bool,
@@ -149,13 +150,13 @@ impl PlantRepository for Misbehaves {
 
 struct RunningServer {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Result<(), ServeError>>>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Result<(), ServeError>>,
 }
 
 impl RunningServer {
     fn start() -> Self {
-        Self::start_with(Misbehaves { failed: watch::Sender::new(false), close_fails: false })
+        Self::start_with(Misbehaves::default())
     }
 
     fn start_with(repository: Misbehaves) -> Self {
@@ -164,26 +165,23 @@ impl RunningServer {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let token = Token::chosen(TOKEN.to_owned()).expect("a good token");
-            let record = TokenRecord::new(
-                TokenName::new("test").expect("a good name"),
-                Scope::Write,
-                &token,
-            );
+            let name = TokenName::new("test").expect("a good name");
+            let tokens = Tokens::new(vec![TokenRecord::new(name, Scope::Write, &token)]);
             let repository = Arc::new(repository);
             let left = Arc::downgrade(&repository);
-            let service = PlantService::new(repository, Tokens::new(vec![record]));
+            let service = PlantService::new(repository, tokens);
             let mut config = ServerConfig::default();
             config.drain_timeout = Duration::from_secs(1);
+            let stop = async {
+                let _ = stopped.await;
+            };
             actix_web::rt::System::new().block_on(async {
-                let served = serve(listener, service, config, async {
-                    let _ = stopped.await;
-                });
-                let outcome = served.await;
-                assert_eq!(left.strong_count(), 0, "somebody still holds the repository");
+                let outcome = serve(listener, service, config, stop).await;
+                assert_eq!(left.strong_count(), 0, "the repository is still held");
                 outcome
             })
         });
-        Self { address, stop: Some(stop), thread: Some(thread) }
+        Self { address, stop, thread }
     }
 
     fn send(&self, method: &str, path: &str, body: &str) -> String {
@@ -220,9 +218,9 @@ impl RunningServer {
         ]
     }
 
-    fn stop(mut self) -> Result<(), ServeError> {
-        let _ = self.stop.take().expect("once").send(());
-        self.thread.take().expect("once").join().expect("the server does not panic")
+    fn stop(self) -> Result<(), ServeError> {
+        let _ = self.stop.send(());
+        self.thread.join().expect("the server does not panic")
     }
 }
 
@@ -230,7 +228,7 @@ fn check(answer: &str, status: &str, number: i32) {
     assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
     assert!(answer.contains(&format!("{{\"error\":{number},\"message\":\"")), "{answer}");
     assert!(answer.contains("x-request-id: "), "{answer}");
-    assert!(!answer.contains(CAUSE), "the client is told of the inside: {answer}");
+    assert!(!answer.contains(CAUSE), "the answer reveals the cause: {answer}");
 }
 
 #[test]
@@ -239,7 +237,7 @@ fn a_panic_is_a_500_and_the_server_stays_up() {
     for _ in 0..20 {
         let answer = server.create(PANICS);
         check(&answer, "500", 5001);
-        assert!(!answer.contains("a panic in"), "the client is told of the inside: {answer}");
+        assert!(!answer.contains("a panic in"), "the answer reveals the cause: {answer}");
     }
     check(&server.create(7), "400", 3001);
     server.stop().expect("ends well");
@@ -271,7 +269,7 @@ fn a_refused_write_is_a_500_that_need_not_be_sent_again() {
     assert!(report.starts_with("HTTP/1.1 200"), "{report}");
     assert!(report.contains(r#""created":2,"replaced":0,"skipped":0,"failed":1"#), "{report}");
     assert!(report.contains(r#"{"line":2,"error":5005,"message":""#), "{report}");
-    assert!(!report.contains(CAUSE), "the client is told of the inside: {report}");
+    assert!(!report.contains(CAUSE), "the answer reveals the cause: {report}");
     server.stop().expect("ends well");
 }
 
@@ -288,17 +286,17 @@ fn a_failed_store_is_a_503_whose_cause_stays_in_the_log() {
 
 #[test]
 fn a_store_that_fails_for_good_ends_the_server_with_its_cause() {
-    let mut server = RunningServer::start();
+    let server = RunningServer::start();
     check(&server.create(FAILS_FOR_GOOD), "503", 5002);
-    let ended = server.thread.take().expect("once").join().expect("the server does not panic");
+    let ended = server.thread.join().expect("the server does not panic");
     let cause = ended.expect_err("the store has failed");
     let cause = cause.source().expect("it says why").to_string();
     assert!(cause.contains(CAUSE), "{cause}");
 }
 
 #[test]
-fn a_store_that_fails_while_it_is_closed_is_not_taken_for_a_good_end() {
-    let repository = Misbehaves { failed: watch::Sender::new(false), close_fails: true };
+fn a_store_that_fails_while_it_is_closed_fails_the_server() {
+    let repository = Misbehaves { close_fails: true, ..Misbehaves::default() };
     let ended = RunningServer::start_with(repository).stop();
     let cause = ended.expect_err("the store has failed");
     let cause = cause.source().expect("it says why").to_string();
@@ -306,16 +304,16 @@ fn a_store_that_fails_while_it_is_closed_is_not_taken_for_a_good_end() {
 }
 
 #[test]
-fn a_thread_that_does_not_end_is_not_taken_for_a_good_end() {
+fn a_thread_that_does_not_end_fails_the_server() {
     let server = RunningServer::start();
     check(&server.create(LEAVES_A_THREAD), "503", 5003);
     let cause = server.stop().expect_err("a thread has not ended");
     assert!(matches!(cause, ServeError::ThreadsCutOff), "{cause}");
 }
 
-/// Large enough to go to the repository in more than one piece.
+/// The import is large enough to reach the repository in several pieces.
 #[test]
-fn an_import_into_a_store_that_fails_is_a_503_that_says_what_was_taken_before() {
+fn an_import_into_a_store_that_fails_is_a_503_that_says_what_was_created_before() {
     let server = RunningServer::start();
     let rows = |count: i64| -> String {
         (100..100 + count).map(|id| format!("{{\"id\":{id},\"name\":\"Rosa\"}}\n")).collect()
@@ -328,9 +326,9 @@ fn an_import_into_a_store_that_fails_is_a_503_that_says_what_was_taken_before() 
 }
 
 #[test]
-fn an_export_that_fails_midway_does_not_look_whole() {
+fn an_export_that_fails_midway_has_no_last_chunk() {
     let server = RunningServer::start();
     let answer = server.send("GET", "/plants/export", "");
-    assert!(!answer.ends_with("\r\n0\r\n\r\n"), "the body ends as if it were whole: {answer}");
+    assert!(!answer.ends_with("\r\n0\r\n\r\n"), "the body looks whole: {answer}");
     server.stop().expect("ends well");
 }

@@ -1,8 +1,8 @@
-//! Where a PostgreSQL is, and how to come to it safely.
+//! The URL of a PostgreSQL.
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,20 +10,19 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-/// How long a connection may take to be made to one host, unless the URL says otherwise.
+/// How long the TCP connection to one host may take, unless the URL says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After how long without an acknowledgement of what was sent the operating system gives a connection up, unless the
-/// URL says otherwise.
+/// How long sent data may stay without an acknowledgement before the operating system closes the connection, unless the URL
+/// says otherwise.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A URL of PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTION=VALUE&…`.
+/// The URL of a PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTION=VALUE&…`.
 ///
-/// Of several hosts, the first one that takes writes is used, whatever `target_session_attrs` says. A host that begins with a percent-encoded `/` is the
-/// folder of a Unix socket. The options are those of libpq that tokio-postgres knows, `sslmode` in all its values but
-/// `allow`, and `sslrootcert`. Where TLS is used, the certificate and the name of the host are always verified: for
-/// libpq, that is `verify-full`. It is shown without its password
-/// and without its options.
+/// Of several hosts, the first one that takes writes is used, whatever `target_session_attrs` says. A host that begins with
+/// a percent-encoded `/` is the folder of a Unix socket. The options are those of libpq that tokio-postgres knows, `sslmode`
+/// in all its values but `allow`, and `sslrootcert`. TLS always verifies the certificate and the host's name, as
+/// `verify-full` does in libpq. Display and Debug leave out the password and the options.
 ///
 /// ```
 /// use plant_postgres::PostgresUrl;
@@ -35,20 +34,46 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone)]
 pub struct PostgresUrl {
-    pub(super) config: Config,
+    config: Config,
+    without_hosts: Config,
     root_certificates: Option<PathBuf>,
 }
 
-/// It is no URL of PostgreSQL, or says something that is not known.
+/// The text is no URL of a PostgreSQL, or has an unknown option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotAPostgresUrl(String);
 
 impl PostgresUrl {
-    /// The file that `sslrootcert` names, with the certificates, in PEM, of those who may vouch for the server.
+    /// The file with the trusted root certificates, as PEM: the value of `sslrootcert`.
     #[must_use]
-    pub fn root_certificates(&self) -> Option<&std::path::Path> {
+    pub fn root_certificates(&self) -> Option<&Path> {
         self.root_certificates.as_deref()
+    }
+
+    /// One configuration for each host.
+    pub(super) fn each_host(&self) -> Vec<Config> {
+        let (hosts, addresses) = (self.config.get_hosts(), self.config.get_hostaddrs());
+        let of_one = |number: usize| {
+            let mut one = self.without_hosts.clone();
+            match hosts.get(number) {
+                Some(Host::Tcp(host)) => drop(one.host(host)),
+                Some(Host::Unix(folder)) => drop(one.host_path(folder)),
+                None => {}
+            }
+            if let Some(address) = addresses.get(number) {
+                one.hostaddr(*address);
+            }
+            one.port(self.port(number));
+            one
+        };
+        (0..hosts.len().max(addresses.len())).map(of_one).collect()
+    }
+
+    /// The port of a host. A single one is that of all hosts.
+    fn port(&self, host: usize) -> u16 {
+        let ports = self.config.get_ports();
+        ports.get(host).or(ports.first()).copied().unwrap_or(5432)
     }
 
     /// Whether TLS may be used.
@@ -56,11 +81,9 @@ impl PostgresUrl {
     pub fn may_use_tls(&self) -> bool {
         self.config.get_ssl_mode() != SslMode::Disable
     }
-}
 
-impl PostgresUrl {
-    /// Whether somebody on the way to the server could read what is said, or be taken for it: that is so over TCP to
-    /// another machine, unless `sslmode` asks for TLS.
+    /// Whether somebody on the way could read the traffic or impersonate the server: over TCP to another machine, unless
+    /// `sslmode` requires TLS.
     #[must_use]
     pub fn can_be_overheard(&self) -> bool {
         let is_elsewhere = |host: &Host| match host {
@@ -91,7 +114,7 @@ impl FromStr for PostgresUrl {
         let (mut known_to_client, mut root_certificates) = (Vec::new(), None);
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
-                // Who uses TLS verifies everything.
+                // With TLS, the certificate and the name are verified in any case.
                 Some(("sslmode", "verify-ca" | "verify-full")) => {
                     known_to_client.push("sslmode=require")
                 }
@@ -104,33 +127,51 @@ impl FromStr for PostgresUrl {
                 _ => known_to_client.push(option),
             }
         }
-        let url = format!("{place}?{}", known_to_client.join("&"));
-        let mut config: Config = match url.parse() {
+        // The error quotes names of options only.
+        let parse = |url: String| -> Result<Config, String> {
+            let config: Result<Config, _> = url.parse();
+            config.map(with_defaults).map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+        };
+        let config = match parse(format!("{place}?{}", known_to_client.join("&"))) {
             Ok(config) => config,
-            // What it quotes are names of options.
-            Err(error) => return refuse(&format!("{:#}", anyhow::Error::from(error))),
+            Err(error) => return refuse(&error),
         };
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return refuse("it names no host");
         }
         let has_at = |host: &Host| matches!(host, Host::Tcp(host) if host.contains('@'));
         if config.get_hosts().iter().any(has_at) {
-            // What is before it is the end of a password, and a host is shown.
+            // The text before the @ is the end of a password, and a host would be shown.
             return refuse("an @ in the user or the password is written %40");
         }
-        // A store that takes no writes is of no use.
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        if config.get_application_name().is_none() {
-            config.application_name("plantd");
+        let rest = place.split_once("://").map_or(place, |(_, rest)| rest);
+        let hosts_begin = rest.find('@').map_or(0, |at| at + 1);
+        let (credentials, rest) = rest.split_at(hosts_begin);
+        let database = rest.split_once('/').map_or("", |(_, database)| database);
+        known_to_client.retain(|option| {
+            let name = option.split('=').next().unwrap_or_default();
+            !["host", "hostaddr", "port"].contains(&name)
+        });
+        let url = format!("postgres://{credentials}/{database}?{}", known_to_client.join("&"));
+        match parse(url) {
+            Ok(without_hosts) => Ok(Self { config, without_hosts, root_certificates }),
+            Err(error) => refuse(&error),
         }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
-        }
-        if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(TCP_USER_TIMEOUT);
-        }
-        Ok(Self { config, root_certificates })
     }
+}
+
+fn with_defaults(mut config: Config) -> Config {
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    if config.get_application_name().is_none() {
+        config.application_name("plantd");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(TCP_USER_TIMEOUT);
+    }
+    config
 }
 
 impl fmt::Display for PostgresUrl {
@@ -139,11 +180,9 @@ impl fmt::Display for PostgresUrl {
         if let Some(user) = self.config.get_user() {
             write!(formatter, "{user}@")?;
         }
-        let ports = self.config.get_ports();
-        let port_of = |host: usize| ports.get(host).or(ports.first()).copied().unwrap_or(5432);
         for (number, host) in self.config.get_hosts().iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };
-            let port = port_of(number);
+            let port = self.port(number);
             match host {
                 Host::Tcp(host) => write!(formatter, "{comma}{host}:{port}")?,
                 Host::Unix(folder) => write!(formatter, "{comma}{}:{port}", folder.display())?,
@@ -186,6 +225,35 @@ mod tests {
     }
 
     #[test]
+    fn each_host_has_its_own_address_and_all_other_settings() {
+        let url = "postgres://plantd:secret@one,[::1]:5433,%2Frun/plants?hostaddr=10.0.0.1,10.0.0.2,10.0.0.3\
+                   &connect_timeout=3&sslmode=require&application_name=garden";
+        let each = parse(url).expect("a URL").each_host();
+        for (number, host) in ["one:5432", "::1:5433", "/run:5432"].into_iter().enumerate() {
+            let (host, port) = host.rsplit_once(':').expect("a port");
+            let address = format!("10.0.0.{}", number + 1).parse().expect("an address");
+            let expected = match host.starts_with('/') {
+                true => Host::Unix(host.into()),
+                false => Host::Tcp(host.to_owned()),
+            };
+            let one = &each[number];
+            assert_eq!((one.get_hosts(), one.get_hostaddrs()), (&[expected][..], &[address][..]));
+            assert_eq!(one.get_ports(), [port.parse::<u16>().expect("a number")]);
+            assert_eq!((one.get_user(), one.get_dbname()), (Some("plantd"), Some("plants")));
+            assert_eq!(one.get_password(), Some(&b"secret"[..]));
+            assert_eq!(one.get_connect_timeout(), Some(&Duration::from_secs(3)));
+            assert_eq!(one.get_ssl_mode(), SslMode::Require);
+            assert_eq!(one.get_application_name(), Some("garden"));
+            assert_eq!(one.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        }
+        assert_eq!(each.len(), 3);
+        // With a single port, which options can name too, and without a user or a database.
+        let each = parse("postgres:///?host=one&host=two&port=7").expect("a URL").each_host();
+        assert_eq!(each.iter().map(Config::get_ports).collect::<Vec<_>>(), [[7], [7]]);
+        assert_eq!((each[1].get_user(), each[1].get_dbname()), (None, None));
+    }
+
+    #[test]
     fn only_a_host_that_takes_writes_will_do() {
         for url in ["postgres://one/plants", "postgres://one,two/plants?target_session_attrs=any"] {
             let config = parse(url).expect("a URL").config;
@@ -194,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_no_tls_can_be_overheard_on_the_way_to_another_machine() {
+    fn a_connection_without_tls_to_another_machine_can_be_overheard() {
         for (url, can_be) in [
             ("postgres://one/plants", true),
             ("postgres://localhost,192.0.2.1/plants?sslmode=disable", true),
@@ -207,12 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_verify_a_server_is_the_strictest_one() {
+    fn every_sslmode_with_verification_verifies_everything() {
         for mode in ["require", "verify-ca", "verify-full"] {
             let url = format!("postgres://one/plants?sslmode={mode}&sslrootcert=%2Fa%20b.pem");
             let url = parse(&url).expect("a URL");
             assert_eq!(url.config.get_ssl_mode(), SslMode::Require, "{mode}");
-            assert_eq!(url.root_certificates(), Some(std::path::Path::new("/a b.pem")));
+            assert_eq!(url.root_certificates(), Some(Path::new("/a b.pem")));
         }
         assert!(!parse("postgres://one/plants?sslmode=disable").expect("a URL").may_use_tls());
         assert!(parse("postgres://one/plants?sslmode=maybe").is_err());

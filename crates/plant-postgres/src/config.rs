@@ -1,46 +1,43 @@
-//! Where the plants are, and what may be used to come to them.
+//! How a repository reaches its plants.
 
 use std::num::NonZeroUsize;
 
+use plant_store::DEFAULT_KEEP_EVENTS;
 use rustls::ClientConfig;
 
 use crate::address::PostgresUrl;
-use crate::statements::SchemaName;
-use plant_store::DEFAULT_KEEP_EVENTS;
+use crate::schema_name::SchemaName;
 
-/// How many sessions with PostgreSQL a repository has at most for reading, unless something else is said.
+/// How many sessions a repository opens at most for reading, unless the configuration says otherwise.
 pub const DEFAULT_READING_SESSIONS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
-/// Where the plants are, and what may be used to come to them.
+/// How a repository reaches its plants.
 ///
 /// ```
 /// use plant_postgres::PostgresConfig;
-/// use plant_store::DEFAULT_KEEP_EVENTS;
 ///
 /// let config = PostgresConfig::new("postgres://plantd@localhost/plants?sslmode=disable".parse()?);
-/// assert_eq!(config.keep_events, DEFAULT_KEEP_EVENTS);
 /// assert_eq!(config.schema.to_string(), "plantd");
 /// # Ok::<(), plant_postgres::NotAPostgresUrl>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PostgresConfig {
-    /// Where PostgreSQL is, and as whom.
+    /// The server, the database, and the user.
     pub url: PostgresUrl,
     /// The schema of the tables.
     pub schema: SchemaName,
-    /// How TLS is spoken. Without it, a URL with `sslmode=require` cannot be used, and one with `prefer`, which it has
-    /// unless it says otherwise, sends the password and the plants as everybody on the way can read them.
+    /// The TLS configuration. Without one, a URL with `sslmode=require` cannot be used, and one with `prefer`, the default,
+    /// sends the password and the plants in clear text.
     pub tls: Option<ClientConfig>,
-    /// How many of the newest events are kept at least. Up to one in a hundred more may be, and the rest of a group's.
+    /// How many of the newest events are kept at least. Up to one in a hundred more may be, and the rest of a group.
     pub keep_events: u64,
-    /// How many sessions there are at most for reading, next to
-    /// [`WRITING_SESSIONS`](crate::WRITING_SESSIONS).
+    /// How many sessions are opened at most for reading, besides [`WRITING_SESSIONS`](crate::WRITING_SESSIONS).
     pub reading_sessions: NonZeroUsize,
 }
 
 impl PostgresConfig {
-    /// What is at a URL, without TLS, and with everything else as it is by default.
+    /// The plants at a URL, without TLS, and with defaults for the rest.
     #[must_use]
     pub fn new(url: PostgresUrl) -> Self {
         Self {

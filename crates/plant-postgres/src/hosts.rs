@@ -1,4 +1,4 @@
-//! Coming to one of several hosts, each of which gets its own time; and what a server says beside its answers.
+//! Connects to one of several hosts, with a deadline for each, and counts the warnings of servers.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
@@ -9,16 +9,15 @@ use std::time::Duration;
 use deadpool_postgres::Connect;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::Host;
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Socket};
 
-/// How long one host may take until there is a session, from the first packet to the last of the login.
+/// How long one host may take for the connection and the login. (tokio-postgres limits the connection alone.)
 const HOST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often servers have warned. One does so where a commit no longer waits for a standby, and says otherwise that it
-/// is done.
+/// How often servers have warned. A canceled wait for a standby is such a warning, besides the answer that the commit is
+/// done.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warnings(Arc<AtomicU64>);
 
@@ -26,9 +25,9 @@ impl Warnings {
     fn note(&self, message: &AsyncMessage) {
         if let AsyncMessage::Notice(notice) = message {
             log::debug!("PostgreSQL says: {notice}");
-            // PostgreSQL answers so to a ROLLBACK of a transaction that is over already.
-            let is_of_us = *notice.code() == SqlState::NO_ACTIVE_SQL_TRANSACTION;
-            if notice.parsed_severity() == Some(Severity::Warning) && !is_of_us {
+            // The answer to a ROLLBACK after the transaction has ended.
+            let is_harmless = *notice.code() == SqlState::NO_ACTIVE_SQL_TRANSACTION;
+            if notice.parsed_severity() == Some(Severity::Warning) && !is_harmless {
                 self.0.fetch_add(1, Ordering::Release);
             }
         }
@@ -39,7 +38,7 @@ impl Warnings {
     }
 }
 
-/// Tries hosts in turn, beginning with the one that worked last.
+/// Tries hosts in turn, and begins with the one that worked last.
 pub(super) struct Hosts<T> {
     each: Vec<Config>,
     last: Arc<AtomicUsize>,
@@ -48,69 +47,14 @@ pub(super) struct Hosts<T> {
 }
 
 impl<T> Hosts<T> {
-    pub(super) fn new(config: &Config, tls: T, warnings: Warnings) -> Self {
-        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
-        let each = (0..hosts).map(|number| of_one_host(config, number)).collect();
+    pub(super) fn new(each: Vec<Config>, tls: T, warnings: Warnings) -> Self {
         Self { each, last: Arc::default(), tls, warnings }
     }
 }
 
-/// How long all hosts may take together.
-pub(super) fn longest(config: &Config) -> Duration {
-    let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
+/// How long so many hosts may take together.
+pub(super) fn longest(hosts: usize) -> Duration {
     HOST_TIMEOUT * u32::try_from(hosts).unwrap_or(u32::MAX)
-}
-
-/// The same, but for the other hosts.
-fn of_one_host(config: &Config, number: usize) -> Config {
-    let mut one = Config::new();
-    match config.get_hosts().get(number) {
-        Some(Host::Tcp(host)) => drop(one.host(host)),
-        Some(Host::Unix(folder)) => drop(one.host_path(folder)),
-        None => {}
-    }
-    if let Some(address) = config.get_hostaddrs().get(number) {
-        one.hostaddr(*address);
-    }
-    let ports = config.get_ports();
-    if let Some(port) = ports.get(number).or(ports.first()) {
-        one.port(*port);
-    }
-    if let Some(user) = config.get_user() {
-        one.user(user);
-    }
-    if let Some(password) = config.get_password() {
-        one.password(password);
-    }
-    if let Some(name) = config.get_dbname() {
-        one.dbname(name);
-    }
-    if let Some(options) = config.get_options() {
-        one.options(options);
-    }
-    if let Some(name) = config.get_application_name() {
-        one.application_name(name);
-    }
-    if let Some(timeout) = config.get_connect_timeout() {
-        one.connect_timeout(*timeout);
-    }
-    if let Some(timeout) = config.get_tcp_user_timeout() {
-        one.tcp_user_timeout(*timeout);
-    }
-    if let Some(interval) = config.get_keepalives_interval() {
-        one.keepalives_interval(interval);
-    }
-    if let Some(retries) = config.get_keepalives_retries() {
-        one.keepalives_retries(retries);
-    }
-    one.keepalives(config.get_keepalives())
-        .keepalives_idle(config.get_keepalives_idle())
-        .ssl_mode(config.get_ssl_mode())
-        .ssl_negotiation(config.get_ssl_negotiation())
-        .target_session_attrs(config.get_target_session_attrs())
-        .channel_binding(config.get_channel_binding())
-        .load_balance_hosts(config.get_load_balance_hosts());
-    one
 }
 
 type Connecting<'a> =
@@ -134,7 +78,7 @@ where
                         self.last.store(number, Ordering::Relaxed);
                         let warnings = self.warnings.clone();
                         let task = tokio::spawn(async move {
-                            // What ends it, whoever waits for an answer is told.
+                            // Whatever ends the loop fails the pending requests too.
                             while let Some(Ok(message)) =
                                 poll_fn(|context| connection.poll_message(context)).await
                             {
@@ -149,7 +93,7 @@ where
             }
             match failed {
                 Some(error) => Err(error),
-                // No host has said anything. The pool's own timeout tells of that.
+                // No host has answered: the pool's timeout reports it.
                 None => pending().await,
             }
         })

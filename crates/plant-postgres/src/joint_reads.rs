@@ -1,20 +1,20 @@
-//! Reads of single plants: those that wait at the same time are asked for together.
+//! Reads of single plants: those that wait at the same time become one query.
 
 use std::sync::Arc;
 
 use plant_domain::PlantId;
+use plant_store::{StoreFailure, StoredPlant};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::reader::PostgresReader;
-use plant_store::{StoreFailure, StoredPlant};
 
-/// How many plants are asked for at once at most.
+/// How many plants one query reads at most.
 const MAX_READS: usize = 256;
 
-/// A read of one plant that waits for its turn, and where what is found goes.
+/// A read of one plant that waits, and where its result goes.
 pub(super) type WaitingRead = (PlantId, oneshot::Sender<Result<Option<StoredPlant>, StoreFailure>>);
 
-/// Reads plants, all that wait at once, for as long as anyone may ask.
+/// Reads all plants that wait, again and again, until the senders are gone.
 pub(super) async fn read_jointly(
     reader: PostgresReader,
     waiting: Arc<Mutex<mpsc::Receiver<WaitingRead>>>,
@@ -25,9 +25,8 @@ pub(super) async fn read_jointly(
         if taken.is_empty() {
             return;
         }
-        // Where it panics, those who wait are told, and the next ones are read.
-        let reading = tokio::spawn(answer(reader.clone(), taken));
-        if reading.await.is_err() {
+        // A panic drops the senders, which tells the callers; the next reads go on.
+        if tokio::spawn(answer(reader.clone(), taken)).await.is_err() {
             log::error!("reading plants panicked");
         }
     }
@@ -37,11 +36,11 @@ async fn answer(reader: PostgresReader, taken: Vec<WaitingRead>) {
     let ids: Vec<PlantId> = taken.iter().map(|(id, _)| *id).collect();
     let found = reader.plants(&ids).await.map_err(StoreFailure::new);
     for (id, answer) in taken {
-        let found = found
-            .as_ref()
-            .map_err(Clone::clone)
-            .and_then(|found| found.get(id).map_err(StoreFailure::new));
-        // A client that has gone away does not listen: that is no error.
-        let _ = answer.send(found);
+        let plant = match &found {
+            Ok(found) => found.get(&id).cloned().unwrap_or(Ok(None)),
+            Err(failure) => Err(failure.clone()),
+        };
+        // The client may be gone.
+        let _ = answer.send(plant);
     }
 }

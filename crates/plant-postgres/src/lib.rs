@@ -1,8 +1,8 @@
-//! The plant repository in PostgreSQL, of which many may work on the same plants at once.
+//! The plant repository in PostgreSQL, which any number of programs may use at once.
 //!
-//! [`PostgresRepository`] keeps the contract of [`plant_store::PlantRepository`]. Writes wait in a queue. A free `lane`
-//! takes what waits as one `group` and commits it in one transaction, and several groups are on their way at once. The
-//! `reader` shows what is committed. What is said to PostgreSQL stands in `statements`, and `schema` makes the tables.
+//! [`PostgresRepository`] keeps the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free `lane`
+//! takes all that wait as one `group`, and its `writer` commits the group in one `transaction`; several groups are in flight
+//! at once. The `reader` reads what is committed. `statements` has the SQL, and `schema` makes the tables.
 //!
 //! ```no_run
 //! use plant_domain::NewPlant;
@@ -30,199 +30,144 @@ mod joint_reads;
 mod lane;
 mod queue;
 mod reader;
-mod readiness;
+mod rehearsal;
 mod schema;
+mod schema_name;
 mod sessions;
 mod statements;
 mod threads;
+mod transaction;
 mod upkeep;
 mod write_health;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId, PlantPatch};
-use tokio::runtime::Handle;
-use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-
-use crate::group::MAX_GROUP;
-use crate::joint_reads::WaitingRead;
-use crate::lane::{Lane, WAITING_ALONE, carry_out_alone};
-use crate::queue::Queue;
-use crate::reader::PostgresReader;
-use crate::readiness::Readiness;
-use crate::sessions::Sessions;
-use crate::statements::Statements;
-use crate::threads::Threads;
-use crate::upkeep::Upkeep;
-use crate::writer::Writer;
 use plant_store::decision::{Decision, Write, imported};
 use plant_store::{
     Created, EventPage, IdempotencyDigest, Imported, OnConflict, OpenError, Page, PageRequest,
     PlantRepository, Preconditions, Put, Revision, StoreError, StoreFailure, StoredPlant,
 };
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+
+use crate::group::MAX_GROUP;
+use crate::joint_reads::{WaitingRead, read_jointly};
+use crate::lane::{WAITING_ALONE, carry_out_alone, carry_out_groups};
+use crate::queue::Queue;
+use crate::reader::PostgresReader;
+use crate::sessions::Sessions;
+use crate::threads::Threads;
+use crate::upkeep::Upkeep;
+use crate::writer::Writer;
 
 pub use self::address::{NotAPostgresUrl, PostgresUrl};
 pub use self::config::{DEFAULT_READING_SESSIONS, PostgresConfig};
-pub use self::statements::{DEFAULT_SCHEMA, NotASchemaName, SchemaName};
+pub use self::schema_name::{DEFAULT_SCHEMA, NotASchemaName, SchemaName};
 
-/// How many groups of writes are on their way at once, each in a session of its own. More of them make the groups
-/// smaller.
+/// How many groups of writes are in flight at once, each in a session of its own. More lanes make the groups smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
 
-/// How many reads of single plants wait to be taken. Further reads wait until there is room.
+/// How many reads of single plants may wait. Further reads wait for room.
 const WAITING_READS: usize = 1024;
 
-/// How many reads of single plants are on their way at once. Each asks for all plants that somebody waits for.
+/// How many queries for single plants are in flight at once.
 const READS_IN_FLIGHT: usize = 3;
 
 /// How many imports are carried out at once, each in a session of its own.
 const IMPORTS_AT_ONCE: usize = 2;
 
-/// One more session for looking whether writes are taken, and one for forgetting.
+/// One session more to look whether writes are taken, and one to forget events.
 const OTHER_SESSIONS: usize = 2;
 
-/// How many sessions with PostgreSQL a repository has at most for writing.
+/// How many sessions a repository opens at most for writing.
 pub const WRITING_SESSIONS: usize = GROUPS_IN_FLIGHT + IMPORTS_AT_ONCE + OTHER_SESSIONS;
 
 /// Keeps plants in PostgreSQL, with group commit: writes that wait at the same time are committed together.
 ///
-/// Any number of repositories may work on the same tables at once, in one process or in many. Unlike a database on one
-/// disk, the store does not fail for good: where PostgreSQL does not answer, each write and each read is told so after
-/// a few seconds, and later ones are carried out when it answers again. A write whose outcome is not known is looked
-/// for before anyone is told anything ([`StoreError::Failed`] says that it was not found out).
+/// Any number of repositories may use the same tables at once, in one process or in many. Unlike a database on one disk,
+/// the store does not fail for good: while PostgreSQL does not answer, each write and each read fails after a few seconds,
+/// and later ones succeed when it answers again. If the outcome of a write is unknown, the repository finds it out before it
+/// answers ([`StoreError::Failed`] says that it could not).
 ///
 /// It has threads of its own. Dropping the repository carries out what was taken, like [`PlantRepository::close`], and
-/// blocks until then: where PostgreSQL does not answer, for up to half a minute.
+/// blocks until then: up to half a minute while PostgreSQL does not answer.
 #[derive(Debug)]
 pub struct PostgresRepository {
-    runtime: Handle,
     queue: Arc<Queue>,
     reads: mpsc::Sender<WaitingRead>,
-    closing: CancellationToken,
-    /// What has to be carried out before the end.
-    under_way: TaskTracker,
     imports: Arc<Semaphore>,
-    import_writer: Writer,
+    writer: Writer,
     reader: PostgresReader,
-    readiness: Arc<Mutex<Readiness>>,
-    /// Whether something was written that upkeep has not seen.
-    has_written: Arc<AtomicBool>,
-    // The last one to be dropped: nobody gives the threads anything to do any more.
-    _threads: Threads,
+    // Dropped last: nothing gives the threads new work any more.
+    threads: Threads,
 }
 
 impl PostgresRepository {
-    /// Comes to PostgreSQL, makes the tables where they are missing and brings older ones to the version of this
-    /// program, as far as the user of the database may do that.
+    /// Connects to PostgreSQL, and makes the tables if they are missing and the user of the database may.
     ///
     /// # Errors
     ///
-    /// When PostgreSQL does not answer or is not one that plants can be trusted to, or the tables cannot be made or
-    /// are of a newer program. The message says which, and what to do.
+    /// When PostgreSQL does not answer or would lose what it acknowledges, or the tables cannot be made or have another
+    /// version. The message says which, and what to do.
     pub async fn open(config: &PostgresConfig) -> Result<Self, OpenError> {
-        Self::try_open(config).await.map_err(unusable)
+        let opened = async {
+            let threads = Threads::start()?;
+            let prepared = threads.run("opening", schema::prepare(config.clone())).await;
+            let last_block =
+                prepared.with_context(|| format!("cannot use the plants in {}", config.url))?;
+            Self::start(config, last_block, threads)
+        };
+        opened.await.map_err(unusable)
     }
 
-    async fn try_open(config: &PostgresConfig) -> anyhow::Result<Self> {
-        let threads = Threads::start()?;
-        let own = config.clone();
-        let prepared = threads.handle.spawn(async move { schema::prepare(&own).await });
-        let prepared = prepared.await.context("opening panicked")?;
-        let last_block =
-            prepared.with_context(|| format!("cannot use the plants in {}", config.url))?;
-        Self::start(config, last_block, threads)
-    }
-
-    /// Makes the tables, or brings them to the version of this program, also while others use them. Returns the
-    /// version that they had before, 0 where there were none, and the one that they have now.
+    /// Makes the tables, or brings them to the version of this program, also while others use them. Returns the version
+    /// before, 0 if there were none, and the version now.
     ///
     /// # Errors
     ///
     /// As [`Self::open`], and when the user of the database may not make tables.
     pub async fn migrate(config: &PostgresConfig) -> Result<(i32, i32), OpenError> {
-        Self::try_migrate(config).await.map_err(unusable)
-    }
-
-    async fn try_migrate(config: &PostgresConfig) -> anyhow::Result<(i32, i32)> {
-        let threads = Threads::start()?;
-        let own = config.clone();
-        let migrated = threads.handle.spawn(async move { schema::migrate(&own).await });
-        let before = migrated.await.context("migrating panicked")?;
-        let before =
-            before.with_context(|| format!("cannot migrate the tables in {}", config.url))?;
-        Ok((before, schema::VERSION))
+        let migrated = async {
+            let threads = Threads::start()?;
+            let migrated = threads.run("migrating", schema::migrate(config.clone())).await;
+            migrated.with_context(|| format!("cannot migrate the tables in {}", config.url))
+        };
+        Ok((migrated.await.map_err(unusable)?, schema::VERSION))
     }
 
     fn start(config: &PostgresConfig, last_block: i64, threads: Threads) -> anyhow::Result<Self> {
-        let runtime = threads.handle.clone();
-        let (closing, under_way) = (threads.closing.clone(), threads.under_way.clone());
-        let statements = Arc::new(Statements::new(&config.schema));
+        let Threads { handle, under_way, closing, .. } = &threads;
         let reachable = Arc::default();
         let writing = Sessions::new(config, WRITING_SESSIONS, Arc::clone(&reachable))?;
         let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
-        let reader = PostgresReader { sessions: reading, statements: Arc::clone(&statements) };
-        let writer = Writer {
-            sessions: writing.clone(),
-            statements: Arc::clone(&statements),
-            last_block: Arc::new(AtomicI64::new(last_block)),
-            doubt: Arc::default(),
-            health: Arc::default(),
-        };
+        let reader = PostgresReader { sessions: reading };
+        let writer = Writer::new(writing, last_block);
+
         let queue = Arc::<Queue>::default();
-        let has_written = Arc::new(AtomicBool::new(true));
         let (alone, waiting_alone) = mpsc::channel(WAITING_ALONE);
-        let carrying_out = carry_out_alone(writer.clone(), waiting_alone, Arc::clone(&has_written));
-        under_way.spawn_on(carrying_out, &runtime);
+        under_way.spawn_on(carry_out_alone(writer.clone(), waiting_alone), handle);
         for _ in 0..GROUPS_IN_FLIGHT {
-            let lane = Lane {
-                queue: Arc::clone(&queue),
-                writer: writer.clone(),
-                alone: alone.clone(),
-                closing: closing.clone(),
-                has_written: Arc::clone(&has_written),
-            };
-            under_way.spawn_on(lane.run(), &runtime);
+            let (queue, writer) = (Arc::clone(&queue), writer.clone());
+            let lane = carry_out_groups(queue, writer, alone.clone(), closing.clone());
+            under_way.spawn_on(lane, handle);
         }
         let (reads, waiting) = mpsc::channel(WAITING_READS);
         let waiting = Arc::new(Mutex::new(waiting));
         for _ in 0..READS_IN_FLIGHT {
-            runtime.spawn(joint_reads::read_jointly(reader.clone(), Arc::clone(&waiting)));
+            handle.spawn(read_jointly(reader.clone(), Arc::clone(&waiting)));
         }
-        let upkeep = Upkeep {
-            reader: reader.clone(),
-            sessions: writing.clone(),
-            keep_events: config.keep_events,
-            gap: None,
-        };
-        runtime.spawn(upkeep::keep_up(upkeep, Arc::clone(&has_written), closing.clone()));
-        let readiness = Readiness::new(writer.clone());
-        let import_writer = writer.clone();
-        Ok(Self {
-            runtime,
-            queue,
-            reads,
-            closing,
-            under_way,
-            imports: Arc::new(Semaphore::new(IMPORTS_AT_ONCE)),
-            import_writer,
-            reader,
-            readiness: Arc::new(Mutex::new(readiness)),
-            has_written,
-            _threads: threads,
-        })
+        let upkeep = Upkeep::new(reader.clone(), writer.clone(), config.keep_events);
+        handle.spawn(upkeep.run(closing.clone()));
+        let imports = Arc::new(Semaphore::new(IMPORTS_AT_ONCE));
+        Ok(Self { queue, reads, imports, writer, reader, threads })
     }
 
     async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+        self.check_open()?;
         let (answer, outcome) = oneshot::channel();
-        if self.closing.is_cancelled() {
-            return Err(StoreError::Closed);
-        }
         self.queue.push((write, answer))?;
         match outcome.await {
             Ok(outcome) => outcome,
@@ -230,7 +175,7 @@ impl PostgresRepository {
         }
     }
 
-    /// Reads where the sessions are.
+    /// Reads on the threads that the sessions belong to.
     async fn read<T: Send + 'static, Reading>(
         &self,
         read: impl FnOnce(PostgresReader) -> Reading,
@@ -238,8 +183,12 @@ impl PostgresRepository {
     where
         Reading: Future<Output = anyhow::Result<T>> + Send + 'static,
     {
-        let read = self.runtime.spawn(read(self.reader.clone())).await;
-        Ok(read.context("a read panicked").flatten().map_err(StoreFailure::new)?)
+        let read = self.threads.run("a read", read(self.reader.clone())).await;
+        Ok(read.map_err(StoreFailure::new)?)
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        if self.threads.closing.is_cancelled() { Err(StoreError::Closed) } else { Ok(()) }
     }
 }
 
@@ -284,20 +233,14 @@ impl PlantRepository for PostgresRepository {
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Imported>, StoreError> {
-        if self.closing.is_cancelled() {
-            return Err(StoreError::Closed);
-        }
+        self.check_open()?;
         let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
         let mut writes: Vec<Write> = writes.collect();
-        let (imports, writer) = (Arc::clone(&self.imports), self.import_writer.clone());
-        let has_written = Arc::clone(&self.has_written);
-        // A caller that goes away leaves it going on.
+        let (imports, writer) = (Arc::clone(&self.imports), self.writer.clone());
+        // A task: it goes on when the caller goes away.
         let importing = async move {
-            let _turn = imports
-                .acquire_owned()
-                .await
-                .context("importing is closed")
-                .map_err(StoreFailure::new)?;
+            let turn = imports.acquire_owned().await.context("importing is closed");
+            let _turn = turn.map_err(StoreFailure::new)?;
             let mut all = Vec::with_capacity(writes.len());
             while !writes.is_empty() {
                 let rest = writes.split_off(writes.len().min(MAX_GROUP));
@@ -305,7 +248,7 @@ impl PlantRepository for PostgresRepository {
                 let is_nothing_written = all.is_empty() && outcomes.iter().all(Result::is_err);
                 for outcome in outcomes {
                     all.push(match imported(outcome, on_conflict) {
-                        // They say that nothing was written, and some of the import is.
+                        // These errors promise that nothing was written, and some of the import is.
                         Err(StoreError::Busy | StoreError::Unavailable(_))
                             if !is_nothing_written =>
                         {
@@ -315,18 +258,17 @@ impl PlantRepository for PostgresRepository {
                         imported => imported?,
                     });
                 }
-                has_written.store(true, Ordering::Relaxed);
                 writes = rest;
             }
             Ok(all)
         };
-        let all = self.under_way.spawn_on(importing, &self.runtime).await;
+        let all = self.threads.under_way.spawn_on(importing, &self.threads.handle).await;
         all.context("an import panicked").map_err(StoreFailure::new)?
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
         let (answer, found) = oneshot::channel();
-        // Where nobody takes it, nobody answers.
+        // If this fails, so does the next line.
         let _ = self.reads.send((id, answer)).await;
         Ok(found.await.context("reading plants panicked").map_err(StoreFailure::new)??)
     }
@@ -344,13 +286,10 @@ impl PlantRepository for PostgresRepository {
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {
-        if self.closing.is_cancelled() {
-            return Err(StoreError::Closed);
-        }
-        let readiness = Arc::clone(&self.readiness);
-        // Those who ask at the same time wait for the same look.
-        let looking = self.runtime.spawn(async move { readiness.lock().await.check().await });
-        let found = looking.await.context("the look panicked").map_err(StoreFailure::new)?;
+        self.check_open()?;
+        let writer = self.writer.clone();
+        let look = async move { Ok(writer.health.check_ready(&writer.sessions).await) };
+        let found = self.threads.run("the look", look).await.map_err(StoreFailure::new)?;
         found.map_err(StoreError::Unavailable)
     }
 
@@ -359,9 +298,9 @@ impl PlantRepository for PostgresRepository {
     }
 
     async fn close(&self) -> Result<(), StoreFailure> {
-        self.closing.cancel();
-        self.under_way.close();
-        self.under_way.wait().await;
+        self.threads.closing.cancel();
+        self.threads.under_way.close();
+        self.threads.under_way.wait().await;
         Ok(())
     }
 }

@@ -1,52 +1,50 @@
-//! The writes that wait for a group. A new write seldom wakes a lane: to wake a thread for each write takes
-//! both threads some microseconds, of the twenty that a create takes in all of the program.
+//! The queue of writes that wait for a group.
+//!
+//! A push seldom wakes a lane: a wake-up costs both threads some microseconds, of the twenty that a create takes in all.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use plant_store::StoreError;
+use plant_store::decision::{Decision, Write};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::group::MAX_GROUP;
-use plant_store::StoreError;
-use plant_store::decision::{Decision, Write};
 
-/// How many writes wait at most. What comes on top is refused at once ([`StoreError::Busy`]).
+/// How many writes may wait. Further writes are refused at once ([`StoreError::Busy`]).
 const QUEUE_CAPACITY: usize = 1024;
 
-/// How many writes make a group that begins although others are on their way. Each group costs PostgreSQL as much as some
-/// dozens of its writes do.
+/// How many writes begin a group although other groups are in flight. A group costs PostgreSQL as much as some dozens of
+/// its writes do.
 const ENOUGH: usize = 48;
 
-/// For how long writes wait at most for others to come, or for the groups that are on their way. One of these may have
-/// to wait for somebody else.
+/// How long writes wait for more writes, or for the groups in flight, of which one may wait for another client.
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
-/// A write that waits for its turn, and where its outcome goes.
+/// A write that waits, and where its outcome goes.
 pub(super) type WaitingWrite = (Write, oneshot::Sender<Result<Decision, StoreError>>);
 
-/// Writes that wait. Groups of them are taken by those who carry them out.
+/// Writes that wait. Lanes take them as groups.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<QueueState>,
-    /// One of those who take groups has to look at what waits.
+    /// Wakes one lane.
     look: Notify,
 }
 
 #[derive(Debug, Default)]
 struct QueueState {
     waiting: Vec<WaitingWrite>,
-    /// Until when they wait, counted from the first of them, or from the group that has left them over.
-    patience: Option<Instant>,
+    /// When the first of them has waited long enough.
+    deadline: Option<Instant>,
     groups_in_flight: usize,
-    /// No write is added any more. It is known under the lock, so that none is added behind the back of the last one who
-    /// looks.
+    /// No write is added any more. Set under the lock, so that no write follows the last look.
     is_closed: bool,
 }
 
 impl Queue {
-    /// Adds a write, unless too many wait, or none is taken any more.
     pub(super) fn push(&self, write: WaitingWrite) -> Result<(), StoreError> {
         let mut state = self.state();
         if state.is_closed {
@@ -58,23 +56,24 @@ impl Queue {
         state.waiting.push(write);
         let count = state.waiting.len();
         if count == 1 {
-            state.patience = Some(Instant::now() + LONGEST_WAIT);
+            state.deadline = Some(Instant::now() + LONGEST_WAIT);
         }
         drop(state);
-        // For the first one somebody has to be awake when its patience ends.
+        // For the first write, a lane has to know the deadline.
         if count == 1 || count == ENOUGH {
             self.look.notify_one();
         }
         Ok(())
     }
 
-    /// The next group, once it is worth to be carried out. There is none any more where it is closed and empty.
+    /// The next group, as soon as it is large or old enough, or no other is in flight. `None` once the queue is closed and
+    /// empty.
     pub(super) async fn take_group(
         &self,
         closing: &CancellationToken,
     ) -> Option<Vec<WaitingWrite>> {
         loop {
-            let patience = {
+            let deadline = {
                 let mut state = self.state();
                 if let Some(group) = state.next_group() {
                     if !state.waiting.is_empty() {
@@ -85,17 +84,17 @@ impl Queue {
                 if state.is_closed {
                     return None;
                 }
-                state.patience
+                state.deadline
             };
             tokio::select! {
                 () = self.look.notified() => {}
-                () = sleep_until(patience.unwrap_or_else(Instant::now)), if patience.is_some() => {}
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
                 () = closing.cancelled() => self.state().is_closed = true,
             }
         }
     }
 
-    /// A group is carried out. The lane that did it looks for the next one.
+    /// A group is carried out. Its lane looks for the next one.
     pub(super) fn end_group(&self) {
         self.state().groups_in_flight -= 1;
     }
@@ -111,12 +110,12 @@ impl QueueState {
         let is_worth_it = self.groups_in_flight == 0
             || self.waiting.len() >= ENOUGH
             || self.is_closed
-            || self.patience.is_some_and(|patience| patience <= now);
+            || self.deadline.is_some_and(|deadline| deadline <= now);
         if self.waiting.is_empty() || !is_worth_it {
             return None;
         }
         let rest = self.waiting.split_off(self.waiting.len().min(MAX_GROUP));
-        self.patience = (!rest.is_empty()).then(|| now + LONGEST_WAIT);
+        self.deadline = (!rest.is_empty()).then(|| now + LONGEST_WAIT);
         self.groups_in_flight += 1;
         Some(std::mem::replace(&mut self.waiting, rest))
     }
@@ -127,13 +126,13 @@ mod tests {
     use std::sync::Arc;
 
     use plant_domain::PlantId;
+    use plant_store::Preconditions;
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
 
     use super::*;
-    use plant_store::Preconditions;
 
-    /// Longer than anything waits.
+    /// Longer than any wait.
     const LONG: Duration = Duration::from_secs(60);
 
     fn any_write() -> WaitingWrite {
@@ -148,8 +147,7 @@ mod tests {
         }
     }
 
-    /// How many writes the next group has, and how long it takes until it is taken. Time passes only where nothing else
-    /// can go on.
+    /// The size of the next group, and how long a lane waits for it. The paused clock advances only while all tasks wait.
     fn next_group(
         queue: &Arc<Queue>,
         closing: &CancellationToken,
@@ -157,13 +155,13 @@ mod tests {
         let (queue, closing, begun) = (Arc::clone(queue), closing.clone(), Instant::now());
         tokio::spawn(async move {
             let group = timeout(LONG, queue.take_group(&closing)).await;
-            let group = group.expect("somebody is woken")?;
+            let group = group.expect("a lane is woken")?;
             Some((group.len(), begun.elapsed()))
         })
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_group_begins_at_once_where_no_other_is_on_its_way() {
+    async fn a_group_begins_at_once_if_no_other_is_in_flight() {
         let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
         let group = next_group(&queue, &closing);
         tokio::task::yield_now().await;
@@ -175,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn beside_another_group_one_begins_with_enough_writes_or_when_they_have_waited() {
+    async fn beside_a_group_in_flight_the_next_one_begins_when_it_is_large_or_old_enough() {
         let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");
@@ -194,18 +192,18 @@ mod tests {
         let (writes, waited) = group.await.expect("a task").expect("a group");
         assert_eq!(writes, 1);
         assert!(waited >= LONGEST_WAIT, "{waited:?}");
-        // The clock that wakes somebody counts milliseconds.
+        // tokio's timer rounds up to milliseconds.
         assert!(waited <= LONGEST_WAIT + Duration::from_millis(1), "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_group_leaves_over_is_the_next_one_at_once() {
+    async fn writes_beyond_the_largest_group_are_the_next_group_at_once() {
         let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");
         let groups = [next_group(&queue, &closing), next_group(&queue, &closing)];
         tokio::task::yield_now().await;
-        // The lane that is woken for the first one goes on waiting.
+        // The lane that is woken for the first write waits again.
         push(&queue, 1);
         tokio::task::yield_now().await;
         push(&queue, MAX_GROUP + ENOUGH - 1);
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_when_it_is_closed_is_still_taken_and_nothing_comes_after_it() {
+    async fn a_closed_queue_gives_out_its_last_writes_and_takes_no_more() {
         let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn more_writes_than_it_has_room_for_are_refused() {
+    fn a_full_queue_refuses_writes() {
         let queue = Queue::default();
         push(&queue, QUEUE_CAPACITY);
         assert!(matches!(queue.push(any_write()), Err(StoreError::Busy)));

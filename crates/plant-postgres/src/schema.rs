@@ -1,4 +1,4 @@
-//! The tables: how they are made, and brought from one version to the next.
+//! The tables: making them, and bringing them from one version to the next.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,158 +9,63 @@ use plant_domain::fold_name;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use crate::PostgresConfig;
+use crate::config::PostgresConfig;
+use crate::schema_name::SchemaName;
 use crate::sessions::{Session, SessionError, Sessions};
-use crate::statements::{SchemaName, Statements};
+use crate::statements::LAST_BLOCK;
 
-/// The version of the tables that this program works with. In version 1, names were folded in another way.
+/// The version of the tables that this program works with. Version 1 folded names in another way.
 pub(super) const VERSION: i32 = 2;
 
 /// How many names are folded again at a time.
 const NAMES_AT_ONCE: i64 = 1000;
 
-/// How many rows share the counting. Each write adds to one of them, and two writes that add to the same one wait for
+/// How many rows share the counting. Each group adds to one of them, and two groups that add to the same one wait for
 /// each other.
 pub(super) const COUNTER_SLOTS: i32 = 128;
 
-/// How often it is tried to make the tables while others do so too.
+/// How often the migration is tried while other programs make the tables too.
 const ATTEMPTS: u32 = 30;
 
-/// How long one who met another at it waits, in milliseconds.
+/// The pause after a conflict with such a program, in milliseconds.
 const PAUSE_MS: Range<u64> = 10..200;
 
-/// What speaks the protocol of PostgreSQL, as far as its tables are made in another way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Engine {
-    PostgreSql,
-    /// PostgreSQL with its tables distributed over many machines.
-    Citus,
-    CockroachDb,
-    YugabyteDb,
-}
+/// Makes the tables, but for the rows of the counters. May run again after a migration that was cut off. The low fill factor leaves room to update a counter in place.
+const MAKE_TABLES: &str = "\
+    CREATE TABLE IF NOT EXISTS SCHEMA.plants (id bigint PRIMARY KEY, revision bigint NOT NULL, \
+      name text COLLATE \"C\", folded_name text COLLATE \"C\", tag text COLLATE \"C\", idempotency bytea); \
+    CREATE INDEX IF NOT EXISTS plants_by_tag ON SCHEMA.plants (tag, id) WHERE tag IS NOT NULL; \
+    CREATE INDEX IF NOT EXISTS removed_plants ON SCHEMA.plants (revision) WHERE name IS NULL; \
+    CREATE TABLE IF NOT EXISTS SCHEMA.events (block bigint PRIMARY KEY, group_id bytea UNIQUE, \
+      is_seal boolean NOT NULL DEFAULT false, revisions bigint[] NOT NULL, kinds smallint[] NOT NULL, \
+      ids bigint[] NOT NULL); \
+    CREATE TABLE IF NOT EXISTS SCHEMA.counters (slot integer PRIMARY KEY, plants bigint NOT NULL, events bigint NOT NULL) \
+      WITH (fillfactor = 10); \
+    CREATE TABLE IF NOT EXISTS SCHEMA.log (id integer PRIMARY KEY, forgotten_to bigint NOT NULL, \
+      forgotten_revision bigint NOT NULL, forgotten_events bigint NOT NULL); \
+    INSERT INTO SCHEMA.log VALUES (1, 0, 0, 0) ON CONFLICT (id) DO NOTHING; \
+    CREATE SEQUENCE IF NOT EXISTS SCHEMA.event_blocks";
 
-impl Engine {
-    async fn of(session: &Session) -> anyhow::Result<Self> {
-        let version: String = session.rows("SELECT version()", &[]).await?[0].try_get(0)?;
-        if version.contains("CockroachDB") {
-            return Ok(Self::CockroachDb);
-        }
-        if version.contains("-YB-") {
-            return Ok(Self::YugabyteDb);
-        }
-        let citus = "SELECT extname::text FROM pg_extension WHERE extname = 'citus'";
-        let is_citus = !session.rows(citus, &[]).await?.is_empty();
-        Ok(if is_citus { Self::Citus } else { Self::PostgreSql })
-    }
+/// Makes the missing rows of the counters, and counts again, while nobody writes.
+const COUNT_AGAIN: &str = "\
+    LOCK TABLE SCHEMA.plants, SCHEMA.events, SCHEMA.counters IN EXCLUSIVE MODE; \
+    INSERT INTO SCHEMA.counters (slot, plants, events) \
+      SELECT slot, 0, 0 FROM generate_series(0, COUNTER_SLOTS - 1) AS slots (slot) ON CONFLICT (slot) DO NOTHING; \
+    UPDATE SCHEMA.counters SET plants = 0, events = 0; \
+    UPDATE SCHEMA.counters SET \
+      plants = (SELECT count(*) FROM SCHEMA.plants WHERE name IS NOT NULL), \
+      events = (SELECT coalesce(sum(cardinality(ids)), 0)::bigint FROM SCHEMA.events) \
+        + (SELECT forgotten_events FROM SCHEMA.log WHERE id = 1) \
+      WHERE slot = 0";
 
-    /// The type of a text that is compared byte by byte.
-    const fn text(self) -> &'static str {
-        match self {
-            Self::CockroachDb => "text",
-            Self::PostgreSql | Self::Citus | Self::YugabyteDb => "text COLLATE \"C\"",
-        }
-    }
-
-    /// How the rows of a key lie: in its order, which only one system does not do by itself.
-    const fn ascending(self) -> &'static str {
-        match self {
-            Self::YugabyteDb => " ASC",
-            Self::PostgreSql | Self::Citus | Self::CockroachDb => "",
-        }
-    }
-
-    /// What leaves room to change a row in its place.
-    const fn with_room(self) -> &'static str {
-        match self {
-            Self::PostgreSql | Self::Citus => " WITH (fillfactor = 10)",
-            Self::CockroachDb | Self::YugabyteDb => "",
-        }
-    }
-
-    /// The statements that make the tables. Each may be run again where it was run before.
-    fn make_tables(self, schema: &SchemaName) -> Vec<String> {
-        let schema = schema.quoted();
-        let (text, ascending, with_room) = (self.text(), self.ascending(), self.with_room());
-        let mut statements = vec![
-            format!(
-                "CREATE TABLE IF NOT EXISTS {schema}.plants (\
-                   id bigint NOT NULL, revision bigint NOT NULL, name {text}, folded_name {text}, tag {text}, \
-                   idempotency bytea, PRIMARY KEY (id{ascending}))"
-            ),
-            format!(
-                "CREATE INDEX IF NOT EXISTS plants_by_tag ON {schema}.plants (tag{ascending}, id{ascending}) \
-                 WHERE tag IS NOT NULL"
-            ),
-            format!(
-                "CREATE INDEX IF NOT EXISTS removed_plants ON {schema}.plants (revision{ascending}) \
-                 WHERE name IS NULL"
-            ),
-            format!(
-                "CREATE TABLE IF NOT EXISTS {schema}.events (\
-                   block bigint NOT NULL, group_id bytea UNIQUE, is_seal boolean NOT NULL DEFAULT false, revisions bigint[] NOT NULL, \
-                   kinds smallint[] NOT NULL, ids bigint[] NOT NULL, PRIMARY KEY (block{ascending}))"
-            ),
-            format!(
-                "CREATE TABLE IF NOT EXISTS {schema}.counters (\
-                   slot integer NOT NULL PRIMARY KEY, plants bigint NOT NULL, events bigint NOT NULL){with_room}"
-            ),
-            make_counters(&schema),
-            format!(
-                "CREATE TABLE IF NOT EXISTS {schema}.log (\
-                   id integer NOT NULL PRIMARY KEY, forgotten_to bigint NOT NULL, \
-                   forgotten_revision bigint NOT NULL, forgotten_events bigint NOT NULL)"
-            ),
-            format!(
-                "INSERT INTO {schema}.log (id, forgotten_to, forgotten_revision, forgotten_events) \
-                 VALUES (1, 0, 0, 0) ON CONFLICT (id) DO NOTHING"
-            ),
-            format!("CREATE SEQUENCE IF NOT EXISTS {schema}.event_blocks"),
-        ];
-        if self == Self::Citus {
-            // What a group of writes touches beside the plants stays where the groups are put together.
-            statements.push(format!(
-                "SELECT create_distributed_table('{schema}.plants', 'id') WHERE NOT EXISTS \
-                   (SELECT FROM pg_dist_partition WHERE logicalrelid = '{schema}.plants'::regclass)"
-            ));
-        }
-        statements
-    }
-}
-
-/// Makes the rows of the counters that are missing.
-fn make_counters(schema: &str) -> String {
-    format!(
-        "INSERT INTO {schema}.counters (slot, plants, events) \
-         SELECT slot, 0, 0 FROM generate_series(0, {COUNTER_SLOTS} - 1) AS slots (slot) \
-         ON CONFLICT (slot) DO NOTHING"
-    )
-}
-
-/// Counts again where rows of the counters were missing, while nobody writes.
-fn count_again(schema: &str) -> [String; 4] {
-    [
-        format!("LOCK TABLE {schema}.plants, {schema}.events, {schema}.counters IN EXCLUSIVE MODE"),
-        make_counters(schema),
-        format!("UPDATE {schema}.counters SET plants = 0, events = 0"),
-        format!(
-            "UPDATE {schema}.counters SET \
-               plants = (SELECT count(*) FROM {schema}.plants WHERE name IS NOT NULL), \
-               events = (SELECT coalesce(sum(cardinality(ids)), 0)::bigint FROM {schema}.events) \
-                 + (SELECT forgotten_events FROM {schema}.log WHERE id = 1) \
-             WHERE slot = 0"
-        ),
-    ]
-}
-
-/// Makes sure that the tables are there, as far as the user of the database may make them, that they have the version of
-/// this program, and that the server is one that plants can be trusted to. Returns the number of the last block of events.
-pub(super) async fn prepare(config: &PostgresConfig) -> anyhow::Result<i64> {
-    let session = session(config).await?;
-    check_server(&session).await?;
+/// Makes the tables if they are missing, and checks that they have the version of this program and that the server keeps
+/// what it acknowledges. Returns the number of the last block of events.
+pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<i64> {
+    let session = checked_session(&config).await?;
     match version(&session, &config.schema).await? {
-        // A user may have the right to use the tables, and not to make them.
+        // The user may be allowed to use the tables, and not to make them.
         Some(VERSION) => {}
-        // Servers of the older program may still write, so a start alone changes nothing for them.
+        // Servers of the older program may still write, so a start alone migrates nothing.
         Some(found @ 1..VERSION) => bail!(
             "the tables in schema {} have version {found}, and this program needs {VERSION}: run `plantd migrate`, \
              and start again",
@@ -171,16 +76,10 @@ pub(super) async fn prepare(config: &PostgresConfig) -> anyhow::Result<i64> {
             migrate_with(&session, &config.schema).await?;
         }
     }
-    last_block(&session, &config.schema).await
-}
-
-/// The number of the last block of events. Nobody may get it again, as could be where tables were copied without their
-/// sequence.
-async fn last_block(session: &Session, schema: &SchemaName) -> anyhow::Result<i64> {
-    let rows = session.rows(&Statements::new(schema).last_block, &[]).await?;
+    let rows = session.rows(LAST_BLOCK, &[]).await?;
     let row = rows.first().context("the row of the log is missing")?;
     let (block, is_behind): (i64, bool) = (row.try_get(0)?, row.try_get(1)?);
-    let sequence = format!("{}.event_blocks", schema.quoted());
+    let sequence = session.sql("SCHEMA.event_blocks");
     ensure!(
         !is_behind,
         "the sequence {sequence} is behind the events, which end with {block}, as after a copy without it: run \
@@ -189,44 +88,38 @@ async fn last_block(session: &Session, schema: &SchemaName) -> anyhow::Result<i6
     Ok(block)
 }
 
-/// Makes the tables, or brings them to the version of this program. Returns the version that they had before; 0 is none.
-pub(super) async fn migrate(config: &PostgresConfig) -> anyhow::Result<i32> {
-    let session = session(config).await?;
-    check_server(&session).await?;
+/// Makes the tables, or brings them to the version of this program. Returns the version before; 0 if there were none.
+pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<i32> {
+    let session = checked_session(&config).await?;
     migrate_with(&session, &config.schema).await
 }
 
-async fn session(config: &PostgresConfig) -> anyhow::Result<Session> {
-    Ok(Sessions::new(config, 1, Arc::default())?.get().await?)
-}
-
-async fn check_server(session: &Session) -> anyhow::Result<()> {
-    let setting = async |session: &Session, name: &str| -> anyhow::Result<Option<String>> {
-        let rows = session.rows("SELECT current_setting($1, true)", &[&name]).await?;
-        let row = rows.first().context("a setting is one row")?;
+/// A session with a server that keeps text and acknowledged commits.
+async fn checked_session(config: &PostgresConfig) -> anyhow::Result<Session> {
+    let session = Sessions::new(config, 1, Arc::default())?.get().await?;
+    let setting = async |name: &str| -> anyhow::Result<Option<String>> {
+        let row = session.row("SELECT current_setting($1, true)", &[&name]).await?;
         Ok(row.try_get(0)?)
     };
-    let encoding = setting(session, "server_encoding").await?;
+    let encoding = setting("server_encoding").await?.unwrap_or_default();
     ensure!(
-        encoding.as_deref().is_none_or(|encoding| ["UTF8", "utf8", "UTF-8"].contains(&encoding)),
-        "the encoding of the database is {}; plants need UTF8: create one with ENCODING 'UTF8'",
-        encoding.unwrap_or_default()
+        encoding == "UTF8",
+        "the encoding of the database is {encoding}; plants need UTF8: create one with ENCODING 'UTF8'"
     );
     for needed in ["fsync", "full_page_writes"] {
         ensure!(
-            setting(session, needed).await?.as_deref() != Some("off"),
+            setting(needed).await?.as_deref() != Some("off"),
             "PostgreSQL runs with {needed} = off, and would lose plants that it has acknowledged: turn it on"
         );
     }
-    Ok(())
+    Ok(session)
 }
 
-/// The version of the tables, if there are any that may be seen.
+/// The version of the tables, if this user can see any.
 async fn version(session: &Session, schema: &SchemaName) -> anyhow::Result<Option<i32>> {
-    let statement = format!("SELECT version FROM {}.layout WHERE id = 1", schema.quoted());
+    let statement = session.sql("SELECT version FROM SCHEMA.layout WHERE id = 1");
     match session.client()?.query_opt(&statement, &[]).await {
-        Ok(Some(row)) => Ok(Some(row.try_get(0)?)),
-        Ok(None) => Ok(None),
+        Ok(row) => Ok(row.map(|row| row.try_get(0)).transpose()?),
         Err(error) => match error.code() {
             Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME) => Ok(None),
             _ => Err(SessionError::from(error))
@@ -244,25 +137,20 @@ fn check_not_newer(version: i32) -> anyhow::Result<()> {
 }
 
 async fn migrate_with(session: &Session, schema: &SchemaName) -> anyhow::Result<i32> {
-    let engine = Engine::of(session).await?;
     let mut attempt = 1;
     loop {
-        match try_to_migrate(session.client()?, engine, schema).await {
+        match try_to_migrate(session, session.client()?, schema).await {
             Ok(version) => {
                 check_not_newer(version)?;
                 if version != VERSION {
-                    log::info!(
-                        "the tables in schema {schema} have version {VERSION} now, before {version}"
-                    );
+                    log::info!("migrated schema {schema} from version {version} to {VERSION}");
                 }
                 return Ok(version);
             }
-            // Two programs that make the same thing at once meet a conflict, of more than one kind.
             Err(error) if is_conflict(&error) && attempt < ATTEMPTS => {
                 attempt += 1;
                 session.roll_back().await;
-                let pause = Duration::from_millis(fastrand::u64(PAUSE_MS));
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(PAUSE_MS))).await;
             }
             Err(error) => {
                 let is_forbidden = error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE);
@@ -278,6 +166,7 @@ async fn migrate_with(session: &Session, schema: &SchemaName) -> anyhow::Result<
     }
 }
 
+/// Whether two programs made the same thing at once, which PostgreSQL reports in several ways.
 fn is_conflict(error: &tokio_postgres::Error) -> bool {
     let conflicts = [
         SqlState::UNIQUE_VIOLATION,
@@ -292,72 +181,62 @@ fn is_conflict(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| conflicts.contains(code))
 }
 
-/// One try. Returns the version that was there.
+/// One try. Returns the version before.
 async fn try_to_migrate(
+    session: &Session,
     client: &Client,
-    engine: Engine,
     schema: &SchemaName,
 ) -> Result<i32, tokio_postgres::Error> {
-    let name = schema.quoted();
-    // An index of many plants takes longer to make than anything else may take.
+    // An index on many plants takes longer to make than anything else may take.
     client.batch_execute("SET statement_timeout = 0").await?;
-    // A user may have the right to make tables in a schema, and not to make a schema.
+    // The user may be allowed to make tables in a schema, and not to make a schema.
     let of_schema = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
     if client.query_opt(of_schema, &[&schema.to_string()]).await?.is_none() {
-        client.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {name}")).await?;
+        let make_schema = format!("CREATE SCHEMA IF NOT EXISTS {}", schema.quoted());
+        client.batch_execute(&make_schema).await?;
     }
-    client
-        .batch_execute(&format!(
-            "CREATE TABLE IF NOT EXISTS {name}.layout (id integer NOT NULL PRIMARY KEY, version integer NOT NULL)"
-        ))
-        .await?;
-    client
-        .batch_execute(&format!(
-            "INSERT INTO {name}.layout (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING"
-        ))
-        .await?;
+    let make_layout = "CREATE TABLE IF NOT EXISTS SCHEMA.layout (id integer PRIMARY KEY, version integer NOT NULL); \
+         INSERT INTO SCHEMA.layout (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING";
+    client.batch_execute(&session.sql(make_layout)).await?;
     // A second program waits for this row, and then finds everything done.
     client.batch_execute("BEGIN").await?;
-    let lock = format!("SELECT version FROM {name}.layout WHERE id = 1 FOR UPDATE");
+    let lock = session.sql("SELECT version FROM SCHEMA.layout WHERE id = 1 FOR UPDATE");
     let version: i32 = client.query_one(&lock, &[]).await?.try_get(0)?;
     if version < 1 {
-        for statement in engine.make_tables(schema) {
-            client.batch_execute(&statement).await?;
-        }
+        client.batch_execute(&session.sql(MAKE_TABLES)).await?;
     }
-    let counters = format!("SELECT count(*) FROM {name}.counters");
+    let counters = session.sql("SELECT count(*) FROM SCHEMA.counters");
     let counters: i64 = client.query_one(&counters, &[]).await?.try_get(0)?;
     if version <= VERSION && counters < i64::from(COUNTER_SLOTS) {
-        for statement in count_again(&name) {
-            client.batch_execute(&statement).await?;
-        }
+        let slots = COUNTER_SLOTS.to_string();
+        let count_again = session.sql(COUNT_AGAIN).replace("COUNTER_SLOTS", &slots);
+        client.batch_execute(&count_again).await?;
     }
     client.batch_execute("COMMIT").await?;
     if version <= VERSION {
-        fold_names_again(client, &name).await?;
+        fold_names_again(session, client).await?;
     }
     if version < VERSION {
         // A newer program may have migrated meanwhile.
-        let note = format!(
-            "UPDATE {name}.layout SET version = {VERSION} WHERE id = 1 AND version < {VERSION}"
-        );
-        client.batch_execute(&note).await?;
+        let note =
+            session.sql("UPDATE SCHEMA.layout SET version = $1 WHERE id = 1 AND version < $1");
+        client.execute(&note, &[&VERSION]).await?;
     }
     Ok(version)
 }
 
-/// Folds again the names that an older program folded: its servers go on doing so until they are replaced. Every version
-/// folds names in ASCII alike, so these are left out.
-async fn fold_names_again(client: &Client, schema: &str) -> Result<(), tokio_postgres::Error> {
-    let select = format!(
-        "SELECT id, name, folded_name FROM {schema}.plants \
-         WHERE id >= $1 AND octet_length(name) > char_length(name) ORDER BY id LIMIT $2"
+/// Folds again the names that an older program folded; its servers do so until they are replaced. All versions fold ASCII
+/// names alike, so those are left out.
+async fn fold_names_again(session: &Session, client: &Client) -> Result<(), tokio_postgres::Error> {
+    let select = session.sql(
+        "SELECT id, name, folded_name FROM SCHEMA.plants \
+         WHERE id >= $1 AND octet_length(name) > char_length(name) ORDER BY id LIMIT $2",
     );
     // A name that has changed meanwhile was folded by the program that changed it.
-    let update = format!(
-        "UPDATE {schema}.plants SET folded_name = new.folded_name \
+    let update = session.sql(
+        "UPDATE SCHEMA.plants SET folded_name = new.folded_name \
          FROM unnest($1::bigint[], $2::text[], $3::text[]) AS new (id, name, folded_name) \
-         WHERE plants.id = new.id AND plants.name = new.name"
+         WHERE plants.id = new.id AND plants.name = new.name",
     );
     let (select, update) = (client.prepare(&select).await?, client.prepare(&update).await?);
     let mut from = Some(i64::MIN);

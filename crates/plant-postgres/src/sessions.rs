@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL: some for writing and some for reading, so that neither waits for the other.
+//! Connections to PostgreSQL: one pool for writing and one for reading, so that neither waits for the other.
 
 use std::error::Error;
 use std::io;
@@ -16,47 +16,33 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::PostgresConfig;
+use crate::config::PostgresConfig;
 use crate::hosts::{self, Hosts, Warnings};
 
 /// How long PostgreSQL may take to answer. Then the connection is given up.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a statement may take in the server, which ends it before anybody here gives up; but for `COMMIT`, which is
-/// waited for there for ever.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(4);
-const _: () = assert!(STATEMENT_TIMEOUT.as_secs() < ANSWER_TIMEOUT.as_secs());
-
-/// How long a transaction may stand still: that of one who is gone holds nobody up for longer.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// What every session begins with.
-fn session_settings() -> String {
-    let statement_timeout = STATEMENT_TIMEOUT.as_secs();
-    let idle_timeout = IDLE_TIMEOUT.as_secs();
-    // What is acknowledged is on the disk: of all the ways to commit, the one that does not wait for any disk is
-    // overruled. Every statement goes along an index and stops where it has enough, whatever is known of a table: a
-    // bitmap would collect all that there is.
-    format!(
-        "SET statement_timeout = '{statement_timeout}s'; \
-         SET default_transaction_isolation = 'read committed'; \
-         SET idle_in_transaction_session_timeout = '{idle_timeout}s'; \
-         SELECT set_config('synchronous_commit', 'on', false) \
-           WHERE current_setting('synchronous_commit') = 'off'; \
-         SELECT set_config(name, 'off', false) FROM pg_settings \
-           WHERE name IN \
-             ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')"
-    )
-}
+///
+/// The server ends a statement after 4 s, before [`ANSWER_TIMEOUT`], and a transaction that nobody continues after 5 s; but
+/// it waits for a `COMMIT` without limit. A server with `synchronous_commit = off` is overruled: what is acknowledged is on
+/// disk. Plans that read whole tables or collect all matches are off: every statement can follow an index and stop early,
+/// whatever the statistics say.
+const SESSION_SETTINGS: &str = "SET statement_timeout = '4s'; \
+     SET default_transaction_isolation = 'read committed'; \
+     SET idle_in_transaction_session_timeout = '5s'; \
+     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; \
+     SELECT set_config(name, 'off', false) FROM pg_settings \
+       WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')";
 
-/// For how long something is tried again, counted from the first try. The last one may come to its end later.
+/// For how long something is tried again, counted from the first try. The last try may end later.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long one waits before the second try at most, in milliseconds, and before any other.
+/// The longest pause before the second try, and before any try, in milliseconds.
 const FIRST_PAUSE_MS: u64 = 40;
 const LONGEST_PAUSE_MS: u64 = 640;
 
-/// Waits before the next try, after so many: longer each time, and for another time than others, lest they meet again.
+/// Waits before the next try: exponential back-off with jitter.
 pub(super) async fn pause(tries: u32) {
     let longest = FIRST_PAUSE_MS.saturating_mul(1 << tries.min(8)).min(LONGEST_PAUSE_MS);
     tokio::time::sleep(Duration::from_millis(fastrand::u64(2..longest))).await;
@@ -65,20 +51,19 @@ pub(super) async fn pause(tries: u32) {
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    /// There is no connection, or no answer: nobody knows whether what was sent was done.
+    /// There is no connection, or no answer: what was sent may have been done.
     #[error("PostgreSQL does not answer: {0}")]
     NoAnswer(String),
-    /// PostgreSQL answers, but takes no connections or no writes now; nothing was written.
+    /// PostgreSQL takes no connections or no writes now; nothing was written.
     #[error("PostgreSQL {0}")]
     Unavailable(String),
-    /// It was taken back, and may well be done when it is tried again.
-    #[error("PostgreSQL took it back: {0}")]
+    /// It was rolled back, and may succeed when it is tried again.
+    #[error("PostgreSQL rolled it back: {0}")]
     Conflict(String),
-    /// It was taken back because a prepared statement may no longer fit the tables. All statements have been
-    /// forgotten since, so the next try prepares them again.
-    #[error("PostgreSQL refused a statement that was prepared: {0}")]
+    /// It was rolled back because a prepared statement may no longer fit the tables. The next try prepares all again.
+    #[error("PostgreSQL refused a prepared statement: {0}")]
     StaleStatement(String),
-    /// PostgreSQL will refuse it again when it is tried again; nothing was written.
+    /// PostgreSQL will refuse it again; nothing was written.
     #[error("PostgreSQL refused it: {0}")]
     Refused(String),
 }
@@ -88,107 +73,95 @@ impl From<tokio_postgres::Error> for SessionError {
         let Some(cause) = error.as_db_error() else {
             return Self::NoAnswer(format!("{:#}", anyhow::Error::from(error)));
         };
-        let code = cause.code();
-        let said = said(cause);
-        let is_of_class = |classes: &[&str]| classes.contains(&&code.code()[..2]);
-        // PostgreSQL ends the session with it, or does not know itself what it has done.
+        let (code, said) = (cause.code(), said(cause));
+        let class = &code.code()[..2];
+        // PostgreSQL ends the session, or does not know the outcome itself.
         let is_over = matches!(cause.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
-            || *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN
-            || is_of_class(&["08"]);
-        let is_conflict = [
-            SqlState::T_R_SERIALIZATION_FAILURE,
-            SqlState::T_R_DEADLOCK_DETECTED,
-            SqlState::LOCK_NOT_AVAILABLE,
+            || class == "08"
+            || *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN;
+        match *code {
+            _ if is_over => Self::NoAnswer(said),
+            SqlState::T_R_SERIALIZATION_FAILURE
+            | SqlState::T_R_DEADLOCK_DETECTED
+            | SqlState::LOCK_NOT_AVAILABLE
             // A statement that took too long had to wait for another one.
-            SqlState::QUERY_CANCELED,
-        ];
-        let is_stale = [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME];
-        if is_over {
-            Self::NoAnswer(said)
-        } else if is_conflict.contains(code) || is_own_unique_violation(cause) {
-            Self::Conflict(said)
-        // A disk that is full, a server that is about to stop, or one that is a standby by now.
-        } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION || is_of_class(&["53", "57", "58"]) {
-            Self::Unavailable(format!("takes no writes now: {said}"))
-        } else if is_stale.contains(code) {
-            Self::StaleStatement(said)
-        // Only the check that all rows were written divides, and a function would be named as the place.
-        } else if *code == SqlState::DIVISION_BY_ZERO && cause.where_().is_none() {
-            Self::Refused(ROWS_MISSING.to_owned())
-        } else {
-            Self::Refused(said)
+            | SqlState::QUERY_CANCELED => Self::Conflict(said),
+            SqlState::UNIQUE_VIOLATION if is_our_constraint(cause) => Self::Conflict(said),
+            SqlState::FEATURE_NOT_SUPPORTED | SqlState::INVALID_SQL_STATEMENT_NAME => {
+                Self::StaleStatement(said)
+            }
+            // The server has become a standby, its disk is full, or it is about to stop.
+            _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION
+                || ["53", "57", "58"].contains(&class) =>
+            {
+                Self::Unavailable(format!("takes no writes now: {said}"))
+            }
+            // Only the check that all rows were written divides. In a function, the error would name a place.
+            SqlState::DIVISION_BY_ZERO if cause.where_().is_none() => Self::Refused(
+                "a row was not written, as where a row of the table counters is missing (`plantd migrate` makes \
+                 missing ones and counts again), or a trigger, a rule or a policy leaves rows out"
+                    .to_owned(),
+            ),
+            _ => Self::Refused(said),
         }
     }
 }
-
-/// What it means that not all rows were written.
-const ROWS_MISSING: &str = "a row was not written, as where a row of the table counters is missing (`plantd migrate` makes \
-     missing ones and counts again), or a trigger, a rule or a policy leaves rows out";
 
 fn said(cause: &DbError) -> String {
     format!("{} ({})", cause.message(), cause.code().code())
 }
 
-/// Whether an id, or the number of a block or a group, is taken. A unique index that somebody else has made is not ours.
-fn is_own_unique_violation(cause: &DbError) -> bool {
-    let is_own = |name: &str| name.starts_with("plants_pkey") || name.starts_with("events_");
-    *cause.code() == SqlState::UNIQUE_VIOLATION && cause.constraint().is_none_or(is_own)
+/// Whether an id, a block or a group's id is taken, and not a value in a unique index that somebody else has added.
+fn is_our_constraint(cause: &DbError) -> bool {
+    let is_ours = |name: &str| name.starts_with("plants_pkey") || name.starts_with("events_");
+    cause.constraint().is_none_or(is_ours)
 }
 
 impl From<PoolError> for SessionError {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
-                not_let_in(error)
+                no_connection(error)
             }
             error => Self::NoAnswer(error.to_string()),
         }
     }
 }
 
-/// Why there is no connection. Any cause may be mended meanwhile, so a new try is worth it.
-fn not_let_in(error: tokio_postgres::Error) -> SessionError {
+/// Why there is no connection. Somebody may remove the cause meanwhile, so another try is worth it.
+fn no_connection(error: tokio_postgres::Error) -> SessionError {
+    let refuses = |said: &str, advice: &str| {
+        let sign = if advice.is_empty() { "" } else { "; " };
+        SessionError::Unavailable(format!("refuses the connection: {said}{sign}{advice}"))
+    };
     if let Some(cause) = error.as_db_error() {
-        return refuses_connection(&said(cause), advice_about(cause.code()));
+        let advice = match *cause.code() {
+            SqlState::INVALID_CATALOG_NAME => "create the database, or name another one in the URL",
+            SqlState::TOO_MANY_CONNECTIONS => {
+                "raise max_connections of the server, or have each client open fewer connections"
+            }
+            ref code if code.code().starts_with("28") => {
+                "check the user and the password in the URL, and pg_hba.conf of the server"
+            }
+            _ => "",
+        };
+        return refuses(&said(cause), advice);
     }
-    // Without a source, the client has given up waiting.
-    let source = error.source();
-    let network = source.map(<dyn Error>::downcast_ref::<io::Error>);
-    let is_unanswered = network.is_none_or(|cause| cause.is_some_and(is_of_the_network));
+    // Without a source, the client has stopped waiting.
+    let cause = error.source().map(<dyn Error>::downcast_ref::<io::Error>);
+    let is_unanswered = cause.is_none_or(|cause| cause.is_some_and(is_of_the_network));
     let is_read_only =
-        network.flatten().is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied);
+        cause.flatten().map(io::Error::kind) == Some(io::ErrorKind::PermissionDenied);
     let said = format!("{:#}", anyhow::Error::from(error));
     if is_unanswered {
         SessionError::NoAnswer(said)
     } else if is_read_only {
-        refuses_connection(
-            &said,
-            "name its primary in the URL, or turn default_transaction_read_only off",
-        )
+        refuses(&said, "name its primary in the URL, or turn default_transaction_read_only off")
     } else if said.contains("password missing") {
-        refuses_connection(&said, "put the password into the URL")
+        refuses(&said, "put the password into the URL")
     } else {
-        refuses_connection(&said, "")
+        refuses(&said, "")
     }
-}
-
-/// What to do about a connection that is refused with this code.
-fn advice_about(code: &SqlState) -> &'static str {
-    match *code {
-        SqlState::INVALID_CATALOG_NAME => "create the database, or name another one in the URL",
-        SqlState::TOO_MANY_CONNECTIONS => {
-            "raise max_connections of the server, or lower --postgres-connections"
-        }
-        _ if code.code().starts_with("28") => {
-            "check the user and the password in the URL, and pg_hba.conf of the server"
-        }
-        _ => "",
-    }
-}
-
-fn refuses_connection(said: &str, advice: &str) -> SessionError {
-    let sign = if advice.is_empty() { "" } else { "; " };
-    SessionError::Unavailable(format!("refuses the connection: {said}{sign}{advice}"))
 }
 
 /// Whether the network failed. Every other error comes from what the server said.
@@ -197,16 +170,17 @@ fn is_of_the_network(cause: &io::Error) -> bool {
         || [io::ErrorKind::TimedOut, io::ErrorKind::UnexpectedEof].contains(&cause.kind())
 }
 
-/// Sessions of one kind.
+/// A pool of sessions.
 #[derive(Clone, Debug)]
 pub(super) struct Sessions {
     pool: Pool,
+    /// The quoted schema, with a dot.
+    schema: Arc<str>,
     reachable: Arc<Reachable>,
-    /// How often one of them was warned.
-    pub(super) warnings: Warnings,
+    warnings: Warnings,
 }
 
-/// Whether the last try to come to PostgreSQL worked, so that the log tells of each change once.
+/// Whether PostgreSQL answered last, so that the log tells of each change once.
 #[derive(Debug)]
 pub(super) struct Reachable(AtomicBool);
 
@@ -228,27 +202,24 @@ impl Reachable {
 }
 
 impl Sessions {
-    /// At most `most` sessions, which are begun when they are needed.
+    /// At most `most` sessions, opened when they are needed.
     pub(super) fn new(
         config: &PostgresConfig,
         most: usize,
         reachable: Arc<Reachable>,
     ) -> anyhow::Result<Self> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let postgres = config.url.config.clone();
+        let each = config.url.each_host();
         let warnings = Warnings::default();
-        let heard = warnings.clone();
-        let longest = hosts::longest(&postgres);
+        let longest = hosts::longest(each.len());
+        // `Hosts` has the configuration of each host, and ignores the manager's.
+        let none = tokio_postgres::Config::new();
         let manager = match &config.tls {
             Some(tls) => {
                 let tls = MakeRustlsConnect::new(tls.clone());
-                let hosts = Hosts::new(&postgres, tls, heard);
-                Manager::from_connect(postgres, hosts, manager)
+                Manager::from_connect(none, Hosts::new(each, tls, warnings.clone()), manager)
             }
-            None => {
-                let hosts = Hosts::new(&postgres, NoTls, heard);
-                Manager::from_connect(postgres, hosts, manager)
-            }
+            None => Manager::from_connect(none, Hosts::new(each, NoTls, warnings.clone()), manager),
         };
         let pool = Pool::builder(manager)
             .max_size(most)
@@ -257,47 +228,59 @@ impl Sessions {
             .create_timeout(Some(longest))
             .post_create(Hook::async_fn(|client, _| {
                 Box::pin(async {
-                    let set =
-                        timeout(ANSWER_TIMEOUT, client.batch_execute(&session_settings())).await;
+                    let set = timeout(ANSWER_TIMEOUT, client.batch_execute(SESSION_SETTINGS)).await;
                     let set = set.map_err(|_| HookError::message("it takes too long"))?;
                     set.map_err(HookError::Backend)
                 })
             }))
             .build()
             .context("no sessions with PostgreSQL")?;
-        Ok(Self { pool, reachable, warnings })
+        let schema = format!("{}.", config.schema.quoted()).into();
+        Ok(Self { pool, schema, reachable, warnings })
     }
 
-    /// A session that nobody else has now.
+    /// A session of the caller's own.
     pub(super) async fn get(&self) -> Result<Session, SessionError> {
         let session = self.pool.get().await.map_err(SessionError::from);
         if let Err(error) = &session {
             self.reachable.note(Some(error));
         }
-        let object = Some(session?);
-        let reachable = Arc::clone(&self.reachable);
-        Ok(Session { object, is_usable: AtomicBool::new(true), reachable })
+        Ok(Session {
+            object: Some(session?),
+            is_usable: AtomicBool::new(true),
+            schema: Arc::clone(&self.schema),
+            reachable: Arc::clone(&self.reachable),
+            warnings: self.warnings.clone(),
+        })
     }
 }
 
-/// A session, until it is dropped. One that did not answer, or that nobody waited for to answer, is not used again: what
-/// was asked there may still go on.
+/// A session. It returns to the pool when it is dropped, unless it gave no answer or nobody waited for one: what was asked
+/// there may still go on.
 #[derive(Debug)]
 pub(super) struct Session {
     object: Option<Object>,
     is_usable: AtomicBool,
+    schema: Arc<str>,
     reachable: Arc<Reachable>,
+    /// How often the sessions of the pool were warned.
+    pub(super) warnings: Warnings,
 }
 
 impl Session {
-    /// What statements are prepared by, and pipelined: those of several futures that are polled together go to the
-    /// server together, in that order.
+    /// A statement with the schema's name in place of `SCHEMA`.
+    pub(super) fn sql(&self, statement: &str) -> String {
+        statement.replace("SCHEMA.", &self.schema)
+    }
+
+    /// Prepares and pipelines statements: those of futures that are polled together go to the server together, in the order
+    /// of the first polls.
     pub(super) fn client(&self) -> Result<&Object, SessionError> {
         let object = self.object.as_ref().filter(|_| self.is_usable.load(Ordering::Relaxed));
         object.ok_or_else(|| SessionError::NoAnswer("the session has ended".to_owned()))
     }
 
-    /// Waits for an answer, but not for ever.
+    /// Waits for an answer, for at most [`ANSWER_TIMEOUT`].
     pub(super) async fn answer<T>(
         &self,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
@@ -311,11 +294,13 @@ impl Session {
         };
         match &answer {
             Err(error @ SessionError::NoAnswer(_)) => self.reachable.note(Some(error)),
-            // Another session may come to another host.
+            // Another session may reach another host.
             Err(SessionError::Unavailable(_)) => self.reachable.note(None),
             _ => {
-                if let Err(SessionError::StaleStatement(_)) = &answer {
-                    self.forget_statements();
+                if let Err(SessionError::StaleStatement(_)) = &answer
+                    && let Some(pool) = self.object.as_ref().and_then(Object::pool)
+                {
+                    pool.manager().statement_caches.clear();
                 }
                 self.reachable.note(None);
                 self.is_usable.store(true, Ordering::Relaxed);
@@ -324,42 +309,33 @@ impl Session {
         answer
     }
 
-    /// Has the statements of all sessions prepared again.
-    fn forget_statements(&self) {
-        if let Some(pool) = self.object.as_ref().and_then(Object::pool) {
-            pool.manager().statement_caches.clear();
-        }
-    }
-
-    /// The rows that a prepared statement gives.
+    /// The rows of a prepared statement.
     pub(super) async fn rows(
         &self,
         statement: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, SessionError> {
-        let client = self.client()?;
+        let (client, statement) = (self.client()?, self.sql(statement));
         self.answer(async {
-            let statement = client.prepare_cached(statement).await?;
+            let statement = client.prepare_cached(&statement).await?;
             client.query(&statement, parameters).await
         })
         .await
     }
 
-    /// The row that a prepared statement always gives.
+    /// The row of a prepared statement that always has one.
     pub(super) async fn row(
         &self,
         statement: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Row, SessionError> {
-        let rows = self.rows(statement, parameters).await?;
-        let row = rows.into_iter().next();
+        let row = self.rows(statement, parameters).await?.into_iter().next();
         row.ok_or_else(|| SessionError::Refused("a row is missing".to_owned()))
     }
 
-    /// Takes back what was begun. Where that cannot be said, the end of the session does it.
+    /// Rolls back the transaction. If that fails, the session is not used again, and its end rolls back.
     pub(super) async fn roll_back(&self) {
         if let Ok(client) = self.client() {
-            // Where it fails, the session is not used again, or no transaction was begun.
             let _ = self.answer(client.batch_execute("ROLLBACK")).await;
         }
     }

@@ -11,12 +11,12 @@ use tokio_util::task::TaskTracker;
 /// How many threads talk to PostgreSQL at most.
 const MOST_THREADS: usize = 4;
 
-/// Threads for what is said to PostgreSQL. They end when this is dropped, after what has to be carried out.
+/// A runtime of the repository's own. Dropping it waits for the tasks in `under_way`.
 #[derive(Debug)]
 pub(super) struct Threads {
     runtime: Option<Runtime>,
     pub(super) handle: Handle,
-    /// No more is taken.
+    /// Canceled when no more writes are taken.
     pub(super) closing: CancellationToken,
     /// What has to be carried out before the end.
     pub(super) under_way: TaskTracker,
@@ -35,6 +35,15 @@ impl Threads {
         let handle = runtime.handle().clone();
         Ok(Self { runtime: Some(runtime), handle, closing, under_way })
     }
+
+    /// Does something on these threads.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = anyhow::Result<T>> + Send + 'static,
+    ) -> anyhow::Result<T> {
+        self.handle.spawn(work).await.with_context(|| format!("{what} panicked")).flatten()
+    }
 }
 
 impl Drop for Threads {
@@ -42,7 +51,7 @@ impl Drop for Threads {
         self.closing.cancel();
         self.under_way.close();
         let (runtime, under_way) = (self.runtime.take(), self.under_way.clone());
-        // A thread of another runtime may not wait for this one.
+        // A thread of another runtime must not block on this one.
         let ending = thread::spawn(move || {
             if let Some(runtime) = runtime {
                 runtime.block_on(under_way.wait());

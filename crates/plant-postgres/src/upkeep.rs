@@ -1,42 +1,72 @@
-//! Forgetting old events, and plants that were removed so long ago that no event tells of it.
+//! Forgets old events, and removed plants of which no event tells any more.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use futures_util::future::join3;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
 use crate::reader::{EventBlock, EventBlocks, PostgresReader};
-use crate::sessions::{SessionError, Sessions};
-use crate::statements::EVENTS_IN_A_BLOCK;
+use crate::statements::{EVENTS_IN_A_BLOCK, FORGET_EVENTS, FORGET_REMOVED_PLANTS, NOTE_FORGOTTEN};
+use crate::writer::Writer;
 
-/// How often it is looked for what may be forgotten.
+/// How long one turn waits for the next.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// One part in so many of the events that are kept may be kept beyond them, so that they go many at a time.
+/// One event more in so many may be kept, so that many are forgotten at a time.
 const SLACK: i64 = 100;
 
-/// Sees to it that no more events are kept than are wanted, but for a few.
-#[derive(Debug)]
+/// Keeps the number of events close to the wanted one.
 pub(super) struct Upkeep {
-    pub(super) reader: PostgresReader,
-    pub(super) sessions: Sessions,
-    pub(super) keep_events: u64,
+    reader: PostgresReader,
+    writer: Writer,
+    keep_events: i64,
     /// A block that was missing at an earlier turn, and the newest block at that time.
-    pub(super) gap: Option<(i64, i64)>,
+    gap: Option<(i64, i64)>,
+}
+
+/// The result of an attempt to forget.
+enum Forgetting {
+    /// Something was forgotten, or a gap before it was sealed.
+    Done,
+    /// There is nothing to forget.
+    Nothing,
+    /// Something may be forgotten at the next turn.
+    Later,
 }
 
 impl Upkeep {
-    /// Forgets what there is too much. Says whether more is left for the next turn, also where nobody writes until then.
-    pub(super) async fn forget(&mut self) -> anyhow::Result<bool> {
-        let keep = i64::try_from(self.keep_events).unwrap_or(i64::MAX);
+    pub(super) fn new(reader: PostgresReader, writer: Writer, keep_events: u64) -> Self {
+        let keep_events = i64::try_from(keep_events).unwrap_or(i64::MAX);
+        Self { reader, writer, keep_events, gap: None }
+    }
+
+    /// Takes turns until the end. A turn does nothing unless there were writes or the last turn has left something.
+    pub(super) async fn run(mut self, closing: CancellationToken) {
+        let mut turns = interval(INTERVAL);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while closing.run_until_cancelled(turns.tick()).await.is_some() {
+            if !self.writer.has_written.swap(false, Ordering::Relaxed) {
+                continue;
+            }
+            let is_left = self.forget().await.unwrap_or_else(|error| {
+                let failure = error.context("cannot forget old events");
+                log::debug!("{failure:#}; it is tried again");
+                true
+            });
+            if is_left {
+                self.writer.has_written.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Forgets the excess. Says whether the next turn has to go on.
+    async fn forget(&mut self) -> anyhow::Result<bool> {
         loop {
-            let excess = self.reader.kept_events().await?.saturating_sub(keep);
-            if excess <= keep / SLACK {
+            let excess = self.reader.kept_events().await?.saturating_sub(self.keep_events);
+            if excess <= self.keep_events / SLACK {
                 return Ok(false);
             }
             match self.forget_some(excess).await? {
@@ -47,7 +77,7 @@ impl Upkeep {
         }
     }
 
-    /// Forgets the oldest blocks, with so many events at most.
+    /// Forgets some of the oldest blocks, with at most `most` events.
     async fn forget_some(&mut self, most: i64) -> anyhow::Result<Forgetting> {
         let first = self.reader.forgotten().await?.block + 1;
         let EventBlocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
@@ -59,17 +89,8 @@ impl Upkeep {
                 break;
             }
             if *number != last + 1 {
-                // Nobody may come back to a block that is forgotten. But first it gets the time of a turn, and with it
-                // all that are missing then.
                 if events == 0 {
-                    match self.gap {
-                        Some((gap, newest)) if gap <= last + 1 && last < newest => {
-                            self.reader.seal(last + 1, newest).await?;
-                            return Ok(Forgetting::Done);
-                        }
-                        _ => self.gap = Some((last + 1, self.reader.newest_block().await?)),
-                    }
-                    return Ok(Forgetting::Later);
+                    return self.close_gap(last).await;
                 }
                 break;
             }
@@ -81,33 +102,28 @@ impl Upkeep {
         if last == forgotten.block {
             return Ok(Forgetting::Nothing);
         }
-        let statements = &self.reader.statements;
-        let first_kept = (last + 1) * EVENTS_IN_A_BLOCK;
-        let session = self.sessions.get().await.map_err(failure)?;
-        let client = session.client().map_err(failure)?;
+        let session = self.writer.sessions.get().await?;
+        let client = session.client()?;
+        let note = session.sql(NOTE_FORGOTTEN);
         let noted = session
             .answer(async {
-                let note = client.prepare_cached(&statements.note_forgotten).await?;
+                let note = client.prepare_cached(&note).await?;
                 client.batch_execute("BEGIN").await?;
                 client.query(&note, &[&forgotten.block, &last, &last_revision, &events]).await
             })
             .await;
-        match noted {
-            Ok(rows) if !rows.is_empty() => {}
-            Ok(_) => {
-                // Somebody else forgets, who may want to keep more.
-                session.roll_back().await;
-                return Ok(Forgetting::Later);
-            }
-            Err(error) => {
-                session.roll_back().await;
-                return Err(failure(error));
-            }
+        if !noted.as_ref().is_ok_and(|rows| !rows.is_empty()) {
+            session.roll_back().await;
+            noted?;
+            // Another server forgets, and may want to keep more.
+            return Ok(Forgetting::Later);
         }
-        let done = session
+        let first_kept = (last + 1) * EVENTS_IN_A_BLOCK;
+        let (events, plants) = (session.sql(FORGET_EVENTS), session.sql(FORGET_REMOVED_PLANTS));
+        session
             .answer(async {
-                let events = client.prepare_cached(&statements.forget_events).await?;
-                let plants = client.prepare_cached(&statements.forget_removed_plants).await?;
+                let events = client.prepare_cached(&events).await?;
+                let plants = client.prepare_cached(&plants).await?;
                 let of_events: [&(dyn ToSql + Sync); 2] = [&forgotten.block, &last];
                 let of_plants: [&(dyn ToSql + Sync); 1] = [&first_kept];
                 let (events, plants, done) = join3(
@@ -120,44 +136,21 @@ impl Upkeep {
                 plants?;
                 done
             })
-            .await;
-        done.map_err(failure)?;
+            .await?;
         Ok(Forgetting::Done)
     }
-}
 
-/// What came of forgetting.
-enum Forgetting {
-    /// Something was forgotten, or made ready for that.
-    Done,
-    /// There is nothing to forget.
-    Nothing,
-    /// Something may be forgotten at the next turn.
-    Later,
-}
-
-/// Forgets now and then what there is too much, until the end.
-pub(super) async fn keep_up(
-    mut upkeep: Upkeep,
-    has_written: Arc<AtomicBool>,
-    closing: CancellationToken,
-) {
-    let mut turns = interval(INTERVAL);
-    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while closing.run_until_cancelled(turns.tick()).await.is_some() {
-        if !has_written.swap(false, Ordering::Relaxed) {
-            continue;
+    /// Seals the gap after block `last`, because a forgotten block must never be committed. A late commit gets the time of a
+    /// turn first, and so do all blocks that are missing by then.
+    async fn close_gap(&mut self, last: i64) -> anyhow::Result<Forgetting> {
+        if let Some((gap, newest)) = self.gap
+            && gap <= last + 1
+            && last < newest
+        {
+            self.reader.seal(last + 1, newest).await?;
+            return Ok(Forgetting::Done);
         }
-        let is_left = upkeep.forget().await.unwrap_or_else(|failure| {
-            log::debug!("{failure}; it is tried again");
-            true
-        });
-        if is_left {
-            has_written.store(true, Ordering::Relaxed);
-        }
+        self.gap = Some((last + 1, self.reader.newest_block().await?));
+        Ok(Forgetting::Later)
     }
-}
-
-fn failure(error: SessionError) -> anyhow::Error {
-    anyhow!(error).context("cannot forget old events")
 }

@@ -1,12 +1,16 @@
-//! What PostgreSQL wrote and refused lately: this tells a single write that it refuses from a time when it takes none.
+//! What PostgreSQL wrote and refused lately. This tells a refused write from a time when PostgreSQL takes no writes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use plant_domain::PlantId;
-
 use plant_store::StoreFailure;
+use tokio::time::timeout;
+
+use crate::rehearsal::{rehearse, write_nothing};
+use crate::sessions::{SessionError, Sessions};
 
 /// How many refused plants are remembered. One more makes it forget all of them.
 const MOST_REFUSED: usize = 1024;
@@ -17,16 +21,23 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// A write that takes longer than this makes the store count as not ready.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);
 
-/// After a write that PostgreSQL did not take, a rehearsal that succeeds is not believed for so long: a full disk may
-/// still take a small change.
+/// For how long after a failed write a successful rehearsal is not believed: a full disk may still take a small change.
 const NO_WRITES_FOR: Duration = Duration::from_secs(2);
 
+/// How long the result of a look stays valid.
+const LOOK_COUNTS_FOR: Duration = Duration::from_millis(500);
+
+/// What PostgreSQL wrote and refused lately.
 #[derive(Debug, Default)]
-pub(super) struct WriteHealth(Mutex<HealthState>);
+pub(super) struct WriteHealth {
+    state: Mutex<HealthState>,
+    /// When the last look was, and its result. Concurrent callers wait for the same look.
+    last_look: tokio::sync::Mutex<Option<(Instant, Result<(), StoreFailure>)>>,
+}
 
 #[derive(Debug, Default)]
 struct HealthState {
-    /// Plants that were refused, and when.
+    /// Plants of refused writes, and when.
     refused: HashMap<PlantId, Instant>,
     /// When PostgreSQL last took no writes, and why, unless it has taken some since.
     no_writes: Option<(Instant, StoreFailure)>,
@@ -56,7 +67,7 @@ impl WriteHealth {
         self.state().refused.get(&id).is_some_and(|since| since.elapsed() < REFUSED_FOR)
     }
 
-    /// PostgreSQL takes no writes, whichever they are.
+    /// PostgreSQL takes no writes at all.
     pub(super) fn note_no_writes(&self, cause: &StoreFailure) {
         let mut state = self.state();
         if state.no_writes.is_none() {
@@ -65,25 +76,65 @@ impl WriteHealth {
         state.no_writes = Some((Instant::now(), cause.clone()));
     }
 
-    /// A rehearsal has found that PostgreSQL takes writes.
-    pub(super) fn note_rehearsed(&self) {
-        self.state().note_writes();
+    /// Rehearses a write of plants that are neither in `others` nor remembered as refused.
+    pub(super) async fn rehearse(
+        &self,
+        sessions: &Sessions,
+        others: &BTreeSet<PlantId>,
+    ) -> Result<(), SessionError> {
+        let refused: Vec<PlantId> = self.state().refused.keys().copied().collect();
+        rehearse(sessions, others.iter().copied().chain(refused)).await
     }
 
-    /// Why PostgreSQL took no writes last, if it has taken none since, and whether that is so long ago that a rehearsal is
-    /// believed.
-    pub(super) fn no_writes(&self) -> Option<(bool, StoreFailure)> {
-        let (since, cause) = self.state().no_writes.clone()?;
-        Some((since.elapsed() >= NO_WRITES_FOR, cause))
+    /// Looks whether PostgreSQL takes writes: commits a write that changes nothing or, after a write that PostgreSQL did not
+    /// take, rehearses one. So it notices by itself when writes are taken again.
+    pub(super) async fn check_ready(&self, sessions: &Sessions) -> Result<(), StoreFailure> {
+        let mut last_look = self.last_look.lock().await;
+        if let Some((since, found)) = &*last_look
+            && since.elapsed() < LOOK_COUNTS_FOR
+            // A write that has failed since says more than a look that found nothing wrong.
+            && (found.is_err() || self.no_writes().is_none())
+        {
+            return found.clone();
+        }
+        let found = match timeout(READY_WITHIN, self.look(sessions)).await {
+            Ok(found) => found,
+            Err(_) => Err(StoreFailure::new(anyhow!(
+                "PostgreSQL does not answer: not within {} s",
+                READY_WITHIN.as_secs()
+            ))),
+        };
+        *last_look = Some((Instant::now(), found.clone()));
+        found
     }
 
-    /// The plants that were refused and not forgotten since.
-    pub(super) fn refused(&self) -> Vec<PlantId> {
-        self.state().refused.keys().copied().collect()
+    async fn look(&self, sessions: &Sessions) -> Result<(), StoreFailure> {
+        let look = async || match self.no_writes() {
+            None => write_nothing(sessions).await,
+            Some(_) => self.rehearse(sessions, &BTreeSet::new()).await,
+        };
+        let found = match look().await {
+            // Now the statements are prepared again.
+            Err(SessionError::StaleStatement(_)) => look().await,
+            found => found,
+        };
+        found.map_err(|error| StoreFailure::new(anyhow!(error)))?;
+        match self.no_writes() {
+            None => Ok(()),
+            Some((since, cause)) if since.elapsed() < NO_WRITES_FOR => Err(cause),
+            Some(_) => {
+                self.state().note_writes();
+                Ok(())
+            }
+        }
+    }
+
+    fn no_writes(&self) -> Option<(Instant, StoreFailure)> {
+        self.state().no_writes.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, HealthState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The command line. Flags win over the environment, the environment over the default.
+//! The command line. Flags override the environment, which overrides the defaults.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
@@ -33,27 +33,26 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve plants over HTTP
     Serve(Box<ServeOptions>),
-    /// Send the plants in a file to a running server
+    /// Import the plants in a file into a running server
     Import(ImportOptions),
-    /// Get all plants from a running server, or what can be read from a folder that no server has open
+    /// Export all plants of a running server, or what can be read of a data folder
     Export(ExportOptions),
-    /// Compare everything that a folder holds that no server has open, and list what does not agree
+    /// Check a data folder that no server has open, and list what does not agree
     Verify(VerifyOptions),
     /// Make, list and revoke tokens; a running server notices within 2 s
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Make the tables in PostgreSQL, or bring them to the version of this program; servers may use them meanwhile
+    /// Make or update the tables in PostgreSQL; servers may use them meanwhile
     Migrate(Box<MigrateOptions>),
-    /// Print the OpenAPI document of what is served
+    /// Print the OpenAPI document of the service
     Openapi,
 }
 
 impl Cli {
-    /// Reads the command line and the environment of this process. Where there is nothing to run
-    /// (help, version, a mistake), it says what there is to say and how to end.
+    /// Parses the command line and the environment of this process. For help, the version or a mistake, prints it and returns
+    /// the exit code.
     pub(crate) fn from_process() -> Result<Self, ExitCode> {
         Self::parse(std::env::args_os().collect()).map_err(|error| {
-            // Nobody is there to be told when it cannot be printed.
             let said = error.to_string();
             let secret = if said.contains(Token::PREFIX) {
                 Some("token")
@@ -82,14 +81,14 @@ impl Cli {
         })
     }
 
-    /// `plantd` without a subcommand is `plantd serve`. The options of the subcommand are not the
-    /// program's as well, for then the environment would be read for those that are not used.
+    /// `plantd` without a subcommand is `plantd serve`. The program does not have the options of `serve` too, because clap would
+    /// then read their environment variables for every command.
     fn parse(mut arguments: Vec<OsString>) -> clap::error::Result<Self> {
         let mut command = Self::command().mut_subcommand("serve", |serve| serve.arg(port_hint()));
         let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
         match first {
             "-V" | "--version" => {}
-            // The help of the program shows the options of what it does by default.
+            // The help of the program also shows the options of `serve`.
             "-h" | "--help" => command = ServeOptions::augment_args(command),
             _ if first.starts_with('-') || arguments.len() == 1 => {
                 arguments.insert(1, "serve".into());
@@ -106,8 +105,8 @@ impl Cli {
     }
 }
 
-/// `Some` when a wrong value came from the environment, for its flag is not on the command line. Holds that flag, if it
-/// is known.
+/// `Some` if a wrong value came from the environment, because its flag is not on the command line; with that flag, if it is
+/// known.
 fn flag_of_environment(error: &clap::Error) -> Option<Option<String>> {
     if error.kind() == ErrorKind::InvalidUtf8 {
         return std::env::args_os().all(|argument| argument.to_str().is_some()).then_some(None);
@@ -123,7 +122,7 @@ fn flag_of_environment(error: &clap::Error) -> Option<Option<String>> {
     (flag.starts_with("--") && !on_command_line).then(|| Some(flag.to_owned()))
 }
 
-/// The variable in the environment that stands for a flag.
+/// The environment variable of a flag.
 fn variable_of(command: &clap::Command, flag: &str) -> Option<OsString> {
     let long = flag.trim_start_matches("--");
     let argument = command.get_arguments().find(|argument| argument.get_long() == Some(long));
@@ -131,8 +130,7 @@ fn variable_of(command: &clap::Command, flag: &str) -> Option<OsString> {
     variable.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
 }
 
-/// Answers `--port`, which many other programs have. Without this, clap would suggest the most similar flag, which means
-/// something else.
+/// Answers `--port`, which many other programs have. Otherwise clap would suggest a similar flag with another meaning.
 fn port_hint() -> Arg {
     let hint = "where to listen is --listen ADDRESS:PORT, such as --listen 127.0.0.1:8090";
     Arg::new("port")
@@ -142,11 +140,11 @@ fn port_hint() -> Arg {
         .value_parser(UnknownArgumentValueParser::suggest(hint))
 }
 
-/// Whether there is a password in a URL of PostgreSQL, which somebody has put in the wrong place.
+/// Whether a text holds the URL of a PostgreSQL with a password.
 fn holds_password(text: &str) -> bool {
     let urls = ["postgres://", "postgresql://"].into_iter();
     urls.flat_map(|scheme| text.split(scheme).skip(1)).any(|rest| {
-        // The help says where a password belongs.
+        // The help has this placeholder.
         let is_user = |user: &str| user.contains(':') && user != "USER:PASSWORD";
         let rest = rest.lines().next().unwrap_or_default();
         rest.split_once('@').is_some_and(|(user, _)| is_user(user))

@@ -1,4 +1,4 @@
-//! What the environment says beside the values of options.
+//! Environment variables that are not options.
 
-/// The variable with a token: one more of the server's, with every scope, or the token that a client sends.
+/// Holds a token: one more token of a server, with every scope, or the token that a client sends.
 pub(crate) const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";

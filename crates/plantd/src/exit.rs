@@ -1,19 +1,19 @@
-//! How a command ends when it does not succeed: a reason, and the exit code that it becomes.
+//! Why a command fails, and its exit code.
 
 use std::io;
 
-/// The command did its work, and found what is wrong with the data.
+/// The command did its work, and found faulty data.
 const FINDINGS: u8 = 1;
 /// The command line is wrong. (The numbers from here on are those of BSD's `sysexits.h`.)
 pub(crate) const USAGE: u8 = 64;
 /// A folder, a file, a port or a server cannot be used, or the store failed while serving.
 const IO: u8 = 74;
-/// The server has ended, and had to cut off requests.
+/// The server has ended, and cut off requests.
 const CUT_OFF: u8 = 75;
-/// What the environment or a file says cannot be right.
+/// The environment or a file holds a wrong value.
 pub(crate) const CONFIGURATION: u8 = 78;
 
-/// Why a command stopped before it was done, with what to tell the user. Each reason has an exit code of its own.
+/// Why a command failed, with the error for the user. Each reason has an exit code of its own.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Findings(anyhow::Error),
@@ -24,7 +24,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// Tells a file that cannot be read from a file with wrong content.
+    /// A file that cannot be read is [`Stop::Io`]; a file with wrong content is [`Stop::Configuration`].
     pub(crate) fn of_file(error: anyhow::Error) -> Self {
         if error.chain().any(|cause| cause.is::<io::Error>()) {
             Self::Io(error)

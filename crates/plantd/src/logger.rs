@@ -10,22 +10,18 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 /// What the targets of our own crates begin with.
 const OURS: [&str; 2] = ["plantd", "plant_"];
 
-/// The log writes no date from this long before the last one on: a line takes less time than this.
+/// Lines have no date from this long before the end of the year 9999: writing a line takes less time.
 const DATE_MARGIN: Duration = Duration::from_secs(1);
 
-/// Of what others log, warnings and errors alone. Below that some tell whole heads of requests, with the
-/// tokens in them, and no `RUST_LOG` should let a token into the log.
+/// Logs only warnings and errors of other crates, whatever `RUST_LOG` says: below that, some log whole request heads, with
+/// their tokens.
 struct Logger {
     dated: env_logger::Logger,
-    /// For times that are no dates: `dated` panics about those, even while it logs a panic.
+    /// For times that are no dates: there `dated` panics, even while it logs a panic.
     undated: env_logger::Logger,
 }
 
-/// Logs from now on. `default` says what is logged where `RUST_LOG` does not.
-///
-/// # Errors
-///
-/// When `RUST_LOG` cannot be understood.
+/// Starts the log. `default` is the filter without `RUST_LOG`. Fails when `RUST_LOG` is wrong.
 pub(crate) fn start(default: &str) -> anyhow::Result<()> {
     let said = env::var_os(DEFAULT_FILTER_ENV).unwrap_or_default();
     let said = said.to_str().with_context(|| format!("{DEFAULT_FILTER_ENV} is not UTF-8"))?;
@@ -51,13 +47,13 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
     };
     let logger = Logger { dated: build(true), undated: build(false) };
     log::set_max_level(logger.dated.filter());
-    // It fails where another one was set before, and there is none.
+    // Fails if there is a logger already, which is not so.
     let _ = log::set_boxed_logger(Box::new(logger));
     Ok(())
 }
 
-/// env_logger takes a name without a level for a target, logs everything of it, and nothing else. So a mistyped
-/// level would turn the log off: a name without a level has to be one of our targets.
+/// To env_logger, a name without a level is a target that is logged alone. So a mistyped level would turn the log off: here, a
+/// name without a level has to be one of our targets.
 fn check(filter: &str) -> anyhow::Result<()> {
     env_filter::Builder::new().try_parse(filter).map_err(|error| anyhow!("{error}"))?;
     let directives = filter.split('/').next().unwrap_or_default().split(',').map(str::trim);
@@ -71,7 +67,7 @@ fn check(filter: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The code that dates answers, and that checks certificates, panics when the clock shows no date.
+/// The code that dates answers and checks certificates panics when the clock shows no date.
 pub(crate) fn check_clock() -> anyhow::Result<()> {
     ensure!(
         is_date(SystemTime::now()),
@@ -80,7 +76,7 @@ pub(crate) fn check_clock() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a time can be written as a date, by everything that does so: it is in the years 1970 to 9999.
+/// Whether every library can write the time as a date: in the years 1970 to 9999.
 fn is_date(time: SystemTime) -> bool {
     time >= SystemTime::UNIX_EPOCH && jiff::Timestamp::try_from(time).is_ok()
 }

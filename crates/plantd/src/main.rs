@@ -1,8 +1,7 @@
 //! `plantd`: a plant store in one binary.
 //!
-//! [`command_line`] reads what to do, one module for each command does it, and [`exit`] says how it ended. [`serve`]
-//! is the server; the commands in [`transfer`] talk to a running server by [`client`]; [`files`] keeps the tokens and
-//! other private files.
+//! [`command_line`] parses the arguments, each command has a module, and [`exit`] has the exit codes. [`serve`] is the server;
+//! the commands in [`transfer`] use [`client`] to talk to a running server; [`files`] keeps the tokens and other private files.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +15,6 @@ mod openapi;
 mod option_value;
 mod serve;
 mod store;
-mod terminal;
 mod token;
 mod transfer;
 
@@ -33,15 +31,14 @@ fn main() -> ExitCode {
         Err(exit_code) => return exit_code,
     };
     let is_server = matches!(cli.command, Command::Serve(_));
-    // What the other commands have to say is for the person who waits for it, and no log. What clients do
-    // wrong in HTTP or TLS is not worth a line, and what is wrong with a server's certificate is said once.
+    // Other commands print for the user instead of logging. Clients' mistakes in HTTP and TLS are not logged, and a wrong
+    // certificate of a server is reported once, by the command.
     let log_filter = if is_server {
         "info,actix_http=off,rustls=off"
     } else {
         "error,rustls_platform_verifier=off"
     };
     if let Err(error) = logger::start(log_filter).and_then(|()| logger::check_clock()) {
-        // Nobody is there to be told when it cannot be printed.
         let _ = writeln!(io::stderr(), "error: {error:#}");
         return ExitCode::from(exit::CONFIGURATION);
     }
@@ -59,13 +56,12 @@ fn main() -> ExitCode {
     let Err(stop) = result else { return ExitCode::SUCCESS };
     let exit_code = stop.exit_code();
     let error = stop.into_error();
-    // Also where the log tells nothing, it has to be said why there is no server.
+    // The reason is printed even if the log is off.
     if is_server && log::log_enabled!(log::Level::Error) {
         log::error!("{error:#}");
     } else {
-        // Nobody is there to be told when it cannot be printed.
         let _ = writeln!(io::stderr(), "error: {error:#}");
     }
-    // Threads may be stuck in a disk that does not answer: nothing is waited for.
+    // Exits at once: threads may wait for a disk that does not answer.
     std::process::exit(i32::from(exit_code));
 }

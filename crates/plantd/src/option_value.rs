@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Reads a whole number in this range.
+/// Parses a whole number in this range.
 pub(crate) fn whole_number<Number: FromStr + PartialOrd + Display>(
     range: RangeInclusive<Number>,
 ) -> impl Fn(&str) -> Result<Number, String> + Clone
@@ -19,7 +19,7 @@ where
     }
 }
 
-/// Reads a duration with its unit.
+/// Parses a duration with its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|cause| {
         format!("{cause}; give a duration with its unit, such as 500ms, 10s or 90d")

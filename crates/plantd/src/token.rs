@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
-use plant_http::{Scope, Token, TokenError, TokenName, TokenRecord};
+use plant_http::{Scope, Token, TokenName, TokenRecord};
 
 use crate::environment::TOKEN_VARIABLE;
 use crate::exit::Stop;
@@ -17,26 +17,25 @@ use crate::serve::first_run;
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, and print it: it is shown this once, and only its digest is kept; those that have
-    /// expired go
+    /// Make a token, and print it this once: only its digest is kept. Also removes expired tokens
     Create(TokenCreateOptions),
     /// List the tokens
     List(DataOptions),
-    /// Let tokens be in force no more
+    /// Revoke the tokens of a name
     Revoke(TokenRevokeOptions),
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TokenCreateOptions {
-    /// What the list and the log call it; another token may have the same name
+    /// The name in the list and the log; several tokens may have the same name
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// What it lets its holder do; write includes read
+    /// What the token permits; write includes read
     #[arg(long, value_name = "read|write", default_value = "write", value_parser = scope)]
     scope: Scope,
 
-    /// After how long it stops being valid, such as 30s, 12h or 90d [default: never]
+    /// How long the token is valid, such as 30s, 12h or 90d [default: forever]
     #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     expires: Option<Duration>,
 
@@ -46,10 +45,10 @@ pub(crate) struct TokenCreateOptions {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TokenRevokeOptions {
-    /// The name; all tokens that have it are revoked
+    /// The name; all tokens with it are revoked
     name: String,
 
-    /// Keep the newest of them, to which its holders have changed
+    /// Keep the newest of them, after clients have changed to it
     #[arg(long)]
     keep_newest: bool,
 
@@ -65,11 +64,12 @@ fn scope(text: &str) -> Result<Scope, &'static str> {
     }
 }
 
-/// Reads a token's name. Someone who gives the token itself is told what to give.
+/// Parses a token's name. If it is a token itself, the error says what to give.
 fn token_name(text: String) -> anyhow::Result<TokenName> {
-    TokenName::new(text).map_err(|error| match error {
-        TokenError::TokenForName => anyhow!("{error}; `plantd token list` shows the names"),
-        _ => error.into(),
+    let is_token = text.starts_with(Token::PREFIX);
+    TokenName::new(text).map_err(|error| match is_token {
+        true => anyhow!("{error}; `plantd token list` shows the names"),
+        false => error.into(),
     })
 }
 
@@ -100,7 +100,7 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
     let printed = writeln!(out, "{}", token.reveal()).and_then(|()| out.flush());
     printed.context("cannot print the token").map_err(|cause| {
-        // Nobody has it, and nobody should wonder later whose it is.
+        // A token that nobody has seen should not stay in the list.
         let removed = TokensFile::edit(&path, |file| {
             file.tokens.retain(|other| !other.is_of_same_token(&record));
             Ok(())

@@ -14,7 +14,7 @@ const PATCH_MERGE: (&str, &str) = ("PATCH /plants/7", MERGE_PATCH);
 const WRITES: [(&str, &str); 4] = [POST, PUT, PATCH, PATCH_MERGE];
 
 /// Bodies whose syntax is wrong somewhere, whatever else is wrong: 1001.
-pub(crate) const NOT_JSON: [&[u8]; 23] = [
+pub(crate) const NOT_JSON: [&[u8]; 27] = [
     b"",
     b" ",
     b"{",
@@ -27,11 +27,15 @@ pub(crate) const NOT_JSON: [&[u8]; 23] = [
     br#"{"id":7,"name":"Rosa",}"#,
     br#"{"id":7 "name":"Rosa"}"#,
     br#"{"id":07,"name":"Rosa"}"#,
+    br#"{"id":+7,"name":"Rosa"}"#,
+    br#"{"id":7.,"name":"Rosa"}"#,
     br#"{"id":NaN,"name":"Rosa"}"#,
     br#"{'id':7,'name':'Rosa'}"#,
     br#"{"id":"7","name":4,"more":tru}"#,
     br#"{"id":7,"id":8,"name":""#,
     b"{\"id\":7,\"name\":\"Ro\nsa\"}",
+    b"{\"id\":7,\"name\":\"Rosa\",\"ta\ng\":1}",
+    b"{\"id\":7,\"name\":\"Rosa\",\"\x1f\":1}",
     br#"{"id":7,"name":"Ro\xsa"}"#,
     br#"{"id":7,"name":"\ud800"}"#,
     br#"{"id":7,"name":"Rosa","tag":"\udc00x"}"#,
@@ -265,7 +269,9 @@ fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
         [(POST.0, json), (PUT.0, json), (PATCH.0, json), (PATCH.0, patches)]
     {
         for media_type in media_types {
-            for charset in ["", ";charset=utf-8", "; charset=UTF-8", "; charset=\"utf-8\""] {
+            for charset in
+                ["", ";charset=utf-8", "; charset=UTF-8", "; charset=\"utf-8\"", "; profile=x"]
+            {
                 prepare(&server.client(), request_line);
                 let lines = format!("content-TYPE: {media_type}{charset}\r\n");
                 let answer = send(&server, request_line, &lines, plant_body(ID, "Rosa", None));

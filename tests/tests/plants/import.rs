@@ -194,6 +194,7 @@ fn blank_lines_are_skipped_and_counted_and_line_ends_are_of_both_kinds() {
         (Format::Csv, "id,name,tag\n1,a,\nx\n\n2,b,\r\n\r\n\nx", [3, 8]),
         (Format::Csv, "id,name,tag\r\n\r\n\n1,a,\r\nx\r\n2,b,\nx\n", [5, 7]),
         (Format::Csv, "id,name,tag\n1,\"a\",\"\"\r\nx\n\"2\",b,\n\nx\r\n", [3, 6]),
+        (Format::Csv, "id,name,tag\r1,a,\rx\r\r2,b,\rx", [3, 6]),
     ] {
         let server = TestServer::start();
         let client = server.client();
@@ -237,6 +238,11 @@ fn a_row_of_csv_keeps_the_rules_of_a_create_and_fails_with_its_number() {
             (b"7,Rosa,x,", 1004),
             (b"7,Rosa,x,y", 1004),
             (b"7,Abies, alba,x", 1004),
+            (b"7,a,b,c,d,e,f,g", 1004),
+            (b"7,\"a\"b,x", 1004),
+            (b"7,\"a\" ,x", 1004),
+            (b"7,\"a\"b,\"\n\"", 1004),
+            (b"007,Rosa,x", 1004),
             (b",Rosa,x", 1004),
             (b"x,Rosa,x", 1004),
             (b"1.5,Rosa,x", 1004),
@@ -309,6 +315,10 @@ fn the_header_of_csv_names_the_columns_in_any_order_and_what_is_wrong_with_it_is
         ("id\tname\ttag", &["\"id\" is missing"]),
         ("{\"id\":1,\"name\":\"Rosa\"}", &[]),
         ("\u{feff}\u{feff}id,name,tag", &["\"id\" is missing"]),
+        ("\n\u{feff}id,name,tag", &[]),
+        ("id,name,", &[]),
+        ("id,\"name\"x,tag", &[]),
+        ("\"id,name,tag", &[]),
     ] {
         for body in [format!("{header}\n1,Rosa,x\n"), header.to_owned()] {
             let answer = send(&server, "", "Content-Type: text/csv\r\n", &body);
@@ -488,7 +498,15 @@ fn the_elements_of_a_json_array_are_taken_until_its_syntax_breaks() {
         (format!("[{rosa},\n,{salix}]"), 2, "comma"),
         (format!("[{rosa},\n"), 2, "body ends"),
         (format!("[{rosa}"), 1, "body ends"),
-        (format!("[{rosa}]\n{salix}"), 2, "behind the end"),
+        (format!("[{rosa}]\n{salix}"), 2, "follows the end"),
+        (format!("[{rosa}]\n[{salix}]"), 2, "follows the end"),
+        (format!("[{rosa}]]"), 1, "follows the end"),
+        (format!("[{rosa}x,{salix}]"), 1, "comma is missing"),
+        (format!("[{rosa},\n\"a"), 2, "body ends"),
+        (format!("[{rosa},\n1"), 2, "body ends"),
+        (format!("[{rosa},\nx,{salix}]"), 2, ""),
+        (format!("[{rosa},\n}},{salix}]"), 2, ""),
+        (format!("[{rosa},\n{{\"id\":1],{salix}]"), 2, ""),
         (format!("[{rosa},\n{{\"id\":1,\"name\":\"Ro\"sa\"}},{salix}]"), 2, ""),
     ] {
         let answer = import(&body);
@@ -501,7 +519,13 @@ fn the_elements_of_a_json_array_are_taken_until_its_syntax_breaks() {
         let words = [word, "the import stops here, and what was taken before stays"];
         assert!(words.into_iter().all(|word| message.contains(word)), "{body}: {message}");
     }
-    for body in ["", " \n", &rosa, "null", "\u{feff}[]"] {
+    // The end of an element that is too large may be missed.
+    let (largest, long) = (body_of(1, ROW_MAX_BYTES), body_of(1, ROW_MAX_BYTES + 1));
+    let report = import(&format!("[{largest},\n{long},{salix}]")).json();
+    assert_eq!((&report["replaced"], &report["failed"]), (&1.into(), &1.into()), "{report}");
+    let failed = &report["errors"][0];
+    assert_eq!((&failed["line"], &failed["error"]), (&2.into(), &1003.into()), "{report}");
+    for body in ["", " \n", &rosa, "null", "\u{feff}[]", "\"[]\"", "]", "x[]"] {
         assert!(import(body).assert_error(400, 1004).contains("array"), "{body}");
     }
     assert_eq!(listed(&client).len(), 2);

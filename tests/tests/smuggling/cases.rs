@@ -1,17 +1,17 @@
-//! What is sent, and what has to come of it.
+//! The cases: a text to send, and the answers that have to come.
 //!
-//! In what is sent, `⏎` is a line end (CR LF), and these stand for longer texts:
+//! In a text that is sent, `⏎` is a line end (CR LF), and these stand for longer texts:
 //!
 //! - `{auth}`: the line with the token.
 //! - `{plant}`: the JSON of the plant that a case may create. It has 24 bytes, in hexadecimal 18.
 //! - `{hidden}`: a whole request that deletes a plant. It must never be carried out; `{hidden.length}` and
 //!   `{hidden.size}` are its length in decimal and in hexadecimal.
-//! - `{next}`: the same, where plantd must not carry it out, but a proxy may take it for what the client
-//!   asks for next. A proxy is not sent it.
+//! - `{next}`: the same where plantd must not carry it out, but a proxy may take it for the next request of the
+//!   client. It is not sent to a proxy.
 
 use plantd_tests::{TOKEN, plant_body};
 
-use Answer::{Continue, Created, Empty, Error, Head, ImportError, Read};
+use Answer::{BrokenChunks, Continue, Created, Empty, Error, Head, ImportError, Read};
 use Then::{Closed, Kept, OldClosed, Unfinished};
 
 /// An answer that has to come.
@@ -21,9 +21,11 @@ pub(crate) enum Answer {
     Empty(u16),
     /// This status, and this number in the body.
     Error(u16, i32),
-    /// What a create of `{plant}` is answered.
+    /// 1001, and a message that says that the chunks are broken.
+    BrokenChunks,
+    /// The answer to a create of `{plant}`.
     Created,
-    /// What an import is answered that broke off after it had created `{plant}`.
+    /// The answer to an import that broke off after it had created `{plant}`.
     ImportError,
     /// 200 and the plant with the id 1.
     Read,
@@ -36,14 +38,14 @@ pub(crate) enum Answer {
 /// What comes after the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// What is sent behind the case is answered as a request of its own, and the connection goes on.
+    /// The text behind the case is answered as a request of its own, and the connection goes on.
     Kept,
-    /// The last answer says that the connection is closed, and nothing is done of what is behind it.
+    /// The last answer says that the connection is closed, and nothing behind it is done.
     Closed,
     /// As `Closed`, to a client of HTTP/1.0, which needs not be told.
     OldClosed,
-    /// The server waits for more, and answers when the client ends its sending. What is behind the case is
-    /// a part of it.
+    /// The server waits for more, and answers when the client ends its sending. The text behind the case is a part
+    /// of it.
     Unfinished,
 }
 
@@ -85,7 +87,7 @@ impl Case {
     }
 }
 
-/// What must never be carried out.
+/// The request that must never be carried out.
 const HIDDEN: &str = "DELETE /plants/1 HTTP/1.1⏎Host: plants⏎{auth}⏎⏎";
 
 fn case<const N: usize>(
@@ -97,7 +99,7 @@ fn case<const N: usize>(
     Case { name, text: text.into(), answers: answers.to_vec(), then }
 }
 
-/// A read of the plant with the id 1, with more lines and what is behind the head.
+/// A read of the plant with the id 1, with more lines and the text behind the head.
 fn read(rest: &str) -> String {
     format!("GET /plants/1 HTTP/1.1⏎Host: plants⏎{{auth}}⏎{rest}")
 }
@@ -124,6 +126,7 @@ fn import(body: &str) -> String {
 pub(crate) fn all() -> Vec<Case> {
     let bad = [Empty(400)];
     let broken_body = [Error(400, 1001)];
+    let broken_chunks = [BrokenChunks];
     vec![
     // The length of a body (RFC 9112, section 6.3; RFC 9110, section 8.6).
     case("a length and chunks", create("Content-Length: 24⏎Transfer-Encoding: chunked⏎⏎18⏎{plant}⏎0⏎⏎"), bad, Closed),
@@ -139,6 +142,7 @@ pub(crate) fn all() -> Vec<Case> {
     case("a length in hexadecimal", create("Content-Length: 0x18⏎⏎{plant}"), bad, Closed),
     case("a length with a vertical tab before it", create("Content-Length: \x0b24⏎⏎{plant}"), bad, Closed),
     case("a length with a point", create("Content-Length: 24.0⏎⏎{plant}"), bad, Closed),
+    case("a length of no digits", create("Content-Length: x⏎⏎{plant}"), bad, Closed),
     case("a length in quotes", create("Content-Length: \"24\"⏎⏎{plant}"), bad, Closed),
     case("an empty length", create("Content-Length:⏎⏎{hidden}"), bad, Closed),
     case("a length of 64 bits and one more", create("Content-Length: 18446744073709551640⏎⏎{plant}"), bad, Closed),
@@ -160,6 +164,17 @@ pub(crate) fn all() -> Vec<Case> {
     case("a request in the body of OPTIONS", read("Content-Length: {hidden.length}⏎⏎{hidden}").replace("GET /plants/1", "OPTIONS /nowhere"), [Error(404, 4004)], Closed),
     case("a request in the body of a create without a token", create("Content-Length: {hidden.length}⏎⏎{hidden}").replacen("{auth}⏎", "", 1), [Error(401, 2001)], Closed),
     case("a request in the body of a create of another type", create("Content-Length: {hidden.length}⏎⏎{hidden}").replace("/json", "/xml"), [Error(400, 1002)], Closed),
+    case("a request in the body of a create at another path", create("Content-Length: {hidden.length}⏎⏎{hidden}").replace("/plants HTTP", "/nowhere HTTP"), [Error(404, 4004)], Closed),
+    case("a request in the body of a method that the path has not", create("Content-Length: {hidden.length}⏎⏎{hidden}").replacen("POST", "DELETE", 1), [Error(405, 4005)], Closed),
+    case("a request in the body of a create with a query", create("Content-Length: {hidden.length}⏎⏎{hidden}").replace("/plants HTTP", "/plants?x=1 HTTP"), [Error(400, 1006)], Closed),
+    case("a request behind the body of a create without a token", create("Content-Length: 2⏎⏎{}{next}").replacen("{auth}⏎", "", 1), [Error(401, 2001)], Closed),
+    case("a request behind the chunks of a create without a token", chunks("2⏎{}⏎0⏎⏎{next}").replacen("{auth}⏎", "", 1), [Error(401, 2001)], Closed),
+    case("a request behind the body of a create at another path", create("Content-Length: 2⏎⏎{}{next}").replace("/plants HTTP", "/nowhere HTTP"), [Error(404, 4004)], Closed),
+    case("a request behind the chunks of a create at another path", chunks("2⏎{}⏎0⏎⏎{next}").replace("/plants HTTP", "/nowhere HTTP"), [Error(404, 4004)], Closed),
+    case("a request behind the body of a create of another type", create("Content-Length: 2⏎⏎{}{next}").replace("/json", "/xml"), [Error(400, 1002)], Closed),
+    case("a request behind the chunks of a create of another type", chunks("2⏎{}⏎0⏎⏎{next}").replace("/json", "/xml"), [Error(400, 1002)], Closed),
+    case("a request behind the body of a GET", read("Content-Length: 2⏎⏎{}{next}"), [Read], Closed),
+    case("a request behind the chunks of a GET", read("Transfer-Encoding: chunked⏎⏎2⏎{}⏎0⏎⏎{next}"), [Read], Closed),
     case("a request in the body of a create", create("Content-Length: {hidden.length}⏎⏎{hidden}"), broken_body, Kept),
     case("a request in a chunk of a create", chunks("{hidden.size}⏎{hidden}⏎0⏎⏎"), broken_body, Kept),
 
@@ -185,35 +200,39 @@ pub(crate) fn all() -> Vec<Case> {
 
     // Chunks (RFC 9112, section 7.1).
     case("a chunk of upper case and zeros", chunks("0A⏎{\"id\":100,⏎00e⏎\"name\":\"Rosa\"}⏎000⏎⏎"), [Created], Kept),
-    case("a chunk of a negative size", chunks("-18⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk of a size with a prefix", chunks("0x18⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk of a size with a line between its digits", chunks("1_8⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk of no size", chunks("⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk of more than 64 bits", chunks("10000000000000018⏎{plant}⏎0⏎⏎"), broken_body, Closed),
+    case("chunks of a byte each", chunks(&(plant_body(100, "Rosa", None).chars().map(|byte| format!("1⏎{byte}⏎")).collect::<String>() + "0⏎⏎")), [Created], Kept),
+    case("a chunk of a size of no digits", chunks("zz⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of a negative size", chunks("-18⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of a size with a prefix", chunks("0x18⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of a size with a line between its digits", chunks("1_8⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of no size", chunks("⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk of more than 64 bits", chunks("10000000000000018⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
     case("a chunk that does not end", chunks("ffffffffffffffff⏎{plant}⏎0⏎⏎{hidden}"), broken_body, Unfinished),
-    case("a chunk with a space before its size", chunks(" 18⏎{plant}⏎0⏎⏎"), broken_body, Closed),
+    case("a chunk with a space before its size", chunks(" 18⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
     case("a chunk with white space behind its size", chunks("18 \t⏎{plant}⏎0⏎⏎"), [Created], Kept),
     case("a chunk with an extension", chunks("18;name=value;other⏎{plant}⏎0;last⏎⏎"), [Created], Kept),
     case("a chunk with a quoted extension", chunks("18 ; name=\"0; {hidden.size}\"⏎{plant}⏎0⏎⏎"), [Created], Kept),
-    case("a chunk with a bare LF in its extension", chunks("2;\nxx⏎{hidden.size}⏎0⏎⏎{hidden}"), broken_body, Closed),
-    case("a chunk with a bare CR in its extension", chunks("18;a\rb⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk with NUL in its extension", chunks("18;a\0b⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk with an extension that is too long", chunks(&format!("18;{}⏎{{plant}}⏎0⏎⏎", "x".repeat(8192))), broken_body, Closed),
-    case("a bare LF behind the size of a chunk", chunks("18\n{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a bare LF behind a chunk", chunks("18⏎{plant}\n0⏎⏎"), broken_body, Closed),
-    case("nothing behind a chunk", chunks("18⏎{plant}0⏎⏎"), broken_body, Closed),
-    case("a bare LF behind the last chunk", chunks("18⏎{plant}⏎0\n⏎{next}"), broken_body, Closed),
-    case("a bare LF at the end of the chunks", chunks("18⏎{plant}⏎0⏎\n{next}"), broken_body, Closed),
-    case("a chunk that is longer than its size", chunks("17⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("a chunk that is shorter than its size", chunks("19⏎{plant}⏎0⏎⏎"), broken_body, Closed),
-    case("no last chunk", chunks("18⏎{plant}⏎"), broken_body, Closed),
-    case("no end of the last chunk", chunks("18⏎{plant}⏎0⏎"), broken_body, Closed),
+    case("a chunk with a bare LF in its extension", chunks("2;\nxx⏎{hidden.size}⏎0⏎⏎{hidden}"), broken_chunks, Closed),
+    case("a chunk with a bare CR in its extension", chunks("18;a\rb⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk with NUL in its extension", chunks("18;a\0b⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk with an extension that is too long", chunks(&format!("18;{}⏎{{plant}}⏎0⏎⏎", "x".repeat(8192))), broken_chunks, Closed),
+    case("a bare LF behind the size of a chunk", chunks("18\n{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a bare LF behind a chunk", chunks("18⏎{plant}\n0⏎⏎"), broken_chunks, Closed),
+    case("nothing behind a chunk", chunks("18⏎{plant}0⏎⏎"), broken_chunks, Closed),
+    case("a bare LF behind the last chunk", chunks("18⏎{plant}⏎0\n⏎{next}"), broken_chunks, Closed),
+    case("a bare LF at the end of the chunks", chunks("18⏎{plant}⏎0⏎\n{next}"), broken_chunks, Closed),
+    case("a last chunk of a size of no digits", chunks("18⏎{plant}⏎zz⏎"), broken_chunks, Closed),
+    case("other characters behind a chunk", chunks("18⏎{plant}XX0⏎⏎"), broken_chunks, Closed),
+    case("a chunk that is longer than its size", chunks("17⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("a chunk that is shorter than its size", chunks("19⏎{plant}⏎0⏎⏎"), broken_chunks, Closed),
+    case("no last chunk", chunks("18⏎{plant}⏎"), broken_chunks, Closed),
+    case("no end of the last chunk", chunks("18⏎{plant}⏎0⏎"), broken_chunks, Closed),
     case("trailers that would be a length and a token", chunks("18⏎{plant}⏎0⏎Content-Length: {hidden.length}⏎{auth}⏎Transfer-Encoding: x⏎⏎"), [Created], Kept),
-    case("a request in the trailers", chunks("18⏎{plant}⏎0⏎{hidden}"), broken_body, Closed),
-    case("a bare LF in the trailers", chunks("18⏎{plant}⏎0⏎X: y\n\n{next}"), broken_body, Closed),
-    case("a folded trailer", chunks("18⏎{plant}⏎0⏎X: y⏎ z⏎⏎"), broken_body, Closed),
-    case("trailers that are too long", chunks(&format!("18⏎{{plant}}⏎0⏎X: {}⏎⏎", "y".repeat(8192))), broken_body, Closed),
-    case("an import whose first chunk is broken", import("x⏎{plant}\n⏎0⏎⏎"), broken_body, Closed),
+    case("a request in the trailers", chunks("18⏎{plant}⏎0⏎{hidden}"), broken_chunks, Closed),
+    case("a bare LF in the trailers", chunks("18⏎{plant}⏎0⏎X: y\n\n{next}"), broken_chunks, Closed),
+    case("a folded trailer", chunks("18⏎{plant}⏎0⏎X: y⏎ z⏎⏎"), broken_chunks, Closed),
+    case("trailers that are too long", chunks(&format!("18⏎{{plant}}⏎0⏎X: {}⏎⏎", "y".repeat(8192))), broken_chunks, Closed),
+    case("an import whose first chunk is broken", import("x⏎{plant}\n⏎0⏎⏎"), broken_chunks, Closed),
     case("an import whose second chunk is broken", import("19⏎{plant}\n⏎x⏎{hidden}"), [ImportError], Closed),
 
     // Lines (RFC 9112, sections 2.2, 5.1 and 5.2).
@@ -272,6 +291,8 @@ pub(crate) fn all() -> Vec<Case> {
     case("a space behind the version", read("⏎").replacen("1.1", "1.1 ", 1), bad, Closed),
     case("a space before the method", read("⏎").replace("GET", " GET"), bad, Closed),
     case("no version", "GET /plants/1⏎⏎", bad, Closed),
+    case("one word", "GARBAGE⏎⏎", bad, Closed),
+    case("a method alone", "GET⏎⏎", bad, Closed),
     case("no version, and lines", read("⏎").replace(" HTTP/1.1", ""), bad, Closed),
     case("HTTP/0.9", read("⏎").replace("1.1", "0.9"), bad, Closed),
     case("HTTP/1.0", read("⏎").replace("1.1", "1.0"), [Read], OldClosed),
@@ -289,7 +310,7 @@ pub(crate) fn all() -> Vec<Case> {
     case("a method with a bracket", read("⏎").replace("GET", "GE(T"), bad, Closed),
     case("no method", read("⏎").replace("GET ", ""), bad, Closed),
 
-    // What a client expects (RFC 9110, section 10.1.1).
+    // Expectations of a client (RFC 9110, section 10.1.1).
     case("leave to send the body asked for", create("Expect: 100-continue⏎Content-Length: 24⏎⏎{plant}"), [Continue, Created], Kept),
     case("leave to send chunks asked for", chunks("18⏎{plant}⏎0⏎⏎").replace("Transfer", "Expect: 100-Continue⏎Transfer"), [Continue, Created], Kept),
     case("leave to send no body asked for", read("Expect: 100-continue⏎⏎"), [Continue, Read], Kept),

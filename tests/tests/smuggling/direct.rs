@@ -72,7 +72,7 @@ fn check_case(
                 }
                 None => panic!("{}: no answer is wanted", case.name),
             }
-            // Were it kept all the same, what is behind the case would be answered before the end.
+            // Were the connection kept, the text behind the case would be answered before the end.
             let _ = connection.try_finish_sending();
             connection.assert_closed();
         }
@@ -102,7 +102,7 @@ fn receive(connection: &mut Connection, case: &Case, wanted: Answer) -> harness:
     let answer = received.unwrap_or_else(|cause| panic!("{}: no {wanted:?}: {cause}", case.name));
     let status = match wanted {
         Answer::Empty(status) | Answer::Error(status, _) => status,
-        Answer::ImportError => 400,
+        Answer::BrokenChunks | Answer::ImportError => 400,
         Answer::Created | Answer::Read | Answer::Head => 200,
         Answer::Continue => 100,
     };
@@ -113,6 +113,11 @@ fn receive(connection: &mut Connection, case: &Case, wanted: Answer) -> harness:
         }
         Answer::Error(status, number) => {
             answer.assert_error(status, number);
+        }
+        Answer::BrokenChunks => {
+            let message = answer.assert_error(400, 1001);
+            assert!(message.contains("chunks are broken"), "{}: {message}", case.name);
+            assert!(!message.contains("None"), "{}: {message}", case.name);
         }
         Answer::ImportError => {
             let message = answer.assert_error(400, 1001);

@@ -13,15 +13,8 @@ use plantd_tests::{
 const HEADER_LINES_MAX: usize = 96;
 const OWN_HEADER_LINES: usize = 2;
 
-/// What a client sends behind what is over a limit.
+/// So much a client sends behind a request that is over a limit.
 const TAIL_BYTES: usize = 300_000;
-
-/// A request that is just within a limit, and how it is answered, and one that is over it by the least.
-struct Limit {
-    name: &'static str,
-    within: (Vec<u8>, u16, i32),
-    beyond: (Vec<u8>, u16, i32),
-}
 
 /// A head of so many bytes, with lines that are as long as they may be, but for the last.
 fn head(bytes: usize) -> Vec<u8> {
@@ -83,95 +76,58 @@ fn chunks_with_trailers(bytes: usize) -> Vec<u8> {
     chunked("18", &format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n\r\n".len())))
 }
 
-fn limits() -> Vec<Limit> {
-    let limit = |name, make: fn(usize) -> Vec<u8>, max: usize, within: u16, beyond: (u16, i32)| {
-        let number = if within == 404 { 4004 } else { 0 };
-        Limit {
-            name,
-            within: (make(max), within, number),
-            beyond: (make(max + 1), beyond.0, beyond.1),
-        }
-    };
-    let body = |name, make, max, number| limit(name, make, max, 200, (400, number));
-    vec![
-        limit("a head", head, HEAD_MAX_BYTES, 200, (431, 0)),
-        limit("a line of a head", head_with_line, HEAD_LINE_MAX_BYTES, 200, (431, 0)),
-        limit("the request line", head_with_request_line, HEAD_LINE_MAX_BYTES, 404, (414, 0)),
-        limit("the lines of a head", head_with_lines, HEADER_LINES_MAX, 200, (431, 0)),
-        body("a body", create, BODY_MAX_BYTES, 1003),
-        body("a body in chunks", create_in_chunks, BODY_MAX_BYTES, 1003),
-        body("the size of a chunk", chunk_with_extension, CHUNK_OVERHEAD_MAX_BYTES, 1001),
-        body("trailers", chunks_with_trailers, CHUNK_OVERHEAD_MAX_BYTES, 1001),
-    ]
-}
+/// A limit, and what makes a request of so many bytes or lines; how the longest one within the limit is answered, and
+/// how one that is longer by one. The number is 0 where the body has none.
+type Limit = (&'static str, fn(usize) -> Vec<u8>, usize, (u16, i32), (u16, i32));
 
-/// How the bytes of a request arrive.
-#[derive(Clone, Copy, Debug)]
-enum Arrival {
-    Whole,
-    /// The last bytes each in a packet of its own.
-    EndByteByByte,
-    /// In two pieces, the second of which has so many bytes.
-    Split(usize),
-    /// In one piece with a request that comes before it.
-    BehindAnother,
-}
-
-const ARRIVALS: [Arrival; 6] = [
-    Arrival::Whole,
-    Arrival::EndByteByByte,
-    Arrival::Split(1),
-    Arrival::Split(3),
-    Arrival::Split(5_000),
-    Arrival::BehindAnother,
+const LIMITS: [Limit; 8] = [
+    ("a head", head, HEAD_MAX_BYTES, (200, 0), (431, 0)),
+    ("a line of a head", head_with_line, HEAD_LINE_MAX_BYTES, (200, 0), (431, 0)),
+    ("the request line", head_with_request_line, HEAD_LINE_MAX_BYTES, (404, 4004), (414, 0)),
+    ("the lines of a head", head_with_lines, HEADER_LINES_MAX, (200, 0), (431, 0)),
+    ("a body", create, BODY_MAX_BYTES, (200, 0), (400, 1003)),
+    ("a body in chunks", create_in_chunks, BODY_MAX_BYTES, (200, 0), (400, 1003)),
+    ("a chunk's size", chunk_with_extension, CHUNK_OVERHEAD_MAX_BYTES, (200, 0), (400, 1001)),
+    ("trailers", chunks_with_trailers, CHUNK_OVERHEAD_MAX_BYTES, (200, 0), (400, 1001)),
 ];
 
-impl Arrival {
-    #[track_caller]
-    fn send(self, connection: &mut Connection, request: &[u8], tail: &[u8]) {
-        let (first, rest) = match self {
-            Self::Whole | Self::BehindAnother => (request, [].as_slice()),
-            Self::EndByteByByte => request.split_at(request.len() - 20),
-            Self::Split(bytes) => request.split_at(request.len().saturating_sub(bytes)),
-        };
-        match self {
-            Self::BehindAnother => {
-                let before = raw_head("GET /livez", "");
-                connection.send([before.as_bytes(), first, tail].concat());
-                assert_eq!(connection.receive().status, 200);
-                return;
-            }
-            Self::EndByteByByte => {
-                connection.send(first);
-                connection.send_byte_by_byte(rest);
-            }
-            Self::Whole | Self::Split(_) => {
-                connection.send(first);
-                connection.send(rest);
-            }
-        }
-        connection.send(tail);
-    }
+/// How a request arrives: how many bytes at its end come in pieces, and how long these are; or in one piece with the
+/// request before it.
+type Arrival = Option<(usize, usize)>;
+
+const ARRIVALS: [Arrival; 6] =
+    [Some((0, 1)), Some((20, 1)), Some((1, 1)), Some((3, 3)), Some((5_000, 5_000)), None];
+
+#[track_caller]
+fn send(arrival: Arrival, connection: &mut Connection, request: &[u8], tail: &[u8]) {
+    let Some((end, piece)) = arrival else {
+        let before = raw_head("GET /livez", "");
+        connection.send([before.as_bytes(), request, tail].concat());
+        assert_eq!(connection.receive().status, 200);
+        return;
+    };
+    let (first, rest) = request.split_at(request.len().saturating_sub(end));
+    connection.send(first);
+    rest.chunks(piece).for_each(|piece| connection.send(piece));
+    connection.send(tail);
 }
 
 #[track_caller]
 fn check(connect: impl Fn() -> Connection) {
-    for limit in limits() {
+    for (name, request, max, within, beyond) in LIMITS {
         for arrival in ARRIVALS {
-            let name = format!("{} {arrival:?}", limit.name);
+            let name = format!("{name} {arrival:?}");
             let mut connection = connect();
-            let (request, status, number) = &limit.within;
-            arrival.send(&mut connection, request, &[]);
-            assert_answered(&mut connection, &name, *status, *number);
+            send(arrival, &mut connection, &request(max), &[]);
+            assert_answered(&mut connection, &name, within);
             connection.send(raw_head("DELETE /plants/100", ""));
             assert!([204, 404].contains(&connection.receive().status), "{name}");
 
             let mut connection = connect();
-            let (request, status, number) = &limit.beyond;
             // A body that is too large still has an end, behind which nothing is read.
-            let tail = if *number == 1003 { 0 } else { TAIL_BYTES };
-            arrival.send(&mut connection, request, &vec![b'x'; tail]);
-            assert_answered(&mut connection, &name, *status, *number);
+            let tail = if beyond.1 == 1003 { 0 } else { TAIL_BYTES };
+            send(arrival, &mut connection, &request(max + 1), &vec![b'x'; tail]);
+            assert_answered(&mut connection, &name, beyond);
             if tail > 0 {
                 connection.finish_sending();
                 connection.assert_ended(&name);
@@ -181,7 +137,7 @@ fn check(connect: impl Fn() -> Connection) {
 }
 
 #[track_caller]
-fn assert_answered(connection: &mut Connection, name: &str, status: u16, number: i32) {
+fn assert_answered(connection: &mut Connection, name: &str, (status, number): (u16, i32)) {
     let answer = connection.try_receive().unwrap_or_else(|cause| panic!("{name}: {cause}"));
     assert_eq!(answer.status, status, "{name}: {answer:?}");
     if number != 0 {

@@ -1,5 +1,5 @@
-//! Where a request ends (RFC 9112, RFC 9110): whatever is sent, nobody takes a part of one request for
-//! another one, neither plantd alone nor behind a proxy that shares its connections among clients.
+//! Where a request ends (RFC 9112, RFC 9110): neither plantd alone nor plantd behind a proxy, which shares its
+//! connections among clients, takes a part of one request for another one.
 
 mod cases;
 mod direct;

@@ -1,21 +1,21 @@
-//! What the store holds before a case and after it.
+//! The plants before a case and after it.
 
 use plantd_tests::{Client, NewPlant, TestServer};
 
 use crate::cases::Case;
 
-/// What every request reads that must get its own answer.
+/// The plant of requests that must get their own answer.
 pub(crate) const CANARY: i64 = 4711;
 pub(crate) const CANARY_NAME: &str = "Serinus canaria";
 
-/// What the victim of the cases reads, and nobody else.
+/// The plant that only the victim of a case reads.
 pub(crate) const VICTIM: i64 = 4712;
 pub(crate) const VICTIM_NAME: &str = "Viola odorata";
 
-/// What hidden requests delete.
+/// The plant that hidden requests delete.
 const PREY: i64 = 1;
 
-/// What cases create that do what they say.
+/// The plant that cases may create.
 const CREATED: i64 = 100;
 
 /// A server with the plants that the cases need.
@@ -29,7 +29,7 @@ pub(crate) fn start_server() -> TestServer {
     server
 }
 
-/// Claims that nothing was done but what the case may do, and takes that back.
+/// Claims that the case has done no more than it may, and takes that back.
 #[track_caller]
 pub(crate) fn assert_untouched(client: &Client, case: &Case, may_create: bool) {
     let mut plants = client.list_all("");

@@ -1,170 +1,259 @@
-//! A load that wrk puts on one program.
+//! The load generator: requests over keep-alive connections, on two threads.
+//!
+//! Without a rate it is a closed loop: each connection sends its next request when the response has come. With a rate
+//! it is an open loop: requests are due on a schedule, and a latency counts from the moment a request was due, so that
+//! a slow response cannot hide the delay of the requests behind it (coordinated omission).
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::contender::Contender;
-use super::options::IdOrder;
-use super::plants::scattered;
-use super::program::Program;
-use super::wrk::COMMON_SCRIPT;
-use super::{probe, store, wrk};
+use super::measure::{Figures, Latency};
+use super::plants::{json, scattered};
+use super::program::{Program, TOKEN};
 
-/// All programs run for the bench only, on addresses that nobody else can reach.
-pub(super) const TOKEN: &str = "token-of-the-bench";
-pub(super) const WARM_UP_S: u32 = 1;
-/// How many plants each request for a list asks for.
-pub(super) const LIST_LIMIT: usize = 100;
+/// How many clients there are, where their number is not what is compared.
+pub(super) const CONNECTIONS: usize = 64;
 
-// Ids never come twice: the script maps counters to ids one to one, and zero to zero.
-/// What the probe creates.
-const PROBE_PLANT: &str = r#"{"id":0,"name":"Eastern white pine 0","tag":"Pinaceae"}"#;
-/// Above the numbers of the plants in a store, and below those of the measurement, so that ascending ids ascend
-/// all the way.
-pub(super) const WARM_UP_FIRST_COUNTER: u64 = 100_000_000;
-pub(super) const MEASURE_FIRST_COUNTER: u64 = 1_000_000_000;
+/// How many threads send; each has its share of the connections.
+pub(super) const THREADS: usize = 2;
 
-/// What is asked for.
+pub(super) const WARM_UP: Duration = Duration::from_secs(1);
+
+/// Long enough that one slow sync of a disk is a latency, not an error.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Script {
+pub(super) enum Request {
+    /// `POST /plants` with the next number as the id.
+    CreateAscending,
+    /// `POST /plants` with an id anywhere in the range of ids.
     Create,
+    /// `GET /plants/{id}` of any stored plant.
     Read,
+    /// `GET /plants?limit=100` after the id of any stored plant.
     List,
     /// Nine reads for each create.
     Mix,
 }
 
-impl Script {
-    fn text(self) -> String {
-        let requests = match self {
-            Self::Create => include_str!("scripts/create.lua"),
-            Self::Read => include_str!("scripts/read.lua"),
-            Self::List => include_str!("scripts/list.lua"),
-            Self::Mix => include_str!("scripts/mix.lua"),
-        };
-        [COMMON_SCRIPT, include_str!("scripts/load.lua"), requests].concat()
-    }
-}
-
-/// How a program is put under load.
-#[derive(Debug)]
-pub(super) struct Load<'a> {
-    pub(super) script: Script,
-    pub(super) connections: u32,
-    /// The ids of the plants that are created.
-    pub(super) ids: IdOrder,
-    pub(super) measure_s: u32,
-    /// What is there before; all but creates ask for it.
-    pub(super) store: Option<Store<'a>>,
-}
-
-/// Plants with scattered ids, of the numbers from 1 on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Store<'a> {
-    pub(super) plants: u64,
-    /// The folder with the data folder in it, for a program that has one.
-    pub(super) folder: Option<&'a Path>,
+pub(super) struct Load<'a> {
+    pub(super) request: Request,
+    pub(super) connections: usize,
+    pub(super) duration: Duration,
+    /// Requests per second of an open loop.
+    pub(super) rate: Option<f64>,
+    /// The number of the next plant to create. After a load, all plants with lower numbers have been created.
+    pub(super) next_number: &'a AtomicU64,
+    /// The load also ends when the plant with this number has been created.
+    pub(super) last_number: u64,
+    /// Reads and lists pick among the plants with the numbers 1 to `stored`.
+    pub(super) stored: u64,
 }
 
-/// Starts a program in `folder`, which is new, and puts it under load, first for the warm-up.
-pub(super) fn measure(
-    contender: &Contender,
-    folder: &Path,
-    load: &Load<'_>,
-) -> anyhow::Result<wrk::Outcome> {
-    if let Some(filled) = load.store.and_then(|store| store.folder) {
-        store::copy(filled, folder)?;
+impl<'a> Load<'a> {
+    /// A closed loop over 64 connections, which ends with its last plant at the latest after a day.
+    pub(super) fn new(request: Request, next_number: &'a AtomicU64) -> Self {
+        let (connections, duration) = (CONNECTIONS, Duration::from_secs(24 * 60 * 60));
+        let last_number = u64::MAX;
+        Self { request, connections, duration, rate: None, next_number, last_number, stored: 0 }
     }
-    Program::start(contender, folder, TOKEN)?
-        .run(|program| measure_running(&[program.address()], folder, load))
-}
 
-/// Puts programs that do the same and run under load, first for the warm-up. The script of the load is written into
-/// `folder`.
-pub(super) fn measure_running(
-    addresses: &[SocketAddr],
-    folder: &Path,
-    load: &Load<'_>,
-) -> anyhow::Result<wrk::Outcome> {
-    let script = warm_up(addresses, folder, load)?;
-    run_wrk(addresses, &script, MEASURE_FIRST_COUNTER, load.measure_s, load)
-}
-
-/// Looks whether one of the programs answers as it should, and puts all under load for a moment. Returns the script of
-/// the load, which it writes into `folder`.
-pub(super) fn warm_up(
-    addresses: &[SocketAddr],
-    folder: &Path,
-    load: &Load<'_>,
-) -> anyhow::Result<PathBuf> {
-    let address = *addresses.first().context("there is no program")?;
-    // A load that only reads leaves a store as it was, for the next one.
-    if matches!(load.script, Script::Create | Script::Mix) {
-        probe::create(address, TOKEN, PROBE_PLANT)?;
-    }
-    if load.store.is_some() {
-        probe::get(address, TOKEN, &format!("/plants/{}", scattered(1)))?;
-        let list = probe::get(address, TOKEN, &format!("/plants?limit={LIST_LIMIT}&after=0"))?;
-        let listed = list.matches("\"id\":").count();
-        ensure!(listed == LIST_LIMIT, "a list of {LIST_LIMIT} has {listed} plants:\n{list}");
-    }
-    let script = folder.join("load.lua");
-    fs::write(&script, load.script.text())
-        .with_context(|| format!("cannot write {}", script.display()))?;
-    run_wrk(addresses, &script, WARM_UP_FIRST_COUNTER, WARM_UP_S, load)
-        .context("the warm-up failed")?;
-    Ok(script)
-}
-
-fn run_wrk(
-    addresses: &[SocketAddr],
-    script: &Path,
-    first_counter: u64,
-    duration_s: u32,
-    load: &Load<'_>,
-) -> anyhow::Result<wrk::Outcome> {
-    wrk::run(&wrk::Load {
-        addresses,
-        token: TOKEN,
-        script,
-        script_arguments: &script_arguments(first_counter, load),
-        connections: load.connections,
-        duration_s,
-    })
-}
-
-fn script_arguments(first_counter: u64, load: &Load<'_>) -> [String; 3] {
-    let stored = load.store.map_or(0, |store| store.plants);
-    [first_counter.to_string(), load.ids.name().to_owned(), stored.to_string()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_script_is_the_common_one_with_requests_behind_it() {
-        for script in [Script::Create, Script::Read, Script::List, Script::Mix] {
-            let text = script.text();
-            let has_request = |text: &str| {
-                text.contains("\nrequest = create_request\n")
-                    || text.contains("\nfunction request()\n")
-            };
-            assert!(text.starts_with(COMMON_SCRIPT), "{script:?}");
-            assert!(has_request(&text), "{script:?}");
+    /// Runs the load after a closed loop as a warm-up.
+    pub(super) fn measure(&self, programs: &[&Program]) -> anyhow::Result<Figures> {
+        if self.request == Request::List {
+            check_list(programs[0])?;
         }
-        assert!(include_str!("scripts/list.lua").contains(&format!("?limit={LIST_LIMIT}&")));
+        let warm_up = Load { duration: WARM_UP, rate: None, ..*self };
+        warm_up.run(programs).context("the warm-up failed")?;
+        self.run(programs)
     }
 
-    #[test]
-    fn a_script_is_told_how_many_plants_there_are() {
-        let store = Some(Store { plants: 7, folder: None });
-        let (connections, measure_s) = (64, 1);
-        let load =
-            Load { script: Script::Mix, connections, ids: IdOrder::Random, measure_s, store };
-        assert_eq!(script_arguments(5, &load), ["5", "random", "7"]);
+    /// Sends requests to programs that do the same; the connections are spread over them. Fails unless every response
+    /// has a 2xx status.
+    pub(super) fn run(&self, programs: &[&Program]) -> anyhow::Result<Figures> {
+        let threads = THREADS.min(self.connections);
+        let mut clients: Vec<Vec<Client>> = (0..threads).map(|_| Vec::new()).collect();
+        for (index, program) in (0..self.connections).zip(programs.iter().cycle()) {
+            clients[index % threads].push(Client::connect(program.address)?);
+        }
+        let start = Instant::now();
+        let latencies = thread::scope(|scope| {
+            let drive =
+                |(index, clients)| scope.spawn(move || self.drive(clients, index, threads, start));
+            let running: Vec<_> = clients.into_iter().enumerate().map(drive).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Vec<Duration>>>| {
+                thread.join().unwrap_or_else(|_| bail!("a thread of the load panicked"))
+            };
+            running.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()
+        });
+        // Every response counts, in all the time until the last one.
+        let seconds = start.elapsed().as_secs_f64();
+        let latencies = latencies?.concat();
+        let count = latencies.len() as u64;
+        let latency = Latency::of(latencies).context("no request was sent: measure for longer")?;
+        let figures = Figures { count, seconds, latency: Some(latency) };
+        if let Some(rate) = self.rate {
+            let reached = figures.per_s();
+            ensure!(
+                reached >= 0.95 * rate,
+                "{reached:.0} requests per second came of {rate:.0} that were due: ask for a lower rate"
+            );
+        }
+        Ok(figures)
+    }
+
+    /// Sends every request of one thread, and returns the latencies.
+    fn drive(
+        &self,
+        mut clients: Vec<Client>,
+        thread: usize,
+        threads: usize,
+        start: Instant,
+    ) -> anyhow::Result<Vec<Duration>> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        for (index, client) in clients.iter().enumerate() {
+            epoll::add(&epoll, &client.stream, EventData::new_u64(index as u64), EventFlags::IN)?;
+        }
+        // A fixed seed: each program gets the same requests.
+        let mut random = fastrand::Rng::with_seed(thread as u64);
+        let end = start + self.duration;
+        let mut scheduled = thread;
+        let mut idle: Vec<usize> = (0..clients.len()).collect();
+        let mut events = Vec::with_capacity(clients.len());
+        let mut latencies = Vec::new();
+        let mut last_response = start;
+        let mut is_over = false;
+        while !is_over || idle.len() < clients.len() {
+            let mut wait = None;
+            while let (false, Some(&index)) = (is_over, idle.last()) {
+                let now = Instant::now();
+                let offset = |rate| Duration::from_secs_f64(scheduled as f64 / rate);
+                let due = self.rate.map_or(now, |rate| start + offset(rate));
+                if now < due && due < end {
+                    wait = Some(due - now);
+                    break;
+                }
+                // A number is taken only for a request that is sent.
+                let request = if due < end { self.next_request(&mut random) } else { None };
+                is_over = request.is_none();
+                if let Some(request) = request {
+                    clients[index].send(&request, due)?;
+                    scheduled += threads;
+                    idle.pop();
+                }
+            }
+            let mut timeout = RESPONSE_TIMEOUT;
+            if let Some(wait) = wait {
+                // Its timeout is in nanoseconds, that of `epoll_wait` in milliseconds.
+                let mut ready = [PollFd::new(&epoll, PollFlags::IN)];
+                poll(&mut ready, Some(&Timespec::try_from(wait)?))?;
+                timeout = Duration::ZERO;
+            }
+            events.clear();
+            epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec::try_from(timeout)?))?;
+            for event in &events {
+                let index = event.data.u64() as usize;
+                if clients[index].receive()? {
+                    last_response = Instant::now();
+                    latencies.push(last_response - clients[index].due);
+                    idle.push(index);
+                }
+            }
+            let is_late = idle.len() < clients.len() && last_response.elapsed() > RESPONSE_TIMEOUT;
+            ensure!(!is_late, "no response came within {RESPONSE_TIMEOUT:?}");
+        }
+        Ok(latencies)
+    }
+
+    /// The text of the next request, unless the last plant has been created.
+    fn next_request(&self, random: &mut fastrand::Rng) -> Option<String> {
+        let number = || {
+            let next = |number| (number <= self.last_number).then_some(number + 1);
+            self.next_number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+        };
+        let post = |id| {
+            let body = json(id);
+            let head = "Content-Type: application/json\r\nContent-Length: ";
+            request("POST /plants", &format!("{head}{}\r\n\r\n{body}", body.len()))
+        };
+        let stored = scattered(random.u64(1..=self.stored.max(1)));
+        match self.request {
+            Request::CreateAscending => Some(post(number()?)),
+            Request::Create => Some(post(scattered(number()?))),
+            Request::Mix if random.u32(..10) == 0 => Some(post(scattered(number()?))),
+            Request::Read | Request::Mix => Some(request(&format!("GET /plants/{stored}"), "\r\n")),
+            Request::List => {
+                Some(request(&format!("GET /plants?limit=100&after={stored}"), "\r\n"))
+            }
+        }
+    }
+}
+
+fn request(method_and_target: &str, rest: &str) -> String {
+    format!(
+        "{method_and_target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n{rest}"
+    )
+}
+
+/// Fails unless a list has 100 plants, before thousands like it are only counted.
+fn check_list(program: &Program) -> anyhow::Result<()> {
+    let mut client = Client::connect(program.address)?;
+    client.send(&request("GET /plants?limit=100", "\r\n"), Instant::now())?;
+    while !client.receive()? {}
+    let list = String::from_utf8_lossy(&client.received);
+    ensure!(list.matches("\"id\":").count() == 100, "a list of 100 plants is:\n{list}");
+    Ok(())
+}
+
+/// A connection with at most one request under way. Its socket blocks, but is read only when it has bytes.
+struct Client {
+    stream: TcpStream,
+    /// When the request was due.
+    due: Instant,
+    /// What has come of the response.
+    received: Vec<u8>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).context("cannot connect")?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, due: Instant::now(), received: Vec::new() })
+    }
+
+    fn send(&mut self, request: &str, due: Instant) -> anyhow::Result<()> {
+        self.received.clear();
+        self.due = due;
+        self.stream.write_all(request.as_bytes()).context("cannot send a request")
+    }
+
+    /// Reads what has come, and returns whether the response is complete. Fails unless its status is 2xx.
+    fn receive(&mut self) -> anyhow::Result<bool> {
+        let mut chunk = [0; 16 * 1024];
+        let length = self.stream.read(&mut chunk).context("cannot read a response")?;
+        ensure!(length > 0, "the server closed the connection without a response");
+        self.received.extend_from_slice(&chunk[..length]);
+        let Some(head) = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+            return Ok(false);
+        };
+        let text = || String::from_utf8_lossy(&self.received);
+        let fields = str::from_utf8(&self.received[..head])?.split("\r\n").skip(1);
+        let length = fields.filter_map(|field| field.split_once(':')).find_map(|(name, value)| {
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+        });
+        let length: usize = length.with_context(|| format!("no length in:\n{}", text()))?;
+        let is_success = self.received.starts_with(b"HTTP/1.1 2");
+        let is_complete = self.received.len() >= head + 4 + length;
+        ensure!(is_success || !is_complete, "a status is not 2xx:\n{}", text());
+        Ok(is_complete)
     }
 }

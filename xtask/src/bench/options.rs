@@ -1,125 +1,78 @@
-//! How much load a bench makes.
+//! What the command line of a bench sets, and where the bench works.
 
-use serde::Serialize;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
 
+use anyhow::Context as _;
+use cargo_metadata::Metadata;
+use tempfile::TempDir;
+
+use crate::cargo;
 use crate::usage::UsageError;
 
-/// What the command line can set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug)]
 pub(super) struct Options {
     /// How often each program is measured.
-    pub(super) rounds: u32,
+    pub(super) rounds: usize,
     /// How long each measurement takes.
-    pub(super) measure_s: u32,
-    pub(super) connections: u32,
-    pub(super) ids: IdOrder,
+    pub(super) duration: Duration,
+    /// Another number of plants than the document has.
+    plants: Option<u64>,
+    /// A part of the names of the works to measure; without it, all are measured.
+    only: Option<String>,
+    pub(super) workspace: Metadata,
+    /// `target/bench`, on the disk of the checkout; a temporary folder of the system may be in memory.
+    folder: PathBuf,
 }
 
-/// In which order the ids of new plants come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum IdOrder {
-    Ascending,
-    /// All over the range of ids, so that each lands in another place of an ordered store.
-    Random,
-}
-
-impl IdOrder {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Ascending => "ascending",
-            Self::Random => "random",
-        }
-    }
-}
-
-/// Reads `--rounds`, `--seconds`, `--connections` and `--ids`.
-pub(super) fn parse(arguments: &[String], usage: &'static str) -> Result<Options, UsageError> {
-    let mut options = Options { rounds: 5, measure_s: 5, connections: 64, ids: IdOrder::Ascending };
-    let mut arguments = arguments.iter();
-    while let Some(name) = arguments.next() {
-        let known = ["--rounds", "--seconds", "--connections", "--ids"];
-        if !known.contains(&name.as_str()) {
-            return Err(UsageError::new(format!("there is no option `{name}`"), usage));
-        }
-        let Some(value) = arguments.next() else {
-            return Err(UsageError::new(format!("{name} needs a value"), usage));
-        };
-        let count = || count(name, value, usage);
-        match name.as_str() {
-            "--rounds" => options.rounds = count()?,
-            "--seconds" => options.measure_s = count()?,
-            "--connections" => options.connections = count()?,
-            _ => {
-                options.ids = match value.as_str() {
-                    "ascending" => IdOrder::Ascending,
-                    "random" => IdOrder::Random,
-                    _ => {
-                        return Err(UsageError::new(
-                            format!("{name} needs `ascending` or `random`, not `{value}`"),
-                            usage,
-                        ));
-                    }
-                }
+impl Options {
+    pub(super) fn parse(arguments: &[String], usage: &'static str) -> anyhow::Result<Self> {
+        let (mut rounds, mut seconds, mut plants, mut only) = (5, 4, None, None);
+        let mut arguments = arguments.iter();
+        while let Some(name) = arguments.next() {
+            let problem = |problem| UsageError::new(format!("`{name}` {problem}"), usage);
+            let value = arguments.next().ok_or_else(|| problem("is unknown or has no value"))?;
+            let number = value.parse::<u32>().ok().filter(|number| *number > 0);
+            let number = number.ok_or_else(|| problem("needs a whole number above 0"));
+            match name.as_str() {
+                "--rounds" => rounds = number?,
+                "--seconds" => seconds = number?,
+                "--plants" => plants = Some(number?.into()),
+                "--only" => only = Some(value.clone()),
+                _ => return Err(problem("is not an option").into()),
             }
         }
-    }
-    Ok(options)
-}
-
-/// The value of an option that counts something.
-pub(super) fn count(name: &str, value: &str, usage: &'static str) -> Result<u32, UsageError> {
-    match value.parse::<u32>() {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err(UsageError::new(
-            format!("{name} needs a whole number of at least 1, not `{value}`"),
-            usage,
-        )),
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    /// What a shell makes of a simple line.
-    pub(in crate::bench) fn words(line: &str) -> Vec<String> {
-        line.split_whitespace().map(str::to_owned).collect()
+        let workspace = cargo::workspace()?;
+        let folder = workspace.target_directory.join("bench").into_std_path_buf();
+        // An interrupted bench leaves its folders there.
+        drop(fs::remove_dir_all(&folder));
+        fs::create_dir_all(&folder).context("cannot make target/bench")?;
+        let duration = Duration::from_secs(seconds.into());
+        Ok(Self { rounds: rounds as usize, duration, plants, only, workspace, folder })
     }
 
-    fn parsed(line: &str) -> Result<Options, UsageError> {
-        parse(&words(line), "usage")
+    pub(super) fn wants(&self, work: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| work.contains(only))
     }
 
-    #[test]
-    fn an_empty_line_means_five_rounds_of_five_seconds_on_64_connections() {
-        let expected =
-            Options { rounds: 5, measure_s: 5, connections: 64, ids: IdOrder::Ascending };
-        assert_eq!(parsed("").unwrap(), expected);
+    pub(super) fn plants(&self, documented: u64) -> u64 {
+        self.plants.unwrap_or(documented)
     }
 
-    #[test]
-    fn every_option_is_taken() {
-        let expected = Options { rounds: 1, measure_s: 2, connections: 3, ids: IdOrder::Random };
-        assert_eq!(
-            parsed("--connections 3 --ids random --rounds 1 --seconds 2").unwrap(),
-            expected
-        );
+    /// Whether the figures belong into the document.
+    pub(super) fn is_documented(&self) -> bool {
+        self.only.is_none() && self.plants.is_none()
     }
 
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        for line in [
-            "--round 1",
-            "--rounds",
-            "--rounds 0",
-            "--rounds one",
-            "--seconds -1",
-            "--connections 0",
-            "--ids descending",
-            "5",
-        ] {
-            assert!(parsed(line).is_err(), "{line}");
-        }
+    /// The folder of the plots.
+    pub(super) fn plots(&self) -> PathBuf {
+        let documents = self.workspace.workspace_root.join("docs/performance").into_std_path_buf();
+        if self.is_documented() { documents } else { self.folder.clone() }
+    }
+
+    /// A new folder that is removed when it is dropped.
+    pub(super) fn temporary(&self) -> anyhow::Result<TempDir> {
+        tempfile::tempdir_in(&self.folder).context("cannot make a folder in target/bench")
     }
 }

@@ -1,246 +1,201 @@
-//! A program under load: started, watched and stopped.
+//! The programs that are measured: built or installed, started, and stopped.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::thread;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, ensure};
+use cargo_metadata::Metadata;
+use rustix::process::{Pid, Signal, kill_process};
 
-use super::contender::Contender;
-use super::interrupt;
+use super::measure::Figures;
+use crate::{cargo, packages, tools};
 
-/// Where a program has its data, in the folder that it is started in.
-pub(super) const DATA_FOLDER: &str = "data";
+pub(super) const PLANTD: &str = "plantd";
+pub(super) const CEILING: &str = "ceiling";
+pub(super) const FASTIFY: &str = "Fastify + better-sqlite3";
 
-/// What a program prints on stdout when it takes requests, between its name and its address.
-const READY_WORDS: &str = " listening on http://";
-const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// A stop brings everything that was acknowledged to the disk, which can take its time.
-const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How much of a log tells why a program failed.
-const LOG_TAIL_LINES: usize = 20;
+/// The servers run for the bench alone, on addresses that no other machine reaches.
+pub(super) const TOKEN: &str = "token-of-the-bench";
+
+/// A server that takes `--listen` and `--data`, and its token from `PLANTD_TOKEN`, as plantd does. When it is ready,
+/// it prints `NAME listening on http://ADDRESS:PORT`.
+#[derive(Debug, Clone)]
+pub(super) struct Contender {
+    /// As tables show it.
+    pub(super) name: &'static str,
+    pub(super) executable: PathBuf,
+    /// What precedes those options.
+    pub(super) arguments: Vec<String>,
+}
+
+/// plantd as users get it.
+pub(super) fn plantd(workspace: &Metadata) -> anyhow::Result<Contender> {
+    let executable = build(workspace, ["-p", "plantd", "-p", "plant-http", "--bin", "plantd"])?;
+    Ok(Contender { name: PLANTD, executable, arguments: Vec::new() })
+}
+
+/// The same server with a repository that stores nothing.
+pub(super) fn ceiling(workspace: &Metadata) -> anyhow::Result<Contender> {
+    // A build of its own: one with both would give plantd the features that examples ask for.
+    let executable =
+        build(workspace, ["-p", "plantd", "-p", "plant-http", "--example", "ceiling"])?;
+    Ok(Contender { name: CEILING, executable, arguments: Vec::new() })
+}
+
+/// Builds a program, which the last argument names.
+pub(super) fn build<const N: usize>(
+    workspace: &Metadata,
+    arguments: [&str; N],
+) -> anyhow::Result<PathBuf> {
+    let mut command = cargo::command(&workspace.workspace_root);
+    cargo::run(command.args(["build", "--release"]).args(arguments))?;
+    let folder = if arguments.contains(&"--example") { "release/examples" } else { "release" };
+    Ok(workspace.target_directory.join(folder).join(arguments[N - 1]).into())
+}
+
+/// Services with the same contract on other frameworks, which bench/peers has.
+pub(super) fn peers(workspace: &Metadata) -> anyhow::Result<[Contender; 2]> {
+    tools::ensure(&[tools::NODE, tools::NPM, tools::CXX, tools::MAKE, tools::PYTHON])?;
+    let fastify = packages::FASTIFY.ensure(workspace)?;
+    // Node looks for packages only in the folders above a module.
+    let server = fastify.join("server.js");
+    fs::copy(packages::FASTIFY.sources(workspace).join("server.js"), &server)?;
+    let executable = fastify.join("node_modules/.bin/node").into();
+    let fastify = Contender { name: FASTIFY, executable, arguments: vec![server.into()] };
+    let executable = packages::FASTAPI.ensure(workspace)?.join("bin/python").into();
+    let server = packages::FASTAPI.sources(workspace).join("server.py");
+    let fastapi =
+        Contender { name: "FastAPI + SQLite", executable, arguments: vec![server.into()] };
+    Ok([fastify, fastapi])
+}
 
 /// A running program; it is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Program {
-    name: &'static str,
     child: Child,
-    address: SocketAddr,
-    ready_after: Duration,
-    log_path: PathBuf,
-    /// Stays open, so that a further line does not kill the program.
+    pub(super) address: SocketAddr,
+    /// From the start of the process to the line that says it is ready.
+    pub(super) ready_after: Duration,
+    /// Stays open, so that a further line does not end the program.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Program {
-    /// Starts a program on the data folder inside `folder`, which it has to make itself where there is none, and
-    /// waits until it is ready.
-    ///
-    /// Its environment holds the token and nothing else, so that its defaults are measured.
-    pub(super) fn start(contender: &Contender, folder: &Path, token: &str) -> anyhow::Result<Self> {
-        Self::start_within(START_TIMEOUT, contender, folder, token)
-    }
-
-    /// Does what [`Self::start`] does, with a patience of one's own.
-    pub(super) fn start_within(
-        timeout: Duration,
-        contender: &Contender,
-        folder: &Path,
-        token: &str,
-    ) -> anyhow::Result<Self> {
-        let Contender { name, executable, arguments } = contender;
-        let log_path = folder.join("stderr.log");
-        let log = File::create(&log_path)
-            .with_context(|| format!("cannot make {}", log_path.display()))?;
+    /// Starts a program on the folder `data` in `folder`, and waits until it is ready.
+    pub(super) fn start(contender: &Contender, folder: &Path) -> anyhow::Result<Self> {
         let start = Instant::now();
-        let mut child = Command::new(executable)
-            .args(arguments)
+        let mut child = Command::new(&contender.executable)
+            .args(&contender.arguments)
             .args(["--listen", "127.0.0.1:0", "--data"])
-            .arg(folder.join(DATA_FOLDER))
+            .arg(folder.join("data"))
+            // Nothing but the token, so that the defaults are measured.
             .env_clear()
-            .env("PLANTD_TOKEN", token)
+            .env("PLANTD_TOKEN", TOKEN)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(log)
+            .stderr(File::create(folder.join("stderr.log"))?)
             .spawn()
-            .with_context(|| format!("cannot start {name} ({})", executable.display()))?;
-        match wait_until_ready(&mut child, timeout) {
-            Ok((address, stdout)) => {
-                let ready_after = start.elapsed();
-                Ok(Self { name, child, address, ready_after, log_path, _stdout: stdout })
-            }
-            Err(error) => {
-                end(&mut child);
-                // As in `explain`.
-                interrupt::check()?;
-                Err(with_log(&error.context(format!("{name} did not start")), &log_path))
-            }
-        }
+            .with_context(|| format!("cannot start {}", contender.executable.display()))?;
+        let mut stdout = BufReader::new(child.stdout.take().context("no stdout")?);
+        let mut line = String::new();
+        stdout.read_line(&mut line)?;
+        let ready_after = start.elapsed();
+        let address = line.trim_end().rsplit_once(" listening on http://");
+        let Some(address) = address.and_then(|(_, address)| address.parse().ok()) else {
+            drop(child.kill());
+            drop(child.wait());
+            let error = anyhow!("it printed {line:?} instead of its address");
+            return Err(explained(&error, contender, folder));
+        };
+        Ok(Self { child, address, ready_after, _stdout: stdout })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    pub(super) fn process_id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// How long it took from the start of the process to the line that says it is ready.
-    pub(super) fn ready_after(&self) -> Duration {
-        self.ready_after
-    }
-
-    /// Runs `work` on this program and stops it as a service manager does; an error of
-    /// either, or an exit code that is not 0, comes with the end of the log.
-    pub(super) fn run<T>(
-        mut self,
-        work: impl FnOnce(&Self) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        let outcome = work(&self).and_then(|value| self.stop().map(|()| value));
-        self.explain(outcome)
-    }
-
-    /// Runs `work` on this program and kills it with SIGKILL, while what `work` returned is still there.
-    pub(super) fn run_and_kill<T>(
-        mut self,
-        work: impl FnOnce(&Self) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        let outcome = work(&self);
-        end(&mut self.child);
-        self.explain(outcome)
-    }
-
-    /// A terminal interrupts the program as well, which looks like a failure of its own.
-    fn explain<T>(&self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
-        interrupt::check()?;
-        outcome
-            .with_context(|| format!("{} failed", self.name))
-            .map_err(|error| with_log(&error, &self.log_path))
-    }
-
-    fn stop(&mut self) -> anyhow::Result<()> {
-        // std can only kill; `kill` is a part of every POSIX shell.
-        let signal = Command::new("sh")
-            .args(["-c", "kill -TERM \"$1\"", "sh"])
-            .arg(self.child.id().to_string())
-            .stdin(Stdio::null())
-            .status()
-            .context("cannot run `sh` to send SIGTERM")?;
-        if !signal.success() {
-            bail!("cannot send SIGTERM to it; has it ended by itself?");
-        }
-        let status = wait(&mut self.child, STOP_TIMEOUT).context("it does not stop on SIGTERM")?;
-        if status.code() != Some(0) {
-            bail!("it should end with exit code 0 on SIGTERM, but: {status}");
-        }
+    /// Stops it as a service manager does, and fails unless it ends with exit code 0.
+    pub(super) fn stop(mut self) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "on SIGTERM it should end with exit code 0, but: {status}");
         Ok(())
+    }
+
+    /// Ends it with SIGKILL.
+    pub(super) fn kill(&self) -> anyhow::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::KILL)?)
+    }
+
+    /// A line of `/proc/PID/status` that counts bytes, such as `VmRSS`.
+    pub(super) fn memory(&self, name: &str) -> anyhow::Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let kibibytes = line.and_then(|value| value.trim().strip_suffix(" kB"));
+        let kibibytes = kibibytes.with_context(|| format!("no {name} in:\n{status}"))?;
+        Ok(kibibytes.parse::<f64>()? * 1_024.0)
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        end(&mut self.child);
+        // Both fail only if the program has ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
-/// Kills and reaps a program; one that is gone already stays gone.
-fn end(child: &mut Child) {
-    // Both fail only if there is nothing left to end.
-    drop(child.kill());
-    drop(child.wait());
+/// Starts a program in `folder`, works with it and stops it.
+pub(super) fn serve<T>(
+    contender: &Contender,
+    folder: &Path,
+    work: impl FnOnce(&Program) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let program = Program::start(contender, folder)?;
+    let outcome = work(&program).and_then(|value| program.stop().map(|()| value));
+    outcome.map_err(|error| explained(&error, contender, folder))
 }
 
-fn wait_until_ready(
-    child: &mut Child,
-    timeout: Duration,
-) -> anyhow::Result<(SocketAddr, BufReader<ChildStdout>)> {
-    let mut stdout = BufReader::new(child.stdout.take().context("there is no stdout to read")?);
-    let (sender, receiver) = mpsc::channel();
-    // The thread ends with the line, or when the program is killed after the timeout.
-    thread::spawn(move || {
-        let mut line = String::new();
-        let outcome = stdout.read_line(&mut line).map(|_| (line, stdout));
-        // Nobody listens any more after the timeout.
-        drop(sender.send(outcome));
-    });
-    let (line, stdout) = receiver
-        .recv_timeout(timeout)
-        .with_context(|| format!("it printed no line on stdout in {timeout:?}"))?
-        .context("cannot read its stdout")?;
-    if line.is_empty() {
-        bail!("it closed its stdout without a word");
-    }
-    let address = ready_address(&line).ok_or_else(|| {
-        anyhow!("it printed {line:?} on stdout, and not `NAME{READY_WORDS}ADDRESS:PORT`")
-    })?;
-    Ok((address, stdout))
+/// The error of a program, with the end of its log.
+fn explained(error: &anyhow::Error, contender: &Contender, folder: &Path) -> anyhow::Error {
+    let log = fs::read(folder.join("stderr.log")).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let lines: Vec<&str> = log.lines().collect();
+    let tail = lines[lines.len().saturating_sub(20)..].join("\n");
+    anyhow!("{} failed: {error:#}\nThe end of its log:\n{tail}", contender.name)
 }
 
-/// The address in the line that a program prints when it is ready.
-fn ready_address(line: &str) -> Option<SocketAddr> {
-    let (_, address) = line.trim_end().rsplit_once(READY_WORDS)?;
-    address.parse().ok()
+/// Copies the folder `data` of a program that has stopped, and waits until the disk has it.
+pub(super) fn copy_data(from: &Path, to: &Path) -> anyhow::Result<()> {
+    output(Command::new("cp").arg("--recursive").arg(from.join("data")).arg(to))?;
+    output(Command::new("sync").arg("--file-system").arg(to)).map(drop)
 }
 
-fn wait(child: &mut Child, timeout: Duration) -> anyhow::Result<ExitStatus> {
+/// Runs `plantd import FILE` or `plantd export FILE` of so many plants, as a user does.
+pub(super) fn transfer(
+    plantd: &Contender,
+    command: &str,
+    server: &Program,
+    file: &Path,
+    plants: u64,
+) -> anyhow::Result<Figures> {
+    let mut client = Command::new(&plantd.executable);
+    client.args([command, "--url", &format!("http://{}", server.address)]).arg(file);
     let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().context("cannot wait for it")? {
-            return Ok(status);
-        }
-        if start.elapsed() > timeout {
-            bail!("it still runs after {timeout:?}");
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
+    output(client.env_clear().env("PLANTD_TOKEN", TOKEN))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let lines = fs::read(file)?.iter().filter(|byte| **byte == b'\n').count() as u64;
+    ensure!(lines == plants, "the file of the {command} has {lines} plants, not {plants}");
+    Ok(Figures { count: plants, seconds, latency: None })
 }
 
-/// The error with the end of the log behind it, so that what went wrong comes first.
-fn with_log(error: &anyhow::Error, log_path: &Path) -> anyhow::Error {
-    let tail = match fs::read(log_path) {
-        Ok(bytes) => last_lines(&String::from_utf8_lossy(&bytes), LOG_TAIL_LINES),
-        Err(read_error) => format!("(cannot read {}: {read_error})", log_path.display()),
-    };
-    anyhow!("{error:#}\nThe end of its log:\n{tail}")
-}
-
-fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ready_line_names_an_address() {
-        for name in ["plantd", "some other"] {
-            assert_eq!(
-                ready_address(&format!("{name} listening on http://127.0.0.1:4567\n")),
-                Some(SocketAddr::from(([127, 0, 0, 1], 4567)))
-            );
-        }
-    }
-
-    #[test]
-    fn any_other_line_is_no_ready_line() {
-        for line in ["", "plantd listening on http://", "hello\n"] {
-            assert_eq!(ready_address(line), None, "{line}");
-        }
-    }
-
-    #[test]
-    fn the_end_of_a_log_is_its_last_lines() {
-        assert_eq!(last_lines("1\n2\n3\n", 2), "2\n3");
-        assert_eq!(last_lines("1\n", 2), "1");
-        assert_eq!(last_lines("", 2), "");
-    }
+/// Runs a program to its end, and returns what it printed.
+pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let name = command.get_program().display().to_string();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start {name}"))?;
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    ensure!(output.status.success(), "{name} failed ({}):\n{stdout}{stderr}", output.status);
+    Ok(stdout)
 }

@@ -1,36 +1,28 @@
-//! Which web pages of other origins may talk to the service (the Fetch standard, section "CORS protocol").
+//! Which web pages of other origins may use the service (the Fetch standard, section "CORS protocol").
 //!
-//! Browsers ask; nobody else cares. A token is sent by the page itself and never by the browser, so that
-//! no answer has to allow credentials.
+//! A page sends its token itself, never the browser, so no answer allows credentials.
 
-use std::fmt;
 use std::str::FromStr;
 
-use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_http::header::{self, HeaderName, HeaderValue};
 use actix_http::{Method, RequestHead};
 use actix_web::http::Uri;
 
-/// What a page may send beyond what every page may.
+/// The headers that a page may send beyond the safelisted ones.
 const REQUEST_HEADERS: &str =
     "authorization, content-type, idempotency-key, if-match, if-none-match, x-request-id";
 
-/// What a page may see of an answer beyond what every page may.
+/// The headers of an answer that a page may read beyond the safelisted ones.
 const ANSWER_HEADERS: &str =
     "etag, link, location, retry-after, www-authenticate, x-request-id, x-total-count";
 
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 
-/// For how many seconds a browser need not ask again.
-const MAX_AGE_SECONDS: u16 = 7200;
+/// How long a browser may keep the answer to a preflight request.
+const MAX_AGE_SECONDS: &str = "7200";
 
-/// The origin of a web page (RFC 6454): `http` or `https`, a host, and a port that is not the scheme's own.
-///
-/// ```
-/// use plant_http::CorsOrigin;
-///
-/// assert!("https://plants.example".parse::<CorsOrigin>().is_ok());
-/// assert!("https://plants.example/garden".parse::<CorsOrigin>().is_err());
-/// ```
+/// The origin of a web page (RFC 6454), as browsers send it: `http` or `https`, a host, and a port unless it is the
+/// scheme's default, such as `https://plants.example`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorsOrigin(HeaderValue);
 
@@ -38,100 +30,67 @@ impl FromStr for CorsOrigin {
     type Err = CorsOriginError;
 
     fn from_str(text: &str) -> Result<Self, CorsOriginError> {
-        let uri: Uri = text.parse().map_err(|_| CorsOriginError::NotAnOrigin)?;
-        let (scheme, authority) =
-            uri.scheme_str().zip(uri.authority()).ok_or(CorsOriginError::NotAnOrigin)?;
+        let no_origin = || {
+            let message =
+                "an origin is a scheme, a host and maybe a port, such as https://plants.example";
+            CorsOriginError(message.to_owned())
+        };
+        let uri: Uri = text.parse().map_err(|_| no_origin())?;
+        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or_else(no_origin)?;
         let default_port = match scheme {
             "http" => 80,
             "https" => 443,
-            _ => return Err(CorsOriginError::NotAnOrigin),
+            _ => return Err(no_origin()),
         };
         if authority.as_str().contains('@') || authority.as_str().ends_with(':') {
-            return Err(CorsOriginError::NotAnOrigin);
+            return Err(no_origin());
         }
         if uri.port_u16() == Some(default_port) {
-            return Err(CorsOriginError::DefaultPort(default_port));
+            let message = format!("browsers leave out :{default_port}, so leave it out");
+            return Err(CorsOriginError(message));
         }
         let origin = format!("{scheme}://{authority}").to_ascii_lowercase();
         if text != origin {
-            return Err(CorsOriginError::NotAsSent(origin));
+            return Err(CorsOriginError(format!("browsers send {origin}, so write it that way")));
         }
-        HeaderValue::from_str(&origin).map(Self).map_err(|_| CorsOriginError::NotAnOrigin)
+        HeaderValue::from_str(&origin).map(Self).map_err(|_| no_origin())
     }
 }
 
-/// Why a text is no [`CorsOrigin`].
+/// Why a text is no [`CorsOrigin`], and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CorsOriginError {
-    /// It is no origin of a web page.
-    #[error("an origin is a scheme, a host and maybe a port, such as https://plants.example")]
-    NotAnOrigin,
-    /// It names the port of its scheme.
-    #[error("browsers leave out :{0}, so leave it out")]
-    DefaultPort(u16),
-    /// Browsers write this origin in another way.
-    #[error("browsers send {0}, so say it in this way")]
-    NotAsSent(String),
-}
+#[error("{0}")]
+pub struct CorsOriginError(String);
 
-impl fmt::Display for CorsOrigin {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.0.to_str().unwrap_or_default())
+/// The CORS headers for the answer to this request. There are none when pages of other origins may do nothing.
+pub(crate) fn answer_headers(
+    origins: &[CorsOrigin],
+    head: &RequestHead,
+) -> Vec<(HeaderName, HeaderValue)> {
+    if origins.is_empty() {
+        return Vec::new();
     }
-}
-
-/// Says to browsers what pages may do.
-#[derive(Debug)]
-pub(crate) struct Cors {
-    origins: Vec<CorsOrigin>,
-}
-
-/// What a browser asks for a page.
-#[derive(Debug)]
-pub(crate) struct CorsQuestion {
-    /// The page's origin, which is one that we know.
-    origin: Option<CorsOrigin>,
-    /// Whether it asks before it sends.
-    is_preflight: bool,
-}
-
-impl Cors {
-    pub(crate) fn new(origins: Vec<CorsOrigin>) -> Self {
-        Self { origins }
-    }
-
-    /// What the request asks. `None` when no page of another origin may do anything.
-    pub(crate) fn question(&self, head: &RequestHead) -> Option<CorsQuestion> {
-        if self.origins.is_empty() {
-            return None;
-        }
-        let headers = head.headers();
-        let sent = headers.get(header::ORIGIN);
-        let origin = self.origins.iter().find(|origin| Some(&origin.0) == sent).cloned();
-        let is_preflight = head.method == Method::OPTIONS
-            && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-        Some(CorsQuestion { origin, is_preflight })
-    }
-}
-
-impl CorsQuestion {
-    pub(crate) fn answer(&self, headers: &mut HeaderMap) {
-        // Another origin gets another answer, also where this one is not allowed.
-        headers.append(header::VARY, HeaderValue::from_static("origin"));
-        let Some(CorsOrigin(origin)) = &self.origin else { return };
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        let mut allow = |name: HeaderName, value: &'static str| {
-            headers.insert(name, HeaderValue::from_static(value));
-        };
-        if self.is_preflight {
-            allow(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-            allow(header::ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
-            headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(MAX_AGE_SECONDS));
-        } else {
-            allow(header::ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS);
-        }
-    }
+    // Caches must keep the answers to other origins apart, also where this origin is not allowed.
+    let mut answer = vec![(header::VARY, HeaderValue::from_static("origin"))];
+    let sent = head.headers().get(header::ORIGIN);
+    let Some(CorsOrigin(origin)) = origins.iter().find(|origin| Some(&origin.0) == sent) else {
+        return answer;
+    };
+    answer.push((header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
+    let is_preflight = head.method == Method::OPTIONS
+        && head.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let others = if is_preflight {
+        &[
+            (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS),
+            (header::ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS),
+        ][..]
+    } else {
+        &[(header::ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS)]
+    };
+    let others = others.iter();
+    answer.extend(others.map(|(name, value)| (name.clone(), HeaderValue::from_static(value))));
+    answer
 }
 
 #[cfg(test)]
@@ -141,26 +100,14 @@ mod tests {
     #[test]
     fn an_origin_is_as_browsers_send_it() {
         for good in ["https://plants.example", "http://localhost:8000", "https://[::1]:444"] {
-            assert_eq!(good.parse::<CorsOrigin>().unwrap().to_string(), good);
+            assert_eq!(good.parse::<CorsOrigin>().unwrap().0, good);
         }
-        for bad in [
-            "",
-            "*",
-            "null",
-            "plants.example",
-            "//plants.example",
-            "https://",
-            "https://plants.example/",
-            "https://plants.example/garden",
-            "https://plants.example?x",
-            "https://Plants.example",
-            "https://plants.example:443",
-            "https://plants.example:",
-            "http://plants.example:80",
-            "https://user@plants.example",
-            "ftp://plants.example",
-            "https://plants.example https://other.example",
-        ] {
+        let bad = "* null plants.example //plants.example https:// https://plants.example/ \
+             https://plants.example/garden https://plants.example?x https://Plants.example \
+             https://plants.example:443 https://plants.example: http://plants.example:80 \
+             https://user@plants.example ftp://plants.example";
+        let two = "https://plants.example https://other.example";
+        for bad in bad.split(' ').chain(["", two]) {
             assert!(bad.parse::<CorsOrigin>().is_err(), "{bad:?}");
         }
     }

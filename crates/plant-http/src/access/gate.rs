@@ -1,5 +1,5 @@
-//! Who may pass: the bearer token of a request is checked on its head alone, before its body is read
-//! and before its path is known to exist (RFC 6750; specification, section "Authentication").
+//! The gate checks the bearer token of a request on its head alone, before its body is read and before its path is
+//! looked up (RFC 6750; specification, section "Authentication").
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::errors::{ErrorNumber, Failure};
 
 const SCHEME: &[u8] = b"bearer";
 
-/// Lets requests pass whose token has the scope that they need.
+/// Knows the tokens, and the paths that need none.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    tokens: Tokens,
-    open_paths: Vec<&'static str>,
+    pub(crate) tokens: Tokens,
+    pub(crate) open_paths: Vec<&'static str>,
 }
 
-/// Whose token a request came with. It is known before it is decided what that lets the request do.
+/// The token of a request. It is known, for the log, before the gate decides what it allows.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     tokens: Tokens,
@@ -28,12 +28,8 @@ pub(crate) struct Identity {
 }
 
 impl Gate {
-    pub(crate) fn new(tokens: Tokens, open_paths: Vec<&'static str>) -> Self {
-        Self { tokens, open_paths }
-    }
-
-    /// Whose token the request came with; `None` for an open path, which needs none. Every other request needs a token,
-    /// whether its path exists or not. `path` is that of the request, from where the service is mounted on.
+    /// The token of the request; `None` for an open path. Every other request needs a token, whether its path exists or
+    /// not. `path` begins behind the mount of the service.
     pub(crate) fn identify(
         &self,
         head: &RequestHead,
@@ -53,17 +49,16 @@ impl Gate {
 }
 
 impl Identity {
-    /// What the log calls the token.
     pub(crate) fn token_name(&self) -> &TokenName {
-        self.token.name()
+        &self.token.record.name
     }
 
-    /// Counts a request with this method, and lets it in where the rate and the scope allow it.
+    /// Counts a request with this method, and checks the rate and then the scope.
     pub(crate) fn admit(&self, method: &Method) -> Result<(), Failure> {
         if !self.token.count_request() {
             return Err(ErrorNumber::TooManyRequests.into());
         }
-        if scope_needed(method) == Scope::Write && self.token.scope() == Scope::Read {
+        if scope_needed(method) == Scope::Write && self.token.record.scope == Scope::Read {
             return Err(ErrorNumber::InsufficientScope.into());
         }
         Ok(())
@@ -75,7 +70,7 @@ impl Identity {
     }
 }
 
-/// What a token has to let its holder do for this method.
+/// The scope that a token needs for this method.
 pub(crate) fn scope_needed(method: &Method) -> Scope {
     if is_reading(method) { Scope::Read } else { Scope::Write }
 }

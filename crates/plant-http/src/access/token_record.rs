@@ -1,4 +1,4 @@
-//! What is kept of a token: its name, its scope, its life and its digest.
+//! What is kept of a token: its name, its scope, its lifetime and its digest.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::token::{Token, TokenDigest, TokenError};
 use crate::limits::TOKEN_NAME_MAX_CHARACTERS;
 
-/// What a token lets its holder do.
+/// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -28,9 +28,9 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What people call a token, and what the log calls it: 1 to
-/// [`TOKEN_NAME_MAX_CHARACTERS`](crate::limits::TOKEN_NAME_MAX_CHARACTERS) ASCII letters,
-/// digits and `-._@`, of which a letter or a digit is the first. Several tokens may have one name, so that a new one can take the place of an old one.
+/// The name of a token, for people and for the log: 1 to
+/// [`TOKEN_NAME_MAX_CHARACTERS`](crate::limits::TOKEN_NAME_MAX_CHARACTERS) ASCII letters, digits and `-._@`, of which the
+/// first is a letter or a digit. Several tokens may share a name, so that a new one can replace an old one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TokenName(String);
@@ -40,17 +40,23 @@ impl TokenName {
     ///
     /// # Errors
     ///
-    /// [`TokenError::TokenForName`] and [`TokenError::NotAName`].
+    /// When it breaks a rule of names, or is a token itself.
     pub fn new(name: impl Into<String>) -> Result<Self, TokenError> {
         let name = name.into();
         if name.starts_with(Token::PREFIX) {
-            return Err(TokenError::TokenForName);
+            return Err(TokenError::new("this looks like a token; give the name of one"));
         }
         let in_name = |c: char| c.is_ascii_alphanumeric() || "-._@".contains(c);
         let is_name = (1..=TOKEN_NAME_MAX_CHARACTERS).contains(&name.len())
             && name.chars().all(in_name)
             && name.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if is_name { Ok(Self(name)) } else { Err(TokenError::NotAName) }
+        if !is_name {
+            return Err(TokenError::new(format!(
+                "a token's name has 1 to {TOKEN_NAME_MAX_CHARACTERS} ASCII letters, digits and -._@, and begins with a \
+                 letter or a digit"
+            )));
+        }
+        Ok(Self(name))
     }
 }
 
@@ -74,20 +80,20 @@ impl fmt::Display for TokenName {
     }
 }
 
-/// What is kept of a token. The token itself cannot be told from it.
+/// What is kept of a token. It does not reveal the token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(deny_unknown_fields)]
 pub struct TokenRecord {
-    /// What people call the token.
+    /// The token's name.
     pub name: TokenName,
-    /// What it lets its holder do.
+    /// What the token allows.
     pub scope: Scope,
     /// When it was made.
     pub created: Timestamp,
     /// When it stops being valid, if ever.
     pub expires: Option<Timestamp>,
-    pub(crate) sha256: TokenDigest,
+    pub(super) sha256: TokenDigest,
 }
 
 impl TokenRecord {
@@ -98,17 +104,19 @@ impl TokenRecord {
         Self { name, scope, created, expires: None, sha256: token.digest() }
     }
 
-    /// The same for a token that expires so long after it was made.
+    /// The same for a token that expires this long after it was made.
     ///
     /// # Errors
     ///
-    /// [`TokenError::NoLifetime`] and [`TokenError::TooLongLifetime`].
+    /// When the token would never be valid, or would expire after the year 9999.
     pub fn expiring_after(self, lifetime: Duration) -> Result<Self, TokenError> {
         if lifetime.is_zero() {
-            return Err(TokenError::NoLifetime);
+            return Err(TokenError::new("the token would never be valid; let it last longer"));
         }
         let expires = self.created.checked_add(lifetime);
-        Ok(Self { expires: Some(expires.map_err(|_| TokenError::TooLongLifetime)?), ..self })
+        let expires =
+            expires.map_err(|_| TokenError::new("the token would expire after the year 9999"))?;
+        Ok(Self { expires: Some(expires), ..self })
     }
 
     /// Whether both are records of the same token.
@@ -117,31 +125,28 @@ impl TokenRecord {
         self.sha256.is(&other.sha256)
     }
 
-    /// Whether this is the record of the token that this text is.
+    /// Whether this is the record of the token with this text.
     #[must_use]
     pub fn is_of_token(&self, text: &[u8]) -> bool {
         self.sha256.is(&TokenDigest::of(text))
     }
 
-    /// Whether the token has stopped being valid by its expiry.
+    /// Whether the token has expired by the clock.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.expires.is_some_and(|expires| expires <= now())
+        self.time_left().is_some_and(|left| left.is_zero())
     }
 
-    /// How long from now the token is valid by the clock; `None` when it never expires.
-    pub(crate) fn time_left(&self) -> Option<Duration> {
+    /// How long the token is still valid by the clock; `None` when it never expires.
+    pub(super) fn time_left(&self) -> Option<Duration> {
         let left = self.expires?.duration_since(now());
         Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
     }
 }
 
-/// The time, or the nearest that can be told where the clock shows what is no date.
+/// The time, or the nearest timestamp where the clock is beyond what timestamps can tell.
 fn now() -> Timestamp {
-    nearest(SystemTime::now())
-}
-
-fn nearest(time: SystemTime) -> Timestamp {
+    let time = SystemTime::now();
     let limit = if time < SystemTime::UNIX_EPOCH { Timestamp::MIN } else { Timestamp::MAX };
     Timestamp::try_from(time).unwrap_or(limit)
 }
@@ -149,11 +154,6 @@ fn nearest(time: SystemTime) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record(name: &str) -> TokenRecord {
-        let name = TokenName::new(name).expect("a good name");
-        TokenRecord::new(name, Scope::Read, &Token::random().expect("random bytes"))
-    }
 
     #[test]
     fn a_name_can_stand_in_a_log_and_is_no_token() {
@@ -164,23 +164,5 @@ mod tests {
             let refusal = TokenName::new(bad).unwrap_err().to_string();
             assert!(bad.is_empty() || !refusal.contains(bad), "{refusal}");
         }
-    }
-
-    #[test]
-    fn a_clock_that_shows_no_date_is_the_first_or_the_last_one() {
-        let years = Duration::from_secs(20_000 * 366 * 24 * 3600);
-        assert_eq!(nearest(SystemTime::UNIX_EPOCH), Timestamp::UNIX_EPOCH);
-        assert_eq!(nearest(SystemTime::UNIX_EPOCH + years), Timestamp::MAX);
-        assert_eq!(nearest(SystemTime::UNIX_EPOCH - years), Timestamp::MIN);
-    }
-
-    #[test]
-    fn a_token_expires_when_its_lifetime_is_over() {
-        let expiring = |lifetime| record("test").expiring_after(lifetime);
-        assert!(expiring(Duration::ZERO).is_err());
-        assert!(expiring(Duration::MAX).is_err());
-        assert!(!expiring(Duration::from_secs(3600)).unwrap().is_expired());
-        let past = Timestamp::now() - Duration::from_secs(1);
-        assert!(TokenRecord { expires: Some(past), ..record("test") }.is_expired());
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies, read in bounded memory and bounded time.
+//! Bodies, read in bounded memory and time.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,17 +15,16 @@ use crate::extract::media_type::check_media_type;
 use crate::limits::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
 use crate::server::http1::state::ConnectionState;
 
-/// How long the rest of a body is read that nobody wants any more, so that the client can finish
-/// sending and hears the answer.
+/// How long the unwanted rest of a body is read and dropped. A client that still sends would miss the answer.
 const DISCARD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A body of any length, part by part.
 pub(crate) struct BodyStream {
     payload: Payload,
     connection: Option<Rc<ConnectionState>>,
-    /// It has come to its end, or nothing more of it can be had.
+    /// The body has ended or failed.
     has_ended: bool,
-    /// What was read ahead of time.
+    /// The result of a read that [`Self::is_next_there`] made.
     ahead: Option<Option<Result<Bytes, Failure>>>,
 }
 
@@ -49,7 +48,7 @@ impl BodyStream {
         self.next_until(Instant::now() + BODY_IDLE_DEADLINE, BODY_IDLE_DEADLINE).await
     }
 
-    /// Whether the next part, or the end, is there already.
+    /// Whether the next part, or the end, has already arrived.
     pub(crate) fn is_next_there(&mut self) -> bool {
         if self.ahead.is_none() {
             self.ahead = self.read().now_or_never();
@@ -57,7 +56,7 @@ impl BodyStream {
         self.ahead.is_some()
     }
 
-    /// Reads the rest, for a while, and forgets it: a client that still sends would miss the answer.
+    /// Reads and drops the rest, for at most [`DISCARD_DEADLINE`].
     pub(crate) async fn discard(&mut self) {
         if self.has_ended {
             return;
@@ -95,7 +94,7 @@ impl BodyStream {
     }
 }
 
-/// Checks the head, and returns what reads the body.
+/// Checks the head, and returns a future that reads the body.
 pub(super) fn read_whole(
     request: &HttpRequest,
     payload: &mut Payload,
@@ -107,7 +106,7 @@ pub(super) fn read_whole(
     let mut body = BodyStream::new(request, payload);
     let deadline = Instant::now() + BODY_DEADLINE;
     Ok(async move {
-        // Almost every body comes in one piece, which then needs no copy.
+        // Almost every body comes in one part, which then is not copied.
         let mut first = Bytes::new();
         let mut all = BytesMut::new();
         while let Some(part) = body.next_until(deadline, BODY_DEADLINE).await? {
@@ -135,7 +134,7 @@ fn check_length(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// actix-http gives one error for a body that ends early and for chunks that are broken.
+/// The failure of a body that ends early or has broken chunks: actix-http has one error for both.
 pub(crate) fn not_whole() -> Failure {
     Failure::new(
         ErrorNumber::NotJson,

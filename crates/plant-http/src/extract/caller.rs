@@ -1,7 +1,6 @@
-//! The one who asks, by the token.
+//! What the context of a request tells handlers: whose token it came with, and where the service is mounted.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{Ready, ready};
 use std::rc::Rc;
 
@@ -13,7 +12,7 @@ use crate::access::gate::Identity;
 use crate::errors::Failure;
 use crate::middleware::context::RequestContext;
 
-/// The client that the gate has let in, with a token whose scope allows the method.
+/// A client whose token the gate has accepted, with a scope that allows the method.
 pub(crate) struct Caller(Rc<RequestContext>);
 
 impl Caller {
@@ -21,17 +20,17 @@ impl Caller {
         Self(RequestContext::of(request))
     }
 
-    /// For a request that takes long: whether its token still is in force.
+    /// Fails if the token has expired or was revoked since the request began.
     pub(crate) fn check_still_valid(&self) -> Result<(), Failure> {
         self.0.identity().map_or(Ok(()), Identity::check_still_valid)
     }
 
-    /// The log tells that the request is about this plant.
+    /// Adds the plant to the request's log line.
     pub(crate) fn record_plant(&self, plant: PlantId) {
         self.0.record_plant(plant);
     }
 
-    /// What else is known of the request.
+    /// What else is known of the request. It displays as the log names the request.
     pub(crate) fn context(&self) -> &Rc<RequestContext> {
         &self.0
     }
@@ -46,9 +45,28 @@ impl FromRequest for Caller {
     }
 }
 
-/// As the log names the request and its token.
-impl fmt::Display for Caller {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
+/// Makes the paths in answers, which begin with the path that the service is mounted on.
+pub(crate) struct Mount(Rc<RequestContext>);
+
+impl Mount {
+    pub(crate) fn plants(&self) -> String {
+        format!("{}/plants", self.0.mount())
+    }
+
+    pub(crate) fn plant(&self, id: PlantId) -> String {
+        format!("{}/plants/{id}", self.0.mount())
+    }
+
+    pub(crate) fn list(&self, query: &str) -> String {
+        format!("{}/plants?{query}", self.0.mount())
+    }
+}
+
+impl FromRequest for Mount {
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
+
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        ready(Ok(Self(RequestContext::of(request))))
     }
 }

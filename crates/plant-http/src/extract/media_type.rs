@@ -7,8 +7,8 @@ use crate::errors::{ErrorNumber, Failure, wrong_content_type};
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// Whether the content type is one of these media types, in any case, with `charset=utf-8` or no
-/// charset, and the body not compressed. It is the one that is returned.
+/// Returns the media type of the body, if it is one of these. It may be in upper or lower case, with `charset=utf-8` or
+/// no charset. The body must not be compressed.
 pub(crate) fn check_media_type<'a>(
     headers: &HeaderMap,
     media_types: &[&'a str],
@@ -28,7 +28,7 @@ pub(crate) fn check_media_type<'a>(
     {
         return Err(Failure::new(
             ErrorNumber::WrongContentType,
-            "the body must not be compressed; leave out the Content-Encoding header",
+            "the body must not be compressed; send it without the Content-Encoding header",
         ));
     }
     Ok(media_type)
@@ -37,7 +37,7 @@ pub(crate) fn check_media_type<'a>(
 fn is_media_type(content_type: &str, media_type: &str) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default();
-    // RFC 8259 defines no parameters, but many clients send a charset.
+    // RFC 8259 defines no parameters for JSON, but many clients send a charset.
     let wrong_charset = |parameter: &str| match parameter.split_once('=') {
         Some((name, value)) if name.eq_ignore_ascii_case("charset") => {
             !value.trim_matches('"').eq_ignore_ascii_case("utf-8")
@@ -45,35 +45,4 @@ fn is_media_type(content_type: &str, media_type: &str) -> bool {
         _ => false,
     };
     essence.eq_ignore_ascii_case(media_type) && !parts.any(wrong_charset)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn json_is_known_by_its_media_type() {
-        for json in [
-            "application/json",
-            "Application/JSON",
-            "application/json;charset=utf-8",
-            "application/json; charset=\"UTF-8\"",
-            "application/json; profile=x",
-        ] {
-            assert!(is_media_type(json, JSON), "{json}");
-        }
-        for other in [
-            "",
-            "json",
-            "text/json",
-            "text/plain",
-            "application/jsonx",
-            "application/problem+json",
-            "application/json, text/plain",
-            "application/json; charset=latin1",
-            "application/x-www-form-urlencoded",
-        ] {
-            assert!(!is_media_type(other, JSON), "{other}");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! The members of a JSON object as they stand in its text, and what each of them must be.
+//! The members of a JSON object as they are in its text.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use serde_json::value::RawValue;
 
 use crate::errors::{ErrorNumber, Failure};
 
-/// The members of the object that we know, as they stand in the text.
+/// The members of the object that we know.
 #[derive(Default)]
 pub(crate) struct Members<'a> {
-    pub(super) id: Occurrence<'a>,
-    pub(super) name: Occurrence<'a>,
-    pub(super) tag: Occurrence<'a>,
-    /// The first of their values, used or not, that is a string and no text: it has a lone surrogate.
-    no_text: Option<&'a RawValue>,
+    pub(super) id: Member<'a>,
+    pub(super) name: Member<'a>,
+    pub(super) tag: Member<'a>,
+    /// The first of their values that is a string with a lone surrogate, and so not text.
+    not_text: Option<&'a RawValue>,
 }
 
-/// How often a member stands in the object.
+/// How often a member appears in the object.
 #[derive(Clone, Copy, Default)]
-pub(super) enum Occurrence<'a> {
+pub(super) enum Member<'a> {
     #[default]
     Absent,
     Once(&'a RawValue),
@@ -30,39 +30,41 @@ pub(super) enum Occurrence<'a> {
 impl<'a> Members<'a> {
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Failure> {
         let text = std::str::from_utf8(body).map_err(|cause| {
-            // serde_json counts the byte that it stumbles over.
             not_json("the text is not UTF-8", place(&body[..=cause.valid_up_to()]))
         })?;
-        let is_object = text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{');
-        if is_object {
-            // The members' values are taken as they stand, so only the syntax can be wrong here.
-            let members: Self = serde_json::from_str(text).map_err(|cause| wrong_syntax(&cause))?;
-            members.check_text(body)?;
-            Ok(members)
-        } else {
+        if !text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{') {
             serde_json::from_str::<IgnoredAny>(text).map_err(|cause| wrong_syntax(&cause))?;
-            Err(Failure::new(
+            return Err(Failure::new(
                 ErrorNumber::WrongShape,
                 "a plant must be a JSON object, such as {\"id\":1,\"name\":\"Rosa\"}",
-            ))
+            ));
         }
+        let members: Self = serde_json::from_str(text).map_err(|cause| wrong_syntax(&cause))?;
+        members.check_text(body)?;
+        Ok(members)
     }
 
-    /// Refuses a value that is no text. serde_json finds that only where it reads the value as text, and counts from
-    /// the value's begin then.
+    /// Refuses a lone surrogate. serde_json finds one only when it reads the value as text, and then counts from the
+    /// start of the value.
     fn check_text(&self, body: &[u8]) -> Result<(), Failure> {
-        let Some(value) = self.no_text else { return Ok(()) };
+        let Some(value) = self.not_text else { return Ok(()) };
         let Err(cause) = serde_json::from_str::<String>(value.get()) else { return Ok(()) };
-        // A value is a part of the body, and a string is in one line.
-        let begin = value.get().as_ptr().addr() - body.as_ptr().addr();
-        Err(not_json(&what(&cause), place(&body[..begin + cause.column()])))
+        // The value is a slice of the body, and a string is on one line.
+        let start = value.get().as_ptr().addr() - body.as_ptr().addr();
+        Err(not_json(&what(&cause), place(&body[..start + cause.column()])))
     }
 
-    /// The name and the tag of a Plant. What is wrong goes to `problems`.
-    pub(super) fn plant(self, problems: &mut Vec<String>) -> Option<(String, Option<String>)> {
-        let name = self.name.required("name", text, problems);
-        let tag = self.tag.optional("tag", text, problems);
-        name.map(|name| (name, tag))
+    fn of_name(&mut self, name: &RawValue) -> Option<&mut Member<'a>> {
+        let name = name.get();
+        // A name is read as text only if it has an escape. One with a lone surrogate is none that we know.
+        let unescaped =
+            name.contains('\\').then(|| serde_json::from_str::<String>(name).ok()).flatten();
+        match unescaped.as_deref().unwrap_or(name.trim_matches('"')) {
+            "id" => Some(&mut self.id),
+            "name" => Some(&mut self.name),
+            "tag" => Some(&mut self.tag),
+            _ => None,
+        }
     }
 }
 
@@ -80,22 +82,17 @@ impl<'de> Deserialize<'de> for Members<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Members::default();
                 while let Some(name) = map.next_key::<&RawValue>()? {
-                    let member = match MemberName::of(name) {
-                        MemberName::Id => &mut members.id,
-                        MemberName::Name => &mut members.name,
-                        MemberName::Tag => &mut members.tag,
-                        MemberName::Unknown => {
-                            map.next_value::<IgnoredAny>()?;
-                            continue;
-                        }
+                    let Some(member) = members.of_name(name) else {
+                        map.next_value::<IgnoredAny>()?;
+                        continue;
                     };
                     let value: &RawValue = map.next_value()?;
-                    *member = match *member {
-                        Occurrence::Absent => Occurrence::Once(value),
-                        Occurrence::Once(_) | Occurrence::Repeated => Occurrence::Repeated,
+                    *member = match member {
+                        Member::Absent => Member::Once(value),
+                        Member::Once(_) | Member::Repeated => Member::Repeated,
                     };
-                    if members.no_text.is_none() && has_lone_surrogate(value) {
-                        members.no_text = Some(value);
+                    if members.not_text.is_none() && has_lone_surrogate(value) {
+                        members.not_text = Some(value);
                     }
                 }
                 Ok(members)
@@ -106,101 +103,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-enum MemberName {
-    Id,
-    Name,
-    Tag,
-    Unknown,
-}
-
-impl MemberName {
-    /// Which member a name is of, as it stands in the text. As nothing but text a name could hold what
-    /// no JSON may, and one with a lone surrogate, which is of none that we know, would be refused.
-    fn of(name: &RawValue) -> Self {
-        let name = name.get();
-        let has_escape = name.contains('\\');
-        let unescaped = has_escape.then(|| serde_json::from_str::<String>(name).ok()).flatten();
-        match unescaped.as_deref().unwrap_or(name.trim_matches('"')) {
-            "id" => Self::Id,
-            "name" => Self::Name,
-            "tag" => Self::Tag,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-impl<'a> Occurrence<'a> {
-    /// The value of a member that must be there. What is wrong goes to `problems`.
-    pub(super) fn required<T>(
-        self,
-        name: &str,
-        convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
-        problems: &mut Vec<String>,
-    ) -> Option<T> {
-        match self {
-            Self::Absent => problems.push(format!("{name} is missing")),
-            Self::Repeated => problems.push(format!("{name} must stand once")),
-            Self::Once(value) => match convert(value) {
-                Ok(value) => return Some(value),
-                Err(must_be) => problems.push(format!("{name} {must_be}")),
-            },
-        }
-        None
-    }
-
-    /// As [`Self::required`], but the member may be absent.
-    pub(super) fn if_present<T>(
-        self,
-        name: &str,
-        convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
-        problems: &mut Vec<String>,
-    ) -> Option<T> {
-        match self {
-            Self::Absent => None,
-            _ => self.required(name, convert, problems),
-        }
-    }
-
-    /// As [`Self::if_present`], but the member may also be `null`, which means the same.
-    fn optional<T>(
-        self,
-        name: &str,
-        convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
-        problems: &mut Vec<String>,
-    ) -> Option<T> {
-        match self {
-            Self::Once(value) if value.get() == "null" => None,
-            _ => self.if_present(name, convert, problems),
-        }
-    }
-}
-
-/// The value, or what it must be.
-pub(super) fn integer(value: &RawValue) -> Result<i64, &'static str> {
-    let value = value.get();
-    if !value.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
-        return Err("must be an integer");
-    }
-    if value.contains(['.', 'e', 'E']) {
-        return Err("must be an integer, without a fraction or an exponent");
-    }
-    value.parse().map_err(|_| "must be an integer within int64")
-}
-
-/// The text, or what it must be.
-pub(super) fn text(value: &RawValue) -> Result<String, &'static str> {
-    serde_json::from_str(value.get()).map_err(|_| "must be a string")
-}
-
-/// Whether it is a string that is no text. Only an escape can make it that.
 fn has_lone_surrogate(value: &RawValue) -> bool {
     let value = value.get();
     let has_escape = value.starts_with('"') && value.contains("\\u");
     has_escape && serde_json::from_str::<String>(value).is_err()
-}
-
-pub(super) fn wrong_shape(problems: &[String]) -> Failure {
-    Failure::new(ErrorNumber::WrongShape, problems.join("; "))
 }
 
 fn wrong_syntax(cause: &serde_json::Error) -> Failure {
@@ -214,8 +120,8 @@ fn what(cause: &serde_json::Error) -> String {
     text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }
 
-/// The line and the column of the last of these bytes, which are the first of a body: as serde_json counts, from 1 on
-/// and in bytes.
+/// The line and the column of the last of these first bytes of a body. As serde_json does, it counts from 1 and in
+/// bytes.
 fn place(bytes: &[u8]) -> (usize, usize) {
     let mut lines = bytes.rsplit(|byte| *byte == b'\n');
     let column = lines.next().map_or(0, <[u8]>::len);
@@ -223,13 +129,13 @@ fn place(bytes: &[u8]) -> (usize, usize) {
 }
 
 fn not_json(what: &str, (line, column): (usize, usize)) -> Failure {
-    // In a body of one line, or a row of many, the line says nothing.
+    // For a body of one line, or one row of many, the line says nothing.
     let place = match line {
         1 => format!("column {column}"),
         _ => format!("line {line} column {column}"),
     };
     Failure::new(
         ErrorNumber::NotJson,
-        format!("this must be JSON (RFC 8259) in UTF-8: {what} at {place}"),
+        format!("the text must be JSON (RFC 8259) in UTF-8: {what} at {place}"),
     )
 }

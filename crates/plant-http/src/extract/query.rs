@@ -9,18 +9,19 @@ use plant_domain::{PlantFilter, PlantId};
 use plant_store::{OnConflict, PageRequest, UnknownOnConflict};
 
 use crate::errors::{ErrorNumber, Failure};
+use crate::extract::transfer_format::ImportFormat;
 use crate::limits::{PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS};
 
-/// What has to be encoded in a query (RFC 3986, section 2.3), to be safe everywhere.
+/// Encodes everything but the unreserved characters of RFC 3986, section 2.3.
 const ALL_BUT_UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// No query parameter at all, for operations that define none (specification, section "Create plant", rule 3): a
-/// parameter that is ignored in silence is a misunderstanding that nobody sees.
+/// No query parameter, for operations that define none (specification, section "Create plant", rule 3). A parameter
+/// that is silently ignored would hide a client's mistake.
 pub(crate) struct NoQuery;
 
 impl NoQuery {
-    pub(super) fn check(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn check(text: &str) -> Result<Self, Failure> {
         if text.is_empty() { Ok(Self) } else { Err(ErrorNumber::WrongParameter.into()) }
     }
 }
@@ -34,10 +35,10 @@ impl FromRequest for NoQuery {
     }
 }
 
-/// Which page of which plants is asked for.
+/// The page of a list, and its filter.
 pub(crate) struct ListQuery {
     pub(crate) page_request: PageRequest,
-    /// The filter, as it was asked for.
+    /// The filter as the client wrote it.
     name: Option<String>,
     tag: Option<String>,
 }
@@ -54,7 +55,7 @@ impl ListQuery {
         Ok(Self { page_request, name, tag })
     }
 
-    /// The query of the next page: the same filter and limit, and where to go on.
+    /// The query of the next page: the same filter and limit, and the last id of this page.
     pub(crate) fn next(&self, after: PlantId) -> String {
         let mut next = format!("limit={}&after={after}", self.page_request.limit);
         for (parameter, value) in [("tag", &self.tag), ("name", &self.name)] {
@@ -76,40 +77,59 @@ impl FromRequest for ListQuery {
     }
 }
 
-/// What an import with this query is to do with an id that is taken.
-pub(crate) fn on_conflict(text: &str) -> Result<OnConflict, Failure> {
-    let [on_conflict] = query(text, ["on_conflict"])?;
-    let on_conflict = on_conflict.map(|word| word.parse());
-    let on_conflict = on_conflict
-        .transpose()
-        .map_err(|cause: UnknownOnConflict| wrong(format!("on_conflict is wrong: {cause}")))?;
-    Ok(on_conflict.unwrap_or_default())
+/// What an import does with an id that is taken, and the format of its body.
+pub(crate) struct ImportParameters {
+    pub(crate) on_conflict: OnConflict,
+    pub(crate) format: ImportFormat,
 }
 
-/// The values of the parameters that an operation takes, each of which may stand once. What the
-/// libraries take for a form is read more loosely: they replace what is not UTF-8, and leave an
-/// encoding that is none as it is.
+impl ImportParameters {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        let on_conflict = on_conflict(request.query_string())?;
+        Ok(Self { on_conflict, format: ImportFormat::of_body(request.headers())? })
+    }
+}
+
+impl FromRequest for ImportParameters {
+    type Error = Failure;
+    type Future = Ready<Result<Self, Failure>>;
+
+    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
+        ready(Self::read(request))
+    }
+}
+
+/// The parameter `on_conflict` of an import.
+pub(crate) fn on_conflict(text: &str) -> Result<OnConflict, Failure> {
+    let [word] = query(text, ["on_conflict"])?;
+    let Some(word) = word else { return Ok(OnConflict::default()) };
+    let wrong_word = |cause: UnknownOnConflict| wrong(format!("on_conflict is wrong: {cause}"));
+    word.parse().map_err(wrong_word)
+}
+
+/// The values of the parameters with these names, each of which may appear once. Libraries for forms are too lenient
+/// here: they replace bytes that are not UTF-8, and leave a broken percent-encoding as it is.
 fn query<const N: usize>(text: &str, names: [&str; N]) -> Result<[Option<String>; N], Failure> {
     let mut values = [const { None }; N];
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        // What cannot be decoded is none of the names.
+        // A name that cannot be decoded is unknown.
         let name = decode(name).unwrap_or_else(|| name.to_owned());
         let Some(place) = names.iter().position(|known| *known == name) else {
             let names = names.join(", ");
-            return Err(wrong(format!("there is no query parameter {name:.64}, only {names}")));
+            return Err(wrong(format!("there is no query parameter {name:.64}; there is {names}")));
         };
         let value = decode(value).ok_or_else(|| {
             wrong(format!("{name} must be UTF-8 with percent-encoding, such as %20 for a space"))
         })?;
         if values[place].replace(value).is_some() {
-            return Err(wrong(format!("{name} must stand once")));
+            return Err(wrong(format!("{name} appears more than once; send it once")));
         }
     }
     Ok(values)
 }
 
-/// The text of a name or a value in a query, where `+` is a space as in a form.
+/// Decodes a name or a value of a query. `+` is a space, as in a form.
 fn decode(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     parts.next();

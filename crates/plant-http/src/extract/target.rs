@@ -1,4 +1,4 @@
-//! The plant that a request is about.
+//! The plant in the path of a request.
 
 use std::future::{Ready, ready};
 
@@ -12,7 +12,7 @@ use crate::extract::caller::Caller;
 use crate::extract::entity_tag::preconditions;
 use crate::extract::query::{NoQuery, read_id};
 
-/// The plant in the path, and the state in which it has to be.
+/// The plant in the path, and the preconditions of the request.
 pub(crate) struct Target {
     pub(crate) id: PlantId,
     pub(crate) preconditions: Preconditions,
@@ -36,7 +36,8 @@ impl FromRequest for Target {
     }
 }
 
-/// The id in the path, as text. The path that the service is mounted on may have a parameter of the same name before it.
+/// The id in the path, as text. It is the last parameter of this name: the path that the service is mounted on may have
+/// one too.
 pub(super) fn id_in_path(request: &HttpRequest) -> Option<&str> {
     let ids = request.match_info().iter().filter(|(name, _)| *name == "id");
     ids.last().map(|(_, id)| id)

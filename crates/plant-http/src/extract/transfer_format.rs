@@ -1,25 +1,17 @@
-//! The formats in which many plants travel at once.
+//! The formats of imports and exports.
 
-use std::convert::Infallible;
-use std::fmt;
-use std::future::{Ready, ready};
 use std::io::{self, BufWriter, Write};
 use std::str::FromStr;
 
+use actix_http::HttpMessage;
 use actix_http::header::{HeaderMap, Quality};
-use actix_http::{HttpMessage, Payload};
 use actix_web::http::header::{Accept, Header as _};
-use actix_web::{FromRequest, HttpRequest};
 use plant_domain::NewPlant;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, check_media_type};
 
-/// How many plants are written, row by row. As a word it is `ndjson` or `csv`.
-///
-/// ```
-/// assert_eq!("csv".parse(), Ok(plant_http::transfer::TransferFormat::Csv));
-/// ```
+/// A format of rows, one plant in each. As a word it is `ndjson` or `csv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferFormat {
     /// A JSON object in each line (<https://github.com/ndjson/ndjson-spec>).
@@ -35,11 +27,10 @@ const NDJSON: &str = "application/x-ndjson";
 const CSV: &str = "text/csv";
 
 impl TransferFormat {
-    /// The format that the client would rather have (RFC 9110, section 12.5.1). Where it wants
-    /// neither, it gets the default.
+    /// The format that the client prefers (RFC 9110, section 12.5.1). A client that accepts neither gets NDJSON.
     pub(crate) fn of_answer(request: &impl HttpMessage) -> Self {
         let Ok(accept) = Accept::parse(request) else { return Self::NdJson };
-        // What counts for a format is the most specific range that it is in.
+        // The most specific range that includes a format decides its quality.
         let quality = |ranges: [&str; 3]| {
             let quality_of = |range: &str| {
                 let accepted = accept.iter().find(|item| item.item.essence_str() == range);
@@ -63,7 +54,7 @@ impl TransferFormat {
         }
     }
 
-    /// As it stands in a `Content-Type` header.
+    /// The value of a `Content-Type` header.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::NdJson => NDJSON,
@@ -71,7 +62,7 @@ impl TransferFormat {
         }
     }
 
-    /// What comes before the first row.
+    /// The text before the first row.
     #[must_use]
     pub fn header(self) -> String {
         match self {
@@ -80,7 +71,7 @@ impl TransferFormat {
         }
     }
 
-    /// Writes these plants, each as a row.
+    /// Writes each plant as a row.
     ///
     /// # Errors
     ///
@@ -121,24 +112,7 @@ fn write_csv(plants: &[NewPlant], output: &mut impl Write) -> io::Result<()> {
     writer.flush()
 }
 
-/// The format of the answer.
-impl FromRequest for TransferFormat {
-    type Error = Infallible;
-    type Future = Ready<Result<Self, Infallible>>;
-
-    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        ready(Ok(Self::of_answer(request)))
-    }
-}
-
-/// How the plants of an import are written. As a word it is `ndjson`, `csv` or `json`.
-///
-/// ```
-/// use plant_http::transfer::{ImportFormat, TransferFormat};
-///
-/// assert_eq!("json".parse(), Ok(ImportFormat::JsonArray));
-/// assert_eq!("csv".parse(), Ok(ImportFormat::Rows(TransferFormat::Csv)));
-/// ```
+/// The format of an import. As a word it is `ndjson`, `csv` or `json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportFormat {
     /// As an export writes them.
@@ -151,7 +125,7 @@ impl ImportFormat {
     const ALL: [Self; 3] =
         [Self::Rows(TransferFormat::NdJson), Self::Rows(TransferFormat::Csv), Self::JsonArray];
 
-    /// The format that the body is said to have.
+    /// The format that the content type of the request names.
     pub(crate) fn of_body(headers: &HeaderMap) -> Result<Self, Failure> {
         let media_types = Self::ALL.map(Self::media_type);
         let media_type = check_media_type(headers, &media_types)?;
@@ -176,48 +150,29 @@ impl From<TransferFormat> for ImportFormat {
 }
 
 impl FromStr for ImportFormat {
-    type Err = UnknownImportFormat;
+    type Err = UnknownFormat;
 
-    fn from_str(text: &str) -> Result<Self, UnknownImportFormat> {
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
         match text {
             "json" => Ok(Self::JsonArray),
-            _ => text.parse().map(Self::Rows).map_err(|UnknownTransferFormat| UnknownImportFormat),
+            _ => text.parse().map(Self::Rows).map_err(|_| UnknownFormat("csv, json or ndjson")),
         }
     }
 }
 
 impl FromStr for TransferFormat {
-    type Err = UnknownTransferFormat;
+    type Err = UnknownFormat;
 
-    fn from_str(text: &str) -> Result<Self, UnknownTransferFormat> {
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
         match text {
             "ndjson" => Ok(Self::NdJson),
             "csv" => Ok(Self::Csv),
-            _ => Err(UnknownTransferFormat),
+            _ => Err(UnknownFormat("csv or ndjson")),
         }
     }
 }
 
-/// The word names none of the formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownTransferFormat;
-
-impl fmt::Display for UnknownTransferFormat {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a format is csv or ndjson")
-    }
-}
-
-impl std::error::Error for UnknownTransferFormat {}
-
-/// The word names none of the formats of an import.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownImportFormat;
-
-impl fmt::Display for UnknownImportFormat {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a format is csv, json or ndjson")
-    }
-}
-
-impl std::error::Error for UnknownImportFormat {}
+/// The word names none of these formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a format is {0}")]
+pub struct UnknownFormat(&'static str);

@@ -1,4 +1,4 @@
-//! Giving all plants, row by row, in bounded memory.
+//! The export: all plants, row by row, in bounded memory.
 
 use std::future::{Ready, ready};
 
@@ -23,15 +23,12 @@ const PAGE_PLANTS: usize = 1000;
 
 /// `GET /plants/export`.
 ///
-/// It gives the plants as they are when their turn comes, by ascending id: every plant that is there
-/// all the time once, as it was at some moment meanwhile; one that comes or goes meanwhile once or not
-/// at all.
+/// Plants come by ascending id, each as it is when the export reaches it. A plant that exists during the whole export
+/// comes exactly once; one that is created or deleted meanwhile comes once or not at all.
 pub(crate) async fn export(
     repository: Data<dyn PlantRepository>,
     caller: Caller,
-    _: CanTellCut,
-    _: NoQuery,
-    format: TransferFormat,
+    ExportFormat(format): ExportFormat,
     method: Method,
 ) -> Result<HttpResponse, Failure> {
     let total = repository.count().await?;
@@ -50,18 +47,27 @@ pub(crate) async fn export(
         .streaming(stream::try_unfold(export, Export::part)))
 }
 
-/// A version of HTTP in which a client can tell an answer that was cut off. HTTP/1.0 has no chunks: there the end of the
-/// connection is the end of the body (RFC 9112, section 6.3), so that an export that breaks off would pass for a whole
-/// one.
-pub(crate) struct CanTellCut;
+/// The format of the answer to a request that may have one: without a query, and not over HTTP/1.0. That version has
+/// no chunks: the body ends with the connection (RFC 9112, section 6.3), so that an export that breaks off would look
+/// whole.
+pub(crate) struct ExportFormat(TransferFormat);
 
-impl FromRequest for CanTellCut {
+impl ExportFormat {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        if request.version() < Version::HTTP_11 {
+            return Err(ErrorNumber::OldVersion.into());
+        }
+        NoQuery::check(request.query_string())?;
+        Ok(Self(TransferFormat::of_answer(request)))
+    }
+}
+
+impl FromRequest for ExportFormat {
     type Error = Failure;
     type Future = Ready<Result<Self, Failure>>;
 
     fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        let can_tell = request.version() >= Version::HTTP_11;
-        ready(if can_tell { Ok(Self) } else { Err(ErrorNumber::OldVersion.into()) })
+        ready(Self::read(request))
     }
 }
 
@@ -69,7 +75,7 @@ struct Export {
     repository: Data<dyn PlantRepository>,
     caller: Caller,
     format: TransferFormat,
-    /// What comes next; `None` at the end.
+    /// `None` at the end.
     next: Option<Next>,
 }
 
@@ -79,14 +85,13 @@ enum Next {
 }
 
 impl Export {
-    /// The next part of the body. The client notices an error by a body that does not end as it
-    /// should.
+    /// The next part of the body. An error cuts the body off, which the client notices.
     async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
         let Some(next) = self.next else { return Ok(None) };
-        // The socket of a client that does not read takes megabytes before it is full, and until then the connection
-        // would ask for part after part. The others of this thread have their turn before each.
+        // The socket takes megabytes before it is full, and until then asks for part after part. Other requests of this
+        // thread get a turn before each.
         yield_now().await;
-        // An export may take hours, and its token be revoked meanwhile.
+        // An export may take hours; its token may be revoked meanwhile.
         self.caller.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
         let after = match next {
             Next::Start => None,
@@ -138,12 +143,11 @@ mod tests {
 
         let request = TestRequest::get().to_http_request();
         let caller = Caller::extract(&request).await.unwrap();
-        let (format, repository) = (TransferFormat::NdJson, Data::from(repository));
-        let answer = export(repository, caller, CanTellCut, NoQuery, format, Method::GET).await;
-        let answer = answer.unwrap();
+        let format = ExportFormat(TransferFormat::NdJson);
+        let answer = export(Data::from(repository), caller, format, Method::GET).await.unwrap();
         let mut body = answer.into_body();
         let mut parts = 0;
-        // At once there is nothing but the end.
+        // Only the end is there without a wait.
         while next(&mut body).now_or_never().is_none() {
             assert!(next(&mut body).await.is_some(), "it waits for nothing");
             parts += 1;

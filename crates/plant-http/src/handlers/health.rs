@@ -1,4 +1,4 @@
-//! Whether the server lives, and whether it takes work.
+//! Liveness and readiness checks.
 
 use actix_http::header;
 use actix_web::HttpResponse;
@@ -17,7 +17,7 @@ pub(crate) async fn ready(
     draining: Data<Draining>,
 ) -> Result<HttpResponse, Failure> {
     if draining.has_begun() {
-        let message = "the server is shutting down; send the request to another one";
+        let message = "the server is shutting down; send the request to another server";
         return Err(Failure::new(ErrorNumber::Busy, message));
     }
     repository.check_ready().await?;

@@ -1,4 +1,4 @@
-//! Taking many plants, row by row, in bounded memory.
+//! The import: many plants, row by row, in bounded memory.
 
 use std::mem;
 use std::pin::pin;
@@ -11,20 +11,20 @@ use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::BodyStream;
 use crate::extract::caller::Caller;
-use crate::extract::import_parameters::ImportParameters;
-use crate::extract::rows::{Row, Rows};
+use crate::extract::query::ImportParameters;
+use crate::extract::rows::{ReadRow, RowReader};
 use crate::handlers::import_report::{ImportReport, way_to_go_on};
 use crate::middleware::audit::AuditedImport;
 use crate::middleware::context::ImportCounts;
 use crate::server::drain::Draining;
 
-/// How many rows go to the repository at a time, at most.
+/// The most rows that the repository gets at a time.
 const BATCH_ROWS: usize = 1024;
 
 /// `POST /plants/import`.
 ///
-/// Each row stands alone: what is wrong with one keeps none of the others. The client has to send
-/// something now and then, but may take as long as it likes for all of it.
+/// Each row stands alone: one that fails does not stop the others. The body may take any time, as long as its next part
+/// arrives within [`BODY_IDLE_DEADLINE`](crate::limits::BODY_IDLE_DEADLINE).
 pub(crate) async fn import(
     repository: Data<dyn PlantRepository>,
     draining: Data<Draining>,
@@ -44,11 +44,11 @@ pub(crate) async fn import(
     let report = ImportReport::default();
     let mut import =
         Import { repository, caller, on_conflict, draining, report, has_logged_refusal: false };
-    let imported = import.run(Rows::new(format), &mut body).await;
+    let imported = import.run(RowReader::new(format), &mut body).await;
     let stop = import.draining.imports_stop();
     tokio::select! {
         () = body.discard() => {}
-        // There is no time left for that.
+        // The drain has no time left for reading.
         () = stop => {}
     }
     match imported {
@@ -63,12 +63,12 @@ struct Import {
     on_conflict: OnConflict,
     draining: Data<Draining>,
     report: ImportReport,
-    /// The log has the reason for the first row that the database refuses. Those of all would fill it.
+    /// Only the first refusal of the database is logged with its reason: those of all rows would fill the log.
     has_logged_refusal: bool,
 }
 
 impl Import {
-    async fn run(&mut self, mut rows: Rows, body: &mut BodyStream) -> Result<(), Failure> {
+    async fn run(&mut self, mut rows: RowReader, body: &mut BodyStream) -> Result<(), Failure> {
         let mut batch = Vec::new();
         let mut stop = pin!(self.draining.imports_stop());
         loop {
@@ -77,16 +77,16 @@ impl Import {
                 () = &mut stop => Err(StoreError::Closed.into()),
                 part = body.next() => part,
             };
-            // An import may take hours, and its token be revoked meanwhile.
+            // An import may take hours; its token may be revoked meanwhile.
             self.caller.check_still_valid()?;
             let read = match &part {
-                Ok(Some(part)) => rows.read(part, &mut batch),
-                Ok(None) => rows.finish(&mut batch),
-                // The rows that came whole are taken, and the one that was cut is not.
+                Ok(Some(part)) => rows.read_into(part, &mut batch),
+                Ok(None) => rows.finish_into(&mut batch),
+                // Whole rows are taken, and the one that was cut is not.
                 Err(_) => Ok(()),
             };
             let is_last = !matches!(part, Ok(Some(_))) || read.is_err() || rows.is_stopped();
-            // What is there goes to the disk while the client sends on.
+            // Complete rows go to the disk while the client sends more.
             if is_last || batch.len() >= BATCH_ROWS || !body.is_next_there() {
                 self.take(&mut batch).await?;
             }
@@ -97,13 +97,13 @@ impl Import {
         }
     }
 
-    /// Gives rows to the repository, and reports what became of them.
-    async fn take(&mut self, rows: &mut Vec<Row>) -> Result<(), Failure> {
+    /// Gives rows to the repository, and adds their results to the report.
+    async fn take(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
         while !rows.is_empty() {
             let batch = rows.drain(..rows.len().min(BATCH_ROWS));
             let mut new_plants = Vec::with_capacity(batch.len());
             let mut taken = Vec::with_capacity(batch.len());
-            for Row { line, plant } in batch {
+            for (line, plant) in batch {
                 let id = plant.map(|new_plant| {
                     let id = new_plant.id();
                     new_plants.push(new_plant);
@@ -132,11 +132,11 @@ impl Import {
                         if let Imported::Refused(cause) = &imported
                             && !mem::replace(&mut self.has_logged_refusal, true)
                         {
-                            log::error!("{cause}: {} plant={id}", self.caller);
+                            log::error!("{cause}: {} plant={id}", self.caller.context());
                         }
                         self.report.add(line, id, imported);
                     }
-                    Err(failure) => self.report.add_failed(line, failure),
+                    Err(error) => self.report.add_failed(line, error),
                 }
             }
             let ImportReport { created, replaced, skipped, failed, errors: _ } = self.report;
@@ -147,13 +147,13 @@ impl Import {
         Ok(())
     }
 
-    /// An import that ends early leaves what was taken until then.
+    /// Adds to a failure how many rows were taken before it, and how to go on.
     fn explain(&self, failure: Failure) -> Failure {
         let ImportReport { created, replaced, skipped, failed, errors: _ } = &self.report;
         if created + replaced + skipped + failed == 0 {
             return failure;
         }
-        // That says that nothing was written.
+        // Messages of 5003 say that nothing was written, which is wrong here.
         let failure = match failure.number() {
             ErrorNumber::Busy if self.draining.has_begun() => {
                 Failure::new(ErrorNumber::StoreFailed, "the server is shutting down")
@@ -171,7 +171,7 @@ impl Import {
     }
 }
 
-/// When the disk becomes full during a batch, some of its rows may have been written.
+/// If the disk becomes full during a batch, some of its rows may have been written.
 fn failure_of_import(error: StoreError) -> Failure {
     match error {
         StoreError::DiskFull => Failure::new(

@@ -1,4 +1,4 @@
-//! What became of the rows of an import.
+//! The report of an import.
 
 use plant_domain::{Error, PlantId};
 use plant_store::{Imported, OnConflict, StoreError};
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::errors::Failure;
 use crate::limits::REPORT_MAX_ERRORS;
 
-/// How to import all again after a part of it. Where plants are to be replaced, to skip them would
-/// leave them as they are.
+/// The `on_conflict` with which to repeat an import that broke off. To skip plants where they should be replaced would
+/// leave the old ones.
 #[must_use]
 pub const fn way_to_go_on(on_conflict: OnConflict) -> OnConflict {
     match on_conflict {
@@ -17,40 +17,27 @@ pub const fn way_to_go_on(on_conflict: OnConflict) -> OnConflict {
     }
 }
 
-/// What became of the rows of an import, as the answer says it.
-///
-/// ```
-/// use plant_http::transfer::ImportReport;
-///
-/// let answer = r#"{
-///     "created": 2, "replaced": 0, "skipped": 0, "failed": 1,
-///     "errors": [{"line": 3, "error": 3001, "message": "a plant with id 7 exists already"}]
-/// }"#;
-/// let report: ImportReport = serde_json::from_str(answer)?;
-/// assert_eq!((report.created, report.errors[0].line), (2, 3));
-/// assert_eq!(report.errors[0].error.error, plant_domain::error_number::ID_TAKEN);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
+/// The result of an import, row by row: the body of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportReport {
     /// How many plants are new.
     pub created: u64,
-    /// How many took the place of one that existed, and may be the same as it was.
+    /// How many replaced a plant that existed, even one that was the same.
     pub replaced: u64,
     /// How many were left out because their id was taken.
     pub skipped: u64,
     /// How many rows were not taken.
     pub failed: u64,
-    /// The first [`REPORT_MAX_ERRORS`](crate::limits::REPORT_MAX_ERRORS) of those.
+    /// The first [`REPORT_MAX_ERRORS`](crate::limits::REPORT_MAX_ERRORS) of the failed rows.
     pub errors: Vec<FailedRow>,
 }
 
 /// A row that was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedRow {
-    /// The line that it begins in; the first one is 1.
+    /// The line in which the row begins; the first line is 1.
     pub line: u64,
-    /// Why.
+    /// Why it was not taken.
     #[serde(flatten)]
     pub error: Error,
 }
@@ -61,15 +48,19 @@ impl ImportReport {
             Imported::Created => self.created += 1,
             Imported::Replaced => self.replaced += 1,
             Imported::Skipped => self.skipped += 1,
-            Imported::IdTaken => self.add_failed(line, StoreError::IdTaken(id).into()),
-            Imported::Refused(cause) => self.add_failed(line, StoreError::Refused(cause).into()),
+            Imported::IdTaken => self.fail(line, StoreError::IdTaken(id)),
+            Imported::Refused(cause) => self.fail(line, StoreError::Refused(cause)),
         }
     }
 
-    pub(super) fn add_failed(&mut self, line: u64, failure: Failure) {
+    fn fail(&mut self, line: u64, error: StoreError) {
+        self.add_failed(line, Failure::from(error).error());
+    }
+
+    pub(super) fn add_failed(&mut self, line: u64, error: Error) {
         self.failed += 1;
         if self.errors.len() < REPORT_MAX_ERRORS {
-            self.errors.push(FailedRow { line, error: failure.error() });
+            self.errors.push(FailedRow { line, error });
         }
     }
 }

@@ -1,5 +1,4 @@
-//! One file for each noun of the interface. A handler is a straight line: its signature takes the request apart, it calls
-//! the repository, and it answers.
+//! One file for each noun of the interface. A handler is a straight line: extract, call the repository, answer.
 
 pub(crate) mod export;
 pub(crate) mod health;

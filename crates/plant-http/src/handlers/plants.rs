@@ -9,18 +9,17 @@ use plant_store::{
 };
 
 use crate::errors::Failure;
-use crate::extract::caller::Caller;
+use crate::extract::caller::{Caller, Mount};
 use crate::extract::entity_tag::entity_tag;
 use crate::extract::idempotency_key::IdempotencyKey;
 use crate::extract::json::Json;
-use crate::extract::mount::Mount;
 use crate::extract::query::{ListQuery, NoQuery};
 use crate::extract::target::Target;
 
-/// The header that says how many plants there are.
+/// The header with the number of all plants.
 pub const TOTAL_COUNT_HEADER: &str = "x-total-count";
 
-/// `POST /plants`: the specification's operation.
+/// `POST /plants`: the operation of the specification.
 pub(crate) async fn create(
     repository: Data<dyn PlantRepository>,
     caller: Caller,
@@ -38,7 +37,7 @@ pub(crate) async fn create(
 
     let mut response = HttpResponse::Ok();
     if is_current {
-        // Else the client would take the tag for one of the plant that it is told of.
+        // A tag of a later revision would not belong to the plant in this answer.
         response.insert_header(entity_tag(stored.revision));
     }
     Ok(response.insert_header((header::LOCATION, mount.plant(stored.id))).json(&stored.plant))
@@ -76,7 +75,7 @@ pub(crate) async fn read(
         Ok(()) => Ok(HttpResponse::Ok()
             .insert_header(entity_tag(stored.revision))
             .json(stored.into_new_plant())),
-        // The client has it already (RFC 9110, section 13.2.2).
+        // The client has the plant already (RFC 9110, section 13.2.2).
         Err(Precondition::IfNoneMatch) => {
             Ok(HttpResponse::NotModified().insert_header(entity_tag(stored.revision)).finish())
         }

@@ -1,7 +1,7 @@
-//! What reads bytes from clients, for a fuzzer to feed.
+//! Fuzz targets: everything in this crate that reads bytes from clients.
 //!
-//! None of it may panic, whatever the bytes are. Where there is another way to the same result (serde's
-//! own reading of JSON, the csv crate's of CSV, reading what was written), both must agree.
+//! A target must not panic, whatever the bytes are. If there is another way to the same result (serde's own reading of
+//! JSON, the csv crate's of CSV, reading what was written), both must agree.
 
 mod heads;
 mod json;
@@ -10,7 +10,7 @@ mod rows;
 
 pub use plant_store::fuzzing::FuzzTarget;
 
-/// Everything in this crate that reads bytes from clients.
+/// The targets of this crate.
 pub const TARGETS: [FuzzTarget; 13] = [
     FuzzTarget { name: "new_plant", check: json::new_plant },
     FuzzTarget { name: "plant", check: json::plant },

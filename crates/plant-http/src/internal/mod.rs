@@ -1,11 +1,13 @@
-//! What the tests, the fuzzer and the benchmarks of this project see of the insides (feature `__internal`). It changes
-//! without notice.
+//! Internals for the tests, the fuzzer and the benchmarks of this project (feature `__internal`). They change without
+//! notice.
 
-pub mod benches;
 pub mod fuzzing;
+
+use plant_domain::NewPlant;
 
 use crate::access::token_record::Scope;
 use crate::errors::ErrorNumber;
+use crate::extract::json;
 
 /// One method of a path that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +16,9 @@ pub struct RouteInfo {
     pub path: &'static str,
     /// Its method.
     pub method: String,
-    /// What a token must let its holder do; `None` where no token is needed.
+    /// The scope that a token needs; `None` where no token is needed.
     pub scope: Option<Scope>,
-    /// Whether it is an operation of the OpenAPI document, and not a page for people.
+    /// Whether it is an operation in the OpenAPI document, not a page for people.
     pub is_operation: bool,
 }
 
@@ -24,13 +26,14 @@ pub struct RouteInfo {
 #[must_use]
 pub fn routes() -> Vec<RouteInfo> {
     let endpoints = crate::routes::endpoints().into_iter();
-    let info = endpoints.map(|(endpoint, describe)| RouteInfo {
-        path: endpoint.path,
-        method: endpoint.method.to_string(),
-        scope: endpoint.scope,
-        is_operation: describe.is_some(),
-    });
-    info.collect()
+    endpoints
+        .map(|(endpoint, describe)| RouteInfo {
+            path: endpoint.path,
+            method: endpoint.method.to_string(),
+            scope: endpoint.scope,
+            is_operation: describe.is_some(),
+        })
+        .collect()
 }
 
 /// A row of the table of errors.
@@ -38,21 +41,30 @@ pub fn routes() -> Vec<RouteInfo> {
 pub struct ErrorInfo {
     /// Its number.
     pub number: i32,
-    /// The status of an answer that tells of it.
+    /// The status of its answers.
     pub status: u16,
-    /// When it happens.
+    /// When the error happens.
     pub meaning: &'static str,
-    /// What a client can do about it.
+    /// What the client can do about it.
     pub advice: &'static str,
 }
 
 /// The table of errors.
 #[must_use]
 pub fn errors() -> Vec<ErrorInfo> {
-    let info = ErrorNumber::ALL.iter().map(|number| {
-        let row = number.row();
-        let (meaning, advice) = (row.meaning, row.advice);
-        ErrorInfo { number: *number as i32, status: row.status.as_u16(), meaning, advice }
-    });
-    info.collect()
+    ErrorNumber::ALL
+        .iter()
+        .map(|number| ErrorInfo {
+            number: *number as i32,
+            status: number.row().status.as_u16(),
+            meaning: number.row().meaning,
+            advice: number.row().advice,
+        })
+        .collect()
+}
+
+/// The plant in the body of a create, if it is valid.
+#[must_use]
+pub fn read_new_plant(body: &[u8]) -> Option<NewPlant> {
+    json::read(body).ok()
 }

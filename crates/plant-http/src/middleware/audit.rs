@@ -1,9 +1,9 @@
-//! What the log tells of requests.
+//! The log of requests.
 //!
-//! Each request has one line. It stands under `plantd::audit` when the request may change something and
-//! was let in, else under `plantd::access`. The line of an import has its counts. Each plant that an import
-//! brings has a line of its own under `plantd::audit::import`, at the level `debug`: an import may bring
-//! millions. No line holds a query, a header but the request's id, or a body: each may hold a secret.
+//! Each request has one line, under `plantd::audit` when it may change something and the gate let it in, else under
+//! `plantd::access`. The line of an import has its counts, and each of its plants a line under `plantd::audit::import`,
+//! at the level `debug` because an import may have millions. No line holds a query, a body, or a header other than the
+//! request's id: each may hold a secret.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -18,34 +18,30 @@ pub(crate) const ACCESS_LOG: &str = "plantd::access";
 pub(crate) const AUDIT_LOG: &str = "plantd::audit";
 const IMPORT_LOG: &str = "plantd::audit::import";
 
-/// How much of a method and of a path stands in a line. The other parts of a line have limits of their own.
+/// How much of a method and of a path is logged. The other parts of a line have limits of their own.
 pub(crate) const LOGGED_METHOD_MAX_BYTES: usize = 32;
 pub(crate) const LOGGED_PATH_MAX_BYTES: usize = 256;
 
-/// What stands behind a text of which there is more.
-const CUT: &str = "…(cut)";
-
-/// A text of a client as it stands in the log.
+/// A client's text for the log.
 pub(crate) fn cut(text: &str, max_bytes: usize) -> Cow<'_, str> {
     if text.len() <= max_bytes {
         return text.into();
     }
-    let begin = &text[..text.floor_char_boundary(max_bytes)];
-    format!("{begin}{CUT}").into()
+    format!("{}…(cut)", &text[..text.floor_char_boundary(max_bytes)]).into()
 }
 
-/// Plants on their way to the repository. What becomes of them is logged when it is known, or when it will
-/// not be known any more.
+/// Plants of an import on their way to the repository. Their outcomes are logged when they are known, or on drop as
+/// unknown.
 pub(crate) struct AuditedImport {
     context: Rc<RequestContext>,
-    /// How many there are of which nothing is known yet.
+    /// How many plants have no known outcome yet.
     unknown: u64,
-    /// Those of which nothing was logged yet, where each has a line.
+    /// The same plants, when the log takes a line for each.
     plants: Vec<PlantId>,
 }
 
 impl AuditedImport {
-    /// The request brings these plants.
+    /// These plants are about to go to the repository.
     pub(crate) fn begin(
         context: &Rc<RequestContext>,
         plants: impl ExactSizeIterator<Item = PlantId>,
@@ -56,7 +52,7 @@ impl AuditedImport {
         Self { context: Rc::clone(context), unknown, plants }
     }
 
-    /// This became of them, in their order.
+    /// Logs the outcomes, in the order of the plants.
     pub(crate) fn end(mut self, imported: &[Imported]) {
         self.unknown = 0;
         for (plant, imported) in self.plants.drain(..).zip(imported) {
@@ -87,13 +83,9 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_two_characters() {
-        for (text, wanted) in [
-            ("", ""),
-            ("abcd", "abcd"),
-            ("abcde", "abcd…(cut)"),
-            ("abcé", "abc…(cut)"),
-            ("éé", "éé"),
-        ] {
+        let texts = [("", ""), ("abcd", "abcd"), ("abcde", "abcd…(cut)")];
+        for (text, wanted) in texts.into_iter().chain([("abcé", "abc…(cut)"), ("éé", "éé")])
+        {
             assert_eq!(cut(text, 4), wanted);
         }
     }

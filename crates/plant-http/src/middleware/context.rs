@@ -1,5 +1,4 @@
-//! What is known of a request while it is answered: its id, whose token it came with, whether that let it in, and which
-//! plant it is about.
+//! The context of a request: its id, its token, whether the gate let it in, and which plant it is about.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -17,34 +16,34 @@ use crate::limits::REQUEST_ID_MAX_CHARACTERS;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// It travels in the request's extensions.
+/// Kept in the request's extensions.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
-    id: HeaderValue,
-    /// Whether a service has begun to answer.
+    pub(super) id: HeaderValue,
+    /// Whether a service has begun to answer the request.
     has_begun: Cell<bool>,
-    /// The path that the service is mounted on, as the client wrote it; empty where that is the root.
+    /// The path that the service is mounted on, as the client wrote it; empty for the root.
     mount: OnceCell<String>,
-    /// Whose token it came with, also where that did not let it in.
+    /// The request's token, even when the gate did not let the request in.
     identity: OnceCell<Identity>,
-    is_let_in: Cell<bool>,
+    pub(super) is_let_in: Cell<bool>,
     plant: Cell<Option<PlantId>>,
-    import: Cell<Option<ImportCounts>>,
+    pub(super) import: Cell<Option<ImportCounts>>,
 }
 
-/// How many rows of an import came to what end.
+/// The outcomes of an import's rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ImportCounts {
     pub(crate) created: u64,
     pub(crate) replaced: u64,
     pub(crate) skipped: u64,
     pub(crate) failed: u64,
-    /// Those that were given to the repository, which did not say what became of them.
+    /// Given to the repository, with no known outcome.
     pub(crate) unknown: u64,
 }
 
 impl RequestContext {
-    /// The context of this request, which is made when it is first asked for.
+    /// The context of this request, made at the first call.
     pub(crate) fn of(request: &impl HttpMessage) -> Rc<Self> {
         if let Some(context) = request.extensions().get::<Rc<Self>>() {
             return Rc::clone(context);
@@ -52,8 +51,8 @@ impl RequestContext {
         Self::new(request, request_id(request.headers()))
     }
 
-    /// The context of this request for a service that begins to answer it. A service that is mounted within another one
-    /// has a gate of its own, and so a context of its own.
+    /// The context for a service that begins to answer this request. A service mounted within another one has its own
+    /// gate and therefore its own context.
     pub(crate) fn begin(request: &impl HttpMessage) -> Rc<Self> {
         let mut context = Self::of(request);
         if context.has_begun.get() {
@@ -77,29 +76,24 @@ impl RequestContext {
         context
     }
 
-    pub(crate) fn id(&self) -> &HeaderValue {
-        &self.id
-    }
-
-    /// The service is mounted on this path.
     pub(crate) fn set_mount(&self, mount: &str) {
         self.mount.get_or_init(|| mount.to_owned());
     }
 
-    /// The path that the service is mounted on, without a slash at its end.
+    /// The path that the service is mounted on, without a trailing slash.
     pub(crate) fn mount(&self) -> &str {
         self.mount.get().map_or("", String::as_str)
     }
 
-    /// Asks the gate whether the request may be answered. It counts once against the rate of its token, however often
-    /// this is asked. `path` begins where the service is mounted.
+    /// Asks the gate whether the request may be answered. Repeated calls count once against the rate of the token.
+    /// `path` begins behind the mount of the service.
     pub(crate) fn authorize(
         &self,
         gate: &Gate,
         head: &RequestHead,
         path: &str,
     ) -> Result<(), Failure> {
-        if self.is_let_in() {
+        if self.is_let_in.get() {
             return Ok(());
         }
         if let Some(identity) = gate.identify(head, path)? {
@@ -109,34 +103,25 @@ impl RequestContext {
         Ok(())
     }
 
-    pub(crate) fn is_let_in(&self) -> bool {
-        self.is_let_in.get()
-    }
-
-    /// Whose token it came with; `None` on an open path.
+    /// The request's token; `None` on an open path.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.identity.get()
     }
 
-    /// The log tells that the request is about this plant.
+    /// Adds the plant to the log line.
     pub(crate) fn record_plant(&self, plant: PlantId) {
         self.plant.set(Some(plant));
     }
 
-    /// The request is an import, of which more is known.
+    /// Changes the counts of an import.
     pub(crate) fn count_import(&self, count: impl FnOnce(&mut ImportCounts)) {
         let mut counts = self.import.get().unwrap_or_default();
         count(&mut counts);
         self.import.set(Some(counts));
     }
-
-    /// What is known of the import, where the request is one.
-    pub(crate) fn import_counts(&self) -> Option<ImportCounts> {
-        self.import.get()
-    }
 }
 
-/// `created=… replaced=… skipped=… failed=…`, and `unknown=…` where there are some, which is rare.
+/// `created=… replaced=… skipped=… failed=…`, and `unknown=…` unless it is 0.
 impl fmt::Display for ImportCounts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { created, replaced, skipped, failed, unknown } = self;
@@ -151,10 +136,10 @@ impl fmt::Display for ImportCounts {
     }
 }
 
-/// `id=… token=… plant=…`, without what is not known.
+/// `id=… token=… plant=…`, as far as they are known.
 impl fmt::Display for RequestContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It is visible ASCII, or we made it.
+        // Always visible ASCII, as `request_id` makes sure.
         write!(formatter, "id={}", self.id.to_str().unwrap_or_default())?;
         if let Some(identity) = self.identity.get() {
             write!(formatter, " token={}", identity.token_name())?;
@@ -166,7 +151,7 @@ impl fmt::Display for RequestContext {
     }
 }
 
-/// The client's own id for the request, when it can stand in a log line, else a new one.
+/// The client's own id for the request, if it is safe in a log line, else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let mut sent = headers.get_all(REQUEST_ID);
     match (sent.next(), sent.next()) {
@@ -178,7 +163,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
         }
         _ => {
             let mut text = Uuid::encode_buffer();
-            // An id with the time in it cannot be made of one before 1970.
+            // Version 7 has no times before 1970, which the clock may show.
             let id = match SystemTime::UNIX_EPOCH.elapsed() {
                 Ok(_) => Uuid::now_v7(),
                 Err(_) => Uuid::new_v7(Timestamp::from_unix_time(0, 0, 0, 0)),

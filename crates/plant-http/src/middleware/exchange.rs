@@ -1,6 +1,7 @@
-//! What is done with each request from its head to the end of its answer.
+//! One request from its head to the end of its answer: the connection's state, the common headers, and the log line.
 
 use std::error::Error;
+use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,13 +9,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use actix_http::body::{BodySize, BoxBody, MessageBody};
-use actix_http::header::{self, HeaderMap, HeaderValue};
+use actix_http::header::{self, HeaderName, HeaderValue};
 use actix_http::{ConnectionType, RequestHead, StatusCode, Version};
 use actix_web::HttpResponse;
 use actix_web::web::Bytes;
 use log::Level;
 
-use crate::access::cors::CorsQuestion;
 use crate::errors::{ErrorNumber, LoggedFailure};
 use crate::middleware::audit::{
     ACCESS_LOG, AUDIT_LOG, LOGGED_METHOD_MAX_BYTES, LOGGED_PATH_MAX_BYTES, cut,
@@ -24,39 +24,41 @@ use crate::server::drain::Draining;
 use crate::server::http1::framing::BodyLength;
 use crate::server::http1::state::ConnectionState;
 
-/// Every answer says these. What it is is what its content type says (the Fetch standard, section
-/// "X-Content-Type-Options"), and as a page it may do nothing.
-const CONTENT_TYPE_OPTIONS: HeaderValue = HeaderValue::from_static("nosniff");
-const CONTENT_SECURITY_POLICY: HeaderValue =
-    HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+/// The headers of every answer, unless the handler has set them. Browsers take the content type as it is (the Fetch
+/// standard, section "X-Content-Type-Options"), and the answer may do nothing as a page. Shared caches may not keep the
+/// answer, and the client's own cache has to revalidate it (RFC 9111, section 5.2.2).
+const COMMON_HEADERS: [(HeaderName, HeaderValue); 3] = [
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    ),
+    (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
+];
 
-/// An answer is for the one who asked: no cache that others use may keep it, and the client's own has to
-/// ask each time whether it is still so (RFC 9111, section 5.2.2).
-const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, no-cache");
-
-/// One request from its head to its answer.
+/// An exchange ends when this is dropped: with the answer, with its streamed body, or when the client goes away.
 pub(crate) struct Exchange {
     begun: Instant,
     context: Rc<RequestContext>,
-    /// Whether the request is one of those that may change something (RFC 9110, section 9.2.1).
+    /// Whether the method is not safe (RFC 9110, section 9.2.1).
     may_change: bool,
-    cors: Option<CorsQuestion>,
-    /// The beginning of the line in the log, where there is to be one.
+    cors_headers: Vec<(HeaderName, HeaderValue)>,
+    /// The beginning of the log line, unless the log discards it.
     line: Option<String>,
     connection: Option<Rc<ConnectionState>>,
     draining: Arc<Draining>,
-    /// The status of the answer, when it has begun.
+    /// The status of the answer, once it has begun.
     status: Option<StatusCode>,
     error: Option<ErrorNumber>,
 }
 
 impl Exchange {
-    /// A request whose head has come.
+    /// The head of a request has arrived.
     pub(crate) fn begin(
         context: Rc<RequestContext>,
         head: &RequestHead,
         connection: Option<&Rc<ConnectionState>>,
-        cors: Option<CorsQuestion>,
+        cors_headers: Vec<(HeaderName, HeaderValue)>,
         draining: Arc<Draining>,
     ) -> Self {
         if let Some(connection) = connection {
@@ -67,7 +69,7 @@ impl Exchange {
             begun: Instant::now(),
             context,
             may_change: !head.method.is_safe(),
-            cors,
+            cors_headers,
             line: line(head),
             connection: connection.map(Rc::clone),
             draining,
@@ -76,12 +78,12 @@ impl Exchange {
         }
     }
 
-    /// Logs what no client may see.
+    /// Logs an error that the client must not see.
     pub(crate) fn log_error(&self, cause: &str) {
         log::error!("{cause}: {}", self.context);
     }
 
-    /// The answer as the client gets it.
+    /// Adds what every answer has.
     pub(crate) fn end(mut self, mut response: HttpResponse) -> HttpResponse {
         if let Some(LoggedFailure { number, cause }) = response.extensions().get() {
             self.error = Some(*number);
@@ -92,55 +94,50 @@ impl Exchange {
         self.status = Some(response.status());
         if let Some(connection) = &self.connection {
             let head = response.head_mut();
-            // A head is used again with the version of another answer, which would decide here.
+            // actix-http reuses heads and keeps their version, on which the connection type depends.
             head.version = Version::HTTP_11;
             let is_last = head.connection_type() == ConnectionType::Close;
-            // In the drain, the client is to send its next request elsewhere.
+            // In the drain, the client should send its next request on another connection.
             connection.answer_begins(is_last, self.draining.has_begun());
             if connection.is_closing() {
                 response.head_mut().set_connection_type(ConnectionType::Close);
             }
         }
-        self.say_headers(response.headers_mut());
+        let headers = response.headers_mut();
+        headers.insert(REQUEST_ID, self.context.id.clone());
+        for (name, value) in COMMON_HEADERS {
+            if !headers.contains_key(&name) {
+                headers.insert(name, value);
+            }
+        }
+        for (name, value) in mem::take(&mut self.cors_headers) {
+            if name == header::VARY {
+                // The answer may vary by other headers as well.
+                headers.append(name, value);
+            } else {
+                headers.insert(name, value);
+            }
+        }
         if response.body().size() == BodySize::Stream {
-            // The connection still is busy with the answer, and may be for long.
             return response.map_body(|_, body| BoxBody::new(Streamed { body, exchange: self }));
         }
         response
     }
 
-    /// What every answer says, where the handler has not said something else.
-    fn say_headers(&self, headers: &mut HeaderMap) {
-        headers.insert(REQUEST_ID, self.context.id().clone());
-        for (name, value) in [
-            (header::X_CONTENT_TYPE_OPTIONS, CONTENT_TYPE_OPTIONS),
-            (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-            (header::CACHE_CONTROL, CACHE_CONTROL),
-        ] {
-            if !headers.contains_key(&name) {
-                headers.insert(name, value);
-            }
-        }
-        if let Some(question) = &self.cors {
-            question.answer(headers);
-        }
-    }
-
-    /// The line in the log.
     fn log(&self, line: &str) {
-        // Without a status, the client went away before its answer began, and a change may have been made.
+        // Without a status, the client went away before its answer began. A change may have been made.
         let status = self.status.as_ref().map_or("-", StatusCode::as_str);
         let micros = self.begun.elapsed().as_micros();
-        let counts = self.context.import_counts();
+        let counts = self.context.import.get();
         let counts = counts.map_or_else(String::new, |counts| format!(" {counts}"));
         let error = self.error.map_or_else(String::new, |error| format!(" error={}", error as i32));
-        let is_change = self.may_change && self.context.is_let_in();
+        let is_change = self.may_change && self.context.is_let_in.get();
         let target = if is_change { AUDIT_LOG } else { ACCESS_LOG };
         log::info!(target: target, "{line} {status} {micros}us {}{counts}{error}", self.context);
     }
 }
 
-/// The beginning of the line in the log, where there is to be one.
+/// The beginning of the log line, unless the log discards it.
 fn line(head: &RequestHead) -> Option<String> {
     let is_logged = [ACCESS_LOG, AUDIT_LOG]
         .into_iter()
@@ -156,8 +153,8 @@ fn line(head: &RequestHead) -> Option<String> {
     })
 }
 
-/// However an answer ends, whole or cut. An answer of known length ends here before it is written; it is
-/// written in the same turn of the connection, so that nothing of the next request is read before.
+/// An answer of known length ends here before it is written. actix-http writes it before it reads again, so that
+/// nothing of the next request is read too early.
 impl Drop for Exchange {
     fn drop(&mut self) {
         if let Some(line) = &self.line {
@@ -169,7 +166,7 @@ impl Drop for Exchange {
     }
 }
 
-/// A body that comes part by part, and with which the exchange ends.
+/// A streamed body, with whose end the exchange ends: until then the connection is busy.
 struct Streamed {
     body: BoxBody,
     exchange: Exchange,
@@ -205,20 +202,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_waits_for_nothing_while_its_answer_still_comes() {
-        let connection = Rc::new(ConnectionState::new());
-        connection.request_begins(BodyLength::Bytes(0), false);
-        let exchange = Exchange {
-            begun: Instant::now(),
-            context: RequestContext::of(&Request::new()),
-            may_change: false,
-            cors: None,
-            line: None,
-            connection: Some(Rc::clone(&connection)),
-            draining: Arc::default(),
-            status: None,
-            error: None,
-        };
+    fn a_connection_has_no_deadline_while_its_answer_is_streamed() {
+        let connection = Rc::new(ConnectionState::default());
+        let request = Request::new();
+        let context = RequestContext::of(&request);
+        let connected = Some(&connection);
+        let exchange =
+            Exchange::begin(context, request.head(), connected, Vec::new(), Arc::default());
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
         let answer = exchange.end(HttpResponse::Ok().body(body));
         assert!(connection.deadline().is_none(), "the client would be cut off");

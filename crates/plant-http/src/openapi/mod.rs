@@ -1,36 +1,25 @@
 //! The OpenAPI document: what is served, for programs and for people.
 //!
-//! It is made from the routes, each of which has a description beside its handler, and from the constants
-//! that the checks use. So there is no route without a description, and no limit that stands twice.
+//! It is built as JSON in the notation of OpenAPI 3.1, from the routes, each of which has a description beside its
+//! handler, and from the constants that the checks use. So no route lacks a description, and no limit is written twice.
 //!
 //! - `operations` says of each route what it takes and what it answers.
-//! - `operation` adds what every operation has in common.
-//! - `schemas` are the shapes of bodies, `headers` those of headers, `failures` the numbers of errors.
+//! - `operation` adds what every operation has in common, `failures` the answers with errors.
+//! - `components` are the schemas and headers that operations refer to by name.
 
+mod components;
 mod failures;
-mod headers;
 pub(crate) mod operation;
-
 pub(crate) mod operations;
 pub(crate) mod page;
-mod schemas;
 pub(crate) mod static_file;
-mod tag;
 
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{
-    ComponentsBuilder, ContactBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder,
-    PathsBuilder, SecurityRequirement, ServerBuilder,
-};
+use serde_json::{Value, json};
 
 use crate::limits::{HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 
 use self::operation::{Endpoint, Operation};
-use self::operations::API_VERSION;
-use self::tag::OperationTag;
-
-/// What the bearer scheme is called in the document.
-const BEARER: &str = "bearerAuth";
+use self::operations::{API_VERSION, IMPORT_AND_EXPORT, PLANTS, SERVER};
 
 fn description() -> String {
     format!(
@@ -53,45 +42,67 @@ know, and treat an unknown error number by its status."
 
 /// The document of these operations: pretty-printed JSON that ends with a newline.
 pub(crate) fn document(operations: impl Iterator<Item = (Endpoint, Operation)>) -> String {
-    let mut text =
-        openapi(operations).to_pretty_json().expect("a document of text and numbers is JSON");
-    text.push('\n');
-    text
+    format!("{:#}\n", openapi(operations))
 }
 
-fn openapi(operations: impl Iterator<Item = (Endpoint, Operation)>) -> OpenApi {
-    let mut paths = PathsBuilder::new().build();
+fn openapi(operations: impl Iterator<Item = (Endpoint, Operation)>) -> Value {
+    let mut paths = json!({});
     for (endpoint, operation) in operations {
-        let method = operation::method(&endpoint);
-        paths.add_path_operation(endpoint.path, vec![method], operation.into_openapi(&endpoint));
+        let method = endpoint.method.as_str().to_ascii_lowercase();
+        paths[endpoint.path][method] = operation.into_json(&endpoint);
     }
-    let bearer = Http::builder().scheme(HttpAuthScheme::Bearer).description(Some(
-        "A token that the server's operator has handed out (RFC 6750, section 2.1).",
-    ));
-    let components = ComponentsBuilder::new()
-        .schemas_from_iter(schemas::all())
-        .responses_from_iter(failures::shared_answers())
-        .security_scheme(BEARER, SecurityScheme::Http(bearer.build()));
-    let components = headers::all()
-        .into_iter()
-        .fold(components, |components, (name, header)| components.header(name, header));
-    let components = headers::request_id_parameter(components);
-    OpenApiBuilder::new()
-        .info(
-            InfoBuilder::new()
-                .title("Plant Store")
-                .version(API_VERSION)
-                .description(Some(description()))
-                .contact(Some(
-                    ContactBuilder::new().name(Some("The operator of this server")).build(),
-                ))
-                .license(Some(LicenseBuilder::new().name(env!("CARGO_PKG_LICENSE")).build())),
-        )
-        // Relative to where the document is, whatever stands before the server.
-        .servers(Some([ServerBuilder::new().url(".").description(Some("This server")).build()]))
-        .tags(Some(OperationTag::ALL.map(OperationTag::describe)))
-        .security(Some([SecurityRequirement::new::<_, _, String>(BEARER, [])]))
-        .paths(paths)
-        .components(Some(components.build()))
-        .build()
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Plant Store",
+            "description": description(),
+            "contact": {"name": "The operator of this server"},
+            "license": {"name": env!("CARGO_PKG_LICENSE")},
+            "version": API_VERSION,
+        },
+        // Relative to the document, because a proxy may put a path before the server's.
+        "servers": [{"url": ".", "description": "This server"}],
+        "paths": paths,
+        "components": {
+            "schemas": components::all_schemas(),
+            "responses": failures::shared_answers(),
+            "parameters": components::all_parameters(),
+            "headers": components::all_headers(),
+            "securitySchemes": {
+                "bearerAuth": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token from the server's operator (RFC 6750, section 2.1).",
+                },
+            },
+        },
+        "security": [{"bearerAuth": []}],
+        "tags": [
+            {"name": PLANTS, "description": "One plant, and the list of them"},
+            {"name": IMPORT_AND_EXPORT, "description": "Many plants at once, row by row"},
+            {"name": SERVER, "description": "The server itself"},
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_references(document: &Value, value: &Value) {
+        if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
+            let pointer = reference.trim_start_matches('#');
+            assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+        }
+        for member in value.as_object().into_iter().flat_map(|members| members.values()) {
+            check_references(document, member);
+        }
+        value.as_array().into_iter().flatten().for_each(|item| check_references(document, item));
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = serde_json::from_str(crate::openapi_document()).expect("JSON");
+        check_references(&document, &document);
+    }
 }

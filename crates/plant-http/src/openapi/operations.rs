@@ -1,35 +1,38 @@
 //! What each operation takes and answers.
 
-use actix_http::StatusCode;
-use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch};
+use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch, TAG_MAX_CHARACTERS};
 use plant_store::OnConflict;
-use serde_json::{Value, json};
-use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::{ObjectBuilder, Required, Type};
+use serde_json::{Map, Value, json};
 
 use crate::errors::ErrorNumber::{
     self, BodyTooLarge, Busy, IdTaken, NoSuchPlant, NotJson, OldVersion, PreconditionFailed,
     Refused, RuleBroken, StoreFailed, WrongContentType, WrongParameter, WrongShape,
 };
-
 use crate::extract::body::not_whole;
 use crate::extract::json;
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::extract::query::{on_conflict as read_on_conflict, wrong_limit};
-use crate::extract::rows::{not_an_array, wrong_header};
+use crate::extract::rows::wrong_header;
 use crate::extract::transfer_format::{CSV_HEADER, TransferFormat};
 use crate::handlers::import_report::{FailedRow, ImportReport};
 use crate::limits::{
-    BODY_IDLE_DEADLINE, BODY_MAX_BYTES, PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS, ROW_MAX_BYTES,
+    BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX, IDEMPOTENCY_KEY_MAX_CHARACTERS,
+    PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS, ROW_MAX_BYTES,
 };
 
-use super::headers::{AnswerHeader, idempotency_key, if_none_match, preconditions};
-use super::operation::{Answer, Media, Operation};
-use super::schemas::{self, Shape};
-use super::tag::OperationTag;
+use super::components::{
+    FILE_ENTITY_TAG, LOCATION, NEXT_PAGE, PLANT_ENTITY_TAG, TOTAL_COUNT, example_error, headers,
+    plant_id, plant_text, schema,
+};
+use super::operation::Operation;
 
 /// The version of the interface (specification, section "Versioning"), which is not the version of this program.
 pub(super) const API_VERSION: &str = "1.0.0";
+
+/// The groups that operations come in.
+pub(super) const PLANTS: &str = "Plants";
+pub(super) const IMPORT_AND_EXPORT: &str = "Import and export";
+pub(super) const SERVER: &str = "Server";
 
 const CREATE: &str = "createPlant";
 const READ: &str = "readPlant";
@@ -37,270 +40,360 @@ const PUT: &str = "putPlant";
 const PATCH: &str = "patchPlant";
 const DELETE: &str = "deletePlant";
 
-/// What is wrong with a body that is to be JSON.
-const JSON_BODY_FAILURES: [ErrorNumber; 5] =
-    [NotJson, WrongContentType, BodyTooLarge, WrongShape, RuleBroken];
+const JSON_BODY_FAILURES: &[ErrorNumber] =
+    &[NotJson, WrongContentType, BodyTooLarge, WrongShape, RuleBroken];
 
-/// What may be wrong with a row of an import.
+/// The failures of one row of an import.
 const ROW_FAILURES: [ErrorNumber; 6] =
     [NotJson, BodyTooLarge, WrongShape, RuleBroken, IdTaken, Refused];
+
+const STORE_FAILURES: &[ErrorNumber] = &[StoreFailed, Busy];
+
+/// The failures of the store when it writes one plant.
+const WRITE_FAILURES: &[ErrorNumber] = &[StoreFailed, Busy, Refused];
 
 /// What no schema can say of a body.
 const MEMBERS: &str = "`id`, `name` and `tag` may each appear once; other members are ignored.";
 
-/// What may go wrong where the store is asked.
-const STORE_FAILURES: [ErrorNumber; 2] = [StoreFailed, Busy];
-
-/// What may go wrong where the store is asked to write one plant.
-const WRITE_FAILURES: [ErrorNumber; 3] = [StoreFailed, Busy, Refused];
-
 pub(crate) fn create_plant() -> Operation {
-    Operation::new(CREATE, OperationTag::Plants, "Create a plant")
-        .description(format!(
+    Operation {
+        id: CREATE,
+        tag: PLANTS,
+        summary: "Create a plant",
+        description: format!(
             "Creates the plant, unless its id is taken. When the answer arrives, the plant is on disk. \
              The body may be at most {BODY_MAX_BYTES} bytes. {MEMBERS}"
-        ))
-        .parameters([idempotency_key()])
-        .body(
-            Media::json(schemas::any_of(&[Shape::NewPlant, Shape::NewPlantWithNullableTag]))
-                .example("tagged", "A plant with a tag", new_plant())
-                .example("untagged", "A plant without one", json!({"id": 8, "name": "Salix alba"})),
-        )
-        .answer(
-            Answer::new(StatusCode::OK, "The plant as it was stored.")
-                .media(plant_media())
-                .headers(&[AnswerHeader::PlantEntityTag, AnswerHeader::Location])
-                .links("$request.body#/id", &[READ, PUT, PATCH, DELETE]),
-        )
-        .failures(&JSON_BODY_FAILURES)
-        .failures(&WRITE_FAILURES)
-        .failures(&[WrongParameter, IdTaken])
+        ),
+        parameters: vec![idempotency_key()],
+        body: json!({
+            JSON: {
+                "schema": any_of(["NewPlant", "NewPlantWithNullableTag"]),
+                "examples": {
+                    "tagged": {"summary": "A plant with a tag", "value": new_plant()},
+                    "untagged": {"summary": "A plant without one", "value": untagged_plant()},
+                },
+            },
+        }),
+        answers: json!({
+            "200": {
+                "description": "The plant as it was stored.",
+                "headers": headers(&[PLANT_ENTITY_TAG, LOCATION]),
+                "content": plant_content(),
+                "links": links("$request.body#/id", &[READ, PUT, PATCH, DELETE]),
+            },
+        }),
+        failures: [JSON_BODY_FAILURES, WRITE_FAILURES, &[WrongParameter, IdTaken]].concat(),
+        ..Operation::default()
+    }
 }
 
 pub(crate) fn list_plants() -> Operation {
-    let limit = schemas::integer()
-        .minimum(Some(1))
-        .maximum(Some(PAGE_MAX_PLANTS))
-        .default(Some(json!(PAGE_DEFAULT_PLANTS)));
-    Operation::new("listPlants", OperationTag::Plants, "List plants")
-        .description(
+    let limit = json!({
+        "type": "integer",
+        "default": PAGE_DEFAULT_PLANTS,
+        "maximum": PAGE_MAX_PLANTS,
+        "minimum": 1,
+    });
+    let page = json!({
+        "type": "array",
+        "items": schema("NewPlant"),
+        "maxItems": PAGE_MAX_PLANTS,
+    });
+    let tag = "Return only plants with exactly this tag.";
+    let name = json!({
+        "type": "string",
+        "examples": ["rosa"],
+        "maxLength": NAME_MAX_CHARACTERS,
+        "minLength": 1,
+    });
+    Operation {
+        id: "listPlants",
+        tag: PLANTS,
+        summary: "List plants",
+        description:
             "The plants by ascending id, page by page. While there may be more, the answer has a `Link` with \
              `rel=\"next\"`: follow it until there is none. The work for one page is bounded, so with a filter a page \
-             may be short or even empty before the end.",
-        )
-        .parameters([
+             may be short or even empty before the end."
+                .to_owned(),
+        parameters: vec![
             query("limit", "How many plants the page has at most.", limit),
-            query("after", "Return only plants whose id is greater than this.", schemas::plant_id()),
-            query("tag", "Return only plants with exactly this tag.", schemas::tag()),
-            query(
-                "name",
-                "Return only plants whose name has this in it, whether in upper or lower case.",
-                schemas::bounded_text(NAME_MAX_CHARACTERS).examples([json!("rosa")]),
-            ),
-        ])
-        .answer(
-            Answer::new(StatusCode::OK, "One page.")
-                .media(Media::json(schemas::page()).example(
-                    "page",
-                    "A page of two plants",
-                    json!([new_plant(), {"id": 8, "name": "Salix alba"}]),
-                ))
-                .headers(&[AnswerHeader::NextPage, AnswerHeader::TotalCount]),
-        )
-        .failures(&STORE_FAILURES)
-        .failures(&[WrongParameter])
-        .failure_example(wrong_limit())
+            query("after", "Return only plants whose id is greater than this.", plant_id()),
+            query("tag", tag, plant_text(json!("string"), tag, "Rosaceae", TAG_MAX_CHARACTERS)),
+            query("name", "Return only plants whose name contains this, ignoring case.", name),
+        ],
+        answers: json!({
+            "200": {
+                "description": "One page.",
+                "headers": headers(&[NEXT_PAGE, TOTAL_COUNT]),
+                "content": {JSON: media(page, "page", "A page of two plants", two_plants())},
+            },
+        }),
+        failures: [STORE_FAILURES, &[WrongParameter]].concat(),
+        examples: vec![wrong_limit()],
+        ..Operation::default()
+    }
 }
 
 pub(crate) fn read_plant() -> Operation {
-    Operation::new(READ, OperationTag::Plants, "Read a plant")
-        .description(
-            "The plant as it is on disk. With `If-None-Match`, 304 when the client has it already.",
-        )
-        .parameters(preconditions())
-        .answer(
-            Answer::new(StatusCode::OK, "The plant.")
-                .media(Media::json(Shape::NewPlant.reference()).example(
-                    "plant",
-                    "A plant",
-                    new_plant(),
-                ))
-                .headers(&[AnswerHeader::PlantEntityTag])
-                .links("$request.path.id", &[PUT, PATCH, DELETE]),
-        )
-        .answer(
-            Answer::new(StatusCode::NOT_MODIFIED, "The client has the plant as it is.")
-                .headers(&[AnswerHeader::PlantEntityTag]),
-        )
-        .failures(&STORE_FAILURES)
-        .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
+    Operation {
+        id: READ,
+        tag: PLANTS,
+        summary: "Read a plant",
+        description:
+            "The plant as it is on disk. With `If-None-Match`, 304 if the client has it already."
+                .to_owned(),
+        parameters: preconditions(),
+        answers: json!({
+            "200": {
+                "description": "The plant.",
+                "headers": headers(&[PLANT_ENTITY_TAG]),
+                "content": {JSON: media(schema("NewPlant"), "plant", "A plant", new_plant())},
+                "links": links("$request.path.id", &[PUT, PATCH, DELETE]),
+            },
+            "304": {
+                "description": "The client has the plant as it is.",
+                "headers": headers(&[PLANT_ENTITY_TAG]),
+            },
+        }),
+        failures: [STORE_FAILURES, &[WrongParameter, NoSuchPlant, PreconditionFailed]].concat(),
+        ..Operation::default()
+    }
 }
 
 pub(crate) fn put_plant() -> Operation {
-    Operation::new(PUT, OperationTag::Plants, "Create or replace a plant")
-        .description(format!(
+    Operation {
+        id: PUT,
+        tag: PLANTS,
+        summary: "Create or replace a plant",
+        description: format!(
             "Makes the plant what the body says, whether it existed or not; safe to send again. \
              `If-None-Match: *` creates a plant or does nothing. A change that changes nothing keeps the ETag. \
              The body may be at most {BODY_MAX_BYTES} bytes, and may have an `id`, which must be that of the path. \
              {MEMBERS}"
-        ))
-        .parameters(preconditions())
-        .body(
-            Media::json(schemas::any_of(&[Shape::Plant, Shape::PlantWithNullableTag]))
-                .example("plant", "A plant", plant()),
-        )
-        .answer(
-            Answer::new(StatusCode::OK, "The plant existed, and is now as it was sent.")
-                .media(plant_media())
-                .headers(&[AnswerHeader::PlantEntityTag])
-                .links("$request.path.id", &[READ, PATCH, DELETE]),
-        )
-        .answer(
-            Answer::new(StatusCode::CREATED, "The plant is new.")
-                .media(plant_media())
-                .headers(&[AnswerHeader::PlantEntityTag, AnswerHeader::Location])
-                .links("$request.path.id", &[READ, PATCH, DELETE]),
-        )
-        .failures(&JSON_BODY_FAILURES)
-        .failures(&WRITE_FAILURES)
-        .failures(&[WrongParameter, PreconditionFailed])
-        .failure_example(json::read::<Plant>(b"{}").expect_err("it has no name"))
+        ),
+        parameters: preconditions(),
+        body: json!({
+            JSON: media(any_of(["Plant", "PlantWithNullableTag"]), "plant", "A plant", plant()),
+        }),
+        answers: json!({
+            "200": {
+                "description": "The plant existed, and is now as it was sent.",
+                "headers": headers(&[PLANT_ENTITY_TAG]),
+                "content": plant_content(),
+                "links": links("$request.path.id", &[READ, PATCH, DELETE]),
+            },
+            "201": {
+                "description": "The plant is new.",
+                "headers": headers(&[PLANT_ENTITY_TAG, LOCATION]),
+                "content": plant_content(),
+                "links": links("$request.path.id", &[READ, PATCH, DELETE]),
+            },
+        }),
+        failures: [JSON_BODY_FAILURES, WRITE_FAILURES, &[WrongParameter, PreconditionFailed]]
+            .concat(),
+        examples: vec![json::read::<Plant>(b"{}").expect_err("it has no name")],
+    }
 }
 
 pub(crate) fn patch_plant() -> Operation {
-    let media = |media_type| {
-        Media::new(media_type, Shape::PlantPatch.reference())
-            .example("rename", "Another name", json!({"name": "Rosa rubiginosa"}))
-            .example("removeTag", "No tag any more", json!({"tag": null}))
-    };
-    Operation::new(PATCH, OperationTag::Plants, "Change a plant")
-        .description(format!(
+    let content = json!({
+        "schema": schema("PlantPatch"),
+        "examples": {
+            "rename": {"summary": "Another name", "value": {"name": "Rosa rubiginosa"}},
+            "removeTag": {"summary": "No tag any more", "value": {"tag": null}},
+        },
+    });
+    Operation {
+        id: PATCH,
+        tag: PLANTS,
+        summary: "Change a plant",
+        description: format!(
             "Changes those members of the plant that the body has: a merge patch (RFC 7396). A change that changes \
              nothing keeps the ETag. The body may be at most {BODY_MAX_BYTES} bytes, and may have an `id`, which must \
              be that of the path. {MEMBERS}"
-        ))
-        .parameters(preconditions())
-        .body(media(MERGE_PATCH))
-        .body(media(JSON))
-        .answer(
-            Answer::new(StatusCode::OK, "The plant as it is now.")
-                .media(plant_media())
-                .headers(&[AnswerHeader::PlantEntityTag])
-                .links("$request.path.id", &[READ, DELETE]),
-        )
-        .failures(&JSON_BODY_FAILURES)
-        .failures(&WRITE_FAILURES)
-        .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
-        .failure_example(json::read::<PlantPatch>(br#"{"tag":7}"#).expect_err("it is no text"))
+        ),
+        parameters: preconditions(),
+        body: json!({MERGE_PATCH: content, JSON: content}),
+        answers: json!({
+            "200": {
+                "description": "The plant as it is now.",
+                "headers": headers(&[PLANT_ENTITY_TAG]),
+                "content": plant_content(),
+                "links": links("$request.path.id", &[READ, DELETE]),
+            },
+        }),
+        failures: [
+            JSON_BODY_FAILURES,
+            WRITE_FAILURES,
+            &[WrongParameter, NoSuchPlant, PreconditionFailed],
+        ]
+        .concat(),
+        examples: vec![json::read::<PlantPatch>(br#"{"tag":7}"#).expect_err("it is no text")],
+    }
 }
 
 pub(crate) fn delete_plant() -> Operation {
-    Operation::new(DELETE, OperationTag::Plants, "Delete a plant")
-        .description("The plant is gone from disk when the answer arrives.")
-        .parameters(preconditions())
-        .answer(
-            Answer::new(StatusCode::NO_CONTENT, "The plant is gone.")
-                .links("$request.path.id", &[READ]),
-        )
-        .failures(&WRITE_FAILURES)
-        .failures(&[WrongParameter, NoSuchPlant, PreconditionFailed])
+    Operation {
+        id: DELETE,
+        tag: PLANTS,
+        summary: "Delete a plant",
+        description: "The plant is gone from disk when the answer arrives.".to_owned(),
+        parameters: preconditions(),
+        answers: json!({
+            "204": {
+                "description": "The plant is gone.",
+                "headers": headers(&[]),
+                "links": links("$request.path.id", &[READ]),
+            },
+        }),
+        failures: [WRITE_FAILURES, &[WrongParameter, NoSuchPlant, PreconditionFailed]].concat(),
+        ..Operation::default()
+    }
 }
 
 pub(crate) fn import_plants() -> Operation {
     let ways = [OnConflict::Error, OnConflict::Skip, OnConflict::Replace];
-    let on_conflict = schemas::text()
-        .enum_values(Some(ways.map(|way| way.to_string())))
-        .default(Some(json!(OnConflict::default().to_string())));
+    let on_conflict = json!({
+        "type": "string",
+        "default": OnConflict::default().to_string(),
+        "enum": ways.map(|way| way.to_string()),
+    });
     let seconds = BODY_IDLE_DEADLINE.as_secs();
+    let [id, name, tag] = CSV_HEADER;
     let header = CSV_HEADER.join(",");
     let row_failures = ROW_FAILURES.map(|number| (number as i32).to_string()).join(", ");
-    Operation::new("importPlants", OperationTag::ImportAndExport, "Import plants")
-        .description(format!(
+    let csv = csv_content(
+        &format!(
+            "with a header that names the columns `{id}`, `{name}` and `{tag}` in any order. An empty {tag} cell is no \
+             tag, and the column may be left out."
+        ),
+        &format!(
+            "({id},{name}(,{tag})?|{name},{id}(,{tag})?|{id},{tag},{name}|{name},{tag},{id}|{tag},{id},{name}|\
+             {tag},{name},{id})"
+        ),
+    );
+    let array = json!({"type": "array", "items": any_of(["NewPlant", "NewPlantWithNullableTag"])});
+    let report = ImportReport {
+        created: 1,
+        failed: 1,
+        errors: vec![FailedRow { line: 2, error: example_error() }],
+        ..ImportReport::default()
+    };
+    let summary = "One row was taken and one was not";
+    let report = media(schema("ImportReport"), "report", summary, json!(report));
+    Operation {
+        id: "importPlants",
+        tag: IMPORT_AND_EXPORT,
+        summary: "Import plants",
+        description: format!(
             "Takes a plant from each row of a body of any length. Each row stands alone: it is on disk when the \
              report comes, or counted as failed, with one of the errors {row_failures}. A row is a line of NDJSON such \
              as `{{\"id\":7,\"name\":\"Rosa canina\"}}`, one of CSV behind a header such as `{header}`, or an element of \
-             a JSON array. It may be at most {ROW_MAX_BYTES} bytes. The body may take any time, without a pause of more than {seconds} s. An import \
-             that breaks off keeps what it has taken."
-        ))
-        .parameters([query(
+             a JSON array. It may be at most {ROW_MAX_BYTES} bytes. The body may take any time, without a pause of \
+             more than {seconds} s. An import that breaks off keeps what it has taken."
+        ),
+        parameters: vec![query(
             "on_conflict",
             "What to do with an id that is taken: let the row fail, skip it, or replace the plant that is there.",
             on_conflict,
-        )])
-        .body(ndjson_media())
-        .body(csv_body_media())
-        .body(json_array_media())
-        .answer(
-            Answer::new(StatusCode::OK, "What became of the rows.").media(
-                Media::json(Shape::ImportReport.reference()).example(
-                    "report",
-                    "One row was taken and one was not",
-                    json!(ImportReport {
-                        created: 1,
-                        failed: 1,
-                        errors: vec![FailedRow { line: 2, error: schemas::example_error() }],
-                        ..ImportReport::default()
-                    }),
-                ),
-            ),
-        )
-        .failures(&STORE_FAILURES)
-        .failures(&[NotJson, WrongContentType, WrongShape, WrongParameter])
-        .failure_example(not_whole())
-        .failure_example(wrong_header("\"genus\" is unknown"))
-        .failure_example(not_an_array())
-        .failure_example(read_on_conflict("on_conflict=ask").expect_err("there is no such way"))
+        )],
+        body: json!({
+            TransferFormat::NdJson.media_type(): ndjson_content(),
+            TransferFormat::Csv.media_type(): csv,
+            JSON: media(array, "rows", "Two plants", two_plants()),
+        }),
+        answers: json!({
+            "200": {
+                "description": "What became of the rows.",
+                "headers": headers(&[]),
+                "content": {JSON: report},
+            },
+        }),
+        failures: [STORE_FAILURES, &[NotJson, WrongContentType, WrongShape, WrongParameter]]
+            .concat(),
+        examples: vec![
+            not_whole(),
+            wrong_header("\"genus\" is unknown"),
+            read_on_conflict("on_conflict=ask").expect_err("there is no such way"),
+        ],
+    }
 }
 
 pub(crate) fn export_plants() -> Operation {
-    Operation::new("exportPlants", OperationTag::ImportAndExport, "Export all plants")
-        .description(
-            "Every plant, by ascending id, in rows that can be imported again: NDJSON, or CSV where `Accept` would \
-             rather have it. A plant that exists all the while comes once, as it was at some moment meanwhile; one \
-             that comes or goes meanwhile comes once or not at all. A truncated answer is incomplete; HTTP/1.0, in \
-             which that cannot be noticed, is refused.",
-        )
-        .answer(
-            Answer::new(StatusCode::OK, "Every plant.")
-                .media(ndjson_media())
-                .media(csv_media())
-                .headers(&[AnswerHeader::TotalCount]),
-        )
-        .failures(&STORE_FAILURES)
-        .failures(&[WrongParameter, OldVersion])
+    let header = CSV_HEADER.join(",");
+    let csv =
+        csv_content(&format!("with the header `{header}`. An empty tag cell is no tag."), &header);
+    Operation {
+        id: "exportPlants",
+        tag: IMPORT_AND_EXPORT,
+        summary: "Export all plants",
+        description:
+            "Every plant, by ascending id, in rows that can be imported again: NDJSON, or CSV if `Accept` prefers it. \
+             A plant that exists during the whole export comes once, as it was at some moment during it; one that \
+             is created or deleted during the export comes once or not at all. A truncated answer is incomplete; \
+             HTTP/1.0, in which a client cannot notice that, is refused."
+                .to_owned(),
+        answers: json!({
+            "200": {
+                "description": "Every plant.",
+                "headers": headers(&[TOTAL_COUNT]),
+                "content": {
+                    TransferFormat::NdJson.media_type(): ndjson_content(),
+                    TransferFormat::Csv.media_type(): csv,
+                },
+            },
+        }),
+        failures: [STORE_FAILURES, &[WrongParameter, OldVersion]].concat(),
+        ..Operation::default()
+    }
 }
 
 pub(crate) fn check_live() -> Operation {
-    Operation::new("checkLive", OperationTag::Server, "Liveness check")
-        .description("Answers as long as the process does its work.")
-        .answer(Answer::new(StatusCode::OK, "The process is running.").media(ok_media()))
+    Operation {
+        id: "checkLive",
+        tag: SERVER,
+        summary: "Liveness check",
+        description: "Answers as long as the process does its work.".to_owned(),
+        answers: ok_answer("The process is running."),
+        ..Operation::default()
+    }
 }
 
 pub(crate) fn check_ready() -> Operation {
-    Operation::new("checkReady", OperationTag::Server, "Readiness check")
-        .description(
-            "Fails when the store cannot take writes, and when the server is shutting down.",
-        )
-        .answer(Answer::new(StatusCode::OK, "The server takes requests.").media(ok_media()))
-        .failures(&STORE_FAILURES)
+    Operation {
+        id: "checkReady",
+        tag: SERVER,
+        summary: "Readiness check",
+        description: "Fails if the store cannot take writes, or if the server is shutting down."
+            .to_owned(),
+        answers: ok_answer("The server takes requests."),
+        failures: STORE_FAILURES.to_vec(),
+        ..Operation::default()
+    }
 }
 
 pub(crate) fn read_openapi() -> Operation {
-    let schema = ObjectBuilder::new().schema_type(Type::Object).title(Some("Document"));
-    Operation::new("readOpenapi", OperationTag::Server, "Read this document")
-        .description(format!(
+    Operation {
+        id: "readOpenapi",
+        tag: SERVER,
+        summary: "Read this document",
+        description: format!(
             "The OpenAPI document of what this server serves. Its version, {API_VERSION}, is that of the interface."
-        ))
-        .parameters([if_none_match()])
-        .answer(
-            Answer::new(StatusCode::OK, "The file.")
-                .media(Media::json(schema))
-                .headers(&[AnswerHeader::FileEntityTag]),
-        )
-        .answer(
-            Answer::new(StatusCode::NOT_MODIFIED, "The client has the file.")
-                .headers(&[AnswerHeader::FileEntityTag]),
-        )
+        ),
+        parameters: vec![if_none_match()],
+        answers: json!({
+            "200": {
+                "description": "The file.",
+                "headers": headers(&[FILE_ENTITY_TAG]),
+                "content": {JSON: {"schema": {"type": "object", "title": "Document"}}},
+            },
+            "304": {
+                "description": "The client has the file.",
+                "headers": headers(&[FILE_ENTITY_TAG]),
+            },
+        }),
+        ..Operation::default()
+    }
 }
 
 fn plant() -> Value {
@@ -311,71 +404,118 @@ fn new_plant() -> Value {
     json!({"id": 7, "name": "Rosa canina", "tag": "Rosaceae"})
 }
 
-fn plant_media() -> Media {
-    Media::json(Shape::Plant.reference()).example("plant", "A plant", plant())
+fn untagged_plant() -> Value {
+    json!({"id": 8, "name": "Salix alba"})
 }
 
-fn ndjson_media() -> Media {
-    let schema = schemas::file("A NewPlant in each line.");
-    Media::new(TransferFormat::NdJson.media_type(), schema).example(
-        "rows",
-        "Two plants",
-        json!("{\"id\":7,\"name\":\"Rosa canina\",\"tag\":\"Rosaceae\"}\n{\"id\":8,\"name\":\"Salix alba\"}\n"),
-    )
+fn two_plants() -> Value {
+    json!([new_plant(), untagged_plant()])
 }
 
-fn json_array_media() -> Media {
-    let plants = schemas::array_of_any(&[Shape::NewPlant, Shape::NewPlantWithNullableTag]);
-    Media::json(plants).example(
-        "rows",
-        "Two plants",
-        json!([new_plant(), {"id": 8, "name": "Salix alba"}]),
-    )
+/// A "Media Type Object" with one example.
+fn media(schema: Value, example: &str, summary: &str, value: Value) -> Value {
+    json!({"schema": schema, "examples": {example: {"summary": summary, "value": value}}})
 }
 
-/// CSV as an export has it.
-fn csv_media() -> Media {
-    let header = CSV_HEADER.join(",");
-    csv_media_with(&format!("with the header `{header}`. An empty tag cell is no tag."), &header)
+fn plant_content() -> Value {
+    json!({JSON: media(schema("Plant"), "plant", "A plant", plant())})
 }
 
-/// CSV as an import takes it.
-fn csv_body_media() -> Media {
-    let [id, name, tag] = CSV_HEADER;
-    csv_media_with(
-        &format!(
-            "with a header that names the columns `{id}`, `{name}` and `{tag}` in any order. An empty {tag} cell is no \
-             tag, and the column may be left out."
-        ),
-        &format!(
-            "({id},{name}(,{tag})?|{name},{id}(,{tag})?|{id},{tag},{name}|{name},{tag},{id}|{tag},{id},{name}|\
-             {tag},{name},{id})"
-        ),
-    )
+fn ndjson_content() -> Value {
+    let schema =
+        json!({"type": "string", "format": "binary", "description": "A NewPlant in each line."});
+    let rows = format!("{}\n{}\n", new_plant(), untagged_plant());
+    media(schema, "rows", "Two plants", json!(rows))
 }
 
-fn csv_media_with(description: &str, header_pattern: &str) -> Media {
-    let schema = schemas::file(format!("Comma-separated values (RFC 4180) {description}"))
-        .pattern(Some(format!(r"^{header_pattern}(\r?\n|$)")));
-    let header = CSV_HEADER.join(",");
-    Media::new(TransferFormat::Csv.media_type(), schema).example(
-        "rows",
-        "Two plants",
-        json!(format!("{header}\n7,Rosa canina,Rosaceae\n8,Salix alba,\n")),
-    )
+fn csv_content(description: &str, header_pattern: &str) -> Value {
+    let schema = json!({
+        "type": "string",
+        "format": "binary",
+        "description": format!("Comma-separated values (RFC 4180) {description}"),
+        "pattern": format!(r"^{header_pattern}(\r?\n|$)"),
+    });
+    let rows = CSV_HEADER.join(",") + "\n7,Rosa canina,Rosaceae\n8,Salix alba,\n";
+    media(schema, "rows", "Two plants", json!(rows))
 }
 
-fn ok_media() -> Media {
-    Media::new("text/plain", schemas::text()).example("ok", "The only answer", json!("ok\n"))
+fn ok_answer(description: &str) -> Value {
+    json!({
+        "200": {
+            "description": description,
+            "headers": headers(&[]),
+            "content": {
+                "text/plain": media(json!({"type": "string"}), "ok", "The only answer", json!("ok\n")),
+            },
+        },
+    })
 }
 
-fn query(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
-    ParameterBuilder::new()
-        .name(name)
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some(description))
-        // Some generators read the one description, some the other.
-        .schema(Some(schema.description(Some(description)).build()))
-        .build()
+fn any_of(schemas: [&str; 2]) -> Value {
+    json!({"anyOf": schemas.map(schema)})
+}
+
+/// The operations on the plant whose id is where this runtime expression says.
+fn links(id: &str, operations: &[&str]) -> Map<String, Value> {
+    let link = |operation: &&str| {
+        let link = json!({"operationId": operation, "parameters": {"id": id}});
+        ((*operation).to_owned(), link)
+    };
+    operations.iter().map(link).collect()
+}
+
+fn query(name: &str, description: &str, mut schema: Value) -> Value {
+    // Some generators read the description of the parameter, some that of the schema.
+    schema["description"] = json!(description);
+    json!({
+        "name": name,
+        "in": "query",
+        "description": description,
+        "required": false,
+        "schema": schema,
+    })
+}
+
+/// A header that a request may have. The example is the schema's and not the parameter's: pages that send requests
+/// would fill that in.
+fn header(name: &str, description: String, format: &str, pattern: String, example: &str) -> Value {
+    json!({
+        "name": name,
+        "in": "header",
+        "description": description,
+        "required": false,
+        "schema": {"type": "string", "format": format, "examples": [example], "pattern": pattern},
+    })
+}
+
+fn preconditions() -> Vec<Value> {
+    let if_match = entity_tags("If-Match", "Do this only if the ETag is one of these", "13.1.1");
+    vec![if_match, if_none_match()]
+}
+
+fn if_none_match() -> Value {
+    entity_tags("If-None-Match", "Do this only if the ETag is none of these", "13.1.2")
+}
+
+fn entity_tags(name: &str, effect: &str, section: &str) -> Value {
+    let description = format!(
+        "{effect} (RFC 9110, section {section}): `*` for any that exists, or up to {ENTITY_TAGS_MAX} ETags with \
+         commas between them, each as it was answered."
+    );
+    let more = ENTITY_TAGS_MAX - 1;
+    let pattern = format!(r#"^(\*|(W/)?"[!#-~]*"([ \t]*,[ \t]*(W/)?"[!#-~]*"){{0,{more}}})$"#);
+    // No registry has this format. Tools that generate values for the header can recognize it.
+    header(name, description, "entity-tags", pattern, "\"42\"")
+}
+
+fn idempotency_key() -> Value {
+    let description = format!(
+        "Makes the request safe to send again: the same key with the same plant gets the same answer, and nothing is \
+         written twice. A string of 1 to {IDEMPOTENCY_KEY_MAX_CHARACTERS} ASCII characters in double quotes (RFC 9651, \
+         section 3.3.3)."
+    );
+    let pattern = format!(r#"^"([ !#-\[\]-~]|\\["\\]){{1,{IDEMPOTENCY_KEY_MAX_CHARACTERS}}}"$"#);
+    // A format of the OpenAPI Format Registry.
+    let example = "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"";
+    header("Idempotency-Key", description, "sf-string", pattern, example)
 }

@@ -1,15 +1,13 @@
-//! The page that shows the interface and tries it out: Swagger UI, with all that it needs. A browser that has
-//! the page asks nobody else for anything.
-//!
-//! Everybody gets these files, also without a token.
+//! Swagger UI: the page that shows the interface and tries it out, with all its files. A browser requests nothing from
+//! other servers for it. No token is needed.
 
 use actix_web::{HttpRequest, HttpResponse};
 
 use crate::errors::Failure;
 use crate::openapi::static_file::StaticFile;
 
-/// What the page may do: take its own script and style from here, send requests to here, and show images from here
-/// or that stand within the style. Nothing stands inline, no text becomes a script, no other page may have it in a frame.
+/// The page may load scripts and styles, send requests and show images from this server only; images may also be within
+/// the style. It has no inline code, evaluates no text, and no other page may frame it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -48,8 +46,8 @@ pub(crate) async fn swagger_ui_style(request: HttpRequest) -> Result<HttpRespons
     FILE.answer(&request)
 }
 
-/// `GET /docs/swagger-ui-bundle.js.LICENSE.txt`, to which the first line of the bundle points: the notices and the
-/// licenses under which Swagger UI, and what is in it, may be handed on.
+/// `GET /docs/swagger-ui-bundle.js.LICENSE.txt`, to which the first line of the bundle points: the notices and licenses
+/// of Swagger UI and its parts.
 pub(crate) async fn swagger_ui_licenses(request: HttpRequest) -> Result<HttpResponse, Failure> {
     static FILE: StaticFile = file(
         TEXT,

@@ -1,4 +1,4 @@
-//! Texts that are a part of the program, and that everybody may have.
+//! Files that are part of the program, served without a token.
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
@@ -16,16 +16,16 @@ use sha2::{Digest as _, Sha256};
 use crate::errors::Failure;
 use crate::extract::entity_tag::if_none_match_names;
 
-/// How much of a file is handed over at a time. A client that does not take it costs not much more than that.
+/// The size of the parts in which a file is sent. A slow client costs little more memory than that.
 const PART_BYTES: usize = 16 * 1024;
 
-/// A text with its media type.
+/// A text file with its media type.
 pub(crate) struct StaticFile {
     content_type: &'static str,
     content: &'static str,
-    /// Where a browser may do more with it than with any other answer.
+    /// Replaces the stricter policy of all other answers.
     content_security_policy: Option<&'static str>,
-    /// Made when it is asked for.
+    /// Computed at the first request.
     entity_tag: OnceLock<String>,
 }
 
@@ -47,7 +47,7 @@ impl StaticFile {
         if if_none_match_names(request.headers(), opaque.as_bytes())? {
             return Ok(self.with_headers(HttpResponse::NotModified(), opaque).finish());
         }
-        // As a stream, of which a part is taken when the one before it is sent. HEAD has no body.
+        // A stream, so that a part is copied only when the one before it has been sent. HEAD has no body.
         let sent = if request.method() == Method::HEAD { "" } else { self.content };
         let parts = sent.as_bytes().chunks(PART_BYTES).map(Bytes::from_static);
         Ok(self
@@ -59,7 +59,7 @@ impl StaticFile {
 
     fn with_headers(&self, mut response: HttpResponseBuilder, opaque: &str) -> HttpResponseBuilder {
         response.insert_header((header::ETAG, format!("\"{opaque}\"")));
-        // Also with a 304: a browser takes its headers in place of those that it has.
+        // A 304 needs the policy too: its headers replace those that the browser has.
         if let Some(policy) = self.content_security_policy {
             let policy = HeaderValue::from_static(policy);
             response.insert_header((header::CONTENT_SECURITY_POLICY, policy));

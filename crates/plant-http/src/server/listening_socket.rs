@@ -1,126 +1,98 @@
-//! Where connections come from.
+//! The socket on which the server accepts connections: TCP or Unix, with TLS or without.
 
 use std::any::Any;
-use std::fmt;
 use std::io;
-use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::net::{self, SocketAddr};
+use std::os::unix;
 
-use tokio::net;
+use socket2::{SockRef, Socket};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_util::either::Either;
 
 use crate::server::tls::TlsCertificate;
-use crate::server::transport::Incoming;
 
-/// A socket that listens, and whether those who connect speak TLS.
+/// A listening socket, and whether clients speak TLS on it.
 ///
-/// It is made from a [`TcpListener`] or a [`UnixListener`].
+/// It is made from a [`TcpListener`](net::TcpListener) or a [`UnixListener`](unix::net::UnixListener).
+#[derive(Debug)]
 pub struct ListeningSocket {
-    pub(crate) acceptor: Acceptor,
-    pub(crate) guard: Option<Guard>,
-    pub(crate) tls: Option<TlsCertificate>,
+    pub(super) socket: Socket,
+    pub(super) guard: Option<Guard>,
+    pub(super) tls: Option<TlsCertificate>,
 }
 
-/// What is dropped when no more connections are to come.
-pub(crate) type Guard = Box<dyn Any + Send>;
+/// Dropped just before the listener closes.
+pub(super) type Guard = Box<dyn Any + Send>;
 
 impl ListeningSocket {
-    /// The same socket, where those who connect speak TLS.
+    /// The same socket, on which clients speak TLS.
     #[must_use]
     pub fn with_tls(self, certificate: TlsCertificate) -> Self {
         Self { tls: Some(certificate), ..self }
     }
 
-    /// Drops `guard` when no more connections are to come, just before those that still wait are taken. A guard that
-    /// removes the file of a Unix socket keeps clients from connecting in vain.
+    /// Drops `guard` at the end of the drain delay, just before the last waiting connections are accepted and the
+    /// socket closes. A guard that removes the file of a Unix socket keeps clients from connecting in vain.
     #[must_use]
     pub fn with_guard(self, guard: impl Send + 'static) -> Self {
         Self { guard: Some(Box::new(guard)), ..self }
     }
 }
 
-impl fmt::Debug for ListeningSocket {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { acceptor, guard: _, tls } = self;
-        formatter
-            .debug_struct("ListeningSocket")
-            .field("acceptor", acceptor)
-            .field("tls", tls)
-            .finish_non_exhaustive()
+impl From<net::TcpListener> for ListeningSocket {
+    fn from(listener: net::TcpListener) -> Self {
+        Self { socket: listener.into(), guard: None, tls: None }
     }
 }
 
-impl From<TcpListener> for ListeningSocket {
-    fn from(listener: TcpListener) -> Self {
-        Self { acceptor: Acceptor::Tcp(listener), guard: None, tls: None }
+/// The file of the socket is not removed.
+impl From<unix::net::UnixListener> for ListeningSocket {
+    fn from(listener: unix::net::UnixListener) -> Self {
+        Self { socket: listener.into(), guard: None, tls: None }
     }
 }
 
-/// The file of the socket is left alone.
-impl From<UnixListener> for ListeningSocket {
-    fn from(listener: UnixListener) -> Self {
-        Self { acceptor: Acceptor::Unix(listener), guard: None, tls: None }
-    }
+/// A connection that no runtime has registered yet, so that it can move to another thread.
+pub(super) struct Accepted {
+    pub(super) socket: Socket,
+    /// The client's address; `None` on a Unix socket.
+    pub(super) peer: Option<SocketAddr>,
 }
 
-/// What connections are taken from.
-#[derive(Debug)]
-pub(crate) enum Acceptor {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
+/// A listening socket that is registered with the runtime of this thread.
+pub(super) struct Acceptor(Either<TcpListener, UnixListener>);
 
 impl Acceptor {
-    /// Takes a connection that waits. There is none when that would block.
-    pub(crate) fn accept(&self) -> io::Result<Incoming> {
-        match self {
-            Self::Tcp(listener) => {
-                listener.accept().map(|(stream, address)| Incoming::Tcp(stream, address))
-            }
-            Self::Unix(listener) => listener.accept().map(|(stream, _)| Incoming::Unix(stream)),
-        }
-    }
-}
-
-/// The same, watched over by the runtime of this thread.
-#[derive(Debug)]
-pub(crate) enum WatchedAcceptor {
-    Tcp(net::TcpListener),
-    Unix(net::UnixListener),
-}
-
-impl WatchedAcceptor {
-    pub(crate) fn new(acceptor: Acceptor) -> io::Result<Self> {
-        match acceptor {
-            Acceptor::Tcp(listener) => {
-                listener.set_nonblocking(true)?;
-                net::TcpListener::from_std(listener).map(Self::Tcp)
-            }
-            Acceptor::Unix(listener) => {
-                listener.set_nonblocking(true)?;
-                net::UnixListener::from_std(listener).map(Self::Unix)
-            }
-        }
+    pub(super) fn new(socket: Socket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self(if socket.local_addr()?.is_unix() {
+            Either::Right(UnixListener::from_std(socket.into())?)
+        } else {
+            Either::Left(TcpListener::from_std(socket.into())?)
+        }))
     }
 
-    /// Waits for a connection, and takes it. None is lost when this is dropped.
-    pub(crate) async fn accept(&self) -> io::Result<Incoming> {
-        match self {
-            Self::Tcp(listener) => {
-                let (stream, address) = listener.accept().await?;
-                stream.into_std().map(|stream| Incoming::Tcp(stream, address))
+    /// Waits for a connection, and accepts it. Dropping the future loses no connection.
+    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+        match &self.0 {
+            Either::Left(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok(Accepted { socket: stream.into_std()?.into(), peer: Some(peer) })
             }
-            Self::Unix(listener) => {
+            Either::Right(listener) => {
                 let (stream, _) = listener.accept().await?;
-                stream.into_std().map(Incoming::Unix)
+                Ok(Accepted { socket: stream.into_std()?.into(), peer: None })
             }
         }
     }
 
-    /// It still waits for nothing.
-    pub(crate) fn into_acceptor(self) -> io::Result<Acceptor> {
-        match self {
-            Self::Tcp(listener) => listener.into_std().map(Acceptor::Tcp),
-            Self::Unix(listener) => listener.into_std().map(Acceptor::Unix),
-        }
+    /// Accepts a connection that waits, or fails with [`io::ErrorKind::WouldBlock`]. It asks the socket itself, because
+    /// the runtime may not have heard of a connection yet.
+    pub(super) fn accept_waiting(&self) -> io::Result<Accepted> {
+        let (socket, address) = match &self.0 {
+            Either::Left(listener) => SockRef::from(listener).accept()?,
+            Either::Right(listener) => SockRef::from(listener).accept()?,
+        };
+        Ok(Accepted { socket, peer: address.as_socket() })
     }
 }

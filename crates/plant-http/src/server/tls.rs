@@ -1,7 +1,7 @@
 //! TLS: the certificate in force, and the handshake.
 //!
-//! The handshake is done here and not by actix-http, so that it has a deadline, counts as a connection,
-//! and ends when the server does.
+//! The server does the handshake itself, not actix-http, so that it has a deadline, counts as a connection, and
+//! ends with the server.
 
 use std::fmt;
 use std::io;
@@ -13,88 +13,66 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{Error, InconsistentKeys, ServerConfig};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::server::deadlines::{FIRST_BYTES_GRACE, HEAD_DEADLINE};
-use crate::server::transport::{TimedSocket, Transport};
+use crate::server::transport::TimedSocket;
 
-/// The only protocol that is spoken over TLS. A client that offers others alone is refused.
+/// The only protocol over TLS. A client that offers only others is refused.
 const PROTOCOL: &[u8] = b"http/1.1";
 
-/// The certificate that clients are shown, with its chain and its private key.
+/// The server's certificate, with its chain and its private key.
 ///
-/// Clones are the same certificate: when one [is replaced](Self::replace), all are.
-///
-/// ```
-/// use std::net::TcpListener;
-///
-/// use plant_http::{ListeningSocket, TlsCertificate};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
-/// # let (first, next) = (made()?, made()?);
-/// # let (chain, key) = (first.cert.pem(), first.signing_key.serialize_pem());
-/// # let (next_chain, next_key) = (next.cert.pem(), next.signing_key.serialize_pem());
-/// let certificate = TlsCertificate::from_pem(chain.as_bytes(), key.as_bytes())?;
-/// let listener = TcpListener::bind("127.0.0.1:0")?;
-/// let socket = ListeningSocket::from(listener).with_tls(certificate.clone());
-///
-/// // Later, while the socket is served.
-/// certificate.replace(next_chain.as_bytes(), next_key.as_bytes())?;
-/// // Nothing changes when the two do not belong together.
-/// assert!(certificate.replace(chain.as_bytes(), next_key.as_bytes()).is_err());
-/// # Ok(())
-/// # }
-/// ```
+/// Clones share one certificate: [`Self::replace`] replaces it for all of them.
 #[derive(Clone)]
 pub struct TlsCertificate {
-    /// With all that depends on the certificate, such as the sessions that clients may resume.
+    /// The whole configuration, so that no session of a replaced certificate is resumed.
     in_force: Arc<RwLock<Arc<ServerConfig>>>,
 }
 
 impl TlsCertificate {
-    /// Reads a chain of certificates, the server's own first, and its private key (PKCS#8, SEC1 or
-    /// PKCS#1), both as PEM. Whether the certificate is valid today, and for which names, is for clients
-    /// to see.
+    /// Reads a chain of certificates, the server's own first, and its private key (PKCS#8, SEC1 or PKCS#1), both as
+    /// PEM. Neither the validity of the certificate nor its names are checked; clients do that.
     ///
     /// # Errors
     ///
-    /// When one of them cannot be used, or they do not belong together. The message tells nothing of
-    /// what they hold.
+    /// When one of them cannot be used, or they do not belong together.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, UnusableCertificate> {
         let config = Arc::new(server_config(chain, key)?);
         Ok(Self { in_force: Arc::new(RwLock::new(config)) })
     }
 
-    /// Puts another certificate in force, for all connections that are taken from now on. Those that are
-    /// open go on with what they have.
+    /// Replaces the certificate for all connections that are accepted from now on. Open connections keep theirs.
     ///
     /// # Errors
     ///
-    /// As [`Self::from_pem`]; then the certificate in force stays in force.
+    /// As [`Self::from_pem`]; then the certificate stays as it is.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), UnusableCertificate> {
         let config = Arc::new(server_config(chain, key)?);
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
 
-    /// Shakes hands with a client that has just connected. `closed` is there when no more connections are
-    /// taken: the client has as long from then on as one that has sent nothing yet.
-    pub(crate) async fn shake_hands(
+    /// Does the handshake with a client that has just connected. Once `closed` is ready, the client has as long as
+    /// one that has sent nothing yet.
+    pub(super) async fn shake_hands(
         &self,
-        wire: TimedSocket,
+        socket: TimedSocket,
         closed: impl Future<Output = ()>,
-    ) -> io::Result<Transport> {
+    ) -> io::Result<Box<TlsStream<TimedSocket>>> {
         let config = Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner));
-        let handshake = timeout(HEAD_DEADLINE, TlsAcceptor::from(config).accept(wire));
+        let handshake = timeout(HEAD_DEADLINE, TlsAcceptor::from(config).accept(socket));
         let drained = async {
             closed.await;
             sleep(FIRST_BYTES_GRACE).await;
         };
-        let stream = tokio::select! {
+        let mut stream = tokio::select! {
             shaken = handshake => shaken??,
             () = drained => return Err(io::ErrorKind::TimedOut.into()),
         };
-        Ok(Transport::over_tls(stream))
+        // The bytes so far were the handshake's, not a request's.
+        stream.get_mut().0.has_news = false;
+        Ok(Box::new(stream))
     }
 }
 
@@ -104,56 +82,28 @@ impl fmt::Debug for TlsCertificate {
     }
 }
 
-/// Why a certificate and a key cannot be used. No message tells what they hold.
+/// Why a certificate and a key cannot be used, and what to do. The message tells nothing of their contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum UnusableCertificate {
-    /// The certificate is broken PEM.
-    #[error("the file of the certificate is broken PEM; get it anew from whoever issued it")]
-    BrokenChain,
-    /// There is no certificate.
-    #[error(
-        "the file of the certificate holds none as PEM, which begins with -----BEGIN CERTIFICATE-----; name the file \
-         that does, best with its whole chain"
-    )]
-    NoCertificate,
-    /// The server's own certificate cannot be read.
-    #[error(
-        "the server's own certificate, which is the first in its file, cannot be read; get it anew from whoever issued \
-         it"
-    )]
-    UnreadableCertificate,
-    /// The key is broken PEM.
-    #[error("the file of the key is broken PEM; get it anew from where it was made")]
-    BrokenKey,
-    /// There is no key, or only one that is encrypted.
-    #[error(
-        "the file of the key holds none as PEM that is not encrypted; name the file of the private key, in PKCS#8, SEC1 \
-         or PKCS#1"
-    )]
-    NoKey,
-    /// The key is of a kind, or of a size, that TLS does not use.
-    #[error(
-        "the key cannot be used; make one that is RSA with at least 2048 bits, ECDSA over P-256 or P-384, or Ed25519"
-    )]
-    UnusableKey,
-    /// The key is not that of the certificate.
-    #[error(
-        "the key is not that of the certificate; name the two that were made together, the server's own certificate \
-         first in its file"
-    )]
-    OtherKey,
-}
+#[error("{0}")]
+pub struct UnusableCertificate(&'static str);
 
 fn server_config(chain: &[u8], key: &[u8]) -> Result<ServerConfig, UnusableCertificate> {
     let chain: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.map_err(|_| UnusableCertificate::BrokenChain)?;
+    let chain = chain.map_err(|_| {
+        UnusableCertificate("the certificate's file is broken PEM; get it again from its issuer")
+    })?;
     if chain.is_empty() {
-        return Err(UnusableCertificate::NoCertificate);
+        return Err(UnusableCertificate(
+            "the certificate's file has no -----BEGIN CERTIFICATE----- (PEM); name the file that has the certificate, \
+             best with its whole chain",
+        ));
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| match cause {
-        PemError::NoItemsFound => UnusableCertificate::NoKey,
-        _ => UnusableCertificate::BrokenKey,
+        PemError::NoItemsFound => UnusableCertificate(
+            "the key's file has no private key as PEM that is not encrypted; name the file of the key, in PKCS#8, SEC1 \
+             or PKCS#1",
+        ),
+        _ => UnusableCertificate("the key's file is broken PEM; get it again from where it was made"),
     })?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -161,9 +111,18 @@ fn server_config(chain: &[u8], key: &[u8]) -> Result<ServerConfig, UnusableCerti
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(|error| match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => UnusableCertificate::OtherKey,
-            Error::InvalidCertificate(_) => UnusableCertificate::UnreadableCertificate,
-            _ => UnusableCertificate::UnusableKey,
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => UnusableCertificate(
+                "the key is not that of the certificate; name the two that were made together, the server's own \
+                 certificate first in its file",
+            ),
+            Error::InvalidCertificate(_) => UnusableCertificate(
+                "the first certificate in the file, which is the server's own, cannot be read; get it again from its \
+                 issuer",
+            ),
+            _ => UnusableCertificate(
+                "the key cannot be used; make one that is RSA with at least 2048 bits, ECDSA over P-256 or P-384, or \
+                 Ed25519",
+            ),
         })?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(config)

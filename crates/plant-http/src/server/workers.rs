@@ -1,102 +1,89 @@
-//! The threads that serve connections.
+//! The worker threads, which serve connections.
 
 use std::convert::Infallible;
 use std::io;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread;
 
-use actix_service::{Service, ServiceFactory};
+use actix_service::ServiceFactory as _;
 use actix_web::rt;
-use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::server::transport::Incoming;
+use crate::server::drain::Draining;
+use crate::server::http1::{HttpServiceFactory, serve_connection};
+use crate::server::listening_socket::Accepted;
+use crate::server::tls::TlsCertificate;
 
-/// How many threads all of them may have together for what blocks.
+/// The number of threads for blocking work, over all workers.
 const BLOCKING_THREADS: usize = 512;
 
-/// A connection on its way to its thread.
-pub(crate) struct Accepted {
-    pub(crate) incoming: Incoming,
-    /// Given back when the connection is gone.
-    pub(crate) permit: OwnedSemaphorePermit,
-}
-
-/// A thread for each processor. When this is dropped they end, and with them what they are doing.
-pub(crate) struct Workers {
-    connections: Vec<mpsc::UnboundedSender<Accepted>>,
-    /// Ready when a thread has ended and holds nothing any more of what it served with. A thread that is
-    /// joined could be waited for only by another one.
-    ended: Vec<oneshot::Receiver<Infallible>>,
-    /// Whose turn the next connection is.
-    next: usize,
+/// One thread for each processor. Dropping this ends the threads and the connections on them.
+pub(super) struct Workers {
+    connections: Vec<mpsc::UnboundedSender<(Accepted, OwnedSemaphorePermit)>>,
+    /// Closed when every thread has dropped everything it served with. Joining a thread would block this one.
+    ended: mpsc::Receiver<Infallible>,
+    /// The index of the worker that was given the last connection.
+    last: usize,
 }
 
 impl Workers {
-    /// Starts them. Each makes a service of its own by `make`.
-    pub(crate) async fn start<Factory>(
-        make: impl Fn() -> Factory + Clone + Send + 'static,
-    ) -> io::Result<Self>
-    where
-        Factory: ServiceFactory<Incoming, Config = ()> + 'static,
-    {
+    /// Starts the threads. Each makes an HTTP service of its own with `make`.
+    pub(super) async fn start(
+        make: impl Fn() -> HttpServiceFactory + Clone + Send + 'static,
+        tls: Option<TlsCertificate>,
+        draining: &Arc<Draining>,
+    ) -> io::Result<Self> {
         let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let mut workers = Self { connections: Vec::new(), ended: Vec::new(), next: 0 };
+        let (ends, ended) = mpsc::channel(1);
+        let mut workers = Self { connections: Vec::new(), ended, last: 0 };
         for number in 0..count {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .max_blocking_threads((BLOCKING_THREADS / count).max(1))
                 .build()?;
-            let (connections, accepted) = mpsc::unbounded_channel();
+            let (connections, mut accepted) = mpsc::unbounded_channel();
             let (started, has_started) = oneshot::channel();
-            let (ends, ended) = oneshot::channel();
-            let make = make.clone();
-            let work = async move || match make().new_service(()).await {
-                Ok(service) => {
-                    // Nobody waits for it where another thread could not be started.
-                    let _ = started.send(());
-                    serve_all(Rc::new(service), accepted).await;
+            let ends = ends.clone();
+            let (make, tls, draining) = (make.clone(), tls.clone(), Arc::clone(draining));
+            let work = async move || {
+                // Dropping `started` tells of the error.
+                let Ok(http) = make().new_service(()).await else { return };
+                let _ = started.send(());
+                let http = Rc::new(http);
+                while let Some((accepted, permit)) = accepted.recv().await {
+                    let http = Rc::clone(&http);
+                    let (tls, draining) = (tls.clone(), Arc::clone(&draining));
+                    rt::spawn(async move {
+                        // A failed connection is the client's affair; requests are logged where they are answered.
+                        let _ = serve_connection(&http, accepted, tls, &draining).await;
+                        drop(permit);
+                    });
                 }
-                Err(_) => drop(started),
             };
             thread::Builder::new().name(format!("plant-http-{number}")).spawn(move || {
-                // It goes last, also when there is a panic.
+                // Dropped last, also in a panic.
                 let _ends = ends;
                 rt::Runtime::from(runtime).block_on(work());
             })?;
-            workers.ended.push(ended);
             has_started.await.map_err(|_| io::Error::other("the service cannot be made"))?;
             workers.connections.push(connections);
         }
         Ok(workers)
     }
 
-    /// Gives a connection to the thread whose turn it is.
-    pub(crate) fn serve(&mut self, accepted: Accepted) {
-        self.next = (self.next + 1) % self.connections.len();
-        if self.connections[self.next].send(accepted).is_err() {
-            log::error!("a thread that serves connections has ended");
+    /// Gives a connection to the next thread in turn. The permit is returned when the connection is gone.
+    pub(super) fn serve(&mut self, accepted: Accepted, permit: OwnedSemaphorePermit) {
+        self.last = (self.last + 1) % self.connections.len();
+        if self.connections[self.last].send((accepted, permit)).is_err() {
+            log::error!("a worker thread has ended; its connections are lost");
         }
     }
 
-    /// Ends the threads, and waits until they hold nothing any more of what they served with.
-    pub(crate) async fn end(self) {
+    /// Ends the threads, and waits until they have dropped everything they served with.
+    pub(super) async fn end(mut self) {
         drop(self.connections);
-        join_all(self.ended).await;
-    }
-}
-
-async fn serve_all<S: Service<Incoming> + 'static>(
-    service: Rc<S>,
-    mut accepted: mpsc::UnboundedReceiver<Accepted>,
-) {
-    while let Some(Accepted { incoming, permit }) = accepted.recv().await {
-        let service = Rc::clone(&service);
-        rt::spawn(async move {
-            // How a connection ends is told where it is served.
-            let _ = service.call(incoming).await;
-            drop(permit);
-        });
+        self.ended.recv().await;
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a connection to the server, for people.
+//! Says what is wrong with the connection to a server, and what to do.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use ureq::{Error, Timeout};
 
 use crate::client::server_url::ServerUrl;
 
-/// How long the server may take to answer the call.
+/// How long a connection may take to be made.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the server may neither send nor take anything. There is no limit on the whole.
+/// How long nothing may move. There is no limit on a whole exchange.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is wrong with the connection to a server that sent no answer, and what to do about it.
+/// Why a server sent no answer, and what to do about it.
 pub(crate) fn advice(server: &ServerUrl, error: &Error) -> String {
     let url = server.as_str();
     if let Some(error) = tls_error(error) {
@@ -29,7 +29,7 @@ pub(crate) fn advice(server: &ServerUrl, error: &Error) -> String {
             format!("nothing listens at {url}; start the server, or name another by --url")
         }
         (Error::Timeout(Timeout::Resolve | Timeout::Connect), _) => format!(
-            "{url} does not answer the call within {} s; see that the server runs and that no firewall is in \
+            "{url} does not answer within {} s; see that the server runs and that no firewall is in \
              between, or name another by --url",
             CONNECT_TIMEOUT.as_secs()
         ),
@@ -99,7 +99,7 @@ fn tls_problem(url: &str, error: &rustls::Error) -> String {
     }
 }
 
-/// What broke a connection, when no answer or only a part of one came.
+/// What broke a connection before the end of the answer.
 pub(crate) fn cause(error: Error) -> anyhow::Error {
     match error {
         Error::Io(cause) => cause.into(),

@@ -1,4 +1,4 @@
-//! A client of a running server: where the server is, the token to show it, and what its answers mean.
+//! A client of a running server.
 
 pub(crate) mod connection_problem;
 pub(crate) mod remote;

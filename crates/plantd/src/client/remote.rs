@@ -14,25 +14,23 @@ use crate::client::connection_problem::{CONNECT_TIMEOUT, IDLE_TIMEOUT, advice, c
 use crate::client::server_url::ServerUrl;
 use crate::client::token::ClientToken;
 use crate::exit::Stop;
-use crate::terminal::printable;
 
-/// The longest answer that is kept in memory, in bytes.
+/// The longest answer that is read into memory, in bytes.
 const ANSWER_MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Where a running server is, and who asks it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RemoteOptions {
-    /// Where the server is; for https the certificates of this system count, or those in the file that
+    /// The URL of the server; https trusts the certificates of this system, or those in the file that
     /// SSL_CERT_FILE names
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     url: ServerUrl,
 
-    /// The file of the token [default: the token is in PLANTD_TOKEN]
+    /// The file that holds the token [default: the token is in PLANTD_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
-/// A server, and the token to talk to it with.
+/// A server, and the token to send it.
 pub(crate) struct Remote {
     agent: Agent,
     url: ServerUrl,
@@ -48,7 +46,7 @@ impl Remote {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // A token goes to no other server than the one that it is meant for.
+            // The token goes to no other server.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
@@ -65,7 +63,7 @@ impl Remote {
         self.url.as_str()
     }
 
-    /// The beginning of a request; `path` begins with a slash.
+    /// Begins a request; `path` begins with a slash.
     pub(crate) fn request(&self, method: Method, path: &str) -> Builder {
         Request::builder()
             .method(method)
@@ -73,8 +71,7 @@ impl Remote {
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token.text()))
     }
 
-    /// Sends a request and returns the answer, whatever its status. Without an answer, the error is
-    /// what is wrong with the connection, and what to do about it.
+    /// Sends a request, and returns the answer with any status. The error says what is wrong with the connection.
     pub(crate) fn send(&self, request: Request<impl AsSendBody>) -> anyhow::Result<Response<Body>> {
         self.agent.run(request).map_err(|error| {
             let advice = advice(&self.url, &error);
@@ -82,7 +79,7 @@ impl Remote {
         })
     }
 
-    /// Tells an answer of success from a refusal. `stop` is for a refusal of what was asked for.
+    /// Turns every status but 200 into an error. `stop` is the kind of error when the server refuses the request itself.
     pub(crate) fn check(
         &self,
         mut response: Response<Body>,
@@ -111,7 +108,7 @@ impl Remote {
             404 | 405 => Stop::Usage(anyhow!(
                 "{url} does not know this operation: {refusal}; name by --url where plantd is"
             )),
-            // It is the server, or the way to it, that is not ready.
+            // The server or the network is not ready.
             408 | 426 | 429 => Stop::Io(anyhow!("{url} gave up: {refusal}")),
             400..=499 => stop(anyhow!("{url} refused it: {refusal}")),
             _ => Stop::Io(anyhow!("{url} failed: {refusal}")),
@@ -119,7 +116,7 @@ impl Remote {
     }
 }
 
-/// An answer that fits into memory, read as JSON.
+/// Parses an answer as JSON.
 pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(
     response: &mut Response<Body>,
 ) -> anyhow::Result<T> {
@@ -127,7 +124,7 @@ pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(
     serde_json::from_slice(&body).context("the answer is none of plantd's")
 }
 
-/// An answer that fits into memory.
+/// Reads an answer of at most [`ANSWER_MAX_BYTES`].
 pub(crate) fn read_body(response: &mut Response<Body>) -> anyhow::Result<Vec<u8>> {
     let body = response.body_mut().with_config().limit(ANSWER_MAX_BYTES).read_to_vec();
     body.map_err(cause)
@@ -143,4 +140,9 @@ struct Refusal {
 fn refusal(response: &mut Response<Body>) -> anyhow::Result<String> {
     let Refusal { error, message } = read_json(response)?;
     Ok(format!("{} (error {error})", printable(&message)))
+}
+
+/// Replaces control characters, so that text from a server cannot control the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -13,17 +13,17 @@ use crate::exit::Stop;
 /// The longest token that is sent, in bytes.
 const TOKEN_MAX_BYTES: usize = 4096;
 
-/// A token as it was given to this client; it need not be one of ours.
+/// A token, which plantd need not have made.
 pub(crate) struct ClientToken {
     text: String,
-    /// Where it came from, for messages.
+    /// The source, for messages.
     origin: String,
 }
 
 impl ClientToken {
     pub(crate) fn read(path: &Path) -> Result<Self, Stop> {
         let mut bytes = Vec::new();
-        // One byte and a line end more than a token may have show one that is too long.
+        // A line end, and one byte more than a token may have.
         let limit = TOKEN_MAX_BYTES as u64 + 3;
         let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
         read.with_context(|| format!("cannot read the token file {}", path.display()))

@@ -7,31 +7,30 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 
-// Where the plants and the tokens are. (As a documentation comment it would be the first line of the help.)
+// No documentation comment: it would be the first line of the help.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DataOptions {
-    /// The folder of the plants and the tokens; it is made when it is not there
+    /// The folder of the plants and the tokens; made if it is missing
     #[arg(long = "data", value_name = "DIR", env = "PLANTD_DATA", default_value = "plantd-data")]
     pub(crate) folder: PathBuf,
 
-    /// The file of the tokens' digests [default: DIR/tokens.json]
+    /// The file with the digests of the tokens [default: DIR/tokens.json]
     #[arg(long, value_name = "FILE", env = "PLANTD_TOKENS")]
     pub(crate) tokens: Option<PathBuf>,
 }
 
 impl DataOptions {
-    /// The tokens file: the one that the options name, or else the one in the data folder.
+    /// The tokens file: by default, the one in the data folder.
     pub(crate) fn tokens_path(&self) -> PathBuf {
         self.tokens.clone().unwrap_or_else(|| self.folder.join("tokens.json"))
     }
 }
 
-/// The folder of the plants, in the data folder.
 pub(crate) fn plants_folder(data: &Path) -> PathBuf {
     data.join("plants")
 }
 
-/// Makes the data folder and its parents where they are missing, for their owner alone.
+/// Makes the missing data folder and its missing parents, for their owner alone.
 pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
     DirBuilder::new()
         .mode(0o700)

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, renameat, statat,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, readlinkat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -19,15 +18,15 @@ use rustix::process::geteuid;
 pub(crate) const FOLDER_ADVICE: &str =
     "check that its folder is there and who owns it, and that it has room";
 
-/// The mode of a file that is written: for its owner alone.
+/// The mode of a new file: for its owner alone.
 const PRIVATE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// How many links may lead to a file, one behind the other: as many as Linux follows.
+/// How many links are followed: as many as Linux follows.
 const LINKS_MAX: usize = 40;
 
-/// A file that exists or will: its name, and its folder, which is opened once and used by its descriptor. The folder may
-/// belong to another user, who can put anything there at any time. So a file is opened, written or given to another
-/// owner only when it was made here, or was checked after it was opened.
+/// A file that exists or will exist, by its name in a folder that is opened once. The folder may belong to another user, who
+/// can put anything there at any time. So a file is opened, written or given to another owner only if it was made here, or
+/// checked after it was opened.
 pub(crate) struct DirectoryEntry {
     folder: File,
     name: OsString,
@@ -36,8 +35,8 @@ pub(crate) struct DirectoryEntry {
 }
 
 impl DirectoryEntry {
-    /// Follows links: what they lead to is replaced, and they stay what they are. A file may be a mounted
-    /// secret. But of other users only root may lead elsewhere, for they could lead root to any file.
+    /// Follows links, so that they stay and their target is replaced: a file may be a mounted secret. But only links of root
+    /// and of this user: others could lead root to any file.
     pub(crate) fn find(path: &Path) -> anyhow::Result<Self> {
         let mut path = path.to_owned();
         for _ in 0..LINKS_MAX {
@@ -56,18 +55,18 @@ impl DirectoryEntry {
         Err(io::Error::from(Errno::LOOP).into())
     }
 
-    /// The name of a file in the same folder, which has this before and behind it.
-    fn beside(&self, before: &str, behind: &str) -> OsString {
-        let mut beside = OsString::from(before);
+    /// The name with a prefix and a suffix.
+    fn beside(&self, prefix: &str, suffix: &str) -> OsString {
+        let mut beside = OsString::from(prefix);
         beside.push(&self.name);
-        beside.push(behind);
+        beside.push(suffix);
         beside
     }
 
-    /// Writes the file whole or not at all: beside the old one, and then in its place.
+    /// Replaces the file atomically, and syncs it.
     pub(crate) fn replace(&self, text: &str) -> io::Result<()> {
         let unfinished = self.beside(".", ".unfinished");
-        // A process that was killed may have left one.
+        // A killed process may have left one.
         match self.remove(&unfinished) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
             _ => {}
@@ -78,7 +77,6 @@ impl DirectoryEntry {
             .and_then(|()| file.sync_all())
             .and_then(|()| Ok(renameat(&self.folder, &unfinished, &self.folder, &self.name)?));
         if let Err(cause) = written {
-            // What is wrong with the disk is what is told.
             let _ = self.remove(&unfinished);
             return Err(cause);
         }
@@ -89,22 +87,23 @@ impl DirectoryEntry {
         Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 
-    /// Makes a file that was not there.
+    /// Makes a new file. Root gives the file to the owner of this entry.
     fn make(&self, name: &OsStr) -> io::Result<File> {
         let file = open(&self.folder, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         if geteuid().is_root() {
-            let owner = self.owner()?;
-            fchown(&file, Some(owner.st_uid), Some(owner.st_gid))?;
+            let (user, group) = self.owner()?;
+            fchown(&file, Some(user), Some(group))?;
         }
         Ok(file)
     }
 
-    /// The file of this name, or else its folder: root's new files belong to the same user and group.
-    fn owner(&self) -> io::Result<Stat> {
-        match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => Ok(fstat(&self.folder)?),
-            file => Ok(file?),
-        }
+    /// The user and the group of the file or, before it exists, of its folder.
+    fn owner(&self) -> io::Result<(u32, u32)> {
+        let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => fstat(&self.folder)?,
+            file => file?,
+        };
+        Ok((stat.st_uid, stat.st_gid))
     }
 
     /// Opens the file `NAME.lock` in the same folder, or makes it.
@@ -115,16 +114,16 @@ impl DirectoryEntry {
             made => return Ok(made?),
         }
         let path = self.path.with_file_name(&name);
-        // A pipe would be waited for otherwise.
-        let there = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let lock = match open(&self.folder, &name, there) {
+        // NONBLOCK: opening a pipe would wait.
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let lock = match open(&self.folder, &name, flags) {
             Err(cause) if cause.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
                 bail!("{} is a link; remove it", path.display())
             }
             lock => lock?,
         };
         let metadata = lock.metadata()?;
-        let is_ours = [geteuid().as_raw(), self.owner()?.st_uid].contains(&metadata.uid());
+        let is_ours = [geteuid().as_raw(), self.owner()?.0].contains(&metadata.uid());
         ensure!(
             metadata.is_file() && metadata.nlink() == 1 && is_ours,
             "{} is not a lock file of this user or of the folder's owner, or has a second name; remove it",
@@ -134,7 +133,7 @@ impl DirectoryEntry {
     }
 }
 
-/// Where a link leads that is open; `None` for what is no link.
+/// The target of an open link; `None` for anything else.
 fn link_target(file: &File, path: &Path) -> anyhow::Result<Option<OsString>> {
     let stat = fstat(file).map_err(io::Error::from)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {

@@ -1,4 +1,4 @@
-//! A lock file beside a file, so that one process at a time changes the file.
+//! A lock file, so that one process at a time changes a file.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -13,15 +13,15 @@ use crate::files::directory_entry::{DirectoryEntry, FOLDER_ADVICE};
 /// How long to wait for another process that holds the lock.
 const LOCK_DEADLINE: Duration = Duration::from_secs(10);
 
-const LOCK_LOOK_INTERVAL: Duration = Duration::from_millis(10);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits for the lock of the file at `path`, and holds it until the returned file is dropped. The lock is on the file
-/// `PATH.lock`, because the file itself is replaced. Other users cannot open the lock file, so they cannot hold the lock.
+/// Waits for the lock of the file at `path`, and holds it until the returned file is dropped. `PATH.lock` is locked, because
+/// the file itself is replaced. Other users cannot open the lock file, so they cannot hold the lock.
 ///
 /// # Errors
 ///
-/// When another process holds it for longer than [`LOCK_DEADLINE`], when something is there that another user may have
-/// put there, or when the folder is not there, may not be written to, or is on a file system without locks.
+/// When another process holds it for longer than [`LOCK_DEADLINE`], when another user may have made `PATH.lock`, or when the
+/// folder is missing, not writable, or on a file system without locks.
 pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     let cannot_lock = || format!("cannot lock {}; {FOLDER_ADVICE}", path.display());
     let opened = DirectoryEntry::find(path).and_then(|entry| entry.open_lock());
@@ -39,7 +39,7 @@ pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
                     let what = format!("another process is changing {}", path.display());
                     return Err(cause).context(what);
                 }
-                thread::sleep(LOCK_LOOK_INTERVAL);
+                thread::sleep(LOCK_POLL_INTERVAL);
             }
             Err(TryLockError::Error(cause)) => return Err(cause).with_context(cannot_lock),
         }

@@ -1,4 +1,4 @@
-//! Files with secrets, or what is as good as one: they are small, and it matters who may get at them.
+//! Small files with secrets or their digests.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,25 +13,24 @@ use crate::files::directory_entry::{DirectoryEntry, FOLDER_ADVICE};
 /// The largest private file that is read, in bytes.
 pub(crate) const PRIVATE_FILE_MAX_BYTES: u64 = 1024 * 1024;
 
-/// A file that was read, and who may get at it.
+/// The content of a file, and its mode.
 #[derive(PartialEq, Eq)]
 pub(crate) struct PrivateFile {
-    /// What it holds.
     pub(crate) bytes: Vec<u8>,
     mode: u32,
 }
 
 impl PrivateFile {
-    /// Reads a file, which the command-line flag `flag` names; `None` when there is none.
+    /// Reads the file that the command-line flag `flag` names; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// When it cannot be read (then there is an [`io::Error`] in the chain of causes), is no file, or has
-    /// more than [`PRIVATE_FILE_MAX_BYTES`].
+    /// When it cannot be read (then an [`io::Error`] is in the chain of causes), is no file, or has more than
+    /// [`PRIVATE_FILE_MAX_BYTES`].
     pub(crate) fn read(path: &Path, flag: &str) -> anyhow::Result<Option<Self>> {
         let cannot_read =
             || format!("cannot read {}; check the path, and who owns it", path.display());
-        // A pipe would be waited for otherwise.
+        // NONBLOCK: opening a pipe would wait.
         let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
         let file = match File::options().read(true).custom_flags(nonblocking).open(path) {
             Ok(file) => file,
@@ -43,7 +42,7 @@ impl PrivateFile {
         };
         let metadata = file.metadata().with_context(cannot_read)?;
         ensure!(metadata.is_file(), "{} is not a file; name another by {flag}", path.display());
-        // A file that is mounted by itself stays the old one when it is replaced where it comes from.
+        // A file that is a mount of its own stays the old one when its source is replaced.
         ensure!(
             metadata.nlink() > 0,
             "{} was replaced where it is mounted from; mount its folder instead",
@@ -60,26 +59,22 @@ impl PrivateFile {
         Ok(Some(Self { bytes, mode: metadata.mode() }))
     }
 
-    /// Whether its mode lets any of these at it: bits of a mode, such as `0o077` for all but its owner.
+    /// Whether the mode has any of these bits, such as `0o077` for all users but the owner.
     #[must_use]
     pub(crate) fn is_open_to(&self, others: u32) -> bool {
         self.mode & others != 0
     }
 }
 
-/// Writes a file for its owner alone, whole or not at all, and syncs it. Where root writes it, the owner of
-/// the file that it replaces, or else of the folder, owns it: an administrator may write it for the server's
-/// user. Nobody else may write it meanwhile.
+/// Replaces a file atomically, for its owner alone, and syncs it. If root writes it, it belongs to the owner of the old file
+/// or of the folder: an administrator may write it for the server's user. The caller prevents concurrent writes.
 ///
 /// # Errors
 ///
-/// When a link of another user is there, or the disk does not take it; then the file is as it was.
+/// When a link of another user is there, or the disk does not take the file; then the old file is still there.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let write = || -> anyhow::Result<()> {
-        let entry = DirectoryEntry::find(path)?;
-        entry.replace(text).map_err(Into::into)
-    };
-    write().map_err(|error| match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+    let written = DirectoryEntry::find(path).and_then(|entry| Ok(entry.replace(text)?));
+    written.map_err(|error| match error.downcast_ref::<io::Error>().map(io::Error::kind) {
         None => error,
         Some(io::ErrorKind::ResourceBusy) => error.context(format!(
             "cannot write {}; it is a mount of its own; change it where it comes from, and mount its folder \

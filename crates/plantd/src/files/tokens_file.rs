@@ -1,4 +1,4 @@
-//! The file that keeps the tokens' digests.
+//! The file with the digests of the tokens.
 
 use std::path::Path;
 
@@ -9,26 +9,22 @@ use serde::{Deserialize, Serialize};
 use crate::files::lock_file;
 use crate::files::private_file::{self, PrivateFile};
 
-/// The most tokens that there may be: each request is compared with every one of them.
+/// The most tokens: each request is compared with every one of them.
 pub(crate) const TOKENS_MAX: usize = 1000;
 
-/// The bits of a file's mode that let others than its owner at it.
+/// The permissions of users other than the owner.
 const MODE_OF_OTHERS: u32 = 0o077;
 
-/// What is in the file, as JSON.
+/// The content of the file, as JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TokensFile {
-    /// The tokens, in the order in which they were made. At most [`TOKENS_MAX`].
+    /// The tokens, oldest first. At most [`TOKENS_MAX`].
     pub(crate) tokens: Vec<TokenRecord>,
 }
 
 impl TokensFile {
-    /// The bytes of the file; `None` when there is none.
-    ///
-    /// # Errors
-    ///
-    /// As [`PrivateFile::read`], and when it is open to others than its owner.
+    /// The bytes of the file; `None` if there is none. Fails as [`PrivateFile::read`], and when other users have permissions.
     pub(crate) fn load(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
         let Some(file) = PrivateFile::read(path, "--tokens")? else { return Ok(None) };
         ensure!(
@@ -40,12 +36,7 @@ impl TokensFile {
         Ok(Some(file.bytes))
     }
 
-    /// Reads what [`load`](Self::load) has given.
-    ///
-    /// # Errors
-    ///
-    /// When it is not what we write. The message says where, and nothing of what stands there: it may be a
-    /// secret that someone put there.
+    /// Parses the bytes. The error says where the file is broken, and quotes nothing: it may be a secret.
     pub(crate) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
         let file = Self::parse_any_number(bytes)?;
         let count = file.tokens.len();
@@ -66,21 +57,13 @@ impl TokensFile {
         })
     }
 
-    /// Reads the file; `None` when there is none.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load) and [`parse`](Self::parse).
+    /// Reads and parses the file; `None` if there is none.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Self>> {
         let Some(bytes) = Self::load(path)? else { return Ok(None) };
         Self::parse(&bytes).map(Some).with_context(|| path.display().to_string())
     }
 
-    /// Adds a token to the file, or makes the file. Tokens that have expired go.
-    ///
-    /// # Errors
-    ///
-    /// As [`edit`](Self::edit).
+    /// Adds a token, and removes those that have expired.
     pub(crate) fn add(path: &Path, record: TokenRecord) -> anyhow::Result<()> {
         Self::edit(path, |file| {
             file.tokens.retain(|token| !token.is_expired());
@@ -89,13 +72,7 @@ impl TokensFile {
         })
     }
 
-    /// Changes the file, or makes it, whole or not at all, for its owner alone. Nobody else changes it
-    /// meanwhile by this.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read, when `change` fails, or when the disk does not take it; then the file is as
-    /// it was.
+    /// Changes or makes the file, atomically and under a lock. After an error, the file is unchanged.
     pub(crate) fn edit<T>(
         path: &Path,
         change: impl FnOnce(&mut Self) -> anyhow::Result<T>,
@@ -109,7 +86,7 @@ impl TokensFile {
         };
         let before = file.tokens.len();
         let changed = change(&mut file)?;
-        // Where there are too many, some can be revoked.
+        // A file with too many tokens can be edited as long as it does not grow.
         if file.tokens.len() > TOKENS_MAX.max(before) {
             bail!("there are {TOKENS_MAX} tokens already; revoke some");
         }
@@ -123,9 +100,7 @@ impl TokensFile {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-    use std::thread;
-
+    use std::os::unix::fs::PermissionsExt as _;
     use std::time::Duration;
 
     use jiff::Timestamp;
@@ -141,41 +116,6 @@ mod tests {
     }
 
     #[test]
-    fn the_tokens_file_reads_back_and_holds_digests_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
-        assert!(TokensFile::read(&path).unwrap().is_none());
-
-        let token = Token::random().unwrap();
-        let record = TokenRecord::new(TokenName::new("test").unwrap(), Scope::Read, &token);
-        TokensFile::add(&path, record).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert!(!fs::read_to_string(&path).unwrap().contains(token.reveal()));
-
-        let read_back = TokensFile::read(&path).unwrap().expect("it is there");
-        assert!(read_back.tokens[0].is_of_token(token.reveal().as_bytes()));
-        assert!(!read_back.tokens[0].is_of_token(Token::random().unwrap().reveal().as_bytes()));
-    }
-
-    #[test]
-    fn those_who_change_the_file_at_the_same_time_lose_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
-        thread::scope(|scope| {
-            for number in 0..8 {
-                let path = &path;
-                scope.spawn(move || {
-                    for _ in 0..8 {
-                        let record = record(&format!("by-{number}"));
-                        TokensFile::add(path, record).unwrap();
-                    }
-                });
-            }
-        });
-        assert_eq!(TokensFile::read(&path).unwrap().expect("it is there").tokens.len(), 64);
-    }
-
-    #[test]
     fn a_link_to_the_file_stays_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("tokens.json"), folder.path().join("link"));
@@ -187,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_tokens_than_there_may_be() {
+    fn a_token_too_many_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
         let many = vec![record(&"x".repeat(TOKEN_NAME_MAX_CHARACTERS)); TOKENS_MAX];
@@ -202,7 +142,7 @@ mod tests {
         assert!(refused.unwrap_err().to_string().contains("revoke"));
         assert_eq!(TokensFile::read(&path).unwrap().expect("it is there").tokens.len(), TOKENS_MAX);
 
-        // A file of someone else's making is no dead end.
+        // A file with too many tokens is no dead end.
         let file = TokensFile { tokens: vec![record("x"); TOKENS_MAX + 2] };
         fs::write(&path, serde_json::to_string(&file).unwrap()).unwrap();
         assert!(TokensFile::read(&path).is_err());
@@ -215,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_has_expired_goes_when_another_one_is_made() {
+    fn a_new_token_replaces_expired_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
         let past = Timestamp::now() - Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A Unix socket with a name, and whose name that is.
+//! A listening Unix socket, whose path is removed with it.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -17,10 +17,9 @@ use crate::files::lock_file;
 /// The most bytes that the path of a Unix socket may have.
 pub(crate) const UNIX_SOCKET_PATH_MAX_BYTES: usize = 107;
 
-/// Lets the owner connect, and the group, which may be a proxy's.
+/// The owner may connect, and the group, such as that of a proxy.
 const MODE: u32 = 0o660;
 
-/// A Unix socket that listens, and its name in the file system, which is removed with it.
 #[derive(Debug)]
 pub(crate) struct UnixSocket {
     listener: UnixListener,
@@ -28,11 +27,7 @@ pub(crate) struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Whether a socket can have this path at all.
-    ///
-    /// # Errors
-    ///
-    /// When it is empty, or longer than [`UNIX_SOCKET_PATH_MAX_BYTES`].
+    /// Checks the length of a path.
     pub(crate) fn check_path(path: &Path) -> anyhow::Result<()> {
         let length = path.as_os_str().len();
         ensure!(
@@ -43,40 +38,35 @@ impl UnixSocket {
         Ok(())
     }
 
-    /// Listens at `path`, where the owner and the group of the socket may connect. A socket that a
-    /// process has left there that does not run any more is taken over; of several servers that start at the
-    /// same time, one gets it. (The file `PATH.lock` is for that.) `backlog` is how many connections
-    /// may wait to be taken.
+    /// Listens at `path`, with room for `backlog` connections that wait to be accepted. Replaces the socket of a process that
+    /// has ended. Of several servers that start at the same time, one gets the path: the file `PATH.lock` is for that.
     ///
     /// # Errors
     ///
-    /// When someone listens there, something else is there, the path is none that a socket can have, or
-    /// the operating system does not allow it.
+    /// When a process listens there, something other than a socket is there, or the operating system refuses the path.
     pub(crate) fn bind(path: &Path, backlog: i32) -> anyhow::Result<Self> {
         Self::check_path(path)?;
         let address = SockAddr::unix(path)?;
-        // Another server would take a socket for one left behind that does not listen yet.
+        // To another server, a socket that does not listen yet would look left behind.
         let _lock = lock_file::lock(path)?;
         remove_left_behind(path, &address)?;
         let socket = new_socket()?;
         socket.bind(&address)?;
         let name = SocketName::of(path)?;
-        // Nobody can connect to a socket that does not listen yet, so that there is no moment at which
-        // more may connect than should.
+        // Before it listens: no user connects who may not.
         set_mode(path).context("cannot set its mode")?;
         socket.listen(backlog)?;
         Ok(Self { listener: socket.into(), name })
     }
 
-    /// For a server, which removes the name before it takes its last connections.
+    /// For a server, which removes the path before it accepts its last connections.
     pub(crate) fn into_listening_socket(self) -> ListeningSocket {
         ListeningSocket::from(self.listener).with_guard(self.name)
     }
 }
 
-/// Sets the mode of the socket at `path`, and of nothing else: the folder may be another user's, who can put a link
-/// there that leads to any file. The mode of a named socket can be set by a path only. So this takes the path below
-/// `/proc` of the socket that was opened and checked.
+/// Sets the mode of the socket at `path`. Another user who owns the folder could put a link to any file there, and the mode
+/// of a socket can be set by a path only; so this opens and checks the socket, and uses its path in `/proc`.
 fn set_mode(path: &Path) -> anyhow::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let socket = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -89,9 +79,9 @@ fn new_socket() -> io::Result<Socket> {
     Socket::new(Domain::UNIX, Type::STREAM, None)
 }
 
-/// Removes the socket at `path` when nobody listens there.
+/// Removes the socket at `path` if no process listens there.
 fn remove_left_behind(path: &Path, address: &SockAddr) -> anyhow::Result<()> {
-    // Of a link, the link itself counts: what it leads to need not be ours.
+    // Links are not followed: their target may belong to another user.
     match fs::symlink_metadata(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
         Err(cause) => return Err(cause.into()),
@@ -100,13 +90,13 @@ fn remove_left_behind(path: &Path, address: &SockAddr) -> anyhow::Result<()> {
         }
     }
     let probe = new_socket()?;
-    // A server that takes no connection for now would be waited for.
+    // A busy server would block the connect.
     probe.set_nonblocking(true)?;
     match probe.connect(address) {
         Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => {
             fs::remove_file(path).context("cannot remove the socket of a server that does not run")
         }
-        // It has just gone.
+        // It has gone meanwhile.
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
         Ok(()) => bail!("it is in use: another process listens there"),
         Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
@@ -116,8 +106,7 @@ fn remove_left_behind(path: &Path, address: &SockAddr) -> anyhow::Result<()> {
     }
 }
 
-/// The name of a socket of this process. It is removed when this is dropped, unless it has become that of
-/// something else.
+/// The path of a socket of this process. Dropping this removes the path, unless another file is there now.
 #[derive(Debug)]
 struct SocketName {
     path: PathBuf,
@@ -126,13 +115,13 @@ struct SocketName {
 
 impl SocketName {
     fn of(path: &Path) -> io::Result<Self> {
-        // The current folder may be another one later.
+        // The current folder may change.
         let path = std::path::absolute(path)?;
         Ok(Self { identity: identity(&path)?, path })
     }
 }
 
-/// What no other file has at the same time.
+/// The device and the inode.
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let metadata = fs::symlink_metadata(path)?;
     Ok((metadata.dev(), metadata.ino()))
@@ -151,23 +140,9 @@ impl Drop for SocketName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_name_that_has_become_that_of_another_socket_is_not_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
-        let first = UnixSocket::bind(&path, 1).unwrap();
-        fs::rename(&path, folder.path().join("moved")).unwrap();
-        let second = UnixSocket::bind(&path, 1).unwrap();
-        drop(first);
-        UnixStream::connect(&path).unwrap();
-        drop(second);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_path_has_as_many_bytes_as_fit_into_an_address() {
+    fn the_longest_path_fits_into_an_address_and_a_longer_one_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let rest = UNIX_SOCKET_PATH_MAX_BYTES - folder.path().as_os_str().len() - 1;
         let longest = folder.path().join("x".repeat(rest));

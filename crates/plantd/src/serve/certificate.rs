@@ -10,26 +10,25 @@ use crate::exit::Stop;
 use crate::files::private_file::PrivateFile;
 use crate::serve::followed_file::follow;
 
-/// The bits of a file's mode that let others than its owner and its group at it.
+/// The permissions of users other than the owner and the group.
 const MODE_OF_OTHERS: u32 = 0o007;
 
-/// The certificate in force, and where it comes from.
+/// The certificate in force, and its files.
 pub(crate) struct Certificate {
     files: Files,
-    /// What they held when they were read.
-    pem: Pem,
+    content: Content,
     in_force: TlsCertificate,
 }
 
 impl Certificate {
-    /// The certificate in the file `chain`, with those that lead to it, and its key.
+    /// Reads a certificate with its chain, and its key.
     pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, Stop> {
         let files = Files { chain: chain.to_owned(), key: key.to_owned() };
-        let pem = files.read().map_err(Stop::of_file)?;
-        let in_force = TlsCertificate::from_pem(&pem.chain.bytes, &pem.key.bytes);
+        let content = files.read().map_err(Stop::of_file)?;
+        let in_force = TlsCertificate::from_pem(&content.chain.bytes, &content.key.bytes);
         let in_force = in_force.with_context(|| files.cannot_use()).map_err(Stop::Configuration)?;
-        files.warn_when_open_to_others(&pem);
-        Ok(Self { files, pem, in_force })
+        files.warn_when_open_to_others(&content);
+        Ok(Self { files, content, in_force })
     }
 
     pub(crate) fn in_force(&self) -> TlsCertificate {
@@ -41,20 +40,20 @@ impl Certificate {
         &self.files.chain
     }
 
-    /// From now on, what the files hold is in force soon after they change.
+    /// Reloads the files when they change, from now on.
     pub(crate) fn follow(self) -> anyhow::Result<()> {
-        let Self { files, pem, in_force } = self;
+        let Self { files, content, in_force } = self;
         let read = {
             let files = files.clone();
             move || files.read()
         };
-        let take = move |pem: &Pem| {
-            let replaced = in_force.replace(&pem.chain.bytes, &pem.key.bytes);
+        let take = move |content: &Content| {
+            let replaced = in_force.replace(&content.chain.bytes, &content.key.bytes);
             replaced.with_context(|| files.cannot_use())?;
-            files.warn_when_open_to_others(pem);
+            files.warn_when_open_to_others(content);
             Ok(())
         };
-        follow("the TLS certificate", pem, read, take)
+        follow("the TLS certificate", content, read, take)
     }
 }
 
@@ -64,29 +63,36 @@ struct Files {
     key: PathBuf,
 }
 
-/// What the files hold.
+/// What the files hold, as PEM.
 #[derive(PartialEq, Eq)]
-struct Pem {
+struct Content {
     chain: PrivateFile,
     key: PrivateFile,
 }
 
 impl Files {
-    fn read(&self) -> anyhow::Result<Pem> {
-        Ok(Pem { chain: read(&self.chain, "--tls-cert")?, key: read(&self.key, "--tls-key")? })
+    fn read(&self) -> anyhow::Result<Content> {
+        let read = |path: &Path, flag| {
+            // A missing file is an I/O error here.
+            let not_found = || io::Error::new(io::ErrorKind::NotFound, "there is no such file");
+            let file = PrivateFile::read(path, flag)?.ok_or_else(not_found);
+            file.with_context(|| {
+                format!("cannot read {}; check the path, or name another by {flag}", path.display())
+            })
+        };
+        Ok(Content { chain: read(&self.chain, "--tls-cert")?, key: read(&self.key, "--tls-key")? })
     }
 
     fn cannot_use(&self) -> String {
-        let Self { chain, key } = self;
         format!(
             "cannot speak TLS with the certificate in {} and the key in {}",
-            chain.display(),
-            key.display()
+            self.chain.display(),
+            self.key.display()
         )
     }
 
-    fn warn_when_open_to_others(&self, pem: &Pem) {
-        if pem.key.is_open_to(MODE_OF_OTHERS) {
+    fn warn_when_open_to_others(&self, content: &Content) {
+        if content.key.is_open_to(MODE_OF_OTHERS) {
             let key = self.key.to_string_lossy();
             let quoted = shlex::try_quote(&key).unwrap_or("FILE".into());
             log::warn!(
@@ -94,13 +100,4 @@ impl Files {
             );
         }
     }
-}
-
-fn read(path: &Path, flag: &str) -> anyhow::Result<PrivateFile> {
-    // What is not there is what cannot be read.
-    let not_found = || io::Error::new(io::ErrorKind::NotFound, "there is no such file");
-    let file = PrivateFile::read(path, flag)?.ok_or_else(not_found);
-    file.with_context(|| {
-        format!("cannot read {}; check the path, or name another by {flag}", path.display())
-    })
 }

@@ -1,24 +1,23 @@
-//! How many connections the server takes at the same time.
+//! How many connections the server accepts at the same time.
 
 use std::num::NonZeroU32;
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// How many descriptors are left for what is no connection: files, threads, standard streams.
+/// How many descriptors are reserved for files, threads and standard streams.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// How many connections are taken at the same time however many descriptors there are. It bounds their
-/// memory.
+/// The most connections, however many descriptors there are. Bounds their memory.
 const MAX_CONNECTIONS: u32 = 32_768;
 
-/// Lets this process have as many descriptors as it may, and says how many connections that is.
+/// Raises the limit of open files to its maximum, and returns how many connections that allows.
 pub(crate) fn max_connections() -> anyhow::Result<NonZeroU32> {
     let Rlimit { current: before, maximum } = getrlimit(Resource::Nofile);
     if before != maximum
         && let Err(cause) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
     {
-        log::warn!("cannot raise the limit of open files: {cause}; there may be less connections");
+        log::warn!("cannot raise the limit of open files: {cause}; fewer connections are accepted");
     }
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let connections = limit.saturating_sub(OTHER_DESCRIPTORS).min(MAX_CONNECTIONS.into());

@@ -1,4 +1,4 @@
-//! The first start: a token to begin with, and a command that shows how.
+//! The first start: a token, and a command that shows how to use it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,8 @@ use crate::serve::server_address::ServerAddress;
 
 const TOKEN_NAME: &str = "first-run";
 
-/// Makes a token with every scope, for the file `first-run-token` in `data`, and keeps its digest.
-///
-/// The token is written before its digest, so that a kill in between leaves a start that begins anew
-/// and not a digest whose token nobody has.
+/// Makes a token with every scope, in the file `first-run-token` in `data`. The token is written before its digest, so that a
+/// kill in between leaves no digest of an unknown token, and the next start is a first start again.
 pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<()> {
     let token = Token::random()?;
     private_file::write(&token_path(data), &format!("{}\n", token.reveal()))?;
@@ -23,8 +21,7 @@ pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<()> 
     TokensFile::add(tokens_path, record)
 }
 
-/// Removes the file `first-run-token` in `data` when its token is one of these, which were revoked: what is in
-/// it opens nothing any more. Returns the file that was removed.
+/// Removes the file `first-run-token` in `data` if its token is among these revoked ones. Returns the file.
 pub(crate) fn remove_token_file(
     data: &Path,
     revoked: &[TokenRecord],
@@ -39,7 +36,7 @@ pub(crate) fn remove_token_file(
     Ok(Some(path))
 }
 
-/// A command, ready to paste, that creates a plant with the token. `data` must exist.
+/// A command to paste that creates a plant with the token. `data` must exist.
 pub(crate) fn curl_command(data: &Path, address: &ServerAddress) -> anyhow::Result<String> {
     let data = data.canonicalize().with_context(|| format!("cannot find {}", data.display()))?;
     let token_path = token_path(&data);

@@ -1,4 +1,4 @@
-//! Following files while the server runs: what they say is in force soon after they change.
+//! Reloads files while the server runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// How often files are looked at. They are read each time: what a file system tells of a change may be
-/// too coarse to see one, and a file may be a mounted secret, whose link is changed and not itself.
+/// How often the files are read. Their metadata would not do: timestamps can be too coarse, and a mounted secret changes by a
+/// link.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Follows files from now on, in a thread of its own that ends with the process.
+/// Follows files in a thread of its own, which ends with the process.
 ///
-/// `in_force` is what they said when they were read last. `read` reads them, and `take` puts in force what
-/// they say. When either fails, what was in force stays so. When it fails in the same way at the next look
-/// too, the log says why, once: files that belong together are changed one after the other, and do not fit
-/// in between.
+/// `in_force` is the content that was read last, `read` reads the files, and `take` puts new content in force. If either
+/// fails, the old content stays in force. The log says why if the next look fails in the same way: a certificate and its key
+/// change one after the other, and do not fit in between.
 pub(crate) fn follow<Content: PartialEq + Send + 'static>(
     what: &'static str,
     in_force: Content,
@@ -28,8 +27,7 @@ pub(crate) fn follow<Content: PartialEq + Send + 'static>(
         .spawn(move || {
             loop {
                 thread::sleep(INTERVAL);
-                // The panic hook tells of one, and the next look may go well: without this thread nothing
-                // would ever be revoked.
+                // The panic hook logs a panic. Without this thread, no token would be revoked any more.
                 let _ = catch_unwind(AssertUnwindSafe(|| following.look()));
             }
         })
@@ -39,19 +37,19 @@ pub(crate) fn follow<Content: PartialEq + Send + 'static>(
 
 struct Following<Content, Read, Take> {
     what: &'static str,
-    /// What was read last, whether it could be put in force or not.
+    /// The content that was read last, also if it could not be put in force.
     seen: Content,
     read: Read,
     take: Take,
     trouble: Option<Trouble>,
 }
 
-/// What is wrong.
+/// The last failure.
 #[derive(Debug, PartialEq, Eq)]
 enum Trouble {
-    /// It may be over at the next look.
+    /// Not logged: the next look may succeed.
     New(String),
-    /// The log has it.
+    /// Logged.
     Told(String),
 }
 
@@ -104,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_broken_changes_nothing_and_what_is_mended_is_taken() {
+    fn broken_content_changes_nothing_and_mended_content_is_taken() {
         let file = RefCell::new(Ok("one"));
         let taken = RefCell::new(Vec::new());
         let mut following = Following {

@@ -17,10 +17,10 @@ use crate::serve::certificate::Certificate;
 use crate::serve::passed_socket::PassedSocket;
 use crate::serve::server_address::{ServerAddress, UNIX_PREFIX};
 
-/// How many connections may wait to be taken.
+/// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Where to listen if nothing is said, and no socket is passed.
+/// Where to listen without `--listen` and without a passed socket.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 #[derive(Clone, Debug, Args)]
@@ -30,7 +30,7 @@ pub(crate) struct ListenOptions {
     #[arg(long, value_name = "ADDR:PORT", env = "PLANTD_LISTEN")]
     listen: Option<ListenAddress>,
 
-    /// Speak TLS, and show this certificate and its chain, as PEM
+    /// Speak TLS with this certificate and its chain, as PEM
     #[arg(long, value_name = "FILE", env = "PLANTD_TLS_CERT")]
     tls_cert: Option<PathBuf>,
 
@@ -40,8 +40,8 @@ pub(crate) struct ListenOptions {
 }
 
 impl ListenOptions {
-    /// What cannot be seen of one option alone. The error names the option that is to blame, so that it
-    /// can be told whether it was on the command line.
+    /// Checks combinations of options. The error names an option, preferably one on the command line: the exit code depends
+    /// on whether it comes from there or from the environment.
     pub(crate) fn check(
         &self,
         matches: &ArgMatches,
@@ -73,7 +73,7 @@ impl ListenOptions {
         Err(error)
     }
 
-    /// The certificate, when there is to be one, as it is now.
+    /// Reads the certificate, if the options name one.
     pub(crate) fn certificate(&self) -> Result<Option<Certificate>, Stop> {
         match (&self.tls_cert, &self.tls_key) {
             (Some(chain), Some(key)) => Certificate::read(chain, key).map(Some),
@@ -81,9 +81,8 @@ impl ListenOptions {
         }
     }
 
-    /// The socket that was passed to this process, if there is one.
-    ///
-    /// Call this once, before there are other threads: the variables leave the environment.
+    /// The socket that was passed to this process, if any. Call this once, before there are other threads: it removes
+    /// variables from the environment.
     pub(crate) fn passed_socket(&self) -> anyhow::Result<Option<PassedSocket>> {
         let socket = PassedSocket::from_environment().map_err(|cause| {
             anyhow!(
@@ -104,27 +103,24 @@ impl ListenOptions {
         Ok(socket)
     }
 
-    /// Listens, on the socket that was passed if there is one, and says where. Connections are not taken yet,
-    /// but wait.
+    /// Listens, on the passed socket if there is one. Connections wait until they are accepted.
     pub(crate) fn listen(
         &self,
         passed: Option<PassedSocket>,
         certificate: Option<&Certificate>,
     ) -> anyhow::Result<(ListeningSocket, ServerAddress)> {
-        match passed {
-            Some(PassedSocket::Tcp(listener, address)) => {
-                return Ok(with_tls(listener, address, certificate));
-            }
-            // The socket's name belongs to the process that has made it, and is not removed.
+        let address = match passed {
+            Some(PassedSocket::Tcp(listener)) => return with_tls(listener, certificate),
+            // The socket's path belongs to the process that has made it, and stays.
             Some(PassedSocket::Unix(listener, path)) => {
                 return Ok((listener.into(), ServerAddress::Unix(path)));
             }
-            None => {}
-        }
-        let address = self.listen.clone().unwrap_or(ListenAddress::Tcp(DEFAULT_ADDRESS));
+            None => self.listen.clone().unwrap_or(ListenAddress::Tcp(DEFAULT_ADDRESS)),
+        };
         let listening = match &address {
-            ListenAddress::Tcp(address) => listen_tcp(*address)
-                .map(|(listener, address)| with_tls(listener, address, certificate)),
+            ListenAddress::Tcp(address) => {
+                listen_tcp(*address).and_then(|listener| with_tls(listener, certificate))
+            }
             ListenAddress::Unix(path) => UnixSocket::bind(path, BACKLOG)
                 .map(|socket| (socket.into_listening_socket(), ServerAddress::Unix(path.clone()))),
         };
@@ -132,41 +128,34 @@ impl ListenOptions {
     }
 }
 
-fn listen_tcp(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+fn listen_tcp(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    let listener = TcpListener::from(socket);
-    let address = listener.local_addr()?;
-    Ok((listener, address))
+    Ok(socket.into())
 }
 
 fn with_tls(
     listener: TcpListener,
-    address: SocketAddr,
     certificate: Option<&Certificate>,
-) -> (ListeningSocket, ServerAddress) {
+) -> anyhow::Result<(ListeningSocket, ServerAddress)> {
+    let address = listener.local_addr()?;
     let socket = ListeningSocket::from(listener);
-    match certificate {
-        Some(certificate) => (
-            socket.with_tls(certificate.in_force()),
-            ServerAddress::Https(address, certificate.chain().to_owned()),
-        ),
-        None => {
-            if !address.ip().to_canonical().is_loopback() {
-                log::warn!(
-                    "what is sent to {address}, tokens among it, can be read by whoever is on the way: \
-                     speak TLS (--tls-cert, --tls-key), or listen on 127.0.0.1 behind a proxy that does"
-                );
-            }
-            (socket, ServerAddress::Http(address))
-        }
+    if let Some(certificate) = certificate {
+        let https = ServerAddress::Https(address, certificate.chain().to_owned());
+        return Ok((socket.with_tls(certificate.in_force()), https));
     }
+    if !address.ip().to_canonical().is_loopback() {
+        log::warn!(
+            "connections to {address} are not encrypted, so others on the network can read tokens: \
+             speak TLS (--tls-cert, --tls-key), or listen on 127.0.0.1 behind a proxy that does"
+        );
+    }
+    Ok((socket, ServerAddress::Http(address)))
 }
 
-/// Where to listen.
 #[derive(Clone, Debug)]
 enum ListenAddress {
     Tcp(SocketAddr),

@@ -52,13 +52,13 @@ pub(crate) struct ServeOptions {
     #[arg(allow_hyphen_values = true)]
     cache_mb: u64,
 
-    /// How many of the newest events are kept
+    /// How many of the newest events to keep
     #[arg(long, value_name = "N", env = "PLANTD_KEEP_EVENTS")]
     #[arg(default_value_t = DEFAULT_KEEP_EVENTS, value_parser = whole_number(0..=u64::MAX))]
     #[arg(allow_hyphen_values = true)]
     keep_events: u64,
 
-    /// After SIGTERM, how long new connections are still taken while /readyz answers 503
+    /// After SIGTERM, how long new connections are still accepted while /readyz answers 503
     #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
     #[arg(default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
     drain_delay: Duration,
@@ -73,22 +73,22 @@ pub(crate) struct ServeOptions {
     #[arg(value_parser = whole_number(NonZeroU32::MIN..=NonZeroU32::MAX))]
     rate_limit: Option<NonZeroU32>,
 
-    /// The origin of a web page (its scheme, host and port) that browsers let talk to this server; may
-    /// stand several times, and in the environment with commas in between [default: none]
+    /// The origin (scheme, host and port) of a web page that may use this server from a browser; may be
+    /// repeated, or separated by commas [default: none]
     #[arg(long, value_name = "ORIGIN", env = "PLANTD_CORS_ORIGIN", value_delimiter = ',')]
     cors_origin: Vec<CorsOrigin>,
 }
 
-/// Serves until a signal comes, or until the store or the socket fails.
+/// Serves until a signal arrives, or until the store or the socket fails.
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
-    // Before there are threads, and files that could be taken for the socket.
+    // First: before there are threads, and files with the descriptors of passed sockets.
     let passed_socket = options.listen.passed_socket().map_err(Stop::Configuration)?;
     let stop_signal = StopSignal::while_starting().map_err(Stop::Io)?;
     let max_connections = connections::max_connections().map_err(Stop::Io)?;
     let environment_token = tokens::environment_token().map_err(Stop::Configuration)?;
     let data = &options.data.folder;
     let tokens_path = options.data.tokens_path();
-    // Before the store is opened, which may take long.
+    // A broken file stops the start before the store is opened, which may take long.
     TokensFile::read(&tokens_path).map_err(Stop::of_file)?;
     let certificate = options.listen.certificate()?;
 
@@ -98,7 +98,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     certificate.map_or(Ok(()), Certificate::follow).map_err(Stop::Io)?;
 
     let mut command_to_show = None;
-    // A token may have been made meanwhile.
+    // Opening the store may have taken long, and a token been made meanwhile.
     let is_first_start = TokensFile::load(&tokens_path).map_err(Stop::of_file)?.is_none();
     if is_first_start && environment_token.is_none() {
         let command = first_run::curl_command(data, &address).map_err(Stop::Io)?;
@@ -114,7 +114,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     config.drain_delay = options.drain_delay;
     config.drain_timeout = options.drain_timeout;
     actix_web::rt::System::new().block_on(async {
-        // From here on a signal drains the server, so it may be said to be ready.
+        // From here on a signal drains the server, so the ready line is true.
         let stop = stop_signal.once_ready();
         if let Some(command) = command_to_show {
             log::info!("first start: made a token; create a plant with\n\n{command}\n");
@@ -135,7 +135,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     })
 }
 
-/// The plants, and where they are, for people.
+/// Opens the repository. The text says where the plants are.
 fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), Stop> {
     let data = &options.data.folder;
     let keep_events = options.keep_events;
@@ -143,14 +143,14 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
         config.keep_events = keep_events;
         if config.url.can_be_overheard() {
             log::warn!(
-                "what is sent to {}, the password among it, may be read by whoever is on the way: say \
-                 sslmode=verify-full in the URL",
+                "the connection to {} may not be encrypted, so others on the network can read the password: put \
+                 sslmode=verify-full into the URL",
                 config.url
             );
         }
         let opening = PostgresRepository::open(&config);
         let repository = postgres::block_on(opening)?;
-        // Tokens may be kept there all the same.
+        // For the tokens.
         make_folder(data).map_err(Stop::Io)?;
         return Ok((Arc::new(repository), config.url.to_string()));
     }

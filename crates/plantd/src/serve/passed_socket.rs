@@ -1,7 +1,7 @@
 //! A listening socket that systemd passes to the server.
 
 use std::env;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
@@ -9,15 +9,15 @@ use anyhow::{Context as _, bail, ensure};
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-/// A socket that another process has made and keeps, so that connections wait there while no server runs.
+/// A socket that another process keeps open, so that connections wait while no server runs.
 #[derive(Debug)]
 pub(crate) enum PassedSocket {
-    Tcp(TcpListener, SocketAddr),
+    Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
 }
 
 impl PassedSocket {
-    /// The socket that `LISTEN_FDS` announces, if there is one.
+    /// The socket that `LISTEN_FDS` announces, if any.
     pub(crate) fn from_environment() -> anyhow::Result<Option<Self>> {
         let count = env::var("LISTEN_FDS").unwrap_or_else(|_| "0".to_owned());
         ensure!(count.parse::<u16>().is_ok(), "{count:?} is no count of sockets");
@@ -36,8 +36,7 @@ impl PassedSocket {
         let listener = passed.take_tcp_listener(0).ok().flatten();
         let listener = listener.context("it is neither a TCP socket nor a Unix socket")?;
         ensure_listens(&listener)?;
-        let address = listener.local_addr()?;
-        Ok(Some(Self::Tcp(listener, address)))
+        Ok(Some(Self::Tcp(listener)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The address where clients find the server: in the ready line, and in commands to paste.
+//! The address of the server, in the ready line and in commands to paste.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// What an address begins with that is the path of a Unix socket.
+/// The prefix of an address that is the path of a Unix socket.
 pub(crate) const UNIX_PREFIX: &str = "unix:";
 
-/// The address where clients find the server.
 #[derive(Debug)]
 pub(crate) enum ServerAddress {
     Http(SocketAddr),
@@ -20,7 +19,7 @@ pub(crate) enum ServerAddress {
 }
 
 impl ServerAddress {
-    /// The one line on standard output. Scripts wait for it.
+    /// Prints the one line on standard output, for which scripts wait.
     pub(crate) fn say_ready(&self) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "plantd listening on {self}")
@@ -28,7 +27,7 @@ impl ServerAddress {
             .context("cannot write to standard output")
     }
 
-    /// What curl, on this machine, has to be told to find the path `/plants`: words for a shell.
+    /// The shell words that let curl on this machine find `/plants`.
     pub(crate) fn curl_arguments(&self) -> anyhow::Result<String> {
         Ok(match self {
             Self::Http(address) => format!("http://{}/plants", reachable(*address)),
@@ -50,14 +49,14 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// A path for a shell, wherever that is.
+/// An absolute path, quoted for a shell.
 fn quoted(path: &Path) -> anyhow::Result<String> {
     let path = std::path::absolute(path)?;
     let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
     Ok(shlex::try_quote(path)?.into_owned())
 }
 
-/// Where a client on this machine finds a server that listens everywhere.
+/// Replaces an unspecified address by loopback.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),

@@ -9,15 +9,15 @@ use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// Waits for a signal in a thread of its own, for a start keeps the main thread busy.
+/// Waits for a signal in a thread of its own, because the main thread is busy with the start.
 pub(crate) struct StopSignal {
-    /// Locked while it is decided whether a signal ends a start or drains a server.
+    /// Locked while a signal decides whether it ends a start or drains a server.
     is_starting: Arc<Mutex<bool>>,
     has_come: oneshot::Receiver<()>,
 }
 
 impl StopSignal {
-    /// From here on a signal ends the process with 0. A start may be cut off anywhere.
+    /// From here on, a signal ends the process with 0.
     pub(crate) fn while_starting() -> anyhow::Result<Self> {
         let is_starting = Arc::new(Mutex::new(true));
         let (comes, has_come) = oneshot::channel();
@@ -38,7 +38,7 @@ impl StopSignal {
                         exit(0);
                     }
                 }
-                // The server may have ended by itself.
+                // Fails if the server has ended by itself.
                 let _ = comes.send(());
                 loop {
                     let name = signals.next().await;
@@ -53,29 +53,29 @@ impl StopSignal {
         Ok(Self { is_starting, has_come })
     }
 
-    /// From here on a signal does not end the process: it is what is returned that waits for it.
+    /// From here on, a signal does not end the process, but the returned future.
     pub(crate) fn once_ready(self) -> impl Future<Output = ()> {
         *self.is_starting.lock().unwrap_or_else(PoisonError::into_inner) = false;
         async move {
-            // Should the thread end, no signal would come any more, so its end counts as one.
+            // If the thread ends, no signal would be seen any more: that counts as one.
             let _ = self.has_come.await;
         }
     }
 }
 
-/// The signals that end the server in order.
+/// The signals that drain the server.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// None where the server is to outlive its terminal.
+    /// `None` when the server is to outlive its terminal.
     hangup: Option<Signal>,
 }
 
 impl Signals {
     fn new() -> anyhow::Result<Self> {
         let signal = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
-        // By default they end the process. Scripts send them to servers that reopen their log then. The handler
-        // stays installed when the stream is dropped.
+        // Scripts send these to servers that reopen their log then; by default, they end the process. The handlers stay when
+        // the streams are dropped.
         drop(signal(SignalKind::user_defined1(), "SIGUSR1")?);
         drop(signal(SignalKind::user_defined2(), "SIGUSR2")?);
         let is_hangup_ignored = is_ignored(SignalKind::hangup());
@@ -105,7 +105,7 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with the signal ignored. `nohup` does that with SIGHUP.
+/// Whether this process was started with the signal ignored, as `nohup` does with SIGHUP.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

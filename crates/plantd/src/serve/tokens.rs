@@ -1,4 +1,4 @@
-//! The tokens that the server takes: those in the tokens file, and the one in the environment.
+//! The tokens that the server accepts: those in the tokens file, and the one in the environment.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(crate) fn environment_token() -> anyhow::Result<Option<TokenRecord>> {
     Ok(Some(TokenRecord::new(TokenName::new(TOKEN_VARIABLE)?, Scope::Write, &token)))
 }
 
-/// The tokens of the file, which is followed from now on, and that of the environment.
+/// The tokens of the file, which is reloaded from now on, and of the environment.
 pub(crate) fn in_force(
     path: PathBuf,
     environment_token: Option<TokenRecord>,
@@ -39,7 +39,7 @@ pub(crate) fn in_force(
     let first = records(&content).with_context(|| path.display().to_string());
     let first = first.map_err(Stop::Configuration)?;
     if first.is_empty() {
-        log::warn!("there is no token, so nobody may do anything; make one: plantd token create");
+        log::warn!("there is no token, so every request is refused; make one: plantd token create");
     }
     let tokens = match rate_limit {
         Some(rate_limit) => Tokens::with_rate_limit(first, rate_limit),

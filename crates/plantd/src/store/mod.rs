@@ -1,4 +1,4 @@
-//! The stores that plantd opens: PostgreSQL by its options, and a data folder to verify.
+//! The options of PostgreSQL, and `plantd verify`.
 
 pub(crate) mod postgres;
 pub(crate) mod verify;

@@ -1,4 +1,4 @@
-//! Plants in PostgreSQL: the options, and how TLS is spoken with it.
+//! The options of PostgreSQL, its TLS configuration, and `plantd migrate`.
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -24,20 +24,18 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 use crate::exit::Stop;
 use crate::option_value::whole_number;
 
-/// The fewest connections that will do: one has to be left for reading.
+/// The fewest connections: one is for reading.
 const FEWEST_CONNECTIONS: u64 = WRITING_SESSIONS as u64 + 1;
 
-/// As many as anyone could want.
 const MOST_CONNECTIONS: u64 = 1_000;
 
-/// How many connections there are at most unless something else is said.
 const DEFAULT_CONNECTIONS: u64 = WRITING_SESSIONS as u64 + DEFAULT_READING_SESSIONS.get() as u64;
 
-// Where the plants are, if not in the folder. (As a documentation comment it would be the first line of the help.)
+// No documentation comment: it would be the first line of the help.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PostgresOptions {
-    /// The PostgreSQL that the plants are in: postgres://USER:PASSWORD@HOST:PORT/DATABASE, with commas between several
-    /// hosts, of which the one that takes writes is used
+    /// Keep the plants in PostgreSQL: postgres://USER:PASSWORD@HOST:PORT/DATABASE, with commas between several hosts, of
+    /// which the one that takes writes is used
     #[arg(long, value_name = "URL", env = "PLANTD_POSTGRES", hide_env_values = true)]
     #[arg(value_parser = UrlParser)]
     postgres: Option<PostgresUrl>,
@@ -48,13 +46,13 @@ pub(crate) struct PostgresOptions {
     postgres_schema: SchemaName,
 }
 
-// What a server uses of it.
+// No documentation comment, as above.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PostgresServeOptions {
     #[command(flatten)]
     database: PostgresOptions,
 
-    /// How many connections to PostgreSQL there are at most
+    /// The most connections to PostgreSQL
     #[arg(long, value_name = "N", env = "PLANTD_POSTGRES_CONNECTIONS")]
     #[arg(default_value_t = DEFAULT_CONNECTIONS)]
     #[arg(value_parser = whole_number(FEWEST_CONNECTIONS..=MOST_CONNECTIONS))]
@@ -64,16 +62,16 @@ pub(crate) struct PostgresServeOptions {
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "A server does the same when it starts, where its user of the database may. This is for one who \
-    may:\nmake the tables as that one, and grant the server's user USAGE on the schema, USAGE and SELECT on its sequence, and \
-    SELECT, INSERT,\nUPDATE and DELETE on its tables."
+    after_help = "A server also makes the tables when it starts, if its user of the database may. If not, run this as a \
+    user who may,\nand grant the server's user USAGE on the schema, USAGE and SELECT on its sequence, and SELECT, INSERT, \
+    UPDATE\nand DELETE on its tables."
 )]
 pub(crate) struct MigrateOptions {
     #[command(flatten)]
     postgres: PostgresOptions,
 }
 
-/// Reads a URL, and shows nothing of it when it is none: a password may be in it.
+/// Parses a URL. The error quotes nothing of it: it may hold a password.
 #[derive(Clone, Debug)]
 struct UrlParser;
 
@@ -98,7 +96,7 @@ impl TypedValueParser for UrlParser {
 }
 
 impl PostgresOptions {
-    /// Where the plants are, if they are in PostgreSQL.
+    /// The configuration, if the plants are in PostgreSQL.
     fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
         let Some(url) = self.postgres.clone() else { return Ok(None) };
         let tls = if url.may_use_tls() { Some(tls(&url)?) } else { None };
@@ -111,17 +109,17 @@ impl PostgresOptions {
 }
 
 impl PostgresServeOptions {
-    /// Where the plants are, if they are in PostgreSQL, and what may be used of it.
+    /// The configuration for a server, if the plants are in PostgreSQL.
     pub(crate) fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
         let Some(mut config) = self.database.config()? else { return Ok(None) };
         let reading = usize::try_from(self.postgres_connections - FEWEST_CONNECTIONS);
-        // One of the fewest is for reading too.
+        // And the one that is among the fewest.
         config.reading_sessions = NonZeroUsize::MIN.saturating_add(reading.unwrap_or(usize::MAX));
         Ok(Some(config))
     }
 }
 
-/// Whom a server may be vouched for by: those in the file of the URL, or else those of this system.
+/// Trusts the root certificates in the file that the URL names, or else those of this system.
 fn tls(url: &PostgresUrl) -> Result<ClientConfig, Stop> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -154,7 +152,7 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Does what needs PostgreSQL before there is a server.
+/// Waits for work on PostgreSQL before there is a server.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, OpenError>>) -> Result<T, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.context("cannot start a runtime").map_err(Stop::Io)?;

@@ -13,9 +13,8 @@ use crate::files::data_folder::plants_folder;
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "It ends with 0 when everything agrees, with 1 when something does not or is damaged, \
-    and with 74\nwhen it cannot look.\n\
-    What a start would do first is done: sled recovers its log, and the journal is applied."
+    after_help = "Exit code 0: everything agrees. 1: something disagrees or is damaged. 74: the folder cannot be read.\n\
+    Like a start, this recovers sled's log and applies the journal first."
 )]
 pub(crate) struct VerifyOptions {
     /// The folder of the plants and the tokens

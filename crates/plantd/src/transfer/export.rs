@@ -1,7 +1,7 @@
 //! `plantd export`.
 
 use std::io::{self, ErrorKind, Read, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -25,19 +25,19 @@ const BUFFER_BYTES: usize = 128 * 1024;
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "A file is written whole or not at all. With --data, plants that cannot be read \
-    are listed and left out,\nand it ends with 1."
+    after_help = "A file gets the whole export, or stays as it was. With --data, plants that cannot be read are \
+    listed and left out,\nand the exit code is 1."
 )]
 pub(crate) struct ExportOptions {
     /// The file to write; - is standard output
     #[arg(default_value = "-")]
     file: PathBuf,
 
-    /// What to write [default: as the file's name says, .csv, .ndjson or .jsonl; ndjson for -]
+    /// The format of the file [default: by the name, .csv, .ndjson or .jsonl; ndjson for -]
     #[arg(long, value_name = "csv|ndjson")]
     format: Option<TransferFormat>,
 
-    /// Read the plants from this folder, which no server has open, also where it is damaged
+    /// Read the plants from this data folder, also a damaged one; no server may have it open
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "token_file"])]
     data: Option<PathBuf>,
 
@@ -59,28 +59,33 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     let total =
         total(answer.headers()).with_context(|| is_not_plantd(&remote)).map_err(Stop::Io)?;
     let progress = progress_bar::of_plants(Some(total));
-    let copied = copy(answer, &mut output, format, &progress);
-    let exported = copied.and_then(|copied| reach_end(&remote, copied, total, &mut output, format));
+    let plants = copy(&remote, answer, total, &mut output, format, &progress);
     progress.finish_and_clear();
-    let plants = exported.map_err(|broken| {
+    let plants = plants.map_err(|broken| {
         Stop::Io(match broken {
-            Broken::Source(cause) => cause.context(format!(
-                "the export from {} is not whole; {}run it again",
-                remote.url(),
-                output.advice_on_part()
-            )),
+            Broken::Source(cause) => {
+                let advice = match options.file == Path::new("-") {
+                    true => "throw away the part that went to standard output, and ",
+                    false if output.keeps_part() => "throw away the part that was written, and ",
+                    false => "",
+                };
+                cause.context(format!(
+                    "the export from {} is not whole; {advice}run it again",
+                    remote.url()
+                ))
+            }
             Broken::Output(cause) => anyhow::Error::from(cause).context(cannot_write()),
         })
     })?;
     output.finish().with_context(cannot_write).map_err(Stop::Io)?;
 
     let summary = progress_bar::summary(plants, begun.elapsed());
-    // The plants are where they belong, whether anybody hears it or not.
+    // The export is done, whether this can be printed or not.
     let _ = writeln!(io::stderr(), "exported {summary}");
     Ok(())
 }
 
-/// Asks for the plants in this format. Refuses an answer whose end cannot be told.
+/// Asks for the plants in this format. Rejects an answer that does not say where it ends.
 fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> {
     let answer = remote
         .request(Method::GET, "/plants/export")
@@ -117,8 +122,8 @@ fn is_not_plantd(remote: &Remote) -> String {
     format!("{} does not answer as plantd does; name by --url where plantd itself is", remote.url())
 }
 
-/// Whether the answer says where its body ends, and the body is plain rows. A body that ends where the connection does
-/// may have been cut anywhere.
+/// Whether the answer says where its body ends, and the body is plain rows. If the end of the connection ended the body, the
+/// body could be cut anywhere.
 fn is_framed(answer: &Response<Body>) -> bool {
     let headers = answer.headers();
     let is_chunked = match headers.get(header::TRANSFER_ENCODING) {
@@ -130,7 +135,7 @@ fn is_framed(answer: &Response<Body>) -> bool {
         && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// How many plants there are when the export begins.
+/// How many plants there were when the export began.
 fn total(headers: &HeaderMap) -> anyhow::Result<u64> {
     let total = headers.get(TOTAL_COUNT_HEADER);
     let total = total.with_context(|| format!("there is no header {TOTAL_COUNT_HEADER}"))?;
@@ -150,19 +155,16 @@ impl From<anyhow::Error> for Broken {
     }
 }
 
-/// The plants that were written.
-struct Copied {
-    plants: u64,
-    last: Option<PlantId>,
-}
-
-/// Copies the rows of the answer, each of which has to be a plant.
+/// Copies the rows of the answer, each of which has to be a plant, makes sure that none is left out at the end, and returns
+/// how many there are.
 fn copy(
+    remote: &Remote,
     answer: Response<Body>,
+    total: u64,
     output: &mut Output,
     format: TransferFormat,
     progress: &ProgressBar,
-) -> Result<Copied, Broken> {
+) -> Result<u64, Broken> {
     let mut source = answer.into_body().into_reader();
     let header = format.header();
     let mut start = vec![0; header.len()];
@@ -184,30 +186,27 @@ fn copy(
         };
         check.read(part)?;
         output.write_all(part).map_err(Broken::Output)?;
-        progress.set_position(check.plants());
+        progress.set_position(check.plants);
     }
     check.finish()?;
-    Ok(Copied { plants: check.plants(), last: check.last() })
+    copy_following(remote, check.plants, check.last, total, output, format)
 }
 
 fn broken_off(cause: io::Error) -> Broken {
     Broken::Source(connection_problem::cause(Error::from(cause)).context("it broke off"))
 }
 
-/// Makes sure that no plant is left out at the end, and returns how many plants there are.
-///
-/// A proxy that speaks HTTP/1.0 to the server makes a whole answer of one that the server broke off. So this asks the
-/// server what follows the last row. When plants follow, and fewer came than there were at the beginning, the export
-/// counts as cut. Otherwise the plants that follow may have been created meanwhile. They are taken too, for a plant
-/// that was there all the while may be among them.
-fn reach_end(
+/// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server hides that an answer was
+/// cut. If plants follow, and fewer came than there were at the beginning, the export counts as cut. Otherwise they may have
+/// been created meanwhile. They are copied too, because a plant that was there all the time may be among them.
+fn copy_following(
     remote: &Remote,
-    copied: Copied,
+    mut plants: u64,
+    mut last: Option<PlantId>,
     total: u64,
     output: &mut Output,
     format: TransferFormat,
 ) -> Result<u64, Broken> {
-    let Copied { mut plants, mut last } = copied;
     loop {
         let following = plants_after(remote, last).context("its end cannot be checked")?;
         let Some(following_last) = following.last() else { return Ok(plants) };
@@ -225,7 +224,7 @@ fn reach_end(
     }
 }
 
-/// The plants of the next page.
+/// The next page of plants.
 fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<NewPlant>> {
     let after = last.map(|last| format!("&after={last}")).unwrap_or_default();
     let request = remote.request(Method::GET, &format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 
 use crate::exit::Stop;
 
-/// The format that was asked for, or else the one that the name of the file says.
+/// The format that the user names, or else the one of the file's extension.
 pub(crate) fn of_file<F: FromStr<Err: Display>>(asked: Option<F>, file: &Path) -> Result<F, Stop> {
     if let Some(format) = asked {
         return Ok(format);
@@ -26,43 +26,4 @@ pub(crate) fn of_file<F: FromStr<Err: Display>>(asked: Option<F>, file: &Path) -
             file.display()
         ))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use plant_http::transfer::{ImportFormat, TransferFormat};
-
-    use super::*;
-
-    #[track_caller]
-    fn check(asked: Option<TransferFormat>, file: &str, expected: Option<TransferFormat>) {
-        assert_eq!(of_file(asked, Path::new(file)).ok(), expected, "{file}");
-        let asked = asked.map(ImportFormat::from);
-        let expected = match file {
-            "plants.json" if asked.is_none() => Some(ImportFormat::JsonArray),
-            _ => expected.map(ImportFormat::from),
-        };
-        assert_eq!(of_file(asked, Path::new(file)).ok(), expected, "{file}");
-    }
-
-    #[test]
-    fn the_name_says_the_format_unless_a_flag_does() {
-        use TransferFormat::{Csv, NdJson};
-        for (file, by_name) in [
-            ("plants.csv", Some(Csv)),
-            ("PLANTS.CSV", Some(Csv)),
-            ("a/b.c/plants.ndjson", Some(NdJson)),
-            ("plants.jsonl", Some(NdJson)),
-            ("-", Some(NdJson)),
-            ("plants", None),
-            ("plants.json", None),
-            ("plants.csv.gz", None),
-            (".csv", None),
-            ("/dev/stdin", None),
-        ] {
-            check(None, file, by_name);
-            check(Some(Csv), file, Some(Csv));
-            check(Some(NdJson), file, Some(NdJson));
-        }
-    }
 }

@@ -12,27 +12,26 @@ use plant_store::OnConflict;
 use ureq::http::{Method, Response, header};
 use ureq::{Body, SendBody};
 
-use crate::client::remote::{self, Remote, RemoteOptions};
+use crate::client::remote::{self, Remote, RemoteOptions, printable};
 use crate::exit::Stop;
-use crate::terminal::printable;
-use crate::transfer::upload::{Source, Upload, cannot_read};
+use crate::transfer::upload::Upload;
 use crate::transfer::{format, progress_bar};
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "It ends with 0 when every plant was taken or skipped, and with 1 when there \
-    are some that were not;\nthose are listed, and the others are in the store."
+    after_help = "Exit code 0: every plant was taken or skipped. Exit code 1: some rows failed, and are listed; the \
+    others are in the store."
 )]
 pub(crate) struct ImportOptions {
-    /// The file of the plants; - is standard input, which must not rest for 10 s
+    /// The file of the plants; - is standard input, which must not pause for 10 s
     file: PathBuf,
 
-    /// What is in the file; json is an array of plants [default: as its name says, .csv, .json, .ndjson or .jsonl;
+    /// The format of the file; json is an array of plants [default: by the name, .csv, .json, .ndjson or .jsonl;
     /// ndjson for -]
     #[arg(long, value_name = "csv|json|ndjson")]
     format: Option<ImportFormat>,
 
-    /// What becomes of a plant whose id is taken
+    /// What to do with a plant whose id is taken
     #[arg(long, value_name = "error|skip|replace", default_value_t)]
     on_conflict: OnConflict,
 
@@ -43,15 +42,15 @@ pub(crate) struct ImportOptions {
 pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
     let format = format::of_file(options.format, &options.file)?;
     let remote = Remote::new(&options.remote)?;
-    let source = Source::open(&options.file)
-        .with_context(|| cannot_read(&options.file))
-        .map_err(Stop::Io)?;
+    let upload = Upload::open(&options.file, format);
+    let mut upload = upload.with_context(|| cannot_read(&options.file)).map_err(Stop::Io)?;
 
     check_access(options, &remote)?;
 
     let begun = Instant::now();
-    let progress = progress_bar::of_bytes(source.length());
-    let report = send(options, format, &remote, Upload::new(source, format, &progress));
+    upload.show_progress();
+    let progress = upload.progress.clone();
+    let report = send(options, format, &remote, upload);
     progress.finish_and_clear();
     let report = report?;
 
@@ -73,7 +72,7 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Imports nothing, so that a server that does not take the token says so before the file is sent.
+/// Sends an empty import, so that a server that does not accept the token says so before the file is sent.
 fn check_access(options: &ImportOptions, remote: &Remote) -> Result<(), Stop> {
     let answer = remote
         .request(Method::POST, "/plants/import")
@@ -81,15 +80,14 @@ fn check_access(options: &ImportOptions, remote: &Remote) -> Result<(), Stop> {
         .body(())
         .map_err(anyhow::Error::from)
         .and_then(|request| remote.send(request));
-    let answer = answer.map_err(Stop::Io)?;
-    read_report(options, remote, answer, 0).map(drop)
+    read_report(options, remote, answer.map_err(Stop::Io)?, 0).map(drop)
 }
 
 fn send(
     options: &ImportOptions,
     format: ImportFormat,
     remote: &Remote,
-    mut upload: Upload<'_>,
+    mut upload: Upload,
 ) -> Result<ImportReport, Stop> {
     let on_conflict = options.on_conflict;
     let mut request = remote
@@ -103,10 +101,9 @@ fn send(
         .map_err(anyhow::Error::from)
         .and_then(|request| remote.send(request))
         .map_err(|cause| {
-            let url = remote.url();
             let (what, cause) = match upload.take_failure() {
                 Some(cause) => (cannot_read(&options.file), cause.into()),
-                None => (format!("{url} did not take all of it"), cause),
+                None => (format!("{} did not take all of it", remote.url()), cause),
             };
             let advice = match upload.sent() {
                 0 => String::new(),
@@ -121,7 +118,7 @@ fn send(
     read_report(options, remote, answer, upload.finish())
 }
 
-/// The report, which accounts for each of the rows that were sent.
+/// The report, which has to account for each of the rows that were sent.
 fn read_report(
     options: &ImportOptions,
     remote: &Remote,
@@ -147,13 +144,12 @@ fn read_report(
         .map_err(Stop::Io)
 }
 
-/// Lists the rows that failed.
+/// Lists the rows that failed. Errors of standard error are ignored: the exit code tells.
 fn say_failed(report: &ImportReport, file: &Path) {
     let mut stderr = io::BufWriter::new(io::stderr().lock());
     let file = file.display();
     for FailedRow { line, error } in &report.errors {
         let error = printable(&error.to_string());
-        // Nobody is there to be told when it cannot be printed; the exit code tells.
         let _ = writeln!(stderr, "{file}:{line}: {error}");
     }
     let unlisted = report.failed.saturating_sub(report.errors.len() as u64);
@@ -169,12 +165,18 @@ fn say_summary(report: &ImportReport, begun: Instant) -> anyhow::Result<()> {
     let imported = progress_bar::summary(created + replaced, begun.elapsed());
     let [created, replaced, skipped, failed] =
         [created, replaced, skipped, failed].map(|rows| HumanCount(*rows));
-    let mut stdout = io::stdout().lock();
     writeln!(
-        stdout,
+        io::stdout(),
         "imported {imported}: {created} created, {replaced} replaced, {skipped} skipped, \
          {failed} failed"
     )
-    .and_then(|()| stdout.flush())
     .context("cannot write to standard output; the plants are imported")
+}
+
+/// Says that a file cannot be read.
+fn cannot_read(file: &Path) -> String {
+    match file == Path::new("-") {
+        true => "cannot read standard input".to_owned(),
+        false => format!("cannot read {}", file.display()),
+    }
 }

@@ -1,4 +1,4 @@
-//! Many plants at once: into a running server, out of it, or out of a data folder that no server has open.
+//! Import into a running server, and export from it or from a data folder.
 
 pub(crate) mod export;
 mod export_check;
@@ -6,6 +6,5 @@ mod format;
 pub(crate) mod import;
 mod output;
 mod progress_bar;
-mod row_counter;
 mod salvage;
 mod upload;

@@ -1,94 +1,75 @@
-//! Where an export goes. A file holds all of it or is as it was before.
+//! Where an export goes. A file gets the whole export, or stays as it was.
 
 use std::fs::{self, File, Metadata, Permissions};
-use std::io::{self, StdoutLock, Write};
+use std::io::{self, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
-/// The bits of a file's mode that say who may do what.
+/// The bits of a file's mode that are permissions.
 const MODE_PERMISSIONS: u32 = 0o7777;
 
-/// The mode of a new file, of which the umask takes something away.
+/// The mode of a new file, before the umask.
 const NEW_FILE_MODE: u32 = 0o666;
 
-/// What is written to. Only [`Output::finish`] makes sure that all of it is there.
-pub(crate) enum Output {
-    Standard(StdoutLock<'static>),
-    /// A device or a pipe, which cannot be replaced.
-    Stream(File),
-    /// A file beside the one that it is to become.
-    File {
-        unfinished: NamedTempFile,
-        path: PathBuf,
-    },
+/// Standard output, a device or a pipe; or a new file beside the one that it is to replace. Only [`Output::finish`] makes
+/// sure that everything is there.
+pub(crate) struct Output {
+    file: File,
+    /// The new file, and the one that it replaces.
+    replacing: Option<(TempPath, PathBuf)>,
 }
 
 impl Output {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
-            return Ok(Self::Standard(io::stdout().lock()));
+            let file = io::stdout().as_fd().try_clone_to_owned()?.into();
+            return Ok(Self { file, replacing: None });
         }
-        let existing = match fs::metadata(path) {
+        let (path, existing) = match fs::metadata(path) {
             Ok(metadata) if !metadata.is_file() => {
-                return Ok(Self::Stream(File::options().write(true).open(path)?));
+                let file = File::options().write(true).open(path)?;
+                return Ok(Self { file, replacing: None });
             }
-            // A link stays what it is: what it leads to is replaced.
-            Ok(metadata) => Some((fs::canonicalize(path)?, metadata)),
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => None,
+            // A link stays, and its target is replaced.
+            Ok(metadata) => (fs::canonicalize(path)?, Some(metadata)),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
             Err(cause) => return Err(cause),
         };
-        let (path, existing) = existing
-            .map_or_else(|| (path.to_owned(), None), |(path, metadata)| (path, Some(metadata)));
-        let unfinished = create_beside(&path, existing.as_ref())?;
-        Ok(Self::File { unfinished, path })
+        let (file, unfinished) = create_beside(&path, existing.as_ref())?.into_parts();
+        Ok(Self { file, replacing: Some((unfinished, path)) })
     }
 
-    /// What is to be done about a part that was written, before the whole is written again. The part of a file is gone
-    /// by itself.
-    pub(crate) fn advice_on_part(&self) -> &'static str {
-        match self {
-            Self::Standard(_) => "throw away the part that went to standard output, and ",
-            Self::Stream(_) => "throw away the part that was written, and ",
-            Self::File { .. } => "",
-        }
+    /// Whether a part that was written stays when the export fails.
+    pub(crate) const fn keeps_part(&self) -> bool {
+        self.replacing.is_none()
     }
 
-    /// Ends the writing, and puts a file where it belongs.
+    /// Syncs a file, and puts it in its place.
     pub(crate) fn finish(self) -> io::Result<()> {
-        match self {
-            Self::Standard(mut stdout) => stdout.flush(),
-            Self::Stream(_) => Ok(()),
-            Self::File { unfinished, path } => {
-                unfinished.as_file().sync_all()?;
-                unfinished.persist(&path)?;
-                // From here on the new name survives a power cut.
-                File::open(folder_of(&path))?.sync_all()
-            }
+        if let Some((unfinished, path)) = self.replacing {
+            self.file.sync_all()?;
+            unfinished.persist(&path)?;
+            // Then the new name survives a power cut.
+            File::open(folder_of(&path))?.sync_all()?;
         }
+        Ok(())
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Standard(stdout) => stdout.write(bytes),
-            Self::Stream(file) => file.write(bytes),
-            Self::File { unfinished, .. } => unfinished.write(bytes),
-        }
+        self.file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Standard(stdout) => stdout.flush(),
-            Self::Stream(file) => file.flush(),
-            Self::File { unfinished, .. } => unfinished.flush(),
-        }
+        self.file.flush()
     }
 }
 
-/// A file in the same folder, open to those who may open the one that it replaces.
+/// A file in the same folder, with the permissions of the one that it replaces.
 fn create_beside(path: &Path, existing: Option<&Metadata>) -> io::Result<NamedTempFile> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let mut prefix = name.to_owned();
@@ -101,7 +82,7 @@ fn create_beside(path: &Path, existing: Option<&Metadata>) -> io::Result<NamedTe
         .permissions(permissions.clone())
         .tempfile_in(folder_of(path))?;
     if existing.is_some() {
-        // The umask has no say here.
+        // Without the umask.
         unfinished.as_file().set_permissions(permissions)?;
     }
     Ok(unfinished)
@@ -114,7 +95,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// What to say of a file that cannot be written.
+/// Says that a file cannot be written.
 pub(crate) fn cannot_write(file: &Path) -> String {
     match file == Path::new("-") {
         true => "cannot write to standard output".to_owned(),

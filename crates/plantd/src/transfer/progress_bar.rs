@@ -1,12 +1,11 @@
-//! How far a transfer is, for people: while it goes on, where standard error is a terminal, and at its
-//! end in one line.
+//! The progress of a transfer: a bar while it runs, if standard error is a terminal, and one line at its end.
 
 use std::fmt;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-/// How often a bar is drawn anew while nothing moves.
+/// How often a bar is redrawn while nothing moves.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
 
 const BYTES_OF_TOTAL: &str = "{bar:32} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
@@ -14,37 +13,30 @@ const BYTES: &str = "{spinner} {bytes}, {bytes_per_sec}";
 const PLANTS_OF_TOTAL: &str = "{bar:32} {human_pos} of {human_len} plants, {rate}/s, {eta} left";
 const PLANTS: &str = "{spinner} {human_pos} plants, {rate}/s";
 
-/// Shows bytes, of so many where that is known.
 pub(crate) fn of_bytes(total: Option<u64>) -> ProgressBar {
-    start(total, if total.is_some() { BYTES_OF_TOTAL } else { BYTES })
+    start(total, BYTES_OF_TOTAL, BYTES)
 }
 
-/// Shows plants, of so many where that is known.
 pub(crate) fn of_plants(total: Option<u64>) -> ProgressBar {
-    start(total, if total.is_some() { PLANTS_OF_TOTAL } else { PLANTS })
+    start(total, PLANTS_OF_TOTAL, PLANTS)
 }
 
-fn start(total: Option<u64>, template: &str) -> ProgressBar {
-    // It draws on standard error, and only where that is a terminal.
-    let bar = match total {
-        Some(total) => ProgressBar::new(total),
-        None => ProgressBar::no_length(),
+fn start(total: Option<u64>, with_total: &str, without: &str) -> ProgressBar {
+    // It draws on standard error, and only if that is a terminal.
+    let (bar, template) = match total {
+        Some(total) => (ProgressBar::new(total), with_total),
+        None => (ProgressBar::no_length(), without),
     };
     if !bar.is_hidden() {
-        bar.set_style(style(template));
+        // A test checks all templates.
+        let style = ProgressStyle::with_template(template);
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let _ = write!(out, "{:.0}", state.per_sec());
+        }));
         bar.enable_steady_tick(TICK_INTERVAL);
     }
     bar
-}
-
-fn style(template: &str) -> ProgressStyle {
-    // The templates are tested: none is wrong.
-    let style = ProgressStyle::with_template(template);
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-        // A place on a screen that cannot be written to stays empty.
-        let _ = write!(out, "{:.0}", state.per_sec());
-    })
 }
 
 /// `48,994 plants in 0.9 s (54,438/s)`.

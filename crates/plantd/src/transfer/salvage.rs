@@ -1,4 +1,4 @@
-//! `plantd export --data`: what can be read of a folder that no server has open.
+//! `plantd export --data`: exports what can be read of a data folder.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::transfer::progress_bar;
 /// How many plants are written at a time.
 const PLANTS_AT_A_TIME: usize = 1000;
 
-/// How many of the places that cannot be read are told.
+/// How many unreadable places are listed.
 const MAX_TOLD: u64 = 1000;
 
 pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<(), Stop> {
@@ -33,7 +33,7 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
     output.finish().with_context(|| cannot_write(file)).map_err(Stop::Io)?;
 
     let summary = progress_bar::summary(plants, begun.elapsed());
-    // The plants are where they belong, whether anybody hears it or not.
+    // The export is done, whether this can be printed or not.
     let _ = writeln!(io::stderr(), "exported {summary}");
     let verification = inspection.verify().map_err(|failure| Stop::Io(failure.into()))?;
     if verification.agrees() {
@@ -51,7 +51,7 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
     )))
 }
 
-/// Returns how many plants were written. Those that cannot be read are told and left out.
+/// Returns how many plants were written. Lists the places that cannot be read.
 fn copy(
     inspection: &SledInspection,
     output: &mut Output,
@@ -69,7 +69,7 @@ fn copy(
                 Err(error) => {
                     unreadable += 1;
                     if unreadable <= MAX_TOLD {
-                        // Nobody is there to be told when it cannot be printed.
+                        // The exit code tells, too.
                         progress.suspend(|| drop(writeln!(io::stderr(), "left out: {error}")));
                     }
                 }

@@ -6,20 +6,28 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use plant_http::transfer::ImportFormat;
+use plant_http::transfer::{ImportFormat, RowReader};
 
-use crate::transfer::row_counter::RowCounter;
+use crate::transfer::progress_bar;
 
-/// What is read from.
-pub(crate) struct Source {
+/// The body of an import.
+pub(crate) struct Upload {
     file: File,
-    /// How many bytes there are to come, where that can be known.
-    length: Option<u64>,
+    /// How many bytes of an announced length are left.
+    left: Option<u64>,
+    pub(crate) progress: ProgressBar,
+    /// How many bytes were passed on.
+    sent: u64,
+    /// Counts the rows as the server does. `None` after an error, where the server stops reading rows too.
+    rows: Option<RowReader>,
+    count: u64,
+    /// Why the file could not be read.
+    failure: Option<io::Error>,
 }
 
-impl Source {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let mut file = if is_standard(path) {
+impl Upload {
+    pub(crate) fn open(path: &Path, format: ImportFormat) -> io::Result<Self> {
+        let mut file = if path == Path::new("-") {
             io::stdin().as_fd().try_clone_to_owned()?.into()
         } else {
             File::open(path)?
@@ -28,59 +36,43 @@ impl Source {
         if metadata.is_dir() {
             return Err(ErrorKind::IsADirectory.into());
         }
-        let length = if metadata.is_file() {
-            // Standard input may be a file that somebody has begun to read.
+        let left = if metadata.is_file() {
+            // Standard input may be a file of which a part was read already.
             Some(metadata.len().saturating_sub(file.stream_position()?))
         } else {
             None
         };
-        Ok(Self { file, length })
+        let rows = Some(RowReader::new(format));
+        let progress = ProgressBar::hidden();
+        Ok(Self { file, left, progress, sent: 0, rows, count: 0, failure: None })
     }
 
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.length
-    }
-}
-
-/// The body of the request: the source, as long as the server reads it.
-pub(crate) struct Upload<'a> {
-    file: File,
-    /// How many bytes of an announced length are to come.
-    left: Option<u64>,
-    progress: &'a ProgressBar,
-    /// How many bytes were handed on to be sent.
-    sent: u64,
-    counter: RowCounter,
-    /// Why the source could not be read.
-    failure: Option<io::Error>,
-}
-
-impl<'a> Upload<'a> {
-    pub(crate) fn new(source: Source, format: ImportFormat, progress: &'a ProgressBar) -> Self {
-        let Source { file, length } = source;
-        let counter = RowCounter::new(format);
-        Self { file, left: length, progress, sent: 0, counter, failure: None }
+    pub(crate) fn show_progress(&mut self) {
+        self.progress = progress_bar::of_bytes(self.left);
     }
 
+    /// How many bytes are left, if that is known.
     pub(crate) fn left(&self) -> Option<u64> {
         self.left
     }
 
+    /// How many bytes were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Why the source could not be read, if it could not.
+    /// Why the file could not be read, if it could not.
     pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
     }
 
     /// How many rows were sent.
     pub(crate) fn finish(self) -> u64 {
-        self.counter.finish()
+        let last = self.rows.and_then(|mut rows| rows.finish().ok());
+        self.count + last.map_or(0, |found| found.len() as u64)
     }
 
-    fn read_source(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_file(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let room = match self.left {
             Some(left) => buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX)),
             None => buffer.len(),
@@ -92,42 +84,27 @@ impl<'a> Upload<'a> {
             }
         };
         if read == 0 && room > 0 && self.left.is_some() {
-            return Err(io::Error::new(
-                ErrorKind::UnexpectedEof,
-                "it has become shorter meanwhile",
-            ));
+            let cause = "it has become shorter meanwhile";
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, cause));
+        }
+        match self.rows.as_mut().map(|rows| rows.read(&buffer[..read])) {
+            Some(Ok(found)) => self.count += found.len() as u64,
+            Some(Err(_)) => self.rows = None,
+            None => {}
         }
         self.sent += read as u64;
-        self.counter.read(&buffer[..read]);
+        self.left = self.left.map(|left| left.saturating_sub(read as u64));
         self.progress.inc(read as u64);
         Ok(read)
     }
 }
 
-impl Read for Upload<'_> {
+impl Read for Upload {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.read_source(buffer) {
-            Ok(read) => {
-                self.left = self.left.map(|left| left.saturating_sub(read as u64));
-                Ok(read)
-            }
-            Err(cause) => {
-                self.failure = Some(cause);
-                // It ends the request, and stays behind the one that is kept.
-                Err(io::Error::other("the source cannot be read"))
-            }
-        }
+        self.read_file(buffer).map_err(|cause| {
+            self.failure = Some(cause);
+            // This error ends the request; the one that is kept is shown.
+            io::Error::other("the source cannot be read")
+        })
     }
-}
-
-/// What to say of a file that cannot be read.
-pub(crate) fn cannot_read(file: &Path) -> String {
-    match is_standard(file) {
-        true => "cannot read standard input".to_owned(),
-        false => format!("cannot read {}", file.display()),
-    }
-}
-
-fn is_standard(file: &Path) -> bool {
-    file == Path::new("-")
 }

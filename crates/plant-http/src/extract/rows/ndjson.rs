@@ -1,51 +1,52 @@
 //! NDJSON: a JSON object in each line.
 
+use crate::errors::Failure;
 use crate::extract::json;
 use crate::limits::ROW_MAX_BYTES;
 
-use super::row::{Row, too_large};
+use super::row::{ReadRow, ReadRows, too_large};
 
-/// A JSON object in each line. Blank lines count, but hold nothing.
+/// Reads a JSON object from each line. Blank lines are counted and skipped.
 #[derive(Default)]
-pub(crate) struct NdJsonRows {
+pub(super) struct NdJsonRows {
     lines: u64,
     /// The line that has not ended yet.
     line: Vec<u8>,
-    /// It has too many bytes, and is not kept.
+    /// The line has too many bytes, and is not kept.
     is_too_large: bool,
 }
 
-impl NdJsonRows {
-    pub(super) fn read(&mut self, part: &[u8], rows: &mut Vec<Row>) {
+impl ReadRows for NdJsonRows {
+    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
         for piece in part.split_inclusive(|byte| *byte == b'\n') {
-            let (piece, ends) = match piece {
-                [piece @ .., b'\n'] => (piece, true),
-                piece => (piece, false),
-            };
+            let text = piece.strip_suffix(b"\n").unwrap_or(piece);
             // One more may be the carriage return before the line's end.
-            self.is_too_large |= self.line.len() + piece.len() > ROW_MAX_BYTES + 1;
+            self.is_too_large |= self.line.len() + text.len() > ROW_MAX_BYTES + 1;
             if !self.is_too_large {
-                self.line.extend_from_slice(piece);
+                self.line.extend_from_slice(text);
             }
-            if ends {
-                self.end_line(rows);
+            if text.len() < piece.len() {
+                self.finish(rows)?;
             }
         }
+        Ok(())
     }
 
-    pub(super) fn finish(&mut self, rows: &mut Vec<Row>) {
-        self.end_line(rows);
-    }
-
-    fn end_line(&mut self, rows: &mut Vec<Row>) {
+    /// Ends the line.
+    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
         self.lines += 1;
         let row = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         if self.is_too_large || row.len() > ROW_MAX_BYTES {
-            rows.push(Row { line: self.lines, plant: Err(too_large()) });
+            rows.push((self.lines, Err(too_large().error())));
         } else if !row.trim_ascii().is_empty() {
-            rows.push(Row { line: self.lines, plant: json::read(row) });
+            rows.push((self.lines, json::read(row).map_err(|failure| failure.error())));
         }
         self.line.clear();
         self.is_too_large = false;
+        Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        false
     }
 }

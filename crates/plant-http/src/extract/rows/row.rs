@@ -1,24 +1,27 @@
-//! What all readers of rows share.
+//! What the readers of all formats share.
 
-use plant_domain::NewPlant;
+use plant_domain::{Error, NewPlant};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::limits::ROW_MAX_BYTES;
 
-/// One row that holds something.
-#[derive(Debug)]
-pub(crate) struct Row {
-    /// The line in which the row begins; the first line is 1.
-    pub(crate) line: u64,
-    /// What it says, if that is a plant.
-    pub(crate) plant: Result<NewPlant, Failure>,
+/// The line in which a row begins, and its plant or what is wrong with it. The first line is 1.
+pub type ReadRow = (u64, Result<NewPlant, Error>);
+
+/// Finds rows in the parts of a body, which may end anywhere.
+pub(super) trait ReadRows {
+    /// Adds to `rows` those that end in this part. An error means that no row at all can be read.
+    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Failure>;
+
+    /// Adds to `rows` the one that the end of the body ends.
+    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Failure>;
+
+    /// Whether nothing is read after the last row.
+    fn is_stopped(&self) -> bool;
 }
 
-/// What is said of a row behind which nothing is read.
+/// Added to the error of a row after which nothing is read.
 pub(super) const IMPORT_STOPS: &str = "the import stops here, and what was taken before stays";
-
-pub(super) const END_MAY_BE_MISSED: &str =
-    "for the end of this row may be missed where a quote is open";
 
 pub(super) fn too_large() -> Failure {
     Failure::new(
@@ -27,14 +30,25 @@ pub(super) fn too_large() -> Failure {
     )
 }
 
+/// The error of a row that is too large and may hold an open quote, so that its end cannot be found.
+pub(super) fn too_large_to_go_on() -> Failure {
+    too_large()
+        .and_say(&format!("{IMPORT_STOPS}, because an open quote may hide the end of this row"))
+}
+
 /// Counts lines. A line feed, a carriage return, or both in this order end one.
 #[derive(Default)]
 pub(super) struct Lines {
-    pub(super) ended: u64,
+    ended: u64,
     has_return: bool,
 }
 
 impl Lines {
+    /// The line of the next byte.
+    pub(super) fn current(&self) -> u64 {
+        self.ended + 1
+    }
+
     pub(super) fn read(&mut self, byte: u8) {
         let is_second = byte == b'\n' && self.has_return;
         self.has_return = byte == b'\r';

@@ -1,5 +1,4 @@
-//! What stands in the head of a request: header fields, one value in each line of the input, and the
-//! query.
+//! The head of a request: header fields, with one value in each line of the input, and the query.
 
 use actix_http::Request;
 use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -18,7 +17,7 @@ pub(super) fn entity_tags(input: &[u8]) {
     let Some(values) = values(input) else { return };
     for name in [header::IF_MATCH, header::IF_NONE_MATCH] {
         let Ok(read) = preconditions(&headers(&name, &values)) else { continue };
-        // Values are one list, whether they come apart or not (RFC 9110, section 5.3).
+        // Several values of a header are one list (RFC 9110, section 5.3).
         let list = values.iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b","[..]);
         let list = HeaderValue::from_bytes(&list).expect("values and commas are a value");
         let joined = preconditions(&headers(&name, &[list]));
@@ -40,7 +39,7 @@ pub(super) fn entity_tags(input: &[u8]) {
     }
 }
 
-/// What our own entity tags say is read as it was written.
+/// Our own entity tags are read as they were written.
 fn check_written(name: &HeaderName, revisions: &[Revision]) {
     if revisions.is_empty() {
         return;
@@ -57,9 +56,12 @@ pub(super) fn idempotency_key(input: &[u8]) {
     let name = HeaderName::from_static("idempotency-key");
     let Ok(key) = read_key(&headers(&name, &values)) else { return };
     let key = key.expect("it was sent");
-    assert_eq!(values.len(), 1, "a key that stands twice");
+    assert_eq!(values.len(), 1, "two keys were taken for one");
     assert!((1..=IDEMPOTENCY_KEY_MAX_CHARACTERS).contains(&key.len()));
-    assert!(key.bytes().all(|byte| matches!(byte, b' '..=b'~')), "a character that none may have");
+    assert!(
+        key.bytes().all(|byte| matches!(byte, b' '..=b'~')),
+        "a character outside printable ASCII"
+    );
     let written = format!("\"{}\"", key.replace('\\', r"\\").replace('"', "\\\""));
     let value = HeaderValue::from_str(&written).expect("a key is a value");
     assert_eq!(read_key(&headers(&name, &[value])).expect("it was written"), Some(key));
@@ -69,7 +71,7 @@ pub(super) fn authorization(input: &[u8]) {
     let Some(values) = values(input) else { return };
     let headers = headers(&header::AUTHORIZATION, &values);
     let Ok(token) = bearer_token(&headers) else { return };
-    assert_eq!(values.len(), 1, "a token that stands twice");
+    assert_eq!(values.len(), 1, "two tokens were taken for one");
     assert!(!token.is_empty() && token == token.trim_ascii());
     if Token::is_mistyped(token) {
         assert!(token.starts_with(Token::PREFIX.as_bytes()), "only our own have a checksum");
@@ -109,10 +111,10 @@ pub(super) fn query(input: &[u8]) {
     assert_eq!(next.page_request.filter, page.filter);
 }
 
-/// The lines of an input as values of a header, if they can be.
+/// The lines of an input as values of a header; `None` if one cannot be a value.
 fn values(input: &[u8]) -> Option<Vec<HeaderValue>> {
     let lines = input.split(|byte| *byte == b'\n');
-    // What a client sends has no white space around it any more.
+    // HTTP parsers remove the white space around a value.
     lines.map(|line| HeaderValue::from_bytes(line.trim_ascii()).ok()).collect()
 }
 

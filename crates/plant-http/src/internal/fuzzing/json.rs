@@ -1,4 +1,4 @@
-//! Bodies that are said to be JSON.
+//! Bodies of the content type JSON.
 
 use plant_domain::{NewPlant, Plant, PlantPatch};
 use serde::Serialize;
@@ -45,8 +45,7 @@ pub(super) fn merge_patch(body: &[u8]) {
     }
 }
 
-/// RFC 7396, section 2, for what is an object on both sides, and whose members matter only where they
-/// are text.
+/// RFC 7396, section 2, for two objects whose members matter only if they are text.
 fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (name, value) in patch {
         if value.is_null() {
@@ -57,14 +56,14 @@ fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
-/// What is not JSON to its end is refused as that, and what serde takes as JSON never is. In between is
-/// text with lone surrogates.
+/// A body that is not one complete JSON text is refused as not JSON, and one that serde reads never is. Between the two
+/// are bodies with lone surrogates.
 fn check_failure(body: &[u8], failure: Option<&Failure>) {
     let number = failure.map(|failure| failure.error().error);
     let is_not_json = number == Some(ErrorNumber::NotJson as i32);
     let has_syntax = std::str::from_utf8(body)
         .is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
-    assert!(has_syntax || is_not_json, "what is not JSON was taken for it");
+    assert!(has_syntax || is_not_json, "a body that is not JSON was taken");
     if has_syntax && is_not_json {
         let has_value = serde_json::from_slice::<Value>(body).is_ok();
         assert!(!has_value && body.windows(2).any(|pair| pair == br"\u"), "JSON was refused");
@@ -73,8 +72,7 @@ fn check_failure(body: &[u8], failure: Option<&Failure>) {
     assert!(number.is_none_or(|number| expected.iter().any(|it| *it as i32 == number)));
 }
 
-/// The members as serde reads them. It does not read what nests deeply, holds huge numbers or lone
-/// surrogates.
+/// The members as serde reads them. It does not read deep nesting, huge numbers or lone surrogates.
 fn object(body: &[u8]) -> Option<Map<String, Value>> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(members)) => Some(members),
@@ -83,7 +81,7 @@ fn object(body: &[u8]) -> Option<Map<String, Value>> {
 }
 
 fn check_id(members: &Map<String, Value>, id: i64) {
-    // Serde takes `-0` for a fraction.
+    // serde_json reads `-0` as a float.
     let integer = |value: &Value| value.as_i64().or((value.as_f64() == Some(0.0)).then_some(0));
     assert_eq!(members.get("id").and_then(integer), Some(id));
 }

@@ -1,9 +1,9 @@
-//! Where requests end, in parts that end anywhere.
+//! Where requests end, read in parts that end anywhere.
 
 use crate::limits::{HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
 
-/// The first byte says how long the parts are in which the others come.
+/// The first byte is the length of the parts in which the others come, less one.
 pub(super) fn head_end(input: &[u8]) {
     let Some((part_bytes, bytes)) = input.split_first() else { return };
     let whole = HeadEnd::default().find(bytes);
@@ -37,7 +37,7 @@ pub(super) fn chunks_end(input: &[u8]) {
     }
 }
 
-/// What is found in parts of one byte more than `part_bytes`, counted from the first byte of all of them.
+/// What is found in parts of `part_bytes` + 1 bytes. Its position counts from the first byte of all parts.
 fn find_in_parts(bytes: &[u8], part_bytes: u8, mut find: impl FnMut(&[u8]) -> Found) -> Found {
     let mut at = 0;
     for part in bytes.chunks(usize::from(part_bytes) + 1) {

@@ -1,29 +1,28 @@
-//! Bodies of an import, in parts that end anywhere.
+//! Bodies of an import, read in parts that end anywhere. The first byte of an input says in which.
 
 use plant_domain::{Error, NewPlant};
 use serde_json::value::RawValue;
 
 use crate::extract::json;
-use crate::extract::rows::Rows;
+use crate::extract::rows::{ReadRow, RowReader};
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 use crate::limits::ROW_MAX_BYTES;
 
-/// Stands in an input for almost as much text as a row may have, which a fuzzer would not make up.
+/// Stands for almost as much text as a row may have, which a fuzzer would not find.
 const MUCH_TEXT: u8 = 0x1a;
 const MUCH_TEXT_BYTES: usize = ROW_MAX_BYTES - 8;
 
-/// What the lengths of the parts count in, where there is much text.
+/// The unit of the parts' lengths if the input has [`MUCH_TEXT`].
 const LONG_BODY_UNIT_BYTES: usize = 509;
 
-/// What was read of a body.
+/// The result of reading a body.
 #[derive(Debug, PartialEq)]
 struct Read {
-    rows: Vec<(u64, Result<NewPlant, Error>)>,
+    rows: Vec<ReadRow>,
     end: Result<(), Error>,
     is_stopped: bool,
 }
 
-/// The first byte says in which parts the others come.
 pub(super) fn ndjson(input: &[u8]) {
     let Some((body, read)) = read(TransferFormat::NdJson.into(), input) else { return };
     let mut rows = read.rows.iter();
@@ -40,7 +39,6 @@ pub(super) fn ndjson(input: &[u8]) {
     assert_eq!((rows.next(), read.end), (None, Ok(())));
 }
 
-/// The first byte says in which parts the others come.
 pub(super) fn csv(input: &[u8]) {
     let Some((body, read)) = read(TransferFormat::Csv.into(), input) else { return };
     if read.end.is_err() || read.is_stopped {
@@ -48,7 +46,7 @@ pub(super) fn csv(input: &[u8]) {
     }
     let mut reader = csv::ReaderBuilder::new()
         .flexible(true)
-        // It knows a byte order mark only as a whole.
+        // It recognizes a byte order mark only in one piece.
         .buffer_capacity(body.len())
         .from_reader(&body[..]);
     let columns = reader.byte_headers().expect("there is memory").clone();
@@ -73,7 +71,6 @@ pub(super) fn csv(input: &[u8]) {
     }
 }
 
-/// The first byte says in which parts the others come.
 pub(super) fn json_array(input: &[u8]) {
     let Some((body, read)) = read(ImportFormat::JsonArray, input) else { return };
     let is_whole = read.end.is_ok() && !read.is_stopped;
@@ -87,7 +84,7 @@ pub(super) fn json_array(input: &[u8]) {
             }
             assert!(!is_whole || read.rows.len() == elements.len(), "other elements");
         }
-        // The array around them counts as one more nested value, and `RawValue` is text.
+        // The array is one more level of nesting for serde_json, and a `RawValue` must be UTF-8.
         Err(cause) => assert!(
             !is_whole
                 || cause.to_string().contains("recursion")
@@ -97,8 +94,8 @@ pub(super) fn json_array(input: &[u8]) {
     }
 }
 
-/// The body that an input stands for, and what was read of it, which is the same however it is cut and
-/// also when what was taken is written and read again.
+/// The body that an input stands for, and what was read of it. The result is the same wherever the body is cut, and
+/// when the plants are written and read again.
 fn read(format: ImportFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
     let (cuts, text) = input.split_first()?;
     let mut body = Vec::with_capacity(text.len());
@@ -112,7 +109,7 @@ fn read(format: ImportFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
         }
     }
     let whole = read_in_parts(format, &body, [body.len().max(1)]);
-    // A long body in short parts would take too long.
+    // A long body in short parts would be slow.
     let unit = if has_much_text { LONG_BODY_UNIT_BYTES } else { 1 };
     let (short, long) = (usize::from(cuts % 16), usize::from(cuts / 16));
     let cut = read_in_parts(format, &body, [short + 1, 1 + long * long * long].map(|n| n * unit));
@@ -137,13 +134,13 @@ fn read(format: ImportFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
     Some((body, whole))
 }
 
-/// Reads a body in parts whose lengths are these in turn.
+/// Reads a body in parts of these lengths, in turn.
 fn read_in_parts<const N: usize>(
     format: ImportFormat,
     mut body: &[u8],
     part_bytes: [usize; N],
 ) -> Read {
-    let mut reader = Rows::new(format);
+    let mut reader = RowReader::new(format);
     let mut rows = Vec::new();
     let mut end = Ok(());
     for part_bytes in part_bytes.into_iter().cycle() {
@@ -152,17 +149,11 @@ fn read_in_parts<const N: usize>(
         }
         let (part, rest) = body.split_at(body.len().min(part_bytes));
         body = rest;
-        end = reader.read(part, &mut rows);
+        end = reader.read_into(part, &mut rows);
     }
     if end.is_ok() && !reader.is_stopped() {
-        end = reader.finish(&mut rows);
+        end = reader.finish_into(&mut rows);
     }
-    Read {
-        rows: rows
-            .into_iter()
-            .map(|row| (row.line, row.plant.map_err(|failure| failure.error())))
-            .collect(),
-        end: end.map_err(|failure| failure.error()),
-        is_stopped: reader.is_stopped(),
-    }
+    let end = end.map_err(|failure| failure.error());
+    Read { rows, end, is_stopped: reader.is_stopped() }
 }

@@ -1,77 +1,310 @@
-//! A connection on which the head of a request has to come in time, and on which nothing is done any
-//! more after an answer that closes it.
+//! A connection as actix-http reads and writes it: one request at a time, each head within its deadline.
 //!
-//! actix-http has a deadline for the first head of a connection, and one for the rest between two
-//! requests, which ends as soon as a byte comes. A later head that begins and does not end has none:
-//! it would hold the connection for ever.
+//! A client may pipeline requests (RFC 9112, section 9.3.2). actix-http would read them ahead and encode each answer by
+//! the head that it has read *last*: a HEAD behind a create removes the body of the create's answer but not its length,
+//! so that the client takes the next answer for that body. So actix-http gets no byte of a request before the previous
+//! one is answered, nothing behind an answer that closes the connection (section 9.6), no broken chunk, and nothing of a
+//! head beyond its limits.
 //!
-//! An answer to a request whose body was not read closes the connection, and so does one to a request
-//! that asks for that. Nothing is done of what the client has sent behind it (RFC 9112, section 9.6).
-//!
-//! A client that takes nothing of an answer any more would hold the connection, and what is still to be
-//! sent, for ever: it has a deadline too (in `transport`, where what TLS keeps back is seen).
-//!
-//! When the server ends, a connection at rest ends, but not before what has come on it is read:
-//! actix-http's own signal for that would drop a request that has come and is not read yet.
+//! Where a head or a body cannot be read any further, the client may still be sending. actix-http would close the socket
+//! with unread bytes, which resets the connection, and a reset can destroy the answer. [`Connection::finish`] reads on
+//! for a while instead.
 
-use std::io;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::mem::{self, MaybeUninit};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use actix_http::StatusCode;
+use actix_http::error::DispatchError;
+use actix_http::header::HttpDate;
+use actix_web::web::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
 use crate::server::deadlines::DISCONNECT_DEADLINE;
+use crate::server::http1::framing::BodyLength;
+use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
 use crate::server::http1::state::ConnectionState;
-use crate::server::transport::Transport;
+use crate::server::transport::{Transport, socket_of};
 
-/// A transport whose client has to send each head in time.
-pub(crate) struct Connection {
+/// The size of reads outside of a request.
+const AHEAD_BYTES: usize = 8 * 1024;
+
+/// A handle to a connection: actix-http has one while it serves, and another one finishes the connection.
+#[derive(Clone)]
+pub(crate) struct Connection(Rc<RefCell<Inner>>);
+
+struct Inner {
     transport: Transport,
     state: Rc<ConnectionState>,
-    /// Ready when the connection is to end as soon as it rests; `None` after that.
+    reading: Reading,
+    /// Bytes that were read before their turn.
+    ahead: BytesMut,
+    /// Ready when the connection is to end as soon as it is idle; `None` after that.
     closing: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Wakes the connection when a head may be due. It is set anew only when it has gone off or is too
-    /// late, so that it costs next to nothing to those who are in time.
+    /// Wakes the connection when a head may be overdue. It is reset only when it has gone off or is too late, so that
+    /// it costs next to nothing for clients that are in time.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Wakes the connection when the client has not let it be shut down; only while it does not.
+    /// Wakes the connection when the client blocks its shutdown. Set only while it does.
     shutdown_alarm: Option<Pin<Box<Sleep>>>,
 }
 
+/// What the next byte belongs to.
+enum Reading {
+    Head(HeadEnd),
+    /// Unknown until the exchange begins and tells the body's length.
+    BehindHead,
+    /// A body that has this many more bytes.
+    Bytes(u64),
+    Chunks(ChunksEnd),
+    /// A body with a malformed chunk, which actix-http answers.
+    BrokenBody,
+    /// A head over a limit, to be answered with this status. actix-http still waits for its end.
+    LongHead(StatusCode),
+    /// Bytes that are discarded, because the answer closes the connection.
+    Endless,
+    /// The next request, once this one is answered.
+    Next,
+}
+
+impl Reading {
+    fn body(length: BodyLength) -> Self {
+        match length {
+            BodyLength::Bytes(0) => Self::Next,
+            BodyLength::Bytes(length) => Self::Bytes(length),
+            BodyLength::Chunks => Self::Chunks(ChunksEnd::default()),
+            BodyLength::Endless => Self::Endless,
+        }
+    }
+
+    /// How many of these bytes, from their beginning, actix-http may read now.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let (found, next) = match self {
+            Self::Head(head) => (head.find(bytes), Self::BehindHead),
+            Self::Chunks(chunks) => (chunks.find(bytes), Self::Next),
+            Self::Bytes(missing) => match usize::try_from(*missing) {
+                Ok(end) if end <= bytes.len() => (Found::End(end), Self::Next),
+                _ => {
+                    // More are missing than there are.
+                    *missing -= u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                    (Found::More, Self::Next)
+                }
+            },
+            _ => return 0,
+        };
+        match found {
+            Found::More => bytes.len(),
+            Found::End(end) => {
+                *self = next;
+                end
+            }
+            Found::Broken(end) => {
+                *self = match self {
+                    // RFC 9112, section 3, and RFC 6585, section 5.
+                    Self::Head(head) if head.is_in_request_line() => {
+                        Self::LongHead(StatusCode::URI_TOO_LONG)
+                    }
+                    Self::Head(_) => Self::LongHead(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+                    _ => Self::BrokenBody,
+                };
+                end
+            }
+        }
+    }
+}
+
 impl Connection {
-    /// A connection that is to end at rest when `closed` is there.
-    pub(crate) fn new(transport: Transport, closed: impl Future<Output = ()> + 'static) -> Self {
-        let state = Rc::new(ConnectionState::new());
+    /// A connection that is to end, as soon as it is idle, once `closed` is ready.
+    pub(super) fn new(transport: Transport, closed: impl Future<Output = ()> + 'static) -> Self {
+        let state = Rc::new(ConnectionState::default());
         let waiting = Rc::clone(&state);
         let closing = Box::pin(async move {
             closed.await;
             waiting.grace_for_first_bytes().await;
         });
-        Self { transport, state, closing: Some(closing), alarm: None, shutdown_alarm: None }
+        Self(Rc::new(RefCell::new(Inner {
+            transport,
+            state,
+            reading: Reading::Head(HeadEnd::default()),
+            ahead: BytesMut::new(),
+            closing: Some(closing),
+            alarm: None,
+            shutdown_alarm: None,
+        })))
     }
 
-    pub(crate) fn state(&self) -> Rc<ConnectionState> {
-        Rc::clone(&self.state)
+    pub(super) fn state(&self) -> Rc<ConnectionState> {
+        Rc::clone(&self.0.borrow().state)
     }
 
-    /// Whether the connection rests and is to end.
+    /// Answers a head that is over a limit, and reads on for a while where the client may still be sending, so that
+    /// it gets its answer. `served` is actix-http's result.
+    pub(super) async fn finish(mut self, served: &Result<(), DispatchError>) {
+        let reading = mem::replace(&mut self.0.borrow_mut().reading, Reading::Endless);
+        let answer = match (served, reading) {
+            // actix-http has answered 400 or 431.
+            (Err(DispatchError::Parse(_)), _) | (Ok(()), Reading::BrokenBody) => String::new(),
+            (Ok(()), Reading::LongHead(status)) => answer_to_long_head(status),
+            _ => return,
+        };
+        if self.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+        // The connection closes in any case.
+        let _ = timeout(DISCONNECT_DEADLINE, async {
+            self.shutdown().await?;
+            poll_fn(|context| self.0.borrow_mut().poll_discard(context)).await
+        })
+        .await;
+    }
+}
+
+/// An answer without a body, like actix-http's to heads that it refuses.
+fn answer_to_long_head(status: StatusCode) -> String {
+    let date = HttpDate::from(SystemTime::now());
+    format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\ndate: {date}\r\n\r\n")
+}
+
+impl Inner {
+    /// Goes on to the next part of the connection whose turn has come.
+    fn go_on(&mut self) {
+        if let Reading::BehindHead = self.reading
+            && let Some(length) = self.state.body.take()
+        {
+            self.reading = Reading::body(length);
+        }
+        if let Reading::Next = self.reading
+            && self.state.is_answered.get()
+            && !self.state.is_closing()
+        {
+            self.reading = Reading::Head(HeadEnd::default());
+        }
+    }
+
+    /// Reads what actix-http may read now.
+    fn poll_request(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.go_on();
+        let is_over = self.state.is_answered.get() && self.state.is_closing();
+        match self.reading {
+            // The end of input: what was asked before is answered, and the connection ends.
+            Reading::BrokenBody | Reading::LongHead(_) => return Poll::Ready(Ok(())),
+            // The whole request was read. Reading on only keeps a reset from destroying the answer.
+            Reading::Next if is_over => {
+                return match self.poll_discard(context) {
+                    Poll::Pending => Poll::Ready(Ok(())),
+                    discarded => discarded,
+                };
+            }
+            // The client may still be sending the body, and a reset would destroy the answer.
+            Reading::Endless if is_over => return self.poll_discard(context),
+            Reading::BehindHead | Reading::Endless | Reading::Next => {
+                return self.poll_ahead(context);
+            }
+            Reading::Head(_) | Reading::Bytes(_) | Reading::Chunks(_) => {}
+        }
+        if self.ahead.is_empty() {
+            let begin = buffer.filled().len();
+            ready!(self.poll_transport(context, buffer))?;
+            let end = begin + self.reading.take(&buffer.filled()[begin..]);
+            self.put_back(&buffer.filled()[end..]);
+            buffer.set_filled(end);
+        } else {
+            let length = self.ahead.len().min(buffer.remaining());
+            let taken = self.reading.take(&self.ahead[..length]);
+            buffer.put_slice(&self.ahead[..taken]);
+            self.ahead.advance(taken);
+            self.state.has_ahead.set(!self.ahead.is_empty());
+            self.state.bytes_came();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads bytes whose turn has not come, so that an error of the connection is noticed. Ready only with an error.
+    fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            ready!(self.poll_transport(context, &mut buffer))?;
+            self.put_back(buffer.filled());
+        }
+        // Also where the client has stopped sending: the end of input is read again later.
+        self.state.reader.set(Some(context.waker().clone()));
+        Poll::Pending
+    }
+
+    /// Keeps bytes for their turn. None are kept when this is called.
+    fn put_back(&mut self, bytes: &[u8]) {
+        self.ahead.extend_from_slice(bytes);
+        self.state.has_ahead.set(!self.ahead.is_empty());
+    }
+
+    /// Reads and forgets what arrives. Ready at the end of the connection.
+    fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
+        loop {
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            ready!(self.poll_transport(context, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Reads what has arrived, unless a head is overdue. An idle connection that is to end reads the end of input.
+    fn poll_transport(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let filled = buffer.filled().len();
+        let read = match Pin::new(&mut self.transport).poll_read(context, buffer) {
+            // The client stopped sending without saying so in TLS. HTTP itself shows whether a request is whole
+            // (RFC 9112, section 9.8).
+            Poll::Ready(Err(cause)) if cause.kind() == ErrorKind::UnexpectedEof => {
+                Poll::Ready(Ok(()))
+            }
+            read => read,
+        };
+        // TLS may have read a part of a record, or show what it had buffered.
+        let has_news = mem::take(&mut socket_of(&mut self.transport).has_news);
+        if has_news || buffer.filled().len() > filled {
+            self.state.bytes_came();
+        }
+        if self.poll_overdue(context).is_ready() {
+            return Poll::Ready(Err(ErrorKind::TimedOut.into()));
+        }
+        if read.is_pending()
+            && self.is_to_end(context)
+            && !socket_of(&mut self.transport).has_bytes()
+        {
+            return Poll::Ready(Ok(()));
+        }
+        read
+    }
+
+    /// Whether the connection is idle and is to end.
     fn is_to_end(&mut self, context: &mut Context<'_>) -> bool {
         if let Some(closing) = &mut self.closing
             && closing.as_mut().poll(context).is_ready()
         {
             self.closing = None;
         }
-        self.closing.is_none() && self.state.is_at_rest()
+        self.closing.is_none() && self.state.is_idle()
     }
 
-    /// Ready when the head that is waited for is overdue.
+    /// Ready when the client is over its deadline.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while let Some(deadline) = self.state.deadline() {
-            let alarm = match &mut self.alarm {
-                Some(alarm) => alarm,
-                None => self.alarm.insert(Box::pin(sleep_until(deadline))),
-            };
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
             if alarm.deadline() > deadline {
                 alarm.as_mut().reset(deadline);
             }
@@ -91,21 +324,7 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let filled = buffer.filled().len();
-        let read = Pin::new(&mut this.transport).poll_read(context, buffer);
-        // TLS may have something that it cannot show yet, or show what it had.
-        if this.transport.take_news() || buffer.filled().len() > filled {
-            this.state.bytes_came();
-        }
-        if this.poll_overdue(context).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        if read.is_pending() && this.is_to_end(context) && !this.transport.has_bytes() {
-            // As if the client had ended its sending: nothing is lost by that.
-            return Poll::Ready(Ok(()));
-        }
-        read
+        self.0.borrow_mut().poll_request(context, buffer)
     }
 }
 
@@ -115,33 +334,38 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().transport).poll_write(context, bytes)
+        Pin::new(&mut self.0.borrow_mut().transport).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        // After an answer this may be all that is called for long.
-        if this.poll_overdue(context).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        let inner = &mut *self.0.borrow_mut();
+        // After an answer, actix-http may call nothing else for long.
+        if inner.poll_overdue(context).is_ready() {
+            return Poll::Ready(Err(ErrorKind::TimedOut.into()));
         }
-        let flushed = Pin::new(&mut this.transport).poll_flush(context);
-        // It ends where it is read from. What TLS still has to send wakes it up by itself, and would be
-        // asked for again and again.
-        if flushed.is_ready() && this.is_to_end(context) {
+        let flushed = Pin::new(&mut inner.transport).poll_flush(context);
+        // The connection ends in a read, so actix-http has to read once more. While TLS still has bytes to send, it
+        // wakes the task by itself, and waking it here as well would spin.
+        if flushed.is_ready() && inner.is_to_end(context) {
             context.waker().wake_by_ref();
         }
         flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        // TLS has a word to say, for which the client may leave no room.
-        let shut = Pin::new(&mut this.transport).poll_shutdown(context);
+        let inner = &mut *self.0.borrow_mut();
+        if let Reading::LongHead(_) = inner.reading {
+            // The answer is still to be written.
+            return Poll::Ready(Ok(()));
+        }
+        let shut = Pin::new(&mut inner.transport).poll_shutdown(context);
         if shut.is_ready() {
             return shut;
         }
-        let alarm = this.shutdown_alarm.get_or_insert_with(|| Box::pin(sleep(DISCONNECT_DEADLINE)));
-        alarm.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        // TLS has an alert to send, for which the client may leave no room.
+        let alarm =
+            inner.shutdown_alarm.get_or_insert_with(|| Box::pin(sleep(DISCONNECT_DEADLINE)));
+        alarm.as_mut().poll(context).map(|()| Err(ErrorKind::TimedOut.into()))
     }
 }
 
@@ -149,85 +373,53 @@ impl AsyncWrite for Connection {
 mod tests {
     use super::*;
     use std::future::pending;
-    use std::io::Write as _;
-    use std::net;
     use std::os::unix;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Wake, Waker};
 
     use futures_util::FutureExt as _;
-    use rustls::pki_types::CertificateDer;
     use rustls::{ClientConfig, RootCertStore};
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::AsyncReadExt as _;
     use tokio::net::UnixStream;
     use tokio::sync::oneshot;
     use tokio::task::yield_now;
-    use tokio::time::timeout;
     use tokio_rustls::{TlsConnector, client};
+    use tokio_util::either::Either;
 
     use crate::server::deadlines::ANSWER_IDLE_DEADLINE;
-    use crate::server::http1::framing::BodyLength;
     use crate::server::tls::TlsCertificate;
-    use crate::server::transport::{Incoming, TimedSocket};
+    use crate::server::transport::TimedSocket;
 
-    /// What closes a connection.
-    fn close() -> (oneshot::Sender<()>, impl Future<Output = ()>) {
+    /// A connection with TLS that is idle after an answer, its client, and what closes the connection.
+    async fn idle() -> (Connection, client::TlsStream<UnixStream>, oneshot::Sender<()>) {
+        let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (chain, key) = (issued.cert.pem(), issued.signing_key.serialize_pem());
+        let certificate = TlsCertificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(issued.cert.der().clone()).unwrap();
+        let config =
+            ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+
+        let (server, client) = unix::net::UnixStream::pair().unwrap();
+        let server = TimedSocket::new(server.into()).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let client = UnixStream::from_std(client).unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        let (transport, client) = tokio::join!(
+            certificate.shake_hands(server, pending()),
+            connector.connect("localhost".try_into().unwrap(), client)
+        );
         let (close, closed) = oneshot::channel();
-        (close, async move { closed.await.unwrap() })
-    }
-
-    /// Lets a connection rest after an answer.
-    fn answer(connection: &Connection) {
+        let closed = async move { closed.await.unwrap() };
+        let connection = Connection::new(Either::Right(transport.unwrap()), closed);
         connection.state().request_begins(BodyLength::Bytes(0), false);
         connection.state().answer_ends();
-    }
-
-    /// A connection that rests after an answer, its client, and what closes it.
-    async fn rest() -> (Connection, net::TcpStream, oneshot::Sender<()>) {
-        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, address) = listener.accept().unwrap();
-        let (close, closed) = close();
-        let wire = TimedSocket::new(Incoming::Tcp(stream, address)).unwrap();
-        let connection = Connection::new(Transport::Plain(wire), closed);
-        answer(&connection);
-        // The driver says that the socket can be written to, and maybe read from.
-        yield_now().await;
-        (connection, client, close)
-    }
-
-    /// A connection with TLS, its client, and what closes it.
-    async fn connect_tls() -> (Connection, client::TlsStream<UnixStream>, oneshot::Sender<()>) {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
-        let certificate = params.self_signed(&key).unwrap();
-        let pem = certificate.pem();
-        let served = TlsCertificate::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes());
-        let served = served.unwrap();
-
-        let (ours, theirs) = unix::net::UnixStream::pair().unwrap();
-        let wire = TimedSocket::new(Incoming::Unix(ours)).unwrap();
-        theirs.set_nonblocking(true).unwrap();
-        let theirs = UnixStream::from_std(theirs).unwrap();
-        let connector = connector(certificate.der().clone());
-        let name = "localhost".try_into().unwrap();
-        let (transport, client) =
-            tokio::join!(served.shake_hands(wire, pending()), connector.connect(name, theirs),);
-        let (close, closed) = close();
-        (Connection::new(transport.unwrap(), closed), client.unwrap(), close)
-    }
-
-    fn connector(root: CertificateDer<'static>) -> TlsConnector {
-        let mut roots = RootCertStore::empty();
-        roots.add(root).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Arc::new(config).into()
+        (connection, client.unwrap(), close)
     }
 
     /// Writes until neither the socket nor TLS takes any more.
@@ -236,29 +428,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_at_rest_ends_when_it_is_to_close() {
-        let (mut connection, _client, close) = rest().await;
-        let mut bytes = [0; 16];
-        assert!(connection.read(&mut bytes).now_or_never().is_none());
-        close.send(()).unwrap();
-        assert_eq!(connection.read(&mut bytes).await.unwrap(), 0);
-    }
-
-    #[tokio::test]
-    async fn what_came_before_the_close_is_read_also_where_the_driver_has_not_seen_it_yet() {
-        let (mut connection, mut client, close) = rest().await;
-        let mut bytes = [0; 16];
-        assert!(connection.read(&mut bytes).now_or_never().is_none());
-        client.write_all(b"GET").unwrap();
-        close.send(()).unwrap();
-        // The driver has no turn before this.
-        assert_eq!(connection.read(&mut bytes).await.unwrap(), 3);
-    }
-
-    #[tokio::test]
-    async fn what_came_before_the_close_is_read_over_tls_as_well() {
-        let (mut connection, mut client, close) = connect_tls().await;
-        answer(&connection);
+    async fn what_arrived_before_the_close_is_read_before_the_runtime_has_heard_of_it() {
+        let (mut connection, mut client, close) = idle().await;
         let mut bytes = [0; 16];
         assert!(connection.read(&mut bytes).now_or_never().is_none());
         client.write_all(b"GET").await.unwrap();
@@ -277,10 +448,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_is_to_close_is_not_woken_again_and_again_while_its_answer_is_taken()
-    {
-        let (mut connection, mut client, close) = connect_tls().await;
-        answer(&connection);
+    async fn a_connection_that_is_to_close_does_not_spin_while_the_client_reads_its_answer() {
+        let (mut connection, mut client, close) = idle().await;
         fill(&mut connection);
         close.send(()).unwrap();
         let wakes = Arc::new(Wakes::default());
@@ -292,25 +461,21 @@ mod tests {
         let mut taken = vec![0; 1024 * 1024];
         while Pin::new(&mut connection).poll_flush(context).is_pending() {
             let _ = client.read(&mut taken).now_or_never();
-            // The driver has a turn.
+            // Gives the runtime's driver a turn.
             yield_now().await;
         }
         let before = wakes.0.load(Ordering::Relaxed);
         assert!(Pin::new(&mut connection).poll_flush(context).is_ready());
         let after = wakes.0.load(Ordering::Relaxed);
-        assert!(
-            after > before,
-            "it does not come to where it ends, which is where it is read from"
-        );
+        assert!(after > before, "the connection is not read again, which is where it ends");
     }
 
     #[tokio::test]
-    async fn a_client_that_leaves_no_room_for_the_end_is_not_waited_for_as_one_that_takes_no_answer()
-     {
-        let (mut connection, _client, _close) = connect_tls().await;
+    async fn a_client_that_blocks_the_shutdown_has_the_deadline_of_a_disconnect() {
+        let (mut connection, _client, _close) = idle().await;
         fill(&mut connection);
         let shut = timeout(ANSWER_IDLE_DEADLINE / 2, connection.shutdown()).await;
-        let cause = shut.expect("it is waited for").unwrap_err();
-        assert_eq!(cause.kind(), io::ErrorKind::TimedOut);
+        let cause = shut.expect("it has the deadline of an answer").unwrap_err();
+        assert_eq!(cause.kind(), ErrorKind::TimedOut);
     }
 }

@@ -1,9 +1,8 @@
-//! What a request's head says about where the request ends, and heads that are refused because not
-//! everybody would read them alike.
+//! Message framing by the head of a request, and heads that are refused because readers disagree about them.
 //!
-//! A server that reads a length in another way than the proxy in front of it takes a part of a body for a
-//! request. actix-http refuses a head that can be read in two ways: two lengths, a length and chunks, a
-//! coding other than chunks, no `Host` or two of them. What is left is here.
+//! A server that frames a request otherwise than the proxy in front of it is open to request smuggling. actix-http
+//! itself refuses two lengths, a length with chunks, other codings than chunks, and no `Host` or two of them. The
+//! remaining cases are here.
 
 use std::net::Ipv6Addr;
 
@@ -13,16 +12,16 @@ use actix_http::{Method, RequestHead};
 /// How long the body of a request is (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyLength {
-    /// So many bytes; without a body, none.
+    /// This many bytes; 0 without a body.
     Bytes(u64),
-    /// What its chunks say.
+    /// Until the last chunk.
     Chunks,
-    /// For actix-http it goes on until the client ends its sending.
+    /// actix-http takes everything that follows for the body.
     Endless,
 }
 
 impl BodyLength {
-    /// What actix-http takes for the body behind this head.
+    /// The body that actix-http reads behind this head.
     pub(crate) fn of(head: &RequestHead) -> Self {
         let headers = head.headers();
         if headers.contains_key(header::TRANSFER_ENCODING) {
@@ -32,7 +31,7 @@ impl BodyLength {
             return Self::Endless;
         }
         let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Self::Bytes(0) };
-        // Were it another one, nothing behind it would be read.
+        // actix-http refuses other lengths. Should one pass, nothing behind it is read.
         length
             .to_str()
             .ok()
@@ -41,48 +40,42 @@ impl BodyLength {
     }
 }
 
-/// Why a head must be refused that actix-http accepts: not every reader understands it alike, or actix-http
-/// misunderstands it.
+/// Why a head that actix-http accepts must be refused: readers disagree about it, or actix-http misreads it.
 pub(crate) fn refusal(head: &RequestHead) -> Option<&'static str> {
     let headers = head.headers();
     // RFC 9112, section 3.2.
     if !headers.get_all(header::HOST).all(|host| is_host(host.as_bytes())) {
         return Some("the Host header must be a host and maybe a port, or empty");
     }
-    // The header could be ignored (RFC 9110, section 7.8), but actix-http then takes all that follows for the body,
-    // whatever its length, and writes a body in chunks without their frames.
+    // RFC 9110, section 7.8, allows to ignore the header. actix-http instead takes everything that follows for the
+    // body, whatever its length, and writes chunked bodies without their framing.
     is_for_websockets(headers)
         .then_some("there are no WebSockets here; leave the Upgrade header out")
 }
 
-/// Whether actix-http believes that the protocol will change.
+/// Whether actix-http expects the protocol to change.
 fn is_for_websockets(headers: &HeaderMap) -> bool {
     headers.get_all(header::UPGRADE).any(|protocol| {
         protocol.to_str().is_ok_and(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
     })
 }
 
-/// Whether it is `uri-host [ ":" port ]` (RFC 9110, section 7.2; RFC 3986, sections 3.2.2 and 3.2.3).
+/// Whether this is `uri-host [ ":" port ]` (RFC 9110, section 7.2; RFC 3986, sections 3.2.2 and 3.2.3).
 fn is_host(host: &[u8]) -> bool {
     let Ok(host) = str::from_utf8(host) else { return false };
-    let (is_name, port) = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((address, "")) => (address.parse::<Ipv6Addr>().is_ok(), ""),
-            Some((address, rest)) => match rest.strip_prefix(':') {
-                Some(port) => (address.parse::<Ipv6Addr>().is_ok(), port),
-                None => return false,
-            },
-            None => return false,
-        },
+    let (is_name, rest) = match host.strip_prefix('[').map(|host| host.split_once(']')) {
+        Some(Some((address, rest))) => (address.parse::<Ipv6Addr>().is_ok(), rest),
+        Some(None) => return false,
         None => {
-            let (name, port) = host.split_once(':').unwrap_or((host, ""));
-            (is_registered_name(name), port)
+            let (name, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
+            (is_registered_name(name), rest)
         }
     };
-    is_name && port.bytes().all(|byte| byte.is_ascii_digit())
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    is_name && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
 }
 
-/// Addresses of IPv4 are such names too. The empty name is one.
+/// Whether this is a `reg-name`, as every IPv4 address and the empty name are.
 fn is_registered_name(name: &str) -> bool {
     let mut parts = name.split('%');
     let is_plain = |part: &str| {
@@ -96,99 +89,20 @@ fn is_registered_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use actix_http::Request;
-    use actix_http::header::{HeaderName, HeaderValue};
-
     use super::*;
-
-    fn request_with(lines: &[(&'static str, &'static str)]) -> Request {
-        let mut request = Request::new();
-        for (name, value) in lines {
-            let name = HeaderName::from_static(name);
-            request.head_mut().headers.append(name, HeaderValue::from_static(value));
-        }
-        request
-    }
 
     #[test]
     fn a_host_is_a_name_or_an_address_with_a_port_or_without() {
-        for host in [
-            "",
-            ":",
-            ":80",
-            "plants",
-            "plants:",
-            "plants:8080",
-            "plants.example.",
-            "Plants_1.example",
-            "127.0.0.1:8080",
-            "999.1",
-            "a,b",
-            "%41%5f",
-            "x%2D:1",
-            "[::1]",
-            "[::1]:8080",
-            "[2001:db8::127.0.0.1]:",
-        ] {
+        let hosts = ": :80 plants plants: plants:8080 plants.example. Plants_1.example a,b %41%5f x%2D:1 \
+             127.0.0.1:8080 999.1 [::1] [::1]:8080 [2001:db8::127.0.0.1]:";
+        for host in hosts.split(' ').chain([""]) {
             assert!(is_host(host.as_bytes()), "{host}");
         }
-        for other in [
-            "a b",
-            "a/b",
-            "http://a",
-            "user@a",
-            "a?b",
-            "a#b",
-            "a\\b",
-            "a\"b",
-            "a<b",
-            "a:b",
-            "a:-1",
-            "a:+1",
-            "a:1:2",
-            "::1",
-            "%",
-            "%4",
-            "%4g",
-            "a%é",
-            "é",
-            "[",
-            "[]",
-            "[::1",
-            "[::1]8080",
-            "[::1]:x",
-            "[127.0.0.1]",
-            "[::g]",
-            "a[::1]",
-        ] {
+        let others = "a/b http://a user@a a?b a#b a\\b a\"b a<b a:b a:-1 a:+1 a:1:2 ::1 % %4 %4g a%é é \
+             [ [] [::1 [::1]8080 [::1]:x [127.0.0.1] [::g] a[::1]";
+        for other in others.split(' ').chain(["a b"]) {
             assert!(!is_host(other.as_bytes()), "{other}");
         }
         assert!(!is_host(b"\xff"));
-    }
-
-    #[test]
-    fn the_length_of_a_body_is_what_actix_http_takes_it_for() {
-        use BodyLength::{Bytes, Chunks, Endless};
-        let length = ("content-length", "5");
-        let chunks = ("transfer-encoding", "chunked");
-        let websocket = ("upgrade", "WebSocket");
-        let h2c = ("upgrade", "h2c");
-        for (lines, wanted) in [
-            (&[][..], Bytes(0)),
-            (&[length], Bytes(5)),
-            (&[("content-length", "005")], Bytes(5)),
-            (&[("content-length", "5, 5")], Endless),
-            (&[("content-length", "18446744073709551616")], Endless),
-            (&[chunks], Chunks),
-            (&[h2c, length], Bytes(5)),
-            (&[websocket], Endless),
-            (&[h2c, websocket, length], Endless),
-            (&[websocket, chunks], Chunks),
-        ] {
-            assert_eq!(BodyLength::of(request_with(lines).head()), wanted, "{lines:?}");
-        }
-        let mut connect = Request::new();
-        connect.head_mut().method = Method::CONNECT;
-        assert_eq!(BodyLength::of(connect.head()), Endless);
     }
 }

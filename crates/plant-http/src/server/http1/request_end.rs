@@ -1,80 +1,73 @@
-//! Where the head of a request ends, and a body that comes in chunks, found in their bytes as they come, and
-//! limits that do not depend on how they come.
+//! Where the head of a request and a chunked body end, found in their bytes as they arrive, with limits that do not
+//! depend on how the bytes arrive.
 //!
-//! What is found here is what actix-http finds: it reads on only after it has got so far. Of chunks it
-//! takes more than is taken here, so that what passes here is never broken there.
+//! The head ends where actix-http finds its end: actix-http gets no byte behind it before. Of chunked bodies, this
+//! scanner accepts less than actix-http does, so that a body that passes here never breaks there.
 
 use crate::limits::{CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
 
-/// What came of looking at a part of a head or of a body.
+/// The result of scanning the next bytes of a head or of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// All of it belongs to the head or body, which goes on.
+    /// All of them belong to the head or body, which goes on.
     More,
-    /// So many bytes belong to the head or body, which ends there.
+    /// This many belong to the head or body, which ends there.
     End(usize),
-    /// So many bytes belong to the head or body, and the next one is over a limit, or cannot be read.
+    /// This many belong to the head or body, and the next one is over a limit or malformed.
     Broken(usize),
 }
 
-/// Looks for the end of a head: a line with nothing in it.
+/// Looks for the end of a head: an empty line behind the request line.
 #[derive(Debug, Default)]
 pub(crate) struct HeadEnd {
-    place: HeadPlace,
-    /// How many bytes of the head have come.
+    /// How many bytes of the head have arrived.
     bytes: usize,
     /// How many of them belong to the line that has not ended.
     line_bytes: usize,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum HeadPlace {
-    /// Empty lines may come before a request (RFC 9112, section 2.2).
-    #[default]
-    BeforeHead,
-    InRequestLine,
-    InHeaderLine,
-    LineBegin,
-    /// After a CR that began a line.
-    LineBeginCr,
+    /// Whether that line has anything but a CR.
+    line_has_content: bool,
+    /// Whether a line with content has ended. Empty lines may precede it (RFC 9112, section 2.2).
+    has_request_line: bool,
 }
 
 impl HeadEnd {
-    /// Looks at the next bytes.
+    /// Scans the next bytes.
     pub(crate) fn find(&mut self, bytes: &[u8]) -> Found {
-        use HeadPlace::{BeforeHead, InHeaderLine, InRequestLine, LineBegin, LineBeginCr};
         for (at, byte) in bytes.iter().enumerate() {
             if self.bytes == HEAD_MAX_BYTES || self.line_bytes == HEAD_LINE_MAX_BYTES {
                 return Found::Broken(at);
             }
             self.bytes += 1;
-            self.line_bytes = if *byte == b'\n' { 0 } else { self.line_bytes + 1 };
-            self.place = match (self.place, byte) {
-                (LineBegin | LineBeginCr, b'\n') => return Found::End(at + 1),
-                (BeforeHead, b'\r' | b'\n') => BeforeHead,
-                (InRequestLine | InHeaderLine, b'\n') => LineBegin,
-                (LineBegin, b'\r') => LineBeginCr,
-                (BeforeHead | InRequestLine, _) => InRequestLine,
-                _ => InHeaderLine,
-            };
+            self.line_bytes += 1;
+            match byte {
+                b'\n' if self.line_has_content => {
+                    self.has_request_line = true;
+                    self.line_has_content = false;
+                    self.line_bytes = 0;
+                }
+                b'\n' if self.has_request_line => return Found::End(at + 1),
+                b'\n' => self.line_bytes = 0,
+                b'\r' => self.line_has_content |= self.has_request_line && self.line_bytes > 1,
+                _ => self.line_has_content = true,
+            }
         }
         Found::More
     }
 
-    /// Whether it is the request line that has not ended yet.
+    /// Whether the request line has begun and not ended.
     pub(crate) fn is_in_request_line(&self) -> bool {
-        self.place == HeadPlace::InRequestLine
+        self.line_has_content && !self.has_request_line
     }
 }
 
-/// Looks for the end of a body in chunks (RFC 9112, section 7.1).
+/// Looks for the end of a chunked body (RFC 9112, section 7.1).
 #[derive(Debug, Default)]
 pub(crate) struct ChunksEnd {
     place: ChunksPlace,
-    /// The size that the last line said, or what is missing of that chunk.
+    /// The size in the last size line, or how many bytes of that chunk are missing.
     size: u64,
-    /// How many bytes of the line, or of the trailers, have come.
-    unused: usize,
+    /// How many bytes of the size line, or of the trailers, have arrived.
+    overhead_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +75,7 @@ enum ChunksPlace {
     #[default]
     SizeBegin,
     Size,
-    /// White space behind a size, which some senders leave there.
+    /// White space behind a size: some senders pad it.
     SizePadding,
     Extension,
     SizeLf,
@@ -98,7 +91,7 @@ enum ChunksPlace {
 }
 
 impl ChunksEnd {
-    /// Looks at the next bytes.
+    /// Scans the next bytes.
     pub(crate) fn find(&mut self, bytes: &[u8]) -> Found {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
@@ -108,7 +101,7 @@ impl ChunksEnd {
                     self.size -= rest;
                     return Found::More;
                 }
-                // It is not more than the rest.
+                // The size is not more than the rest, which is a usize.
                 at += usize::try_from(self.size).unwrap_or(usize::MAX);
                 self.place = ChunksPlace::DataCr;
                 continue;
@@ -125,17 +118,17 @@ impl ChunksEnd {
         Found::More
     }
 
-    /// Where a byte leads to that is not one of a chunk's data, if it may stand here.
+    /// The place behind a byte outside of chunk data; `None` where the byte is malformed or over the limit.
     fn next(&mut self, byte: u8) -> Option<ChunksPlace> {
         use ChunksPlace::{
             Data, DataCr, DataLf, End, EndLf, Extension, Size, SizeBegin, SizeLf, SizePadding,
             TrailerBegin, TrailerLf, TrailerName, TrailerValue,
         };
         if self.place == SizeBegin {
-            (self.size, self.unused) = (0, 0);
+            (self.size, self.overhead_bytes) = (0, 0);
         }
-        self.unused += 1;
-        if self.unused > CHUNK_OVERHEAD_MAX_BYTES {
+        self.overhead_bytes += 1;
+        if self.overhead_bytes > CHUNK_OVERHEAD_MAX_BYTES {
             return None;
         }
         Some(match (self.place, byte) {
@@ -149,7 +142,7 @@ impl ChunksEnd {
             (Extension, byte) if may_be_in_line(byte) => Extension,
             (Size | SizePadding | Extension, b'\r') => SizeLf,
             (SizeLf, b'\n') => {
-                self.unused = 0;
+                self.overhead_bytes = 0;
                 if self.size == 0 { TrailerBegin } else { Data }
             }
             (DataCr, b'\r') => DataLf,
@@ -166,12 +159,12 @@ impl ChunksEnd {
     }
 }
 
-/// Whether it is no control character, or a tab.
+/// Whether the byte is a tab or no control character.
 fn may_be_in_line(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }
 
-/// Whether names consist of such (RFC 9110, section 5.6.2).
+/// Whether the byte may be in a name (RFC 9110, section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -190,15 +183,15 @@ mod tests {
     const SEED: u64 = 7;
     const INPUTS: usize = 20_000;
 
-    /// What decides where something ends.
+    /// Bytes that decide where something ends.
     const TELLING: &[u8] = b"\r\n\r\n\r\n 0123aF;:=\t\0x_";
 
     const CHUNKED_HEAD: &[u8] = b"POST / HTTP/1.1\r\nHost:\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-    /// What actix-http makes of bytes.
+    /// How actix-http decodes bytes.
     #[derive(Debug, PartialEq, Eq)]
     enum Decoded {
-        /// So many bytes are a whole request.
+        /// This many bytes are a whole request.
         Whole(usize),
         Part,
         Refused,

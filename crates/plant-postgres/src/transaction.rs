@@ -1,0 +1,130 @@
+//! One transaction that commits a group, and what makes its outcome certain.
+
+use futures_util::future::{join, join3};
+use plant_domain::PlantId;
+use tokio::time::timeout;
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::types::ToSql;
+
+use crate::columns::{EventColumns, RowColumns};
+use crate::group::Committed;
+use crate::reader::LATE_COMMIT_PATIENCE;
+use crate::schema::COUNTER_SLOTS;
+use crate::sessions::{Session, SessionError};
+use crate::statements::{
+    ADD_TO_COUNTER, BEGIN, CREATE_PLANTS, INSERT_EVENTS, INSERT_PLANTS, SKIP_BLOCK, TOUCH_COUNTER,
+    UPDATE_PLANTS,
+};
+
+/// How many bytes the random id of a group has.
+const GROUP_ID_BYTES: usize = 16;
+
+pub(super) fn random_group_id() -> Result<[u8; GROUP_ID_BYTES], SessionError> {
+    let mut group_id = [0; GROUP_ID_BYTES];
+    getrandom::fill(&mut group_id).map_err(|cause| SessionError::Refused(cause.to_string()))?;
+    Ok(group_id)
+}
+
+/// A random row of the counters, so that concurrent groups seldom wait for each other.
+pub(super) fn counter_slot() -> i32 {
+    fastrand::i32(0..COUNTER_SLOTS)
+}
+
+/// Commits rows that must all be new, in one statement.
+pub(super) async fn commit_new(
+    session: &Session,
+    group_id: &[u8],
+    new: &RowColumns<'_>,
+    events: &EventColumns,
+) -> Result<Committed, SessionError> {
+    let slot = counter_slot();
+    let counts: [&(dyn ToSql + Sync); 3] = [&slot, &events.more_plants, &events.more_events];
+    let parameters = [&new.new_rows()[..], &[&group_id], &events.parameters(), &counts].concat();
+    let row = session.row(CREATE_PLANTS, &parameters).await?;
+    let written = new.ids.iter().copied().map(PlantId::from).collect();
+    Ok(Committed { block: row.try_get(0)?, written })
+}
+
+/// Commits new rows whose ids are free, and changes of rows that have the expected revision, in a transaction whose
+/// statements are sent together.
+pub(super) async fn commit_changes(
+    session: &Session,
+    group_id: &[u8],
+    new: &RowColumns<'_>,
+    changed: &RowColumns<'_>,
+    events: &EventColumns,
+) -> Result<Committed, SessionError> {
+    let slot = counter_slot();
+    let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
+    let of_counter: [&(dyn ToSql + Sync); 2] = [&slot, &group_id];
+    let client = session.client()?;
+    let prepare = |statement| {
+        let statement = session.sql(statement);
+        async move { client.prepare_cached(&statement).await }
+    };
+    let begin = session.sql(BEGIN);
+    session
+        .answer(async {
+            let insert = prepare(INSERT_PLANTS).await?;
+            let update = prepare(UPDATE_PLANTS).await?;
+            let log = prepare(INSERT_EVENTS).await?;
+            let count = prepare(ADD_TO_COUNTER).await?;
+            let insert = async {
+                if new.ids.is_empty() {
+                    return Ok(Vec::new());
+                }
+                client.query(&insert, &new.new_rows()).await
+            };
+            let update = async { client.query(&update, &changed.changed_rows()).await };
+            // After an error, COMMIT rolls back.
+            let commit = client.batch_execute("COMMIT");
+            let logged = async {
+                let logged =
+                    join(client.query(&log, &of_events), client.query(&count, &of_counter));
+                let (logged, committed) = join(logged, commit).await;
+                logged.0?;
+                logged.1?;
+                committed
+            };
+            // They are sent in the order of their first polls, which is that of the arguments: BEGIN, the rows, the events,
+            // COMMIT. In another order, rows would be written outside the transaction.
+            let rows = join(insert, update);
+            let (begun, rows, logged) = join3(client.simple_query(&begin), rows, logged).await;
+            let block = begun?.iter().find_map(|message| match message {
+                SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+                _ => None,
+            });
+            let (inserted, updated) = (rows.0?, rows.1?);
+            logged?;
+            let ids = inserted.iter().chain(&updated);
+            let written = ids.map(|row| Ok(PlantId::from(row.try_get::<_, i64>(0)?)));
+            let written = written.collect::<Result<_, tokio_postgres::Error>>()?;
+            Ok(block.map(|block| Committed { block, written }))
+        })
+        .await?
+        .ok_or_else(|| SessionError::NoAnswer("the number of the block is missing".to_owned()))
+}
+
+/// Fills the block of the transaction that this session has just rolled back; otherwise readers of events would wait for a
+/// late commit. No seal is needed: no transaction holds the block any more, and the sequence, which is on disk first, never
+/// gives the number again. If filling fails or takes too long, readers seal the block.
+pub(super) async fn skip_block(session: &Session) {
+    match timeout(LATE_COMMIT_PATIENCE, session.rows(SKIP_BLOCK, &[])).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => log::debug!("a block of events is missing: {error}"),
+        Err(_) => log::debug!("a block of events is missing: to fill it takes too long"),
+    }
+}
+
+/// Waits until everything visible is as durable as what is acknowledged. With synchronous replication, a commit becomes
+/// visible before the standby has it when its session ends during the wait. This commits once more: a commit waits for the
+/// standby to have all earlier ones too.
+pub(super) async fn wait_for_standby(session: &Session) -> Result<(), SessionError> {
+    let warnings = session.warnings.count();
+    session.rows(TOUCH_COUNTER, &[&counter_slot()]).await?;
+    if session.warnings.count() == warnings {
+        return Ok(());
+    }
+    // PostgreSQL warns when an administrator cancels a wait for the standby: perhaps this one.
+    Err(SessionError::NoAnswer("PostgreSQL warned of a commit".to_owned()))
+}

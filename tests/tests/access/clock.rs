@@ -1,0 +1,71 @@
+//! Clocks that are wrong, or are set while the server runs.
+
+use plantd_tests::{
+    CONFIGURATION, Clock, Launch, TestServer, create_token, replacement_body, token_command,
+    wait_until,
+};
+
+const HOUR: i64 = 3600;
+
+/// Times that no date can show: before 1970, on the last day of 9999, a thousand years later, and long after.
+const NO_DATES: [i64; 4] = [-1_000_000, 253_402_290_000, 284_989_000_000, 1_000_000_000_000_000];
+
+#[test]
+fn a_token_that_has_expired_stays_refused_when_the_clock_is_set_back() {
+    let clock = Clock::new();
+    let server = TestServer::start_with(clock.launch(Launch::new()));
+    let expiring = create_token(server.data(), &["--name", "expiring", "--expires", "1h"]);
+    let lasting = create_token(server.data(), &["--name", "lasting", "--expires", "90d"]);
+    let [expiring, lasting] = [expiring, lasting].map(|token| server.client().with_token(&token));
+    wait_until("the server to take the token", || expiring.read(1).status == 404);
+
+    clock.set_offset(2 * HOUR);
+    expiring.read(1).assert_error(401, 2002);
+    for offset in [0, -2 * HOUR] {
+        clock.set_offset(offset);
+        expiring.read(1).assert_error(401, 2002);
+        lasting.read(1).assert_error(404, 3002);
+    }
+}
+
+#[test]
+fn a_server_goes_on_whatever_its_clock_shows() {
+    let clock = Clock::new();
+    let mut server = TestServer::start_with(clock.launch(Launch::new()));
+    let expiring = create_token(server.data(), &["--name", "expiring", "--expires", "1h"]);
+    let expiring = server.client().with_token(&expiring);
+    wait_until("the server to take the token", || expiring.read(1).status == 404);
+    for (id, time) in (1..).zip(NO_DATES) {
+        clock.set(time);
+        let lines = || server.stderr().lines().filter(|line| line.contains("/plants")).count();
+        let before = lines();
+        for _ in 0..8 {
+            // Each is on a connection of its own, so every worker gets one.
+            let status = server.client().put(id, &replacement_body("Rosa", None)).status;
+            assert!([200, 201].contains(&status), "{time}: {status}: {}", server.stderr());
+        }
+        wait_until("the log to tell of it", || lines() >= before + 8);
+    }
+    expiring.read(1).assert_error(401, 2002);
+    clock.set_offset(0);
+    expiring.read(1).assert_error(401, 2002);
+    server.client().read(1).assert_new_plant(1, "Rosa", None);
+    let last = server.stderr().lines().last().map(str::to_owned).unwrap_or_default();
+    assert!(last.starts_with("[20"), "the log has dates again: {last}");
+    assert_eq!(server.terminate().code(), Some(0), "{}", server.stderr());
+}
+
+#[test]
+fn a_start_is_refused_while_the_clock_shows_no_date() {
+    let clock = Clock::new();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let data = folder.path().join("data");
+    for time in NO_DATES {
+        clock.set(time);
+        for launch in [Launch::new().data(&data), token_command(&data, &["create", "--name", "x"])]
+        {
+            clock.launch(launch).assert_refused(CONFIGURATION, &["set the clock"]);
+            assert!(!data.exists());
+        }
+    }
+}

@@ -1,0 +1,676 @@
+//! `plantd token`, and a running server that follows the tokens file.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use plantd_tests::{
+    CONFIGURATION, Client, Counts, Format, IO, Launch, SmallDisk, TestServer, UNPRIVILEGED, USAGE,
+    at_once, chunk, create_token, is_root, plant_body, program, revoke_token, token_command,
+    wait_for, wait_until,
+};
+use tempfile::TempDir;
+
+/// The id of a plant that no test makes.
+const NO_PLANT: i64 = -1;
+
+/// The beginning of a list.
+const LIST_HEAD: &str = "NAME";
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder can be made")
+}
+
+/// A launch whose only tokens are those of its file.
+fn launch() -> Launch {
+    Launch::new().without_environment("PLANTD_TOKEN")
+}
+
+fn server() -> TestServer {
+    TestServer::start_with(launch())
+}
+
+/// The command fails with this exit code, and says these words in one line.
+#[track_caller]
+fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
+    let said = launch.assert_refused(exit_code, words);
+    assert_eq!(said.trim_end().lines().count(), 1, "{said:?}");
+    said
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
+}
+
+fn make_pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo can be run").success(), "a pipe can be made");
+}
+
+#[track_caller]
+fn listed(launch: &Launch) -> String {
+    let mut process = launch.spawn();
+    process.assert_exit_code(0);
+    process.stdout()
+}
+
+/// The lines of the list behind the first one, each as its words.
+#[track_caller]
+fn list(data: &Path) -> Vec<Vec<String>> {
+    let stdout = listed(&token_command(data, &["list"]));
+    let mut lines = stdout.lines();
+    assert!(lines.next().is_some_and(|head| head.starts_with(LIST_HEAD)), "{stdout}");
+    lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+fn names(data: &Path) -> Vec<String> {
+    list(data).into_iter().map(|mut words| words.remove(0)).collect()
+}
+
+/// Whether the server takes the token. A token that it does not take is 2002.
+#[track_caller]
+fn is_taken(client: &Client) -> bool {
+    let answer = client.read(NO_PLANT);
+    if answer.status != 404 {
+        answer.assert_error(401, 2002);
+    }
+    answer.status == 404
+}
+
+/// Makes a token, and waits until the server takes it.
+#[track_caller]
+fn client_of(server: &TestServer, name: &str) -> (Client, String) {
+    let token = create_token(server.data(), &["--name", name]);
+    (wait_until_taken(server, &token), token)
+}
+
+#[track_caller]
+fn wait_until_taken(server: &TestServer, token: &str) -> Client {
+    let client = server.client().with_token(token);
+    wait_until("the server to take the token", || is_taken(&client));
+    client
+}
+
+#[track_caller]
+fn wait_until_refused(client: &Client) {
+    wait_until("the server to refuse the token", || !is_taken(client));
+}
+
+// A running server.
+
+#[test]
+fn a_running_server_takes_a_token_that_is_made_and_refuses_one_that_is_revoked() {
+    let server = server();
+    let reader = create_token(server.data(), &["--name", "reader", "--scope", "read"]);
+    let writer = create_token(server.data(), &["--name", "writer", "--scope", "write"]);
+    let default = create_token(server.data(), &["--name", "default"]);
+    let [reader, writer, default] =
+        [reader, writer, default].map(|token| wait_until_taken(&server, &token));
+
+    writer.create(1, "Rosa", None).assert_plant("Rosa", None);
+    default.create(2, "Salix", None).assert_plant("Salix", None);
+    reader.create(3, "Abies", None).assert_error(403, 2003);
+    reader.read(1).assert_new_plant(1, "Rosa", None);
+
+    revoke_token(server.data(), &["writer"]);
+    wait_until_refused(&writer);
+    writer.create(4, "Acer", None).assert_error(401, 2002);
+    default.read(4).assert_error(404, 3002);
+}
+
+#[test]
+fn a_running_server_refuses_a_token_that_has_expired() {
+    let server = server();
+    let token = create_token(server.data(), &["--name", "short", "--expires", "2s"]);
+    let lasting = create_token(server.data(), &["--name", "long", "--expires", "90d"]);
+    let lasting = wait_until_taken(&server, &lasting);
+    wait_until_refused(&server.client().with_token(&token));
+    assert!(is_taken(&lasting));
+    let expired: Vec<bool> =
+        list(server.data()).iter().map(|words| words.contains(&"(expired)".to_owned())).collect();
+    assert_eq!(expired, [false, true, false], "{:?}", list(server.data()));
+}
+
+#[test]
+fn tokens_of_one_name_are_in_force_together_until_the_older_ones_are_revoked() {
+    let server = server();
+    let tokens = ["app", "app", "other", "app"]
+        .map(|name| create_token(server.data(), &["--name", name]))
+        .map(|token| wait_until_taken(&server, &token));
+    let [first, second, other, newest] = &tokens;
+    assert!(tokens.iter().all(is_taken));
+
+    revoke_token(server.data(), &["app", "--keep-newest"]);
+    wait_until_refused(first);
+    wait_until_refused(second);
+    assert!(is_taken(newest) && is_taken(other));
+    assert_eq!(names(server.data()), ["first-run", "other", "app"]);
+
+    revoke_token(server.data(), &["app", "--keep-newest"]);
+    assert_eq!(names(server.data()), ["first-run", "other", "app"]);
+    revoke_token(server.data(), &["app"]);
+    wait_until_refused(newest);
+    assert!(is_taken(other));
+}
+
+#[test]
+fn the_tokens_that_are_made_before_the_first_start_are_in_force_and_no_other_is_made() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let token = create_token(&data, &["--name", "mine"]);
+    let server = TestServer::start_at(launch(), &data);
+    assert!(is_taken(&server.client().with_token(&token)));
+    assert!(!data.join("first-run-token").exists());
+    assert_eq!(names(&data), ["mine"]);
+}
+
+#[test]
+fn a_server_whose_last_token_is_revoked_makes_none_when_it_starts_again() {
+    let mut server = server();
+    let token = fs::read_to_string(server.data().join("first-run-token")).unwrap();
+    let client = server.client().with_token(token.trim_end());
+    revoke_token(server.data(), &["first-run"]);
+    wait_until_refused(&client);
+    assert_eq!(server.terminate().code(), Some(0));
+    server.restart();
+    assert!(list(server.data()).is_empty());
+    server.client().with_token(token.trim_end()).read(1).assert_error(401, 2002);
+    assert!(server.stderr().contains("plantd token create"), "{}", server.stderr());
+    // A new token opens it again.
+    client_of(&server, "again");
+}
+
+#[test]
+fn the_tokens_file_may_lie_elsewhere_and_come_later() {
+    let folder = folder();
+    let path = folder.path().join("elsewhere.json");
+    let server = TestServer::start_with(Launch::new().environment("PLANTD_TOKENS", &path));
+    assert!(!path.exists());
+    let flag = path.to_str().expect("UTF-8");
+    let token = create_token(folder.path(), &["--name", "mine", "--tokens", flag]);
+    wait_until_taken(&server, &token);
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+}
+
+#[test]
+fn a_link_that_is_changed_is_followed_as_in_a_mounted_secret() {
+    let folder = folder();
+    let [old, new] = ["old", "new"].map(|name| {
+        let token = create_token(&folder.path().join(name), &["--name", name]);
+        (folder.path().join(name).join("tokens.json"), token)
+    });
+    let link = folder.path().join("tokens.json");
+    symlink(&old.0, &link).expect("a link can be made");
+    let server = TestServer::start_with(Launch::new().environment("PLANTD_TOKENS", &link));
+    let client = server.client().with_token(&old.1);
+    assert!(is_taken(&client));
+
+    let next = folder.path().join("next");
+    symlink(&new.0, &next).expect("a link can be made");
+    fs::rename(&next, &link).expect("it is ours");
+    wait_until_refused(&client);
+    assert!(is_taken(&server.client().with_token(&new.1)));
+}
+
+#[test]
+fn a_tokens_file_that_is_disturbed_changes_nothing_for_a_running_server_and_the_log_says_so_once() {
+    type Disturbance = fn(&Path) -> io::Result<()>;
+    let disturbances: [(&str, &str, Disturbance); 5] = [
+        ("a broken file", "is broken at line 1", |path| {
+            fs::write(path, r#"{"tokens":["secret"]}"#)
+        }),
+        ("an empty file", "is broken at line 1", |path| fs::write(path, "")),
+        ("no file", "is gone", |path| fs::remove_file(path)),
+        ("a file that is open to others", "chmod 600", |path| {
+            fs::set_permissions(path, Permissions::from_mode(0o644))
+        }),
+        ("a folder", "is not a file", |path| {
+            fs::remove_file(path)?;
+            fs::create_dir(path)
+        }),
+    ];
+    at_once(&disturbances, |(_, words, disturb)| {
+        let server = server();
+        let (client, _) = client_of(&server, "mine");
+        let path = server.data().join("tokens.json");
+        let good = fs::read(&path).expect("reads");
+
+        disturb(&path).expect("it is ours");
+        wait_until("the log to say so", || server.stderr().contains(words));
+        assert!(is_taken(&client), "the last good tokens stay in force");
+        assert!(server.stderr().contains("stays in force"), "{}", server.stderr());
+        assert!(!server.stderr().contains("secret"), "{}", server.stderr());
+
+        let _ = fs::remove_dir(&path);
+        fs::write(&path, good).expect("writes");
+        set_mode(&path, 0o600);
+        wait_until("the log to say so", || server.stderr().contains("can be used again"));
+        client_of(&server, "other");
+        assert!(is_taken(&client));
+        let complaints = server.stderr().lines().filter(|line| line.contains(words)).count();
+        assert_eq!(complaints, 1, "{}", server.stderr());
+    });
+}
+
+#[test]
+fn a_client_is_told_of_a_token_that_was_mistyped_or_cut() {
+    let server = server();
+    let token = create_token(server.data(), &["--name", "mine"]);
+    let last = token.len() - 1;
+    let folder = folder();
+    for wrong in [&token[..last], &format!("{token}x"), &token.replacen("plantd_", "plantd_x", 1)] {
+        let message = server.client().with_token(wrong).read(1).assert_error(401, 2002);
+        assert!(message.contains("mistyped"), "{message}");
+        let path = folder.path().join("token");
+        fs::write(&path, wrong).unwrap();
+        let export = Launch::new()
+            .arguments(["export", "--url", &format!("http://{}", server.address())])
+            .arguments(["--token-file".into(), path.into_os_string()]);
+        assert!(!export.assert_refused(CONFIGURATION, &["mistyped"]).contains(wrong));
+    }
+    let message = server.client().with_token("unknown").read(1).assert_error(401, 2002);
+    assert!(!message.contains("mistyped"), "{message}");
+}
+
+// A token that is revoked during a request.
+
+#[test]
+fn a_write_whose_token_is_revoked_before_its_body_has_come_is_refused_and_says_what_it_has_done() {
+    let server = server();
+    let (reader, _) = client_of(&server, "reader");
+    let row = |id| chunk(plant_body(id, "Rosa", None) + "\n");
+    for (name, target, media_type, before, after, words) in [
+        ("importer", "/plants/import", "x-ndjson", row(1), row(2), "1 plants were created"),
+        ("idle", "/plants/import", "x-ndjson", chunk("\n"), chunk("\n"), ""),
+        ("creator", "/plants", "json", vec![], row(2), ""),
+    ] {
+        let (client, token) = client_of(&server, name);
+        let mut connection = server.connect();
+        connection.send(format!(
+            "POST {target} HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/{media_type}\r\nExpect: 100-continue\r\n\
+             Transfer-Encoding: chunked\r\n\r\n"
+        ));
+        assert_eq!(connection.receive().status, 100, "{name}");
+        connection.send(&before);
+        wait_until("the first row", || reader.read(1).status == 200);
+        revoke_token(server.data(), &[name]);
+        wait_until_refused(&client);
+        connection.send(&after);
+        connection.send(chunk(""));
+        let message = connection.receive().assert_error(401, 2002);
+        assert!(message.contains(words), "{name}: {message}");
+        reader.read(2).assert_error(404, 3002);
+    }
+}
+
+#[test]
+fn an_export_breaks_off_when_its_token_is_revoked() {
+    // More than the sockets' buffers take.
+    const PLANTS: i64 = 10_000;
+    let server = server();
+    let (writer, _) = client_of(&server, "writer");
+    let long = "𝒑".repeat(255);
+    let rows: String = (0..PLANTS).map(|id| plant_body(id, &long, Some(&long)) + "\n").collect();
+    let created = u64::try_from(PLANTS).expect("positive");
+    writer.import(Format::Ndjson, "", &rows).assert_report(Counts { created, ..Counts::default() });
+
+    let token = create_token(server.data(), &["--name", "exporter", "--scope", "read"]);
+    let exporter = wait_until_taken(&server, &token);
+    let mut connection = server.connect();
+    connection.send(format!(
+        "GET /plants/export HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {token}\r\n\r\n"
+    ));
+    connection.wait_for_bytes();
+    revoke_token(server.data(), &["exporter"]);
+    wait_until_refused(&exporter);
+    let taken = connection.receive_to_the_end();
+    assert_eq!(taken.status, 200);
+    assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");
+    let line = wait_for("the log to tell of it", || {
+        let stderr = server.stderr();
+        stderr.lines().find(|line| line.contains("broke off")).map(str::to_owned)
+    });
+    assert!(line.contains("token=exporter") && line.contains("revoked"), "{line}");
+}
+
+// The command.
+
+#[test]
+fn a_token_is_recognisable_and_only_its_digest_is_kept() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let token = create_token(&data, &["--name", "first"]);
+    let other = create_token(&data, &["--name", "second"]);
+    assert_ne!(token, other);
+    assert!(token.starts_with("plantd_"), "{token}");
+    // 43 characters of base64 hold 256 bits; the checksum follows.
+    assert_eq!(token.len(), "plantd_".len() + 43 + 6, "{token}");
+
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let file = data.join("tokens.json");
+    assert_eq!(mode(&data), 0o700);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains(&token) && !text.contains(&token["plantd_".len()..]), "{text}");
+    // Nothing but the file and its lock stays behind.
+    let names = fs::read_dir(&data).unwrap().map(|file| file.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["tokens.json", "tokens.json.lock"]);
+    for name in names {
+        assert_eq!(mode(&data.join(name)), 0o600);
+    }
+}
+
+#[test]
+fn the_list_shows_what_is_kept_of_each_token() {
+    let folder = folder();
+    let read = ["--name", "reader", "--scope", "read", "--expires", "90d"];
+    let token = create_token(folder.path(), &read);
+    let _ = create_token(folder.path(), &["--name", "writer"]);
+    let lines = list(folder.path());
+    let of_reader: Vec<&str> = lines[0].iter().map(String::as_str).collect();
+    let of_writer: Vec<&str> = lines[1].iter().map(String::as_str).collect();
+    assert_eq!((lines.len(), of_reader.len(), of_writer.len()), (2, 4, 4), "{lines:?}");
+    assert_eq!((of_reader[0], of_reader[1]), ("reader", "read"));
+    assert_eq!((of_writer[0], of_writer[1], of_writer[3]), ("writer", "write", "never"));
+    for time in [of_reader[2], of_reader[3], of_writer[2]] {
+        assert!(time.len() == "2026-01-01T00:00:00Z".len() && time.ends_with('Z'), "{time}");
+    }
+    assert!(of_reader[2] < of_reader[3], "{lines:?}");
+    let stdout = listed(&token_command(folder.path(), &["list"]));
+    assert!(!stdout.contains(&token), "{stdout}");
+}
+
+#[test]
+fn a_killed_command_leaves_nothing_behind_that_is_in_the_way() {
+    let folder = folder();
+    let data = folder.path();
+    let _ = create_token(data, &["--name", "mine"]);
+    let trace = data.join("trace");
+    let mut killed = token_command(data, &["create", "--name", "lost"])
+        .under_strace(&trace, &["-e", "inject=rename,renameat,renameat2:signal=KILL"])
+        .spawn();
+    assert_eq!(killed.wait_for_exit().code(), None, "it was to be killed");
+    fs::remove_file(&trace).expect("it was traced");
+    assert_eq!(names(data), ["mine"]);
+    assert_eq!(killed.stdout(), "");
+    let _ = create_token(data, &["--name", "next"]);
+    assert_eq!(names(data), ["mine", "next"]);
+    assert_eq!(fs::read_dir(data).unwrap().count(), 2);
+}
+
+#[test]
+fn a_lock_that_another_process_keeps_is_not_waited_for_for_ever() {
+    let folder = folder();
+    let _ = create_token(folder.path(), &["--name", "mine"]);
+    let lock = File::open(folder.path().join("tokens.json.lock")).expect("it is ours");
+    lock.lock().expect("a lock");
+    let launch = token_command(folder.path(), &["revoke", "mine"]);
+    check_refusal(&launch, IO, &["another process"]);
+    assert_eq!(names(folder.path()), ["mine"]);
+    drop(lock);
+    revoke_token(folder.path(), &["mine"]);
+}
+
+#[test]
+fn tokens_that_are_made_at_the_same_time_are_all_kept() {
+    const EACH: usize = 6;
+    let folder = folder();
+    thread::scope(|scope| {
+        for name in ["a", "b", "c", "d"] {
+            let data = folder.path();
+            scope.spawn(move || {
+                for _ in 0..EACH {
+                    let _ = create_token(data, &["--name", name]);
+                }
+            });
+        }
+    });
+    let mut names = names(folder.path());
+    names.sort();
+    assert_eq!(names.join(""), ["a", "b", "c", "d"].map(|name| name.repeat(EACH)).concat());
+}
+
+#[test]
+fn a_token_that_cannot_be_shown_is_not_made() {
+    let folder = folder();
+    let _ = create_token(folder.path(), &["--name", "mine"]);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    for stdout in [Stdio::from(full), Stdio::from(writer)] {
+        let output = Command::new(program())
+            .args(["token", "create", "--name", "lost", "--data"])
+            .arg(folder.path())
+            .stdout(stdout)
+            .output()
+            .expect("the program can be started");
+        assert_eq!(output.status.code(), Some(IO), "{output:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("no token was made"), "{stderr}");
+    }
+    assert_eq!(names(folder.path()), ["mine"]);
+}
+
+#[test]
+fn a_full_disk_leaves_the_tokens_as_they_were() {
+    let disk = SmallDisk::new("size=1m");
+    let data = disk.data();
+    let launch = |arguments: &[&str]| token_command(&data, arguments).within(&disk);
+    launch(&["create", "--name", "mine"]).spawn().assert_exit_code(0);
+    disk.fill("filler");
+    check_refusal(&launch(&["create", "--name", "other"]), IO, &["cannot write", "room"]);
+    check_refusal(&launch(&["revoke", "mine"]), IO, &["cannot write", "room"]);
+    let listed = listed(&launch(&["list"]));
+    assert!(listed.contains("mine") && !listed.contains("other"), "{listed}");
+}
+
+#[test]
+fn a_command_that_cannot_be_carried_out_is_refused_and_tells_no_token() {
+    let folder = folder();
+    let data = folder.path();
+    let token = create_token(data, &["--name", "mine"]);
+    let before = fs::read(data.join("tokens.json")).unwrap();
+    let long = "x".repeat(65);
+    for (arguments, words) in [
+        (&["create", "--name", ""][..], "1 to 64"),
+        (&["create", "--name", "a b"], "1 to 64"),
+        (&["create", "--name", &long], "1 to 64"),
+        (&["create", "--name", &token], "looks like a token"),
+        (&["create", "--name", "PLANTD_TOKEN"], "PLANTD_TOKEN"),
+        (&["create", &token], "not shown"),
+        (&["revoke", "mine", &token], "not shown"),
+        (&["create", "--name", "x", "--expires", "0s"], "never be valid"),
+        (&["create", "--name", "x", "--expires", "9000y"], "9999"),
+        (&["revoke", &token], "looks like a token"),
+        (&["revoke", "nobody"], "token list"),
+    ] {
+        let said = check_refusal(&token_command(data, arguments), USAGE, &[words]);
+        assert!(!said.contains(&token), "the token is told: {said}");
+    }
+    for arguments in [
+        &["create"][..],
+        &["create", "--name", "x", "--scope", "all"],
+        &["create", "--name", "x", "--expires", "soon"],
+        &["create", "--name", "x", "--expires", "-1s"],
+        &["revoke"],
+        &["other"],
+        &[],
+    ] {
+        token_command(data, arguments).assert_refused(USAGE, &[]);
+    }
+    assert_eq!(fs::read(data.join("tokens.json")).unwrap(), before);
+}
+
+#[test]
+fn a_tokens_file_that_cannot_be_used_ends_every_command_and_is_left_as_it_is() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    for arguments in [&["list"][..], &["revoke", "mine"]] {
+        check_refusal(&token_command(&data, arguments), IO, &["tokens.json", "--data"]);
+    }
+    let _ = create_token(&data, &["--name", "mine"]);
+    let path = data.join("tokens.json");
+    let commands = [
+        launch().data(&data),
+        token_command(&data, &["list"]),
+        token_command(&data, &["revoke", "mine"]),
+        token_command(&data, &["create", "--name", "other"]),
+    ];
+    for mode in [0o640, 0o604, 0o620, 0o666] {
+        for command in &commands {
+            set_mode(&path, mode);
+            let said = command.assert_refused(CONFIGURATION, &["chmod 600"]);
+            // The command that the message shows helps.
+            let shown = said.split_once("chmod 600").map(|(_, path)| format!("chmod 600{path}"));
+            let status = Command::new("sh").args(["-c", &shown.unwrap()]).status();
+            assert!(status.unwrap().success(), "{said}");
+            assert_eq!(names(&data), ["mine"]);
+        }
+    }
+    for text in ["", "{", "[]", "null", r#"{"tokens":[{}]}"#, r#"{"tokens":1}"#] {
+        fs::write(&path, text).unwrap();
+        for command in &commands {
+            command.assert_refused(CONFIGURATION, &["tokens.json", "broken at line 1"]);
+            assert_eq!(fs::read(&path).unwrap(), text.as_bytes());
+        }
+    }
+    fs::remove_file(&path).unwrap();
+    symlink(folder.path().join("nowhere"), &path).unwrap();
+    commands[0].assert_refused(CONFIGURATION, &["tokens.json", "a link to nothing"]);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    commands[0].assert_refused(CONFIGURATION, &["tokens.json", "is not a file"]);
+    assert!(!data.join("first-run-token").exists(), "a token was made");
+}
+
+// Files of other users.
+
+/// The content of a file that another user must not lead the program to.
+const VICTIM: &str = r#"{"tokens":[]}"#;
+
+/// A file that is the caller's alone, and beside it a folder. Where root is the caller, the folder and all
+/// files in it belong to another user.
+struct Trap {
+    folder: TempDir,
+    victim: PathBuf,
+    data: PathBuf,
+}
+
+impl Trap {
+    fn new() -> Self {
+        let folder = folder();
+        let (victim, data) = (folder.path().join("victim"), folder.path().join("data"));
+        fs::write(&victim, VICTIM).expect("writes");
+        set_mode(&victim, 0o600);
+        let trap = Self { folder, victim, data };
+        trap.make_folder("");
+        trap
+    }
+
+    /// Makes a folder of the other user in the folder.
+    fn make_folder(&self, name: &str) {
+        let path = self.data.join(name);
+        fs::create_dir(&path).expect("a folder can be made");
+        Self::give_away(&path);
+    }
+
+    fn link(&self, path: &Path) {
+        symlink(&self.victim, path).expect("a link can be made");
+        Self::give_away(path);
+    }
+
+    fn link_hard(&self, path: &Path) {
+        fs::hard_link(&self.victim, path).expect("on one file system");
+    }
+
+    fn give_away(path: &Path) {
+        if is_root() {
+            lchown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root may give files away");
+        }
+    }
+
+    /// The program refuses, and names the file. The one that is the caller's alone is as it was.
+    #[track_caller]
+    fn check(&self, launch: &Launch, name: &str, exit_codes: &[i32]) {
+        let look = || {
+            let metadata = fs::metadata(&self.victim).expect("it is there");
+            (fs::read(&self.victim).expect("reads"), metadata.uid(), metadata.ino())
+        };
+        let before = look();
+        let mut process = launch.spawn();
+        let code = process.wait_for_exit().code().expect("it ends by itself");
+        let said = process.stderr();
+        assert!(exit_codes.contains(&code), "{name}: {code}: {said}");
+        for word in [self.data.join(name).to_str().expect("UTF-8"), "remove it"] {
+            assert!(said.contains(word), "{name}: {said}");
+        }
+        assert_eq!(look(), before, "{name}: {said}");
+        let beside = fs::read_dir(self.folder.path()).expect("reads").count();
+        assert_eq!(beside, 2, "{name}: something was made beside the file");
+    }
+}
+
+#[test]
+fn a_file_that_another_user_puts_in_the_place_of_one_leads_root_nowhere() {
+    const LOCK: &str = "tokens.json.lock";
+    let create = |trap: &Trap| token_command(&trap.data, &["create", "--name", "mine"]);
+    let serve = |trap: &Trap| launch().data(&trap.data);
+
+    // The caller's own links are followed.
+    if is_root() {
+        let trap = Trap::new();
+        trap.link(&trap.data.join("tokens.json"));
+        trap.check(&create(&trap), "tokens.json", &[CONFIGURATION]);
+        let trap = Trap::new();
+        trap.link(&trap.data.join("first-run-token"));
+        trap.check(&serve(&trap), "first-run-token", &[IO]);
+    }
+    // The lock may also be a file of the caller's that was given away.
+    let places: [fn(&Trap, &Path); 3] = [Trap::link, Trap::link_hard, |_, path| make_pipe(path)];
+    for run in [create, serve] {
+        for place in places {
+            let trap = Trap::new();
+            place(&trap, &trap.data.join(LOCK));
+            trap.check(&run(&trap), LOCK, &[IO, CONFIGURATION]);
+        }
+    }
+    // The files of a database that is not there yet.
+    for name in ["plants/lock", "plants/journal.0", "plants/journal.1"] {
+        for (place, is_refused) in [(places[0], name == "plants/lock"), (places[1], false)] {
+            let trap = Trap::new();
+            trap.make_folder("plants");
+            let path = trap.data.join(name);
+            place(&trap, &path);
+            let mut server = serve(&trap).spawn();
+            if is_refused {
+                server.assert_exit_code(IO);
+                assert!(server.stderr().contains(path.to_str().expect("UTF-8")));
+            } else {
+                assert!(server.first_line().starts_with("plantd listening"), "{name}");
+            }
+            assert_eq!(fs::read(&trap.victim).expect("reads"), VICTIM.as_bytes(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_root_makes_in_the_folder_of_another_user_belongs_to_that_user() {
+    if !is_root() {
+        return;
+    }
+    let trap = Trap::new();
+    let _ = create_token(&trap.data, &["--name", "mine"]);
+    for name in ["tokens.json", "tokens.json.lock"] {
+        let metadata = fs::metadata(trap.data.join(name)).expect("it is there");
+        assert_eq!((metadata.uid(), metadata.gid()), (UNPRIVILEGED, UNPRIVILEGED), "{name}");
+        assert_eq!(metadata.mode() & 0o777, 0o600, "{name}");
+    }
+    // The second time, files of that user are there.
+    let _ = create_token(&trap.data, &["--name", "other"]);
+    assert_eq!(names(&trap.data), ["mine", "other"]);
+}

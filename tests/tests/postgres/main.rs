@@ -1,0 +1,5 @@
+//! PostgreSQL as the store: the repository on its own, and the program with its plants there.
+
+mod postgres_command;
+mod postgres_repository;
+mod user;

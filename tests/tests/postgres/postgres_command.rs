@@ -1,0 +1,678 @@
+//! The program with its plants in PostgreSQL: its options and messages, and its work while PostgreSQL is away or
+//! takes no writes.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plantd_tests::{
+    Authority, CONFIGURATION, Client, Connection, Counts, Format, IO, Launch, TestServer,
+    UNPRIVILEGED, USAGE, at_once, create_request, create_token, is_root, plant_body, program,
+    replace_file, revoke_token, wait_until,
+};
+use tempfile::TempDir;
+use test_postgres::{Cluster, fresh_schema_name, shared};
+
+use crate::user::User;
+
+/// It is in a URL and must be told nowhere.
+const PASSWORD: &str = "correct-horse-battery";
+
+/// The longest that anyone should have to wait to be told that PostgreSQL is not there.
+const FEW_SECONDS: Duration = Duration::from_secs(15);
+
+/// The id of a plant that no test makes.
+const NO_PLANT: i64 = -1;
+
+/// The commands that open a database, each of which refuses in the same words.
+const COMMANDS: [&str; 2] = ["serve", "migrate"];
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder can be made")
+}
+
+/// The program refuses, tells no password, and makes no folder.
+#[track_caller]
+fn refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let said = launch.clone().data(&data).assert_refused(exit_code, words);
+    assert!(!said.contains(PASSWORD), "the password is told: {said}");
+    assert!(!data.exists(), "it made a folder");
+    said
+}
+
+#[track_caller]
+fn is_ready(client: &Client) -> bool {
+    let answer = client.get("/readyz");
+    if answer.status != 200 {
+        let said = answer.assert_error(503, 5003);
+        assert!(said.contains("database does not answer or takes no writes"), "{said}");
+    }
+    answer.status == 200
+}
+
+#[test]
+fn migrate_makes_the_tables_and_says_so_and_later_that_they_are_there() {
+    let schema = fresh_schema_name();
+    let launch = Launch::new().postgres(shared().url(), &schema).arguments(["migrate"]);
+    for said in [
+        format!("made the tables in schema {schema}, version 2\n"),
+        format!("the tables in schema {schema} have version 2 already\n"),
+    ] {
+        let mut process = launch.spawn();
+        process.assert_exit_code(0);
+        assert_eq!((process.stdout(), process.stderr()), (said, String::new()));
+    }
+    let server = TestServer::start_with(Launch::new().postgres(shared().url(), &schema));
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(shared().query(&format!("SELECT name FROM {schema}.plants")), "Rosa");
+    let mut process = launch.spawn();
+    process.assert_exit_code(0);
+}
+
+#[test]
+fn a_postgres_that_is_not_there_is_said_in_seconds_and_without_the_password() {
+    // Building it must not count.
+    let _ = program();
+    // The one port is closed; the other one takes connections and says nothing.
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let closed = nobody.local_addr().expect("an address");
+    drop(nobody);
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    for address in [closed, silent.local_addr().expect("an address")] {
+        at_once(&COMMANDS, |command| {
+            let url = format!("postgres://plantd:{PASSWORD}@{address}/plants");
+            let launch = Launch::new().postgres(&url, "plants").environment("RUST_LOG", "trace");
+            let place = format!("postgres://plantd@{address}/plants");
+            let begun = Instant::now();
+            let words = [place.as_str(), "PostgreSQL does not answer"];
+            refusal(&launch.arguments([*command]), IO, &words);
+            assert!(begun.elapsed() < FEW_SECONDS, "{:?}", begun.elapsed());
+        });
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_used_ends_with_64_by_the_flag_and_with_78_by_the_environment() {
+    refusal(&Launch::new().arguments(["migrate"]), USAGE, &["--postgres", "PLANTD_POSTGRES"]);
+    let url = |rest: &str| format!("postgres://plantd{rest}");
+    let postgres = ["--postgres", "PLANTD_POSTGRES"];
+    let schema = ["--postgres-schema", "PLANTD_POSTGRES_SCHEMA"];
+    for ([flag, variable], value) in [
+        (postgres, "nonsense".to_owned()),
+        (postgres, String::new()),
+        (postgres, format!("mysql://plantd:{PASSWORD}@one/plants")),
+        (postgres, format!("plantd:{PASSWORD}@one/plants")),
+        (postgres, url(&format!(":{PASSWORD}@one:port/plants"))),
+        (postgres, url(&format!(":{PASSWORD}@/plants"))),
+        (postgres, url(&format!(":{PASSWORD}@one/plants?sslmode=maybe"))),
+        (postgres, url(&format!(":{PASSWORD}@one/plants?connect_timeout=soon"))),
+        (postgres, url(&format!("@one/plants?password={PASSWORD}&nonsense=1"))),
+        (postgres, url(&format!("@one/plants?{PASSWORD}"))),
+        // An @ in a password is written %40. The text behind it would be taken for a host.
+        (postgres, url(&format!(":p@{PASSWORD}@one/plants"))),
+        (schema, "Plants".to_owned()),
+        (schema, "a\"; DROP TABLE plants; --".to_owned()),
+        (schema, "pg_catalog".to_owned()),
+        (schema, String::new()),
+        (["--postgres-connections", "PLANTD_POSTGRES_CONNECTIONS"], "7".to_owned()),
+    ] {
+        for command in COMMANDS {
+            if (command, flag) == ("migrate", "--postgres-connections") {
+                continue;
+            }
+            let launch = Launch::new()
+                .environment("PLANTD_POSTGRES", "postgres://127.0.0.1:1/plants")
+                .arguments([command]);
+            let by_environment = launch.clone().environment(variable, &value);
+            refusal(&by_environment, CONFIGURATION, &[variable]);
+            refusal(&launch.arguments([flag, &value]), USAGE, &[flag]);
+        }
+    }
+}
+
+#[test]
+fn a_password_is_told_nowhere_where_a_command_line_is_wrong() {
+    let url = format!("postgres://plantd:{PASSWORD}@127.0.0.1/plants");
+    let equals = format!("--postgres={url}");
+    let wrong: [&[&str]; 8] = [
+        &[&equals, "--nonsense"],
+        &["--postgres", &url, "nonsense"],
+        &["--postgres", &url, "--postgres", &url],
+        &["migrate", &url],
+        &["migrate", "--postgres-schema", &url],
+        &["migrate", "--postgres-connections", &url],
+        &[&url],
+        &["--listen", &url],
+    ];
+    for arguments in wrong {
+        refusal(&Launch::new().arguments(arguments), USAGE, &[]);
+    }
+    for arguments in [&["--help"][..], &["serve", "--help"], &["migrate", "--help"]] {
+        let mut process = Launch::new().postgres(&url, "plants").arguments(arguments).spawn();
+        process.assert_exit_code(0);
+        let help = process.stdout() + &process.stderr();
+        assert!(help.contains("PLANTD_POSTGRES") && !help.contains(PASSWORD), "{help}");
+    }
+}
+
+#[test]
+fn the_first_start_makes_a_folder_for_its_token_alone() {
+    let launch = Launch::new()
+        .without_environment("PLANTD_TOKEN")
+        .postgres(shared().url(), &fresh_schema_name());
+    let server = TestServer::start_with(launch);
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(server.data()), 0o700);
+    let mut files: Vec<_> = fs::read_dir(server.data())
+        .expect("a folder")
+        .map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"))
+        .collect();
+    files.sort_unstable();
+    files.retain(|name| !name.ends_with(".lock"));
+    assert_eq!(files, ["first-run-token", "tokens.json"]);
+    for name in files {
+        assert_eq!(mode(&server.data().join(name)), 0o600);
+    }
+    let token = fs::read_to_string(server.data().join("first-run-token")).expect("reads");
+    let client = server.client().with_token(token.trim());
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+}
+
+#[test]
+fn servers_share_their_plants_and_their_tokens() {
+    let schema = fresh_schema_name();
+    let folder = folder();
+    let tokens = folder.path().join("tokens.json");
+    let to_file = ["--tokens", tokens.to_str().expect("UTF-8")];
+    let other = create_token(folder.path(), &[&["--name", "other"][..], &to_file].concat());
+    let token = create_token(folder.path(), &[&["--name", "shared"][..], &to_file].concat());
+    let start = || {
+        let launch = Launch::new().postgres(shared().url(), &schema).arguments(to_file);
+        // The fewest connections will do.
+        let launch = launch.arguments(["--postgres-connections", "8"]);
+        TestServer::start_with(launch.without_environment("PLANTD_TOKEN"))
+    };
+    let servers = [start(), start()];
+    assert_ne!(servers[0].data(), servers[1].data());
+    let [one, two] = servers.each_ref().map(|server| server.client().with_token(&token));
+    for id in 1..=20 {
+        let (writing, reading) = if id % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        writing.create(id, "Rosa", None).assert_plant("Rosa", None);
+        reading.read(id).assert_new_plant(id, "Rosa", None);
+        assert_eq!(reading.list("limit=1").total_count(), usize::try_from(id).ok());
+    }
+
+    revoke_token(folder.path(), &[&["shared"][..], &to_file].concat());
+    for client in [&one, &two] {
+        wait_until("the token to be in force no more", || client.read(NO_PLANT).status == 401);
+        client.with_token(&other).read(1).assert_new_plant(1, "Rosa", None);
+    }
+}
+
+#[test]
+fn a_server_stays_up_while_postgres_is_away_and_goes_on_when_it_is_back() {
+    let mut cluster = Cluster::start();
+    let url = cluster.url().replace("postgres@", &format!("postgres:{PASSWORD}@"));
+    let launch =
+        Launch::new().postgres(&url, &fresh_schema_name()).environment("RUST_LOG", "trace");
+    let mut server = TestServer::start_with(launch);
+    let client = server.client();
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert!(is_ready(&client));
+
+    for stopped in 1..=2 {
+        cluster.stop_fast();
+        wait_until("/readyz to say no", || !is_ready(&client));
+        // Each request is tried for some seconds, so the second time there are none.
+        if stopped == 1 {
+            let begun = Instant::now();
+            let said = client.create(2, "Abies", None).assert_error(503, 5003);
+            assert!(said.contains("database does not answer"), "{said}");
+            client.delete(1).assert_error(503, 5003);
+            assert!(begun.elapsed() < 2 * FEW_SECONDS, "{:?}", begun.elapsed());
+            client.read(1).assert_error(503, 5002);
+        }
+        assert_eq!(client.get("/livez").status, 200);
+        assert!(server.process().is_running());
+        cluster.start_again();
+        wait_until("/readyz to say yes", || is_ready(&client));
+        client.read(1).assert_new_plant(1, "Rosa", None);
+        client.read(2).assert_error(404, 3002);
+        client.create(10 + stopped, "Abies", None).assert_plant("Abies", None);
+    }
+    assert_eq!(client.list("").total_count(), Some(3));
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.stderr();
+    assert!(log.contains("PostgreSQL does not answer"), "{log}");
+    assert_eq!(log.matches("PostgreSQL answers again").count(), 2, "{log}");
+    assert!(!log.contains(PASSWORD), "{log}");
+}
+
+#[test]
+fn a_server_ends_in_order_also_while_postgres_is_away() {
+    const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+    let mut cluster = Cluster::start();
+    let mut server =
+        TestServer::start_with(Launch::new().postgres(&cluster.url(), &fresh_schema_name()));
+    let client = server.client();
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+    for is_frozen in [false, true] {
+        server.restart();
+        server.client().read(1).assert_new_plant(1, "Rosa", None);
+        if is_frozen {
+            cluster.freeze();
+        } else {
+            cluster.stop_fast();
+        }
+        let client = server.client();
+        wait_until("/readyz to say no", || !is_ready(&client));
+        // One is on its way.
+        let mut connection = server.connect();
+        connection.send(create_request(&plant_body(2, "Abies", None)));
+        let begun = Instant::now();
+        assert_eq!(server.terminate().code(), Some(0), "{}", server.stderr());
+        assert!(begun.elapsed() < DRAIN_TIMEOUT + FEW_SECONDS, "{:?}", begun.elapsed());
+        if is_frozen {
+            cluster.unfreeze();
+        } else {
+            connection.receive().assert_error(503, 5003);
+            cluster.start_again();
+        }
+        assert!(Connection::try_open(server.address()).is_err(), "it still listens");
+    }
+}
+
+/// A cluster that takes no TCP connection without TLS, and the authority of its certificate.
+struct TlsCluster {
+    cluster: Cluster,
+    folder: TempDir,
+    authority: Authority,
+}
+
+impl TlsCluster {
+    fn start() -> Self {
+        let cluster = Cluster::start();
+        let authority = Authority::new();
+        let certificate = authority.issue();
+        write_for_server(&cluster.data().join("server.crt"), &certificate.chain);
+        write_for_server(&cluster.data().join("server.key"), &certificate.key);
+        let who = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+        write_for_server(&cluster.data().join("pg_hba.conf"), who);
+        cluster.set("ssl", "on");
+        let folder = folder();
+        Self { cluster, folder, authority }
+    }
+
+    fn roots(&self, name: &str, authority: &Authority) -> PathBuf {
+        let path = self.folder.path().join(name);
+        replace_file(&path, &authority.pem());
+        path
+    }
+
+    /// Its URL under this name, with these options.
+    fn url(&self, name: &str, options: &str) -> String {
+        let port = self.cluster.port();
+        format!(
+            "postgres://postgres:{PASSWORD}@{name}:{port}/postgres?hostaddr=127.0.0.1&{options}"
+        )
+    }
+}
+
+/// Writes a file that the server alone can read.
+#[track_caller]
+fn write_for_server(path: &Path, text: &str) {
+    fs::write(path, text).expect("it is written");
+    fs::set_permissions(path, Permissions::from_mode(0o600)).expect("it is ours");
+    if is_root() {
+        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root gives away what it has");
+    }
+}
+
+#[test]
+fn over_tls_only_the_server_that_is_vouched_for_gets_anything() {
+    let tls = TlsCluster::start();
+    let schema = fresh_schema_name();
+    let roots = tls.roots("roots.pem", &tls.authority);
+    let trusting = |roots: &Path| format!("sslmode=verify-full&sslrootcert={}", roots.display());
+    for name in ["127.0.0.1", "localhost"] {
+        let launch = Launch::new().postgres(&tls.url(name, &trusting(&roots)), &schema);
+        let server = TestServer::start_with(launch);
+        server.client().put(1, r#"{"name":"Rosa"}"#);
+        server.client().read(1).assert_new_plant(1, "Rosa", None);
+        let is_encrypted = "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                            WHERE application_name = 'plantd'";
+        assert_eq!(tls.cluster.query(is_encrypted), "t");
+    }
+
+    let stranger = tls.roots("stranger.pem", &Authority::new());
+    let begun = Instant::now();
+    for (url, words) in [
+        (tls.url("localhost", &trusting(&stranger)), "certificate"),
+        // The server is also verified where the URL asks for less.
+        (tls.url("localhost", &format!("sslrootcert={}", stranger.display())), "certificate"),
+        (tls.url("localhost", "sslmode=require"), "certificate"),
+        (tls.url("another.example", &trusting(&roots)), "another.example"),
+        (tls.url("localhost", "sslmode=disable"), "no encryption"),
+    ] {
+        for command in COMMANDS {
+            let launch = Launch::new().postgres(&url, &schema).arguments([command]);
+            refusal(&launch, IO, &[words]);
+        }
+    }
+    assert!(begun.elapsed() < 2 * FEW_SECONDS, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn why_postgres_lets_nobody_in_is_said_with_what_to_do() {
+    let cluster = Cluster::start();
+    let who = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    write_for_server(&cluster.data().join("pg_hba.conf"), who);
+    cluster.set("password_encryption", "scram-sha-256");
+    cluster.query("CREATE ROLE gardener LOGIN SUPERUSER PASSWORD 'another-one'");
+    cluster.query("CREATE DATABASE shelf");
+    cluster.query("ALTER DATABASE shelf SET default_transaction_read_only = on");
+    let port = cluster.port();
+    let place = |user: &str, database: &str| {
+        format!("postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable")
+    };
+    for (url, words) in [
+        (
+            place(&format!("gardener:{PASSWORD}"), "postgres"),
+            ["password authentication failed", "check the user and the password in the URL"],
+        ),
+        (place("gardener", "postgres"), ["password missing", "put the password into the URL"]),
+        (place("gardener:another-one", "none"), ["does not exist", "create the database"]),
+        (place("gardener:another-one", "shelf"), ["does not allow writes", "read_only"]),
+    ] {
+        for command in COMMANDS {
+            let launch = Launch::new().postgres(&url, "plants").arguments([command]);
+            let said = refusal(&launch, IO, &words);
+            assert!(said.contains("PostgreSQL refuses the connection"), "{said}");
+            assert!(!said.contains("does not answer"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_file_without_certificates_ends_with_78_and_is_named() {
+    let folder = folder();
+    let path = folder.path().join("none.pem");
+    fs::write(&path, "nothing\n").expect("it is written");
+    let path = path.to_str().expect("UTF-8");
+    let url = format!("postgres://plantd:{PASSWORD}@127.0.0.1:1/plants?sslrootcert={path}");
+    let launch = Launch::new().postgres(&url, "plants").arguments(["migrate"]);
+    refusal(&launch, CONFIGURATION, &[path]);
+}
+
+/// A server whose user of the database may use the tables, but did not make them.
+struct OnTables {
+    schema: String,
+    user: User,
+    server: TestServer,
+}
+
+impl OnTables {
+    fn start() -> Self {
+        let (schema, user) = (fresh_schema_name(), User::new(shared()));
+        let migrate = Launch::new().postgres(shared().url(), &schema).arguments(["migrate"]);
+        migrate.spawn().assert_exit_code(0);
+        user.grant_tables(&schema);
+        let server = TestServer::start_with(Launch::new().postgres(&user.url(), &schema));
+        Self { schema, user, server }
+    }
+
+    /// One more server.
+    fn another_server(&self) -> TestServer {
+        TestServer::start_with(Launch::new().postgres(&self.user.url(), &self.schema))
+    }
+
+    /// Runs statements, with the names for `SCHEMA` and `USER`.
+    #[track_caller]
+    fn query(&self, sql: &str) -> String {
+        shared().query(&sql.replace("SCHEMA", &self.schema).replace("USER", &self.user.name))
+    }
+
+    /// Runs statements. `RAISE` with the number of an error makes PostgreSQL raise that before it writes plants
+    /// that meet a condition.
+    #[track_caller]
+    fn harm(&self, harm: &str, condition: &str) {
+        let Some((_, sqlstate)) = harm.split_once("RAISE ") else {
+            self.query(harm);
+            return;
+        };
+        self.query(&format!(
+            "CREATE OR REPLACE FUNCTION SCHEMA.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+               RAISE EXCEPTION 'not this one' USING ERRCODE = '{sqlstate}'; END $$; \
+             CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON SCHEMA.plants FOR EACH ROW \
+               WHEN ({condition}) EXECUTE FUNCTION SCHEMA.refuse()"
+        ));
+    }
+}
+
+#[test]
+fn writes_and_reads_go_on_after_the_tables_were_changed_under_a_running_server() {
+    let tables = OnTables::start();
+    let client = tables.server.client();
+    for (round, kind) in (0..).zip(["varchar(255)", "text COLLATE \"C\""]) {
+        let id = 10 * round;
+        client.create(id, "Rosa", Some("a")).assert_plant("Rosa", Some("a"));
+        client.put(id + 1, r#"{"name":"Rosa"}"#).assert_made("Rosa", None);
+        client.patch(id, r#"{"tag":"b"}"#).assert_plant("Rosa", Some("b"));
+        tables.query(&format!(
+            "ALTER TABLE SCHEMA.plants ALTER COLUMN name TYPE {kind}, ALTER COLUMN folded_name TYPE {kind}, \
+               ALTER COLUMN tag TYPE {kind}"
+        ));
+        client.read(id).assert_new_plant(id, "Rosa", Some("b"));
+        assert_eq!(client.list_all(&format!("name=ros&after={}", id - 1)).len(), 2);
+        client.create(id + 2, "Abies", None).assert_plant("Abies", None);
+        client.put(id + 3, r#"{"name":"Abies"}"#).assert_made("Abies", None);
+        client.put(id, r#"{"name":"Salix"}"#).assert_plant("Salix", None);
+        client.patch(id + 1, r#"{"tag":"c"}"#).assert_plant("Rosa", Some("c"));
+        client.delete(id + 1).assert_no_content();
+        assert!(is_ready(&client));
+    }
+}
+
+/// A harm that keeps writes from being carried out, its remedy, and whether `/readyz` says so before a write.
+const NO_WRITES: [(&str, &str, bool); 10] = [
+    ("REVOKE INSERT ON SCHEMA.events FROM USER", "GRANT INSERT ON SCHEMA.events TO USER", true),
+    ("REVOKE UPDATE ON SCHEMA.plants FROM USER", "GRANT UPDATE ON SCHEMA.plants TO USER", true),
+    (
+        "REVOKE ALL ON SEQUENCE SCHEMA.event_blocks FROM USER",
+        "GRANT USAGE, SELECT ON SEQUENCE SCHEMA.event_blocks TO USER",
+        false,
+    ),
+    (
+        "ALTER TABLE SCHEMA.plants RENAME COLUMN folded_name TO hidden",
+        "ALTER TABLE SCHEMA.plants RENAME COLUMN hidden TO folded_name",
+        true,
+    ),
+    (
+        "CREATE TABLE SCHEMA.saved AS TABLE SCHEMA.counters; TRUNCATE SCHEMA.counters",
+        "INSERT INTO SCHEMA.counters TABLE SCHEMA.saved",
+        true,
+    ),
+    (
+        "ALTER TABLE SCHEMA.plants ADD CONSTRAINT nothing CHECK (false) NOT VALID",
+        "ALTER TABLE SCHEMA.plants DROP CONSTRAINT nothing",
+        false,
+    ),
+    (
+        "CREATE FUNCTION SCHEMA.drop_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+         CREATE TRIGGER drop_row BEFORE INSERT OR UPDATE ON SCHEMA.plants FOR EACH ROW \
+           EXECUTE FUNCTION SCHEMA.drop_row()",
+        "DROP TRIGGER drop_row ON SCHEMA.plants",
+        false,
+    ),
+    (
+        "CREATE TABLE SCHEMA.sequence AS SELECT last_value FROM SCHEMA.event_blocks; \
+         SELECT setval('SCHEMA.event_blocks', 1)",
+        "SELECT setval('SCHEMA.event_blocks', last_value + 1000) FROM SCHEMA.sequence",
+        false,
+    ),
+    ("RAISE 53100", "DROP TRIGGER refuse ON SCHEMA.plants", false),
+    ("RAISE 25006", "DROP TRIGGER refuse ON SCHEMA.plants", false),
+];
+
+#[test]
+fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_that_is_mended() {
+    at_once(&NO_WRITES, |(harm, mend, is_seen)| {
+        let tables = OnTables::start();
+        let client = tables.server.client();
+        // So many that a sequence which begins anew is behind them for a while.
+        for id in -20..=0 {
+            client.create(id, "Rosa", None).assert_plant("Rosa", None);
+        }
+        tables.harm(harm, "true");
+        if *is_seen {
+            wait_until("/readyz to say no", || !is_ready(&client));
+        }
+        // A change, which all of these keep from being carried out.
+        let put = r#"{"name":"Salix"}"#;
+        let said = client.put(0, put).assert_error(503, 5003);
+        assert!(said.contains("database") && said.contains("nothing was written"), "{said}");
+        // Nothing but /readyz is asked until it says yes.
+        for _ in 0..2 {
+            assert!(!is_ready(&client), "it is ready");
+        }
+        tables.query(mend);
+        wait_until("/readyz to say yes", || is_ready(&client));
+        client.create(1, "Abies", None).assert_plant("Abies", None);
+        client.put(0, put).assert_plant("Salix", None);
+        assert_eq!(client.list("").total_count(), Some(22));
+    });
+}
+
+#[test]
+fn without_the_index_that_keeps_an_id_from_being_taken_twice_no_plant_is_created() {
+    let tables = OnTables::start();
+    tables.server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    tables.query("ALTER TABLE SCHEMA.plants DROP CONSTRAINT plants_pkey");
+    let fresh = tables.another_server();
+    for client in [tables.server.client(), fresh.client()] {
+        client.create(1, "Abies", None).assert_error(503, 5003);
+        client.put(2, r#"{"name":"Abies"}"#).assert_error(503, 5003);
+        assert!(!is_ready(&client));
+    }
+    tables.query("ALTER TABLE SCHEMA.plants ADD PRIMARY KEY (id)");
+    for client in [tables.server.client(), fresh.client()] {
+        wait_until("/readyz to say yes", || is_ready(&client));
+        client.create(1, "Abies", None).assert_error(400, 3001);
+    }
+}
+
+#[test]
+fn without_the_index_that_tells_whether_a_group_is_committed_readyz_says_no() {
+    let tables = OnTables::start();
+    let client = tables.server.client();
+    assert!(is_ready(&client));
+    tables.query("ALTER TABLE SCHEMA.events DROP CONSTRAINT events_group_id_key");
+    wait_until("/readyz to say no", || !is_ready(&client));
+    tables.query("ALTER TABLE SCHEMA.events ADD UNIQUE (group_id)");
+    wait_until("/readyz to say yes", || is_ready(&client));
+}
+
+#[test]
+fn a_server_that_has_written_nothing_yet_tells_a_refused_write_from_a_time_when_none_is_taken() {
+    let tables = OnTables::start();
+    for id in [1, 2] {
+        tables.server.client().create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+    tables.harm("RAISE P0001", "true");
+    let server = tables.another_server();
+    let client = server.client();
+    client.create(3, "Abies", None).assert_error(503, 5003);
+    assert!(!is_ready(&client));
+    tables.query("DROP TRIGGER refuse ON SCHEMA.plants");
+    wait_until("/readyz to say yes", || is_ready(&client));
+
+    tables.harm("RAISE P0001", "NEW.id = 3");
+    let server = tables.another_server();
+    let client = server.client();
+    client.create(3, "Abies", None).assert_error(500, 5005);
+    assert!(is_ready(&client));
+}
+
+/// The plant that PostgreSQL refuses.
+const REFUSED: i64 = 7;
+
+#[test]
+fn a_write_that_postgres_refuses_is_refused_alone_each_time() {
+    const GOOD_CLIENTS: i64 = 8;
+    const WRITES: i64 = 25;
+    let harms = [
+        "UPDATE SCHEMA.plants SET revision = 9223372036854775807 WHERE id = 7",
+        "RAISE P0001",
+        "RAISE 42501",
+        "ALTER TABLE SCHEMA.plants ADD CONSTRAINT good CHECK (id <> 7) NOT VALID",
+        "CREATE FUNCTION SCHEMA.drop_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+         CREATE TRIGGER drop_row BEFORE INSERT OR UPDATE ON SCHEMA.plants FOR EACH ROW \
+           WHEN (NEW.id = 7) EXECUTE FUNCTION SCHEMA.drop_row()",
+    ];
+    at_once(&harms, |harm| {
+        let tables = OnTables::start();
+        let client = tables.server.client();
+        client.create(REFUSED, "Rosa", None).assert_plant("Rosa", None);
+        tables.harm(harm, "NEW.id = 7");
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for guilty in 0..2 {
+                let (client, is_done) = (tables.server.client(), &is_done);
+                scope.spawn(move || {
+                    let mut refused = 0;
+                    while refused < 3 || !is_done.load(Ordering::Relaxed) {
+                        let put = format!(r#"{{"name":"guilty {guilty}"}}"#);
+                        let said = client.put(REFUSED, &put).assert_error(500, 5005);
+                        assert!(said.contains("nothing was written"), "{said}");
+                        refused += 1;
+                    }
+                });
+            }
+            let good = (1..=GOOD_CLIENTS).map(|number| {
+                let client = tables.server.client();
+                scope.spawn(move || {
+                    for id in number * 1000..number * 1000 + WRITES {
+                        client.create(id, "Abies", None).assert_plant("Abies", None);
+                        client.put(id, r#"{"name":"Salix"}"#).assert_plant("Salix", None);
+                    }
+                })
+            });
+            let good: Vec<_> = good.collect();
+            let failed = good.into_iter().filter_map(|client| client.join().err()).count();
+            is_done.store(true, Ordering::Relaxed);
+            assert_eq!(failed, 0, "clients whose writes are good");
+        });
+        assert!(is_ready(&client));
+        let all = GOOD_CLIENTS * WRITES + 1;
+        assert_eq!(client.list("").total_count(), usize::try_from(all).ok());
+        client.read(REFUSED).assert_new_plant(REFUSED, "Rosa", None);
+        // The log tells of each refusal.
+        let log = tables.server.stderr();
+        assert!(log.contains("error=5005"), "{log}");
+    });
+}
+
+#[test]
+fn a_row_of_an_import_that_postgres_refuses_fails_alone() {
+    let tables = OnTables::start();
+    let client = tables.server.client();
+    tables.query("ALTER TABLE SCHEMA.plants ADD CONSTRAINT good CHECK (name <> 'guilty')");
+    let row = |id: i64| {
+        let name = if id % 100 == 42 { "guilty" } else { "Rosa" };
+        format!("{{\"id\":{id},\"name\":\"{name}\"}}\n")
+    };
+    let body: String = (1..=300).map(row).collect();
+    let answer = client.import(Format::Ndjson, "", body);
+    let errors = answer.assert_report(Counts { created: 297, failed: 3, ..Counts::default() });
+    assert_eq!(errors, [(42, 5005), (142, 5005), (242, 5005)]);
+    assert_eq!(client.list("").total_count(), Some(297));
+    assert!(tables.server.stderr().contains("good"), "{}", tables.server.stderr());
+    assert!(is_ready(&client));
+}

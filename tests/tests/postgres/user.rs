@@ -1,0 +1,43 @@
+//! A user of a database who may use the tables, but did not make them.
+
+use test_postgres::{Database, fresh_schema_name};
+
+/// The grants that `plantd migrate --help` shows for the user of the server, with SCHEMA and USER for the names.
+const GRANTS: &str = "GRANT USAGE ON SCHEMA SCHEMA TO USER; \
+     GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA SCHEMA TO USER; \
+     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA SCHEMA TO USER";
+
+/// A user of the database, until this is dropped.
+pub(crate) struct User {
+    pub(crate) name: String,
+    database: Database,
+}
+
+impl User {
+    /// A user who may do nothing yet.
+    pub(crate) fn new(database: &Database) -> Self {
+        let name = fresh_schema_name();
+        database.query(&format!("CREATE ROLE {name}"));
+        Self { name, database: database.clone() }
+    }
+
+    /// The URL at which a session is this user's, whatever the server lets in.
+    pub(crate) fn url(&self) -> String {
+        let url = self.database.url();
+        let sign = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{sign}options=-c%20role%3D{}", self.name)
+    }
+
+    pub(crate) fn grant_tables(&self, schema: &str) {
+        let grants = GRANTS.replace("SCHEMA SCHEMA", &format!("SCHEMA {schema}"));
+        self.database.query(&grants.replace("USER", &self.name));
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let name = &self.name;
+        // Where the server has gone, so has the user.
+        let _ = self.database.try_query(&format!("DROP OWNED BY {name}; DROP ROLE {name}"));
+    }
+}

@@ -1,0 +1,216 @@
+//! How the server ends: everybody who was promised an answer gets it.
+
+use plantd_tests::{
+    Connection, Launch, TestServer, at_once, create_request, plant_body, wait_until,
+};
+use rustix::process::Signal;
+
+use crate::transport::{Site, Transport, begin_create, read_request, wait_for_refusal};
+
+/// The exit code where requests were cut off.
+const CUT_OFF: i32 = 75;
+
+/// The signals that end a server; a terminal that is closed sends SIGHUP.
+const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+
+#[test]
+fn after_each_ending_signal_the_server_is_not_ready_and_still_serves_for_the_delay() {
+    at_once(&ENDING, |signal| {
+        let mut server = TestServer::start_with(Launch::new().arguments(["--drain-delay", "2s"]));
+        let body = plant_body(1, "Rosa", None);
+        let mut half_sent = server.connect();
+        begin_create(&mut half_sent, &body);
+        half_sent.send(&body[..10]);
+        let readyz = "GET /readyz HTTP/1.1\r\nHost: plants\r\n\r\n";
+        let mut kept = server.connect();
+        kept.send(readyz);
+        assert_eq!(kept.receive().status, 200);
+
+        server.process().send(*signal);
+        // Each look is on a new connection, so this also shows that they are still taken.
+        wait_until("/readyz to say no", || {
+            let mut connection = server.connect();
+            connection.send(readyz);
+            let answer = connection.receive();
+            if answer.status != 200 {
+                answer.assert_error(503, 5003);
+                assert!(answer.header("retry-after").is_some(), "{answer:?}");
+            }
+            answer.status != 200
+        });
+        let mut fresh = server.connect();
+        fresh.send("GET /livez HTTP/1.1\r\nHost: plants\r\n\r\n");
+        assert_eq!(fresh.receive().status, 200);
+        let mut fresh = server.connect();
+        fresh.send(create_request(&plant_body(2, "Abies", None)));
+        fresh.receive().assert_plant("Abies", None);
+        kept.send(create_request(&plant_body(3, "Quercus", None)));
+        let last = kept.receive();
+        last.assert_plant("Quercus", None);
+        // The client is told not to send another request, which would get no answer.
+        assert_eq!(last.header("connection"), Some("close"), "{last:?}");
+        half_sent.send(&body[10..]);
+        half_sent.receive().assert_plant("Rosa", None);
+        assert_eq!(server.process().wait_for_exit().code(), Some(0));
+        assert!(Connection::try_open(server.address()).is_err(), "it still listens");
+
+        server.restart();
+        for (id, name) in [(1, "Rosa"), (2, "Abies"), (3, "Quercus")] {
+            server.client().read(id).assert_new_plant(id, name, None);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_nohup_has_started_outlives_its_terminal() {
+    let mut server = TestServer::start_with(Launch::new().without_hangup());
+    server.process().send(Signal::HUP);
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+    assert!(!server.stderr().contains("SIGHUP"), "{}", server.stderr());
+}
+
+#[test]
+fn signals_that_mean_nothing_to_it_do_not_end_the_server() {
+    let mut server = TestServer::start();
+    for (id, signal) in (1..).zip([Signal::USR1, Signal::USR2, Signal::PIPE]) {
+        server.process().send(signal);
+        server.client().create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_does_not_cut_off_what_the_first_one_lets_end() {
+    let mut server = TestServer::start();
+    let body = plant_body(1, "Rosa", None);
+    let mut half_sent = server.connect();
+    begin_create(&mut half_sent, &body);
+    server.process().send(Signal::INT);
+    wait_for_refusal(&server);
+    for (signal, name) in
+        [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM"), (Signal::HUP, "SIGHUP")]
+    {
+        server.process().send(signal);
+        wait_until("the log to say that the server is draining already", || {
+            server.stderr().contains(&format!("{name}: the server is draining already"))
+        });
+    }
+    half_sent.send(&body);
+    half_sent.receive().assert_plant("Rosa", None);
+    assert_eq!(server.process().wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn requests_in_flight_are_answered_after_the_listener_has_closed() {
+    at_once(&Transport::ALL, |transport| {
+        let site = Site::new();
+        let mut server = TestServer::start_with(site.launch(*transport));
+        let body = plant_body(1, "Rosa", None);
+        let [mut half_sent, mut head_only, mut resting] =
+            [(); 3].map(|()| site.connect(*transport, &server));
+        begin_create(&mut half_sent, &body);
+        half_sent.send(&body[..10]);
+        head_only.send("GET /pla");
+        resting.send(read_request(1));
+        resting.receive().assert_error(404, 3002);
+
+        server.process().send_terminate();
+        wait_for_refusal(&server);
+        resting.assert_closed();
+        assert!(server.process().is_running(), "it did not wait for the requests");
+        half_sent.send(&body[10..]);
+        half_sent.receive().assert_plant("Rosa", None);
+        half_sent.assert_closed();
+        head_only.send(&read_request(1)["GET /pla".len()..]);
+        head_only.receive().assert_new_plant(1, "Rosa", None);
+        head_only.assert_closed();
+        assert_eq!(server.process().wait_for_exit().code(), Some(0));
+
+        server.restart();
+        site.read(*transport, &server, 1).assert_new_plant(1, "Rosa", None);
+    });
+}
+
+#[test]
+fn a_request_behind_one_in_flight_is_answered_too() {
+    let mut server = TestServer::start();
+    let body = plant_body(1, "Rosa", None);
+    let mut half_sent = server.connect();
+    begin_create(&mut half_sent, &body);
+    half_sent.send(&body[..10]);
+    server.process().send_terminate();
+    wait_for_refusal(&server);
+    half_sent.send(body[10..].to_owned() + &create_request(&plant_body(2, "Abies", None)));
+    let first = half_sent.receive();
+    first.assert_plant("Rosa", None);
+    // With `close`, the client would not wait for the next answer.
+    assert_eq!(first.header("connection"), None, "{first:?}");
+    let last = half_sent.receive();
+    last.assert_plant("Abies", None);
+    assert_eq!(last.header("connection"), Some("close"), "{last:?}");
+    half_sent.assert_closed();
+    assert_eq!(server.process().wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn a_request_that_does_not_end_holds_the_end_up_for_the_time_out_only() {
+    let mut server = TestServer::start_with(Launch::new().arguments(["--drain-timeout", "1s"]));
+    let body = plant_body(1, "Rosa", None);
+    let mut half_sent = server.connect();
+    begin_create(&mut half_sent, &body);
+    half_sent.send(&body[..10]);
+    server.process().send_terminate();
+    server.process().assert_exit_code(CUT_OFF);
+    for words in ["closed 1 connection before its request was answered", "--drain-timeout"] {
+        assert!(server.stderr().contains(words), "{}", server.stderr());
+    }
+    // The body's own deadline did not end it: that would have been answered.
+    assert!(half_sent.try_receive().is_err());
+
+    server.restart();
+    server.client().read(1).assert_error(404, 3002);
+}
+
+#[test]
+fn connections_that_rest_do_not_hold_the_end_up_nor_does_their_absence() {
+    at_once(&Transport::ALL, |transport| {
+        let site = Site::new();
+        // Shorter than the keep-alive, which would close idle connections anyway.
+        let launch = site.launch(*transport).arguments(["--drain-timeout", "40s"]);
+        let mut server = TestServer::start_with(launch);
+        assert_eq!(server.terminate().code(), Some(0));
+
+        server.restart();
+        let connect = |_| site.connect(*transport, &server);
+        let mut resting: Vec<Connection> = (0..20).map(connect).collect();
+        for connection in &mut resting[..10] {
+            connection.send(read_request(1));
+            connection.receive().assert_error(404, 3002);
+        }
+        assert_eq!(server.terminate().code(), Some(0));
+        for connection in &mut resting {
+            connection.assert_closed();
+        }
+    });
+}
+
+#[test]
+fn a_start_on_a_slow_disk_ends_at_each_ending_signal_and_leaves_nothing_in_the_way() {
+    at_once(&ENDING, |signal| {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let data = folder.path().join("data");
+        let slow =
+            ["-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=2000000"];
+        let trace = folder.path().join("trace");
+        let mut process = Launch::new().data(&data).under_strace(&trace, &slow).spawn();
+        wait_until("the start to come to the store", || data.join("plants").exists());
+        process.send(*signal);
+        assert_eq!(process.wait_for_exit().code(), Some(0), "{}", process.stderr());
+        assert_eq!(process.stdout(), "", "it was ready before the signal");
+
+        let mut server = TestServer::start_at(Launch::new(), &data);
+        server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+        assert_eq!(server.terminate().code(), Some(0));
+    });
+}

@@ -1,0 +1,8 @@
+//! Connections over TCP, TLS and Unix sockets, from the first byte to the end of the server.
+
+mod connections;
+mod drain;
+mod restart;
+mod tls;
+mod transport;
+mod unix_socket;

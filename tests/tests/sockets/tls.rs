@@ -1,0 +1,561 @@
+//! TLS: which clients get a connection, what a handshake may take, and which certificate is shown.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use plantd_tests::{
+    Authority, CONFIGURATION, Connection, IO, IssuedCertificate, Launch, ServerAddress, TOKEN,
+    TestServer, USAGE, at_once, chain_path, create_request, key_path, paste, plant_body, raw_head,
+    replace_file, shown_command, wait_for, wait_until,
+};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ALL_VERSIONS, AlertDescription, ClientConfig, Error, ProtocolVersion};
+
+use crate::transport::{
+    Site, begin_create, read_request, tls_launch, unix_launch, wait_for_refusal,
+};
+
+/// The certificate of the authority, in a file.
+fn roots(site: &Site) -> String {
+    let path = site.folder.path().join("roots.pem");
+    replace_file(&path, &site.authority.pem());
+    path.into_os_string().into_string().expect("UTF-8")
+}
+
+/// Why a handshake failed, as TLS says it.
+fn tls_error(result: io::Result<Connection>) -> Error {
+    let cause = result.map(|_| ()).expect_err("the handshake should fail");
+    let error = cause.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    error.unwrap_or_else(|| panic!("no failure of TLS: {cause}")).clone()
+}
+
+fn curl(arguments: &[&str]) -> Output {
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--noproxy", "*", "--max-time", "20"]).args(arguments);
+    curl.output().expect("install curl, or run `cargo xtask test`, which does")
+}
+
+#[test]
+fn clients_that_trust_the_authority_are_served_and_the_ready_line_says_https() {
+    let site = Site::new();
+    let server = site.start_tls();
+    assert!(matches!(server.place(), ServerAddress::Https(_)), "{:?}", server.place());
+    let client = server.tls_client(&site.authority);
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    client.without_token().read(1).assert_error(401, 2001);
+    client.with_token("another-token-of-the-tests").read(1).assert_error(401, 2002);
+
+    let authorization = format!("Authorization: Bearer {TOKEN}");
+    for name in ["127.0.0.1", "localhost"] {
+        let url = format!("https://{name}:{}/plants/1", server.address().port());
+        let output = curl(&["--cacert", &roots(&site), "-H", &authorization, &url]);
+        assert_eq!(output.stdout, br#"{"id":1,"name":"Rosa"}"#, "{output:?}");
+    }
+}
+
+#[test]
+fn a_client_that_trusts_another_authority_sends_nothing() {
+    let site = Site::new();
+    let server = site.start_tls();
+    let stranger = Authority::new().plain_client();
+    let error = tls_error(Connection::open_tls(server.address(), &stranger));
+    assert!(matches!(error, Error::InvalidCertificate(_)), "{error:?}");
+
+    let output = curl(&[&format!("https://{}/livez", server.address())]);
+    // 60: the certificate is not trusted.
+    assert_eq!(output.status.code(), Some(60), "{output:?}");
+    assert!(!server.stderr().contains("/livez"), "{}", server.stderr());
+}
+
+#[test]
+fn http_1_1_is_agreed_on_and_a_client_that_speaks_only_http_2_is_refused() {
+    let site = Site::new();
+    let server = site.start_tls();
+    for (version, name) in [(&TLS12, ProtocolVersion::TLSv1_2), (&TLS13, ProtocolVersion::TLSv1_3)]
+    {
+        for protocols in [&["h2", "http/1.1"][..], &["http/1.1"]] {
+            let mut connection = server.connect_tls(&site.authority.client(&[version], protocols));
+            assert_eq!(connection.agreed(), (Some(name), Some(&b"http/1.1"[..])));
+        }
+    }
+    assert_eq!(server.connect_tls(&site.client()).agreed().1, None);
+
+    let client = site.authority.client(ALL_VERSIONS, &["h2"]);
+    let error = tls_error(Connection::open_tls(server.address(), &client));
+    assert_eq!(error, Error::AlertReceived(AlertDescription::NoApplicationProtocol));
+}
+
+#[test]
+fn a_client_without_tls_is_turned_away_and_fills_no_log() {
+    let site = Site::new();
+    let mut server = site.start_tls();
+    for bytes in [
+        &b"GET /livez HTTP/1.1\r\nHost: plants\r\n\r\n"[..],
+        b"\r\n\r\n",
+        b"SSH-2.0-scanner\r\n",
+        &[0; 300],
+        // The beginning of a handshake that is none.
+        b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00",
+    ] {
+        let mut connection = server.connect();
+        connection.send(bytes);
+        // An alert may come, which is no answer.
+        connection.wait_for_close();
+    }
+    drop(server.connect());
+    let mut connection = server.connect();
+    connection.send(b"\x16\x03\x01");
+    connection.finish_sending();
+    connection.wait_for_close();
+
+    let client = server.tls_client(&site.authority);
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.stderr();
+    let is_of_the_end = |line: &str| line.ends_with(" draining") || line.ends_with(" closed");
+    let lines: Vec<&str> = log.lines().filter(|line| !is_of_the_end(line)).collect();
+    assert!(matches!(lines[..], [line] if line.contains("POST /plants 200")), "{log}");
+}
+
+#[test]
+fn a_handshake_or_a_record_that_does_not_end_is_cut_off_and_nobody_waits_for_it() {
+    let site = Site::new();
+    let server = site.start_tls();
+    let mut silent = server.connect();
+    let mut slow = server.connect();
+    slow.send(b"\x16\x03\x01\x02");
+    let mut trickling = server.connect();
+    // A record with room for all that trickles.
+    trickling.send(b"\x16\x03\x01\x3f\xff\x01\x00\x3f\xfb");
+    for id in 1..10 {
+        let client = server.tls_client(&site.authority);
+        client.create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+    silent.assert_silent_for(Duration::from_millis(1));
+    // After a request, a record that would hold a whole head.
+    let mut later = server.connect_tls(&site.client());
+    later.send(read_request(-1));
+    later.receive().assert_error(404, 3002);
+    let sealed = later.seal(raw_head("GET /livez", &format!("X: {}\r\n", "x".repeat(2000))));
+    let mut record = sealed.chunks(1);
+    let (mut handshake_ended, mut record_ended) = (false, false);
+    wait_until("the end of a handshake and of a record that trickle", || {
+        thread::sleep(Duration::from_millis(50));
+        handshake_ended = handshake_ended || trickling.try_send(b"x").is_err();
+        record_ended = record_ended || {
+            let byte = record.next().expect("the record is longer than the server waits");
+            later.send_sealed(byte).is_err()
+        };
+        handshake_ended && record_ended
+    });
+    silent.wait_for_close();
+    slow.wait_for_close();
+}
+
+#[test]
+fn a_request_of_which_a_part_of_a_record_came_before_the_drain_is_answered() {
+    let site = Site::new();
+    let mut server = site.start_tls();
+    let client = site.client();
+    let body = plant_body(1, "Rosa", None);
+    let mut half_sent = server.connect_tls(&client);
+    begin_create(&mut half_sent, &body);
+    let mut part_of_a_record = server.connect_tls(&client);
+    part_of_a_record.send(read_request(3));
+    part_of_a_record.receive().assert_error(404, 3002);
+    let sealed = part_of_a_record.seal(create_request(&plant_body(2, "Abies", None)));
+    part_of_a_record.send_sealed(&sealed[..20]).expect("the server takes it");
+
+    server.process().send_terminate();
+    wait_for_refusal(&server);
+    part_of_a_record.send_sealed(&sealed[20..]).expect("the server takes it");
+    part_of_a_record.receive().assert_plant("Abies", None);
+    part_of_a_record.assert_closed();
+    half_sent.send(&body);
+    half_sent.receive().assert_plant("Rosa", None);
+    assert_eq!(server.process().wait_for_exit().code(), Some(0));
+
+    server.restart();
+    server.tls_client(&site.authority).read(2).assert_new_plant(2, "Abies", None);
+}
+
+#[test]
+fn a_handshake_that_rests_does_not_hold_the_end_up() {
+    let site = Site::new();
+    let launch = tls_launch(site.folder.path()).arguments(["--drain-timeout", "60s"]);
+    let mut server = TestServer::start_with(launch);
+    let body = plant_body(1, "Rosa", None);
+    // How long the rest of this body may take is the time to compare with. It begins before the handshakes,
+    // which may take as long.
+    let mut half_sent = server.connect_tls(&site.client());
+    begin_create(&mut half_sent, &body);
+    half_sent.send(&body[..10]);
+    let mut silent = server.connect();
+    let mut begun = server.connect();
+    begun.send(b"\x16\x03\x01\x02");
+
+    server.process().send_terminate();
+    silent.wait_for_close();
+    begun.wait_for_close();
+    half_sent.send(&body[10..]);
+    half_sent.receive().assert_plant("Rosa", None);
+    assert_eq!(server.process().wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn a_handshake_counts_as_a_connection() {
+    let site = Site::new();
+    // 64 descriptors are kept for other things than connections.
+    let mut server =
+        TestServer::start_with(tls_launch(site.folder.path()).descriptor_limits(68, 68));
+    let mut kept = server.connect_tls(&site.client());
+    kept.send(create_request(&plant_body(1, "Rosa", None)));
+    kept.receive().assert_plant("Rosa", None);
+    let before = server.process().sockets();
+    let _in_handshake: Vec<Connection> = (0..3).map(|_| server.connect()).collect();
+    wait_until("all of them to be taken", || server.process().sockets() == before + 3);
+    // It waits until one of them is cut off.
+    let mut connection = server.connect_tls(&site.client());
+    assert!(server.process().sockets() <= before + 3, "there are more connections than may be");
+    assert!(server.stderr().contains("4 connections are open; others wait"), "{}", server.stderr());
+    connection.send(read_request(1));
+    connection.receive().assert_new_plant(1, "Rosa", None);
+}
+
+#[test]
+fn import_and_export_move_plants_over_tls_when_they_trust_the_authority() {
+    let site = Site::new();
+    let server = site.start_tls();
+    let url = format!("https://{}", server.address());
+    let rows = "{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":2,\"name\":\"Abies\"}\n";
+    let path = site.folder.path().join("plants.ndjson");
+    fs::write(&path, rows).expect("it is written");
+    let roots = roots(&site);
+    let import = Launch::new().arguments(["import", "--url", &url, path.to_str().expect("UTF-8")]);
+    let export = |url: &str, roots: &str| {
+        Launch::new()
+            .arguments(["export", "--url", url])
+            .environment("SSL_CERT_FILE", roots)
+            .environment("SSL_CERT_DIR", "/missing")
+    };
+    let other_name = url.replace("127.0.0.1", "[::ffff:127.0.0.1]");
+    let no_trust = ["does not trust the certificate", "SSL_CERT_FILE", "UnknownIssuer"];
+    for (launch, words) in [
+        (&import, &no_trust[..]),
+        (&export(&other_name, &roots), &["is for another name", "--url"]),
+        (&export(&url, "/missing"), &["there are no certificates", "SSL_CERT_FILE"]),
+        (&export(&url, "/dev/null"), &["there are no certificates", "SSL_CERT_FILE"]),
+    ] {
+        let said = launch.assert_refused(IO, words);
+        assert!(said.lines().count() == 1 && !said.contains("cannot reach"), "{said}");
+        assert!(!said.contains(TOKEN), "{said}");
+    }
+    import.environment("SSL_CERT_FILE", &roots).spawn().assert_exit_code(0);
+    let mut process = export(&url, &roots).spawn();
+    process.assert_exit_code(0);
+    assert_eq!(process.stdout(), rows);
+}
+
+/// The certificate that a new connection is shown, at a handshake of its own.
+fn shown(server: &TestServer, client: &Arc<ClientConfig>) -> Vec<u8> {
+    let (certificate, is_new) = server.connect_tls(client).certificate();
+    assert!(is_new, "a session went on");
+    certificate.to_vec()
+}
+
+#[track_caller]
+fn wait_until_shown(server: &TestServer, site: &Site, certificate: &IssuedCertificate) {
+    wait_until("the new certificate to be shown", || {
+        shown(server, &site.client()) == certificate.der.as_ref()
+    });
+}
+
+#[test]
+fn a_certificate_that_changes_is_shown_to_new_connections_and_the_open_ones_go_on() {
+    let site = Site::new();
+    let mut server = site.start_tls();
+    let mut open = server.connect_tls(&site.client());
+    assert_eq!(open.certificate().0, site.certificate.der);
+    // A client that would go on with its session.
+    let returning = site.client();
+    for is_new in [true, false] {
+        let mut connection = server.connect_tls(&returning);
+        assert_eq!(connection.certificate(), (site.certificate.der.clone(), is_new));
+        // The first answer brings what is needed to go on with the session.
+        connection.send(read_request(1));
+        connection.receive().assert_error(404, 3002);
+    }
+
+    let renewed = site.authority.issue();
+    renewed.write(site.folder.path());
+    wait_until_shown(&server, &site, &renewed);
+    let mut connection = server.connect_tls(&returning);
+    assert_eq!(connection.certificate(), (renewed.der.clone(), true), "the old session goes on");
+    connection.send(create_request(&plant_body(1, "Rosa", None)));
+    connection.receive().assert_plant("Rosa", None);
+    open.send(read_request(1));
+    open.receive().assert_new_plant(1, "Rosa", None);
+
+    assert_eq!(server.terminate().code(), Some(0));
+    assert_eq!(server.stderr().matches("the TLS certificate changed").count(), 1);
+}
+
+#[track_caller]
+fn assert_key_is_not_told(key: &str, said: &str) {
+    for secret in key.lines().filter(|line| !line.starts_with("-----")) {
+        assert!(!said.contains(secret), "the key is told: {said}");
+    }
+}
+
+#[test]
+fn files_that_are_broken_leave_the_last_certificate_in_force_and_the_log_says_so() {
+    let site = Site::new();
+    let server = site.start_tls();
+    let folder = site.folder.path();
+    let another = site.authority.issue();
+    let mut told = 0;
+    let mut break_with = |breaks: &dyn Fn()| {
+        breaks();
+        told += 1;
+        let log = wait_for("the log to say that the files are broken", || {
+            let log = server.stderr();
+            (log.matches("what was in force stays in force").count() == told).then_some(log)
+        });
+        assert_eq!(shown(&server, &site.client()), site.certificate.der.as_ref());
+        let line = log.lines().rfind(|line| line.contains("stays in force")).expect("the line");
+        assert!(line.contains(folder.to_str().expect("UTF-8")), "{line}");
+        for certificate in [&site.certificate, &another] {
+            assert_key_is_not_told(&certificate.key, &log);
+        }
+    };
+    break_with(&|| replace_file(&chain_path(folder), "no certificate"));
+    break_with(&|| fs::remove_file(chain_path(folder)).expect("it is there"));
+    break_with(&|| replace_file(&chain_path(folder), &another.chain));
+    break_with(&|| replace_file(&key_path(folder), "-----BEGIN PRIVATE KEY-----\nAAAA\n"));
+
+    another.write(folder);
+    wait_until_shown(&server, &site, &another);
+}
+
+#[test]
+fn a_certificate_that_is_a_link_is_followed_where_the_link_leads() {
+    let site = Site::new();
+    let folder = site.folder.path();
+    let (first, second) = (folder.join("first"), folder.join("second"));
+    let current = folder.join("current");
+    let renewed = site.authority.issue();
+    for (path, certificate) in [(&first, &site.certificate), (&second, &renewed)] {
+        fs::create_dir(path).expect("a folder can be made");
+        certificate.write(path);
+    }
+    symlink(&first, &current).expect("a link can be made");
+    let server = TestServer::start_with(tls_launch(&current));
+    assert_eq!(shown(&server, &site.client()), site.certificate.der.as_ref());
+
+    let next = folder.join("next");
+    symlink(&second, &next).expect("a link can be made");
+    fs::rename(next, &current).expect("a link can be renamed");
+    wait_until_shown(&server, &site, &renewed);
+}
+
+/// A start with these files is refused, names the file, makes no folder, and tells nothing of a key.
+#[track_caller]
+fn check_refusal(site: &Site, exit_code: i32, file: &Path, word: &str) {
+    let data = site.folder.path().join("data");
+    let launch = tls_launch(site.folder.path()).data(&data);
+    let said = launch.assert_refused(exit_code, &[file.to_str().expect("UTF-8"), word]);
+    assert_key_is_not_told(&site.certificate.key, &said);
+    assert!(!data.exists(), "it made the folder");
+}
+
+#[test]
+fn files_that_cannot_be_used_end_a_start_and_the_message_says_what_to_do() {
+    let site = Site::new();
+    let folder = site.folder.path();
+    let (chain, key) = (chain_path(folder), key_path(folder));
+    let IssuedCertificate { chain: good_chain, key: good_key, .. } = &site.certificate;
+    let another = site.authority.issue();
+
+    for (path, good) in [(&chain, good_chain), (&key, good_key)] {
+        fs::remove_file(path).expect("it is there");
+        check_refusal(&site, IO, path, "check the path");
+        fs::create_dir(path).expect("a folder can be made");
+        check_refusal(&site, CONFIGURATION, path, "is not a file");
+        fs::remove_dir(path).expect("it is empty");
+        // A pipe is not waited for.
+        let made = Command::new("mkfifo").arg(path).status();
+        assert!(made.expect("mkfifo can be run").success(), "a pipe can be made");
+        check_refusal(&site, CONFIGURATION, path, "is not a file");
+        replace_file(path, &" ".repeat(1024 * 1024 + 1));
+        check_refusal(&site, CONFIGURATION, path, "1048576 bytes");
+        replace_file(path, good);
+    }
+    let broken_chain = good_chain.replacen('M', "!", 1);
+    let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let encrypted = good_key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let broken_key = good_key.replacen("-----END", "-----BEGIN", 1);
+    let garbled_key = good_key.replacen('M', "!", 1);
+    let short_key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    for (path, text, word) in [
+        (&chain, "", "BEGIN CERTIFICATE"),
+        (&chain, "no certificate", "BEGIN CERTIFICATE"),
+        (&chain, good_key, "BEGIN CERTIFICATE"),
+        (&chain, &broken_chain, "broken PEM"),
+        (&chain, no_der, "cannot be read"),
+        (&chain, &another.chain, "the key is not that of the certificate"),
+        (&chain, &site.authority.pem(), "the key is not that of the certificate"),
+        (&key, "", "PKCS#8"),
+        (&key, "no key", "PKCS#8"),
+        (&key, good_chain, "PKCS#8"),
+        (&key, &encrypted, "not encrypted"),
+        (&key, &broken_key, "broken PEM"),
+        (&key, &garbled_key, "broken PEM"),
+        (&key, short_key, "Ed25519"),
+        (&key, &another.key, "the key is not that of the certificate"),
+    ] {
+        site.certificate.write(folder);
+        replace_file(path, text);
+        check_refusal(&site, CONFIGURATION, path, word);
+    }
+}
+
+#[test]
+fn keys_are_taken_in_every_usual_form() {
+    let forms = [
+        ("RSA", "rsa_keygen_bits:2048", &["-traditional"][..], "-----BEGIN RSA PRIVATE KEY"),
+        ("RSA", "rsa_keygen_bits:2048", &[], "-----BEGIN PRIVATE KEY"),
+        ("EC", "ec_paramgen_curve:P-256", &["-traditional"], "-----BEGIN EC PRIVATE KEY"),
+        ("EC", "ec_paramgen_curve:P-384", &[], "-----BEGIN PRIVATE KEY"),
+    ];
+    at_once(&forms, |(algorithm, option, form, begins_with)| {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let openssl = |arguments: &[&str]| {
+            let output = Command::new("openssl").args(arguments).current_dir(&folder).output();
+            let output = output.expect("install openssl, or run `cargo xtask test`, which does");
+            assert!(output.status.success(), "{output:?}");
+        };
+        openssl(&["genpkey", "-algorithm", algorithm, "-pkeyopt", option, "-out", "made.pem"]);
+        openssl(&[&["pkey", "-in", "made.pem", "-out", "privkey.pem"][..], form].concat());
+        let names = "subjectAltName=IP:127.0.0.1";
+        let request = ["req", "-x509", "-key", "made.pem", "-out", "fullchain.pem"];
+        openssl(&[&request[..], &["-subj", "/CN=plants", "-addext", names]].concat());
+        let text = fs::read_to_string(key_path(folder.path())).expect("it is there");
+        assert!(text.starts_with(begins_with), "another form than the test wants");
+
+        let server = TestServer::start_with(tls_launch(folder.path()));
+        let chain = chain_path(folder.path());
+        let url = format!("https://{}/livez", server.address());
+        let output = curl(&["--cacert", chain.to_str().expect("UTF-8"), &url, "-f"]);
+        assert!(output.status.success(), "{output:?}");
+    });
+}
+
+#[test]
+fn one_file_may_hold_both_the_certificate_and_the_key() {
+    let site = Site::new();
+    let path = chain_path(site.folder.path());
+    let IssuedCertificate { chain, key, .. } = &site.certificate;
+    for text in [format!("{key}{chain}"), format!("{chain}{key}")] {
+        replace_file(&path, &text);
+        let launch = tls_launch(site.folder.path()).environment("PLANTD_TLS_KEY", &path);
+        let server = TestServer::start_with(launch);
+        let client = server.tls_client(&site.authority);
+        client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    }
+}
+
+#[test]
+fn a_key_that_is_open_to_others_is_warned_of_and_what_the_warning_says_helps() {
+    let site = Site::new();
+    let key = key_path(site.folder.path());
+    for (mode, is_warned_of) in [(0o600, false), (0o640, false), (0o644, true), (0o602, true)] {
+        fs::set_permissions(&key, Permissions::from_mode(mode)).expect("it is ours");
+        let mut server = site.start_tls();
+        assert_eq!(server.terminate().code(), Some(0));
+        let log = server.stderr();
+        let command = log.split_once("run: ").map(|(_, rest)| rest.lines().next().expect("a line"));
+        assert_eq!(command.is_some(), is_warned_of, "{mode:o}: {log}");
+        if let Some(command) = command {
+            let status = Command::new("sh").args(["-c", command]).status();
+            assert!(status.expect("a shell").success(), "{command}");
+            let mode = fs::metadata(&key).expect("it is there").permissions().mode();
+            assert_eq!(mode & 0o007, 0, "{command}");
+        }
+    }
+}
+
+#[test]
+fn a_certificate_without_a_key_is_refused_and_so_is_tls_on_a_unix_socket() {
+    let site = Site::new();
+    let folder = site.folder.path();
+    let (chain, key) = (chain_path(folder), key_path(folder));
+    let [chain, key] = [&chain, &key].map(|path| path.to_str().expect("UTF-8"));
+    let data = folder.join("data");
+    let plain = Launch::new().data(&data);
+    let unix = unix_launch(&site.socket()).data(&data);
+    let unix_flag = format!("unix:{}", site.socket().display());
+    let with_tls = |launch: Launch| {
+        launch.environment("PLANTD_TLS_CERT", chain).environment("PLANTD_TLS_KEY", key)
+    };
+    let certificate = plain.clone().environment("PLANTD_TLS_CERT", chain);
+    let both = &["--tls-cert", "--tls-key"][..];
+    let flags = ["--tls-cert", chain, "--tls-key", key];
+    for (launch, exit_code, words) in [
+        (plain.clone().arguments(["--tls-cert", chain]), USAGE, both),
+        (plain.clone().arguments(["serve", "--tls-key", key]), USAGE, both),
+        (certificate.clone(), CONFIGURATION, both),
+        (plain.clone().environment("PLANTD_TLS_KEY", key), CONFIGURATION, both),
+        (unix.clone().arguments(flags), USAGE, &["TCP"]),
+        (with_tls(plain).arguments(["--listen", &unix_flag]), USAGE, &["TCP"]),
+        (with_tls(unix), CONFIGURATION, &["TCP"]),
+    ] {
+        launch.assert_refused(exit_code, words);
+        assert!(!data.exists(), "it made the folder");
+    }
+    // One of each is a pair.
+    let mut process = certificate.arguments(["--tls-key", key]).spawn();
+    assert!(matches!(process.place(), ServerAddress::Https(_)));
+}
+
+#[test]
+fn the_command_that_the_first_start_shows_creates_a_plant_over_tls_and_over_a_unix_socket() {
+    let site = Site::new();
+    let folder = site.folder.path().join("it's a \"folder\" of $HOME");
+    fs::create_dir(&folder).expect("a folder can be made");
+    site.certificate.write(&folder);
+    for launch in [tls_launch(&folder), unix_launch(&folder.join("socket"))] {
+        let server = TestServer::start_with(launch.without_environment("PLANTD_TOKEN"));
+        let command = shown_command(&server);
+        let output = paste(&command);
+        let expected = br#"{"name":"Rosa canina","tag":"Rosaceae"}"#;
+        assert_eq!(output.stdout, expected, "{command}: {output:?}");
+    }
+}
+
+#[test]
+fn a_server_that_others_can_reach_in_the_clear_warns_of_that_once() {
+    let site = Site::new();
+    for (launch, listen, expected) in [
+        (Launch::new(), "0.0.0.0:0", 1),
+        (Launch::new(), "127.0.0.1:0", 0),
+        (Launch::new(), "127.8.9.10:0", 0),
+        (tls_launch(site.folder.path()), "0.0.0.0:0", 0),
+        (Launch::new(), &format!("unix:{}", site.socket().display()), 0),
+    ] {
+        let mut server = TestServer::start_with(launch.arguments(["--listen", listen]));
+        assert_eq!(server.terminate().code(), Some(0));
+        let log = server.stderr();
+        let is_warning = |line: &&str| line.contains("WARN") && line.contains("tokens");
+        let warnings: Vec<&str> = log.lines().filter(is_warning).collect();
+        assert_eq!(warnings.len(), expected, "{listen}: {log}");
+        for line in warnings {
+            assert!(line.contains("--tls-cert") && line.contains("proxy"), "{line}");
+        }
+    }
+}

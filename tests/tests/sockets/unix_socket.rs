@@ -1,0 +1,228 @@
+//! A Unix socket: who may connect, whose file it is, and what becomes of the file.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plantd_tests::{
+    CONFIGURATION, Connection, IO, Launch, Process, ServerAddress, TestServer, USAGE, at_once,
+    create_request, plant_body, program, wait_for,
+};
+use tempfile::TempDir;
+
+use crate::transport::{read_request, unix_launch};
+
+/// The path of a socket, and the folder that it is in.
+fn socket() -> (PathBuf, TempDir) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    (folder.path().join("plantd.sock"), folder)
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
+}
+
+#[track_caller]
+fn check_serves(server: &TestServer, id: i64) {
+    let mut connection = server.connect();
+    connection.send(create_request(&plant_body(id, "Rosa", None)));
+    connection.receive().assert_plant("Rosa", None);
+    connection.send(read_request(id));
+    connection.receive().assert_new_plant(id, "Rosa", None);
+}
+
+/// A start at this path fails, and names it.
+#[track_caller]
+fn check_refusal(path: &Path, word: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let launch = unix_launch(path).data(&folder.path().join("data"));
+    launch.assert_refused(IO, &[word, "--listen", path.to_str().expect("UTF-8")]);
+}
+
+#[test]
+fn requests_are_served_over_it_and_the_log_names_no_address() {
+    let (path, _folder) = socket();
+    let mut server = TestServer::start_with(unix_launch(&path));
+    assert_eq!(server.place(), &ServerAddress::Unix(path.clone()));
+    check_serves(&server, 1);
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.stderr();
+    assert!(log.contains(" unix POST /plants 200 "), "{log}");
+    assert!(!path.exists(), "the socket is still there");
+}
+
+#[test]
+fn a_path_may_be_relative_and_is_said_as_it_was_given() {
+    let (path, folder) = socket();
+    for given in ["plantd.sock", "./plantd.sock"] {
+        let launch = Launch::new().arguments(["--listen", &format!("unix:{given}")]);
+        let launch = launch.current_folder(folder.path()).data(&folder.path().join("data"));
+        let mut process = launch.spawn();
+        assert_eq!(process.place(), ServerAddress::Unix(given.into()));
+        assert!(is_socket(&path));
+        process.send_terminate();
+        process.assert_exit_code(0);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn a_socket_that_a_killed_server_left_behind_is_taken_over() {
+    let (path, _folder) = socket();
+    let mut server = TestServer::start_with(unix_launch(&path));
+    check_serves(&server, 1);
+    server.kill();
+    assert!(is_socket(&path), "nothing was left behind");
+    server.restart();
+    check_serves(&server, 2);
+    assert_eq!(server.terminate().code(), Some(0));
+    assert!(!path.exists(), "the socket is still there");
+}
+
+#[test]
+fn a_socket_where_a_process_listens_is_in_use_also_when_it_is_too_busy_to_take_connections() {
+    let (path, _folder) = socket();
+    let server = TestServer::start_with(unix_launch(&path));
+    check_refusal(&path, "in use");
+    check_serves(&server, 1);
+
+    let (path, _folder) = socket();
+    let _listener = UnixListener::bind(&path).expect("a socket can be made");
+    let mut waiting = Vec::new();
+    loop {
+        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
+        let socket = socket.expect("a socket can be made");
+        socket.set_nonblocking(true).expect("it is ours");
+        let address = socket2::SockAddr::unix(&path).expect("it is short enough");
+        match socket.connect(&address) {
+            Ok(()) => waiting.push(socket),
+            Err(cause) => {
+                assert_eq!(cause.kind(), ErrorKind::WouldBlock, "{cause}");
+                break;
+            }
+        }
+    }
+    check_refusal(&path, "in use");
+    assert!(is_socket(&path));
+}
+
+#[test]
+fn a_file_that_is_no_socket_is_never_removed() {
+    let (path, folder) = socket();
+    fs::write(&path, "precious").expect("it is written");
+    check_refusal(&path, "no socket");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "precious");
+
+    fs::remove_file(&path).expect("it is there");
+    fs::create_dir(&path).expect("a folder can be made");
+    check_refusal(&path, "no socket");
+    assert!(path.is_dir());
+
+    // The target of a link may be someone else's, also where nobody listens there.
+    let left_behind = folder.path().join("left behind");
+    drop(UnixListener::bind(&left_behind).expect("a socket can be made"));
+    fs::remove_dir(&path).expect("it is empty");
+    symlink(&left_behind, &path).expect("a link can be made");
+    check_refusal(&path, "no socket");
+    assert!(path.is_symlink() && is_socket(&left_behind));
+}
+
+#[test]
+fn a_path_in_a_missing_folder_is_refused_and_so_is_one_of_a_length_that_no_socket_has() {
+    let (_, folder) = socket();
+    check_refusal(&folder.path().join("nowhere/plantd.sock"), "nowhere");
+
+    let data = folder.path().join("data");
+    for (path, length) in [("x".repeat(108), "108"), (String::new(), " 0")] {
+        let listen = format!("unix:{path}");
+        let by_flag = Launch::new().arguments(["--listen", &listen]);
+        let by_environment = Launch::new().environment("PLANTD_LISTEN", &listen);
+        for (launch, exit_code) in [(by_flag, USAGE), (by_environment, CONFIGURATION)] {
+            launch.data(&data).assert_refused(exit_code, &["listen", "107 bytes", length]);
+            assert!(!data.exists(), "it made the folder");
+        }
+    }
+}
+
+#[test]
+fn the_owner_and_the_group_may_connect_and_nobody_else_whatever_the_umask() {
+    at_once(&["000", "022", "077"], |umask| {
+        let (path, folder) = socket();
+        let trace = folder.path().join("trace");
+        let listen = format!("unix:{}", path.display());
+        let script = format!("umask {umask} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("strace");
+        command.args(["-D", "-f", "-e", "trace=bind,chmod,fchmodat,listen", "-o"]).arg(&trace);
+        command.args(["sh", "-c", &script]).arg(program());
+        command.args(["--listen", &listen, "--data"]).arg(folder.path().join("data"));
+        let mut process = Process::spawn(&mut command);
+        assert_eq!(process.place(), ServerAddress::Unix(path.clone()));
+        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o660);
+        process.send_terminate();
+        process.assert_exit_code(0);
+
+        // Nobody can connect before it listens, so it must have its mode by then.
+        let trace = wait_for("strace to end", || {
+            let trace = fs::read_to_string(&trace).expect("strace writes");
+            trace.contains("+++ exited with 0 +++").then_some(trace)
+        });
+        let position = |words: &[&str]| {
+            trace
+                .lines()
+                .position(|line| words.iter().all(|word| line.contains(word)))
+                .unwrap_or_else(|| panic!("no {words:?} in {trace}"))
+        };
+        let bound = position(&["bind(", "plantd.sock"]);
+        let closed_to_others = position(&["chmod", "/proc/self/fd/", "0660"]);
+        let listened = position(&["listen("]);
+        assert!(bound < closed_to_others && closed_to_others < listened, "{trace}");
+    });
+}
+
+#[test]
+fn clients_that_have_connected_and_were_not_taken_yet_when_the_signal_comes_are_answered() {
+    // More than the server takes in one go.
+    const CLIENTS: i64 = 300;
+    let (path, _folder) = socket();
+    let mut server = TestServer::start_with(unix_launch(&path));
+    // It does nothing until all of them have connected and sent.
+    server.process().send_stop();
+    let mut connections: Vec<Connection> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for (id, connection) in (0..).zip(&mut connections) {
+        connection.send(create_request(&plant_body(id, "Rosa", None)));
+    }
+    server.process().send_terminate();
+    server.process().send_continue();
+    for connection in &mut connections {
+        connection.receive().assert_plant("Rosa", None);
+        connection.assert_closed();
+    }
+    assert_eq!(server.process().wait_for_exit().code(), Some(0));
+    assert!(!path.exists(), "the socket is still there");
+}
+
+#[test]
+fn a_socket_that_another_process_has_put_there_meanwhile_stays() {
+    let (path, folder) = socket();
+    let mut server = TestServer::start_with(unix_launch(&path));
+    fs::rename(&path, folder.path().join("moved")).expect("it can be renamed");
+    let _other = UnixListener::bind(&path).expect("a socket can be made");
+    assert_eq!(server.terminate().code(), Some(0));
+    assert!(is_socket(&path), "the socket of another process was removed");
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_socket_behind() {
+    let (path, folder) = socket();
+    let data = folder.path().join("data");
+    // Nobody may write the token there.
+    fs::create_dir(&data).expect("a folder can be made");
+    fs::create_dir(data.join("first-run-token")).expect("a folder can be made");
+    let launch = unix_launch(&path).without_environment("PLANTD_TOKEN").data(&data);
+    let said = launch.assert_refused(IO, &[]);
+    assert!(!path.exists(), "{said}");
+}

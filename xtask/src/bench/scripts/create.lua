@@ -1,3 +1,0 @@
-
--- Each request creates a plant that was never created before.
-request = create_request
