@@ -161,7 +161,7 @@ impl<'a> Load<'a> {
             events.clear();
             epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec::try_from(timeout)?))?;
             for event in &events {
-                let index = event.data.u64() as usize;
+                let index = usize::try_from(event.data.u64())?;
                 if clients[index].receive()? {
                     last_response = Instant::now();
                     latencies.push(last_response - clients[index].due);
