@@ -132,7 +132,7 @@ impl<'a> Load<'a> {
         let mut latencies = Vec::new();
         let mut last_response = start;
         let mut is_over = false;
-        while !is_over || idle.len() < clients.len() {
+        loop {
             let mut wait = None;
             while let (false, Some(&index)) = (is_over, idle.last()) {
                 let now = Instant::now();
@@ -150,6 +150,9 @@ impl<'a> Load<'a> {
                     scheduled += threads;
                     idle.pop();
                 }
+            }
+            if is_over && idle.len() == clients.len() {
+                return Ok(latencies);
             }
             let mut timeout = RESPONSE_TIMEOUT;
             if let Some(wait) = wait {
@@ -171,7 +174,6 @@ impl<'a> Load<'a> {
             let is_late = idle.len() < clients.len() && last_response.elapsed() > RESPONSE_TIMEOUT;
             ensure!(!is_late, "no response came within {RESPONSE_TIMEOUT:?}");
         }
-        Ok(latencies)
     }
 
     /// The text of the next request, unless the last plant has been created.
