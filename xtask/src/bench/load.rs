@@ -132,7 +132,7 @@ impl<'a> Load<'a> {
         let mut latencies = Vec::new();
         let mut last_response = start;
         let mut is_over = false;
-        while !is_over || idle.len() < clients.len() {
+        loop {
             let mut wait = None;
             while let (false, Some(&index)) = (is_over, idle.last()) {
                 let now = Instant::now();
@@ -151,6 +151,9 @@ impl<'a> Load<'a> {
                     idle.pop();
                 }
             }
+            if is_over && idle.len() == clients.len() {
+                return Ok(latencies);
+            }
             let mut timeout = RESPONSE_TIMEOUT;
             if let Some(wait) = wait {
                 // Its timeout is in nanoseconds, that of `epoll_wait` in milliseconds.
@@ -161,7 +164,7 @@ impl<'a> Load<'a> {
             events.clear();
             epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec::try_from(timeout)?))?;
             for event in &events {
-                let index = event.data.u64() as usize;
+                let index = usize::try_from(event.data.u64())?;
                 if clients[index].receive()? {
                     last_response = Instant::now();
                     latencies.push(last_response - clients[index].due);
@@ -171,7 +174,6 @@ impl<'a> Load<'a> {
             let is_late = idle.len() < clients.len() && last_response.elapsed() > RESPONSE_TIMEOUT;
             ensure!(!is_late, "no response came within {RESPONSE_TIMEOUT:?}");
         }
-        Ok(latencies)
     }
 
     /// The text of the next request, unless the last plant has been created.

@@ -244,7 +244,8 @@ fn bare_writes(folder: &Path, duration: Duration) -> anyhow::Result<Figures> {
 
 /// The spreads of the percentiles at half load, each with its name.
 fn half_load(rounds: &[Round], program: &str) -> [(&'static str, Option<Spread>); 3] {
-    let percentiles: [(_, fn(Latency) -> f64); 3] = [
+    type Percentile = fn(Latency) -> f64;
+    let percentiles: [(_, Percentile); 3] = [
         ("p50", |latency| latency.p50),
         ("p99", |latency| latency.p99),
         ("p99.9", |latency| latency.p999),
