@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use cargo_metadata::{Metadata, TargetKind};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// How many re-exports of re-exports are followed. The bound ends the search for a name that stands for itself.
+/// How many re-exports of re-exports are followed. The bound ends the search for a name that re-exports itself.
 const REEXPORTS_MAX: usize = 16;
 
 /// The cycles in the libraries and programs under `crates/`.

@@ -72,7 +72,7 @@ class Database(threading.local):
 
 def make_app(database: Database, token: str) -> FastAPI:
     expected_credentials = f"Bearer {token}".encode()
-    # SQLite has one writer at a time; who waits for it by its own means sleeps for too long.
+    # SQLite has one writer at a time, and its own way of waiting for a turn sleeps too long.
     writing = threading.Lock()
 
     async def authorize(authorization: Annotated[str, Header()] = "") -> None:
