@@ -1,6 +1,5 @@
 //! Who may do what: tokens, their scopes, rates and ends, and that no secret is told.
 
-mod authentication;
 mod clock;
 mod rate_limit;
 mod secrets;

@@ -102,26 +102,6 @@ fn wait_until_refused(client: &Client) {
 // A running server.
 
 #[test]
-fn a_running_server_takes_a_token_that_is_made_and_refuses_one_that_is_revoked() {
-    let server = server();
-    let reader = create_token(server.data(), &["--name", "reader", "--scope", "read"]);
-    let writer = create_token(server.data(), &["--name", "writer", "--scope", "write"]);
-    let default = create_token(server.data(), &["--name", "default"]);
-    let [reader, writer, default] =
-        [reader, writer, default].map(|token| wait_until_taken(&server, &token));
-
-    writer.create(1, "Rosa", None).assert_plant("Rosa", None);
-    default.create(2, "Salix", None).assert_plant("Salix", None);
-    reader.create(3, "Abies", None).assert_error(403, 2003);
-    reader.read(1).assert_new_plant(1, "Rosa", None);
-
-    revoke_token(server.data(), &["writer"]);
-    wait_until_refused(&writer);
-    writer.create(4, "Acer", None).assert_error(401, 2002);
-    default.read(4).assert_error(404, 3002);
-}
-
-#[test]
 fn a_running_server_refuses_a_token_that_has_expired() {
     let server = server();
     let token = create_token(server.data(), &["--name", "short", "--expires", "2s"]);

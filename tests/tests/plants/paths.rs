@@ -12,14 +12,21 @@ fn methods(answer: &Answer) -> BTreeSet<&str> {
 }
 
 #[test]
-fn an_unknown_path_is_4004() {
+fn an_unknown_path_needs_a_token_and_is_4004() {
     let server = TestServer::start();
     let none = ["/nowhere", "/nowhere?x=1", "/plant", "/Plants", "/plants.json", "/v1/plants"];
     let slashes = ["/plants/", "/plants/1/", "//plants", "/plants//1", "/livez/"];
     let deeper = ["/plants/1/2", "/plants/import/", "/plants/export/1"];
-    for path in [&none[..], &slashes, &deeper].concat() {
+    // Beside the files of the page of the API.
+    let files = ["/docs/nothing", "/docs/page.html", "/docs/swagger-ui-bundle.js.map"];
+    let disguised = ["/docs/page.js/", "/docs//page.js", "/docs%2fpage.js"];
+    let outside = ["/docs/../docs", "/docs/../../Cargo.toml"];
+    for path in [&none[..], &slashes, &deeper, &files, &disguised, &outside].concat() {
         for method in ["GET", "POST", "DELETE", "BREW"] {
             send(&server, &format!("{method} {path}"), "", "").assert_error(404, 4004);
+            let mut without_token = server.connect();
+            without_token.send(format!("{method} {path} HTTP/1.1\r\nHost: plants\r\n\r\n"));
+            without_token.receive().assert_error(401, 2001);
         }
     }
 }

@@ -155,33 +155,3 @@ fn a_change_that_changes_nothing_keeps_the_revision() {
     // Had one of them been written, it would have taken a revision.
     server.client().create(2, "Abies", None).assert_next_revision_after(&made);
 }
-
-#[test]
-fn every_change_is_there_after_sigkill_and_a_restart() {
-    let mut server = TestServer::start();
-    for round in 0..4 {
-        let client = server.client();
-        let name = format!("plant {round}");
-        for id in [1, 2, 3, 4] {
-            client.put(id, &replacement_body("Rosa", Some("x")));
-        }
-        let untouched = client.read(1);
-        client.put(2, &replacement_body(&name, None)).assert_plant(&name, None);
-        client.patch(3, &format!(r#"{{"name":"{name}"}}"#)).assert_plant(&name, Some("x"));
-        let changed = [2, 3].map(|id| client.read(id));
-        client.delete(4).assert_no_content();
-        server.kill();
-        server.restart();
-
-        let client = server.client();
-        assert_same(&untouched, &client.read(1), "the kill");
-        for (id, before) in [2, 3].into_iter().zip(&changed) {
-            assert_same(before, &client.read(id), "the kill");
-        }
-        client.read(4).assert_error(404, 3002);
-        client.delete(4).assert_error(404, 3002);
-        let made = client.create(4, "Rosa", None);
-        made.assert_plant("Rosa", None);
-        assert!(made.revision() > changed[1].revision() + 1, "{changed:?} {made:?}");
-    }
-}

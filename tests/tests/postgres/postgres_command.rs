@@ -205,8 +205,13 @@ fn servers_share_their_plants_and_their_tokens() {
         let (writing, reading) = if id % 2 == 0 { (&one, &two) } else { (&two, &one) };
         writing.create(id, "Rosa", None).assert_plant("Rosa", None);
         reading.read(id).assert_new_plant(id, "Rosa", None);
+        let listed: Vec<i64> = reading.list_all("limit=7").iter().map(|plant| plant.id).collect();
+        assert_eq!(listed, (1..=id).collect::<Vec<_>>());
         assert_eq!(reading.list("limit=1").total_count(), usize::try_from(id).ok());
     }
+    one.delete(5).assert_no_content();
+    two.read(5).assert_error(404, 3002);
+    assert_eq!(two.list("").total_count(), Some(19));
 
     revoke_token(folder.path(), &[&["shared"][..], &to_file].concat());
     for client in [&one, &two] {

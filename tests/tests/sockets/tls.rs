@@ -17,9 +17,7 @@ use plantd_tests::{
 use rustls::version::{TLS12, TLS13};
 use rustls::{ALL_VERSIONS, AlertDescription, ClientConfig, Error, ProtocolVersion};
 
-use crate::transport::{
-    Site, begin_create, read_request, tls_launch, unix_launch, wait_for_refusal,
-};
+use crate::transport::{Site, read_request, send_half, tls_launch, unix_launch, wait_for_refusal};
 
 /// The certificate of the authority, in a file.
 fn roots(site: &Site) -> String {
@@ -162,11 +160,7 @@ fn a_handshake_or_a_record_that_does_not_end_is_cut_off_and_nobody_waits_for_it(
 fn a_request_of_which_a_part_of_a_record_came_before_the_drain_is_answered() {
     let site = Site::new();
     let mut server = site.start_tls();
-    let client = site.client();
-    let body = plant_body(1, "Rosa", None);
-    let mut half_sent = server.connect_tls(&client);
-    begin_create(&mut half_sent, &body);
-    let mut part_of_a_record = server.connect_tls(&client);
+    let mut part_of_a_record = server.connect_tls(&site.client());
     part_of_a_record.send(read_request(3));
     part_of_a_record.receive().assert_error(404, 3002);
     let sealed = part_of_a_record.seal(create_request(&plant_body(2, "Abies", None)));
@@ -177,8 +171,6 @@ fn a_request_of_which_a_part_of_a_record_came_before_the_drain_is_answered() {
     part_of_a_record.send_sealed(&sealed[20..]).expect("the server takes it");
     part_of_a_record.receive().assert_plant("Abies", None);
     part_of_a_record.assert_closed();
-    half_sent.send(&body);
-    half_sent.receive().assert_plant("Rosa", None);
     assert_eq!(server.process().wait_for_exit().code(), Some(0));
 
     server.restart();
@@ -190,12 +182,10 @@ fn a_handshake_that_rests_does_not_hold_the_end_up() {
     let site = Site::new();
     let launch = tls_launch(site.folder.path()).arguments(["--drain-timeout", "60s"]);
     let mut server = TestServer::start_with(launch);
-    let body = plant_body(1, "Rosa", None);
     // How long the rest of this body may take is the time to compare with. It begins before the handshakes,
     // which may take as long.
     let mut half_sent = server.connect_tls(&site.client());
-    begin_create(&mut half_sent, &body);
-    half_sent.send(&body[..10]);
+    let rest = send_half(&mut half_sent, 1, "Rosa");
     let mut silent = server.connect();
     let mut begun = server.connect();
     begun.send(b"\x16\x03\x01\x02");
@@ -203,7 +193,7 @@ fn a_handshake_that_rests_does_not_hold_the_end_up() {
     server.process().send_terminate();
     silent.wait_for_close();
     begun.wait_for_close();
-    half_sent.send(&body[10..]);
+    half_sent.send(rest);
     half_sent.receive().assert_plant("Rosa", None);
     assert_eq!(server.process().wait_for_exit().code(), Some(0));
 }
