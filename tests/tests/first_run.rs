@@ -1,19 +1,12 @@
 //! The first start: it makes a token, keeps it from others, and shows a command that uses it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use plantd_tests::{Launch, TestServer, create_token, paste, revoke_token, shown_command};
+use plantd_tests::{Launch, TestServer, create_token, mode, paste, revoke_token, shown_command};
 
 fn launch() -> Launch {
     Launch::new().without_environment("PLANTD_TOKEN")
-}
-
-fn mode(path: &Path) -> u32 {
-    let metadata = fs::metadata(path);
-    metadata.unwrap_or_else(|cause| panic!("{}: {cause}", path.display())).permissions().mode()
-        & 0o777
 }
 
 #[track_caller]
@@ -101,16 +94,20 @@ fn the_second_start_makes_no_token_and_the_first_one_still_works() {
 
 #[test]
 fn no_token_is_made_where_the_environment_gives_one_or_the_tokens_file_is_there() {
+    let mut token = String::new();
+    let with_file = TestServer::start_prepared(launch(), "data", |data| {
+        token = create_token(data, &["--name", "mine"]);
+    });
+    with_file.client().read(1).assert_error(401, 2002);
+    with_file.client().with_token(&token).read(1).assert_error(404, 3002);
     let with_empty_file = TestServer::start_prepared(launch(), "data", |data| {
-        fs::create_dir(data).unwrap();
-        let path = data.join("tokens.json");
-        fs::write(&path, r#"{"tokens":[]}"#).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let _ = create_token(data, &["--name", "mine"]);
+        revoke_token(data, &["mine"]);
     });
     with_empty_file.client().read(1).assert_error(401, 2002);
     let with_variable = TestServer::start();
     with_variable.client().create(1, "Rosa", None).assert_plant("Rosa", None);
-    for mut server in [with_empty_file, with_variable] {
+    for mut server in [with_file, with_empty_file, with_variable] {
         assert_eq!(server.terminate().code(), Some(0));
         assert!(!server.data().join("first-run-token").exists());
         assert!(!server.stderr().contains("curl"), "{}", server.stderr());

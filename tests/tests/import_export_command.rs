@@ -5,12 +5,11 @@ use std::io::{self, PipeReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 
 use plantd_tests::{
     CONFIGURATION, DEADLINE, Format, IO, Launch, NewPlant, Nginx, Process, TOKEN, TestServer,
-    USAGE, wait_until, write_tokens_file,
+    USAGE, make_pipe, mode, wait_until, write_tokens_file,
 };
 use tempfile::TempDir;
 
@@ -538,10 +537,6 @@ fn a_file_that_cannot_be_read_or_written_ends_with_74() {
     assert_eq!(files.count(), 1, "something was left behind");
 }
 
-fn mode(path: &Path) -> u32 {
-    fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
-}
-
 #[test]
 fn an_export_replaces_a_file_and_keeps_its_permissions() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
@@ -578,7 +573,7 @@ fn an_export_to_a_device_or_a_pipe_goes_there() {
 
     let folder = folder();
     let pipe = folder.path().join("pipe.csv");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    make_pipe(&pipe);
     let reader = thread::spawn({
         let pipe = pipe.clone();
         move || fs::read_to_string(pipe)

@@ -59,6 +59,8 @@ struct Walk {
     reader: String,
     writer: String,
     bad: Vec<BadCredential>,
+    /// More of them, for one route.
+    odd: Vec<BadCredential>,
     /// The token of the reader, where the request needs to write.
     too_little: BadCredential,
 }
@@ -101,40 +103,42 @@ impl Walk {
         let bad_credentials = vec![
             bad("none", Vec::new(), NONE),
             bad("another scheme", authorization(format!("Basic {writer}")), NONE),
-            bad("a longer scheme", authorization(format!("Bearers {writer}")), NONE),
-            bad("no space", authorization(format!("Bearer{writer}")), NONE),
             bad("no scheme", authorization(&writer), NONE),
             bad("an empty header", authorization(""), NONE),
             bad("a scheme alone", authorization("Bearer"), NONE),
             bad("a scheme and spaces", authorization("Bearer     "), NONE),
             BadCredential { query, ..bad("in the query", Vec::new(), NONE) },
             bad("in another header", other_headers.into(), NONE),
-            bad("for a proxy", of_a_proxy.into(), NONE),
             bad("two headers", good.repeat(2).into(), TWO),
-            bad("another token behind", format!("{good}authorization: Bearer x\r\n").into(), TWO),
-            bad("another scheme before", format!("Authorization: Basic x\r\n{good}").into(), TWO),
             bad("a space within", bearer(&writer.replacen('_', " ", 1)), INVALID),
-            bad("text behind a space", bearer(&format!("{writer} x")), INVALID),
             bad("two tokens in one header", bearer(&format!("{writer},{writer}")), INVALID),
-            bad("two tokens and a space", bearer(&format!("{writer}, {writer}")), INVALID),
-            bad("in quotes", bearer(&format!("\"{writer}\"")), INVALID),
             bad("not UTF-8", authorization(not_utf8), INVALID),
-            bad("not ASCII", bearer("t\u{f6}ken"), INVALID),
-            bad("a character", bearer("x"), INVALID),
-            bad("long", bearer(&"x".repeat(4000)), INVALID),
             bad("cut", bearer(&writer[..last]), INVALID),
-            bad("cut in front", bearer(&writer[1..]), INVALID),
-            bad("longer by a character", bearer(&format!("{writer}x")), INVALID),
             bad("altered by a character", bearer(&altered), INVALID),
             bad("in upper case", bearer(&writer.to_uppercase()), INVALID),
             bad("expired", bearer(&expired), INVALID),
             bad("revoked", bearer(&revoked), INVALID),
             bad("of nobody", bearer(nobody), INVALID),
+        ];
+        let odd = vec![
+            bad("a longer scheme", authorization(format!("Bearers {writer}")), NONE),
+            bad("no space", authorization(format!("Bearer{writer}")), NONE),
+            bad("for a proxy", of_a_proxy.into(), NONE),
+            bad("another token behind", format!("{good}authorization: Bearer x\r\n").into(), TWO),
+            bad("another scheme before", format!("Authorization: Basic x\r\n{good}").into(), TWO),
+            bad("text behind a space", bearer(&format!("{writer} x")), INVALID),
+            bad("two tokens and a space", bearer(&format!("{writer}, {writer}")), INVALID),
+            bad("in quotes", bearer(&format!("\"{writer}\"")), INVALID),
+            bad("not ASCII", bearer("t\u{f6}ken"), INVALID),
+            bad("a character", bearer("x"), INVALID),
+            bad("long", bearer(&"x".repeat(4000)), INVALID),
+            bad("cut in front", bearer(&writer[1..]), INVALID),
+            bad("longer by a character", bearer(&format!("{writer}x")), INVALID),
             bad("of the environment and cut", bearer(&TOKEN[1..]), INVALID),
             bad("of the environment and longer", bearer(&format!("{TOKEN}x")), INVALID),
         ];
         let too_little = bad("one that may only read", bearer(&reader), TOO_LITTLE);
-        Self { server, reader, writer, bad: bad_credentials, too_little }
+        Self { server, reader, writer, bad: bad_credentials, odd, too_little }
     }
 
     /// Sends a request without a body.
@@ -219,6 +223,11 @@ fn no_route_answers_without_a_token_of_its_scope() {
     assert!(walked >= 10, "only {walked} operations were walked");
     assert_eq!(walk.send("GET", "/plants", &bearer(&walk.reader)).plants(), before);
 
+    for odd in &walk.odd {
+        walk.assert_refused("GET", "/plants/1", odd);
+        walk.assert_refused("GET", "/plants/007", odd);
+        walk.assert_refused("POST", "/plants", odd);
+    }
     for scheme in ["bearer", "BEARER", "bEaReR"] {
         let lines = authorization(format!("{scheme} {}", walk.reader));
         assert_eq!(walk.send("GET", "/plants", &lines).plants(), before, "{scheme}");

@@ -250,28 +250,6 @@ fn folded(text: &str) -> String {
 }
 
 #[test]
-fn a_tag_and_a_name_together_find_the_plants_that_both_find() {
-    let server = TestServer::start();
-    let client = server.client();
-    let mut plants = Vec::new();
-    for (id, tag) in (0..300).zip([None, Some("a"), Some("ab")].into_iter().cycle()) {
-        let name = if id % 7 == 0 { "Rosa canina" } else { "Abies alba" };
-        plants.push(NewPlant::new(id, name, tag));
-    }
-    plant_all(&client, &plants);
-    for (tag, name, fragment) in
-        [("a", "Rosa canina", "ROSA"), ("ab", "Abies alba", "s al"), ("a", "", "nowhere")]
-    {
-        let holds = |plant: &&NewPlant| plant.tag.as_deref() == Some(tag) && plant.name == name;
-        let wanted: Vec<_> = plants.iter().filter(holds).cloned().collect();
-        for limit in [1, 5, 100] {
-            let query = format!("name={}&limit={limit}&tag={tag}", encode(fragment));
-            assert_eq!(client.list_all(&query), wanted, "{query}");
-        }
-    }
-}
-
-#[test]
 fn a_filter_that_finds_few_among_many_comes_to_its_end() {
     // More than a server may look at for one page.
     const PLANTS: i64 = 25_000;

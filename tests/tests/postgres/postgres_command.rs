@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use plantd_tests::{
     Authority, CONFIGURATION, Client, Connection, Counts, Format, IO, Launch, TestServer,
-    UNPRIVILEGED, USAGE, at_once, create_request, create_token, is_root, plant_body, program,
+    UNPRIVILEGED, USAGE, at_once, create_request, create_token, is_root, mode, plant_body, program,
     replace_file, revoke_token, wait_until,
 };
 use tempfile::TempDir;
@@ -167,7 +167,6 @@ fn the_first_start_makes_a_folder_for_its_token_alone() {
         .without_environment("PLANTD_TOKEN")
         .postgres(shared().url(), &fresh_schema_name());
     let server = TestServer::start_with(launch);
-    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(server.data()), 0o700);
     let mut files: Vec<_> = fs::read_dir(server.data())
         .expect("a folder")

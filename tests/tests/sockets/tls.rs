@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use plantd_tests::{
     Authority, CONFIGURATION, Connection, IO, IssuedCertificate, Launch, ServerAddress, TOKEN,
-    TestServer, USAGE, at_once, chain_path, create_request, key_path, paste, plant_body, raw_head,
-    replace_file, shown_command, wait_for, wait_until,
+    TestServer, USAGE, at_once, chain_path, create_request, key_path, make_pipe, paste, plant_body,
+    raw_head, replace_file, shown_command, wait_for, wait_until,
 };
 use rustls::version::{TLS12, TLS13};
 use rustls::{ALL_VERSIONS, AlertDescription, ClientConfig, Error, ProtocolVersion};
@@ -379,8 +379,7 @@ fn files_that_cannot_be_used_end_a_start_and_the_message_says_what_to_do() {
         check_refusal(&site, CONFIGURATION, path, "is not a file");
         fs::remove_dir(path).expect("it is empty");
         // A pipe is not waited for.
-        let made = Command::new("mkfifo").arg(path).status();
-        assert!(made.expect("mkfifo can be run").success(), "a pipe can be made");
+        make_pipe(path);
         check_refusal(&site, CONFIGURATION, path, "is not a file");
         replace_file(path, &" ".repeat(1024 * 1024 + 1));
         check_refusal(&site, CONFIGURATION, path, "1048576 bytes");
@@ -474,8 +473,7 @@ fn a_key_that_is_open_to_others_is_warned_of_and_what_the_warning_says_helps() {
         if let Some(command) = command {
             let status = Command::new("sh").args(["-c", command]).status();
             assert!(status.expect("a shell").success(), "{command}");
-            let mode = fs::metadata(&key).expect("it is there").permissions().mode();
-            assert_eq!(mode & 0o007, 0, "{command}");
+            assert_eq!(plantd_tests::mode(&key) & 0o007, 0, "{command}");
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plantd_tests::{
     CONFIGURATION, Connection, IO, Launch, Process, ServerAddress, TestServer, USAGE, at_once,
-    create_request, plant_body, program, wait_for,
+    create_request, mode, plant_body, program, wait_for,
 };
 use tempfile::TempDir;
 
@@ -151,8 +151,7 @@ fn the_owner_and_the_group_may_connect_and_nobody_else_whatever_the_umask() {
         command.args(["--listen", &listen, "--data"]).arg(folder.path().join("data"));
         let mut process = Process::spawn(&mut command);
         assert_eq!(process.place(), ServerAddress::Unix(path.clone()));
-        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
-        assert_eq!(mode & 0o777, 0o660);
+        assert_eq!(mode(&path), 0o660);
         process.send_terminate();
         process.assert_exit_code(0);
 
