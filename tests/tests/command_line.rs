@@ -63,7 +63,7 @@ fn help_names_every_flag_and_variable() {
 
 #[test]
 fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["--nonsense"], "--nonsense"),
         (&["nonsense"], "nonsense"),
         (&["serve", "nonsense"], "nonsense"),
@@ -73,6 +73,17 @@ fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
         (&["--listen", "127.0.0.1:65536"], "--listen"),
         (&["--listen=127.0.0.1:0", "--listen=127.0.0.1:0"], "--listen"),
         (&["--drain-timeout=10"], "--drain-timeout"),
+        (&["import"], "FILE"),
+        (&["import", "a.csv", "b.csv"], "b.csv"),
+        (&["import", "a.csv", "--on-conflict", "ignore"], "--on-conflict"),
+        (&["import", "a.csv", "--format", "xml"], "--format"),
+        (&["import", "a.csv", "--listen", "127.0.0.1:0"], "--listen"),
+        (&["import", "a.csv", "--url", "127.0.0.1:8080"], "http://"),
+        (&["import", "a.csv", "--url", "ftp://127.0.0.1"], "--url"),
+        (&["export", "--url", "http://user:secret@127.0.0.1"], "--url"),
+        (&["export", "--url", "http://127.0.0.1/?a"], "--url"),
+        (&["export", "--on-conflict", "skip"], "--on-conflict"),
+        (&["export", "--token-file"], "--token-file"),
     ];
     for (arguments, word) in cases {
         check(arguments, USAGE, &[word]);

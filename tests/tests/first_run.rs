@@ -1,9 +1,9 @@
-//! The first start: it makes a token, keeps it from others, and shows a command that uses it.
+//! The first start: it makes a token and keeps it from others. `sockets` runs the command that it shows.
 
 use std::fs;
 use std::path::Path;
 
-use plantd_tests::{Launch, TestServer, create_token, mode, paste, revoke_token, shown_command};
+use plantd_tests::{Launch, TestServer, create_token, mode, revoke_token, shown_command};
 
 fn launch() -> Launch {
     Launch::new().without_environment("PLANTD_TOKEN")
@@ -35,24 +35,6 @@ fn the_first_start_makes_a_token_that_only_its_owner_can_read() {
     let other = first_token(TestServer::start_with(launch()).data());
     assert_ne!(token, other);
     client.with_token(&other).read(1).assert_error(401, 2002);
-}
-
-#[test]
-fn the_command_that_is_shown_creates_a_plant_whatever_the_folder_is_called() {
-    for folder_name in ["data", "it's a \"folder\" of $HOME; `plants` & \\more*"] {
-        let server = TestServer::start_prepared(launch(), folder_name, |_| {});
-        let command = shown_command(&server);
-        let output = paste(&command);
-        let answer = String::from_utf8_lossy(&output.stdout);
-        let plant: serde_json::Value = serde_json::from_str(&answer)
-            .unwrap_or_else(|_| panic!("{command} printed {answer:?} and {output:?}"));
-        assert!(plant["name"].is_string() && plant["tag"].is_string(), "{plant}");
-        assert_eq!(plant.as_object().map(serde_json::Map::len), Some(2), "{plant}");
-
-        let client = server.client().with_token(&first_token(server.data()));
-        let read = client.read(1).json();
-        assert_eq!((&read["name"], &read["tag"]), (&plant["name"], &plant["tag"]));
-    }
 }
 
 #[test]

@@ -512,17 +512,21 @@ fn a_certificate_without_a_key_is_refused_and_so_is_tls_on_a_unix_socket() {
 }
 
 #[test]
-fn the_command_that_the_first_start_shows_creates_a_plant_over_tls_and_over_a_unix_socket() {
+fn the_command_that_the_first_start_shows_creates_a_plant_on_each_transport_and_in_any_folder() {
+    let name = "it's a \"folder\" of $HOME; `plants` & \\more*";
     let site = Site::new();
-    let folder = site.folder.path().join("it's a \"folder\" of $HOME");
+    let folder = site.folder.path().join(name);
     fs::create_dir(&folder).expect("a folder can be made");
     site.certificate.write(&folder);
-    for launch in [tls_launch(&folder), unix_launch(&folder.join("socket"))] {
-        let server = TestServer::start_with(launch.without_environment("PLANTD_TOKEN"));
-        let command = shown_command(&server);
-        let output = paste(&command);
-        let expected = br#"{"name":"Rosa canina","tag":"Rosaceae"}"#;
-        assert_eq!(output.stdout, expected, "{command}: {output:?}");
+    for launch in [Launch::new(), tls_launch(&folder), unix_launch(&folder.join("socket"))] {
+        let launch = launch.without_environment("PLANTD_TOKEN");
+        for data in ["data", name] {
+            let server = TestServer::start_prepared(launch.clone(), data, |_| {});
+            let command = shown_command(&server);
+            let output = paste(&command);
+            let expected = br#"{"name":"Rosa canina","tag":"Rosaceae"}"#;
+            assert_eq!(output.stdout, expected, "{command}: {output:?}");
+        }
     }
 }
 
