@@ -19,7 +19,8 @@ fn first_token(data: &Path) -> String {
 
 #[test]
 fn the_first_start_makes_a_token_that_only_its_owner_can_read() {
-    let server = TestServer::start_with(launch());
+    let talkative = launch().environment("RUST_LOG", "info,plantd=trace,plant_http=trace");
+    let mut server = TestServer::start_with(talkative);
     assert_eq!(mode(server.data()), 0o700);
     assert_eq!(mode(&server.data().join("first-run-token")), 0o600);
     assert_eq!(mode(&server.data().join("tokens.json")), 0o600);
@@ -35,19 +36,10 @@ fn the_first_start_makes_a_token_that_only_its_owner_can_read() {
     let other = first_token(TestServer::start_with(launch()).data());
     assert_ne!(token, other);
     client.with_token(&other).read(1).assert_error(401, 2002);
-}
 
-#[test]
-fn standard_output_has_one_line_and_the_token_is_nowhere() {
-    let mut server = TestServer::start_with(
-        launch().environment("RUST_LOG", "info,plantd=trace,plant_http=trace"),
-    );
-    let token = first_token(server.data());
     let _ = shown_command(&server);
-    server.client().with_token(&token).create(1, "Rosa", None).assert_plant("Rosa", None);
     let address = server.address();
     assert_eq!(server.terminate().code(), Some(0));
-
     let (stdout, stderr) = (server.process().stdout(), server.stderr());
     assert_eq!(stdout, format!("plantd listening on http://{address}\n"));
     assert!(!stderr.contains(&token), "the log shows the token: {stderr}");
