@@ -782,14 +782,21 @@ fn what_a_server_says_cannot_steer_the_terminal() {
     assert!(!stderr.trim_end_matches('\n').contains(char::is_control), "{stderr:?}");
 }
 
-#[test]
-fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
-    let server = FakeServer::start(|head, stream| {
-        if is_question(head) {
+/// A server that takes so many bytes of an import, and then answers with this.
+fn importing(bytes: u64, import_answer: String) -> FakeServer {
+    FakeServer::start(move |head, stream| {
+        // A request without plants precedes an import.
+        if !head.contains("on_conflict") {
             return answer(stream, "200 OK", JSON, EMPTY_REPORT);
         }
-        io::copy(&mut stream.take(1_000_000), &mut io::sink()).expect("it is sent");
-    });
+        io::copy(&mut stream.take(bytes), &mut io::sink()).expect("it is sent");
+        stream.write_all(import_answer.as_bytes()).expect("somebody reads");
+    })
+}
+
+#[test]
+fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
+    let server = importing(1_000_000, String::new());
     let folder = folder();
     let path = file(&folder, "plants.ndjson", ROSA.repeat(2_000_000));
     let url = format!("http://{}", server.address);
@@ -816,18 +823,10 @@ fn an_import_ends_with_0_only_when_the_report_accounts_for_every_row() {
         ("204 No Content", JSON, "", IO, "204"),
         ("302 Found\r\nLocation: http://a.example", JSON, &two, USAGE, "http://a.example"),
     ];
+    let folder = folder();
+    let path = file(&folder, "plants.csv", ROWS);
     for (status, content_type, body, exit_code, word) in cases {
-        let texts = [status, content_type, body].map(str::to_owned);
-        let server = FakeServer::start(move |head, stream| {
-            if is_question(head) {
-                return answer(stream, "200 OK", JSON, EMPTY_REPORT);
-            }
-            io::copy(&mut stream.take(ROWS.len() as u64), &mut io::sink()).expect("it is sent");
-            let [status, content_type, body] = texts.each_ref().map(String::as_str);
-            answer(stream, status, content_type, body);
-        });
-        let folder = folder();
-        let path = file(&folder, "plants.csv", ROWS);
+        let server = importing(ROWS.len() as u64, answer_of(status, content_type, body));
         let launch = command(server.address, &["import", text(&path)]);
         match exit_code {
             0 => drop(run(&launch, 0)),
@@ -893,11 +892,6 @@ fn head(stream: &mut TcpStream) -> io::Result<String> {
         head.extend(byte);
     }
     Ok(String::from_utf8_lossy(&head).to_ascii_lowercase())
-}
-
-/// Whether it is the request without plants that precedes an import.
-fn is_question(head: &str) -> bool {
-    !head.contains("on_conflict")
 }
 
 fn answer(stream: &mut TcpStream, status: &str, content_type: &str, body: &str) {

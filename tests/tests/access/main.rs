@@ -1,4 +1,4 @@
-//! Who may do what: tokens, their scopes, rates and ends, and that no secret is told.
+//! Access control: tokens, their scopes, rates and expiry. No secret leaks.
 
 mod clock;
 mod rate_limit;

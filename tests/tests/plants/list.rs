@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::thread;
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use plantd_tests::{Answer, Client, Format, NewPlant, TOKEN, TestServer};
 
 use super::{TEXT_MAX_CHARACTERS, plant_all, send};
@@ -24,15 +25,7 @@ fn nasty_texts() -> Vec<&'static str> {
 
 /// Percent-encodes the value of a query parameter.
 fn encode(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(byte.into());
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 /// The parameters of a link, decoded and sorted. There must be no `+`, which some decoders read as a space.
@@ -41,16 +34,8 @@ fn parameters(link: &str) -> Vec<(String, String)> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%=&!$'()*,;:@/?".contains(&byte);
     let (_, query) = link.split_once('?').expect("a link with a query");
     assert!(query.bytes().all(plain), "{link} is not encoded");
-    let decode = |text: &str| {
-        let mut parts = text.split('%');
-        let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-        for part in parts {
-            let (byte, rest) = part.split_at(2);
-            bytes.push(u8::from_str_radix(byte, 16).expect("two hexadecimal digits"));
-            bytes.extend_from_slice(rest.as_bytes());
-        }
-        String::from_utf8(bytes).expect("a parameter is UTF-8")
-    };
+    let decode =
+        |text| percent_decode_str(text).decode_utf8().expect("a parameter is UTF-8").into_owned();
     let mut parameters: Vec<_> = query
         .split('&')
         .map(|parameter| parameter.split_once('=').expect("a parameter has a value"))

@@ -92,7 +92,7 @@ impl Schema {
         sql.replace("SCHEMA.", &format!("{}.", self.config.schema))
     }
 
-    /// The same schema for a user of the database who may do nothing yet.
+    /// The same schema for a user of the database without privileges.
     fn for_new_user(&self) -> (Self, User) {
         let user = User::new(&self.database);
         let mut config = self.config.clone();
