@@ -267,7 +267,7 @@ fn a_number_that_cannot_be_used_is_refused_with_its_flag_and_what_is_allowed() {
         (&[] as &[&str], "--cache-mb", ["from 1 to", "1048576"], &["0", "1048577"][..]),
         (&[], "--keep-events", ["from 0 to", "18446744073709551615"], &[]),
         (&[], "--rate-limit", ["from 1 to", "4294967295"], &["0", "4294967296"]),
-        (&[], "--postgres-connections", ["from", "1000"], &["0", "1001"]),
+        (&[], "--postgres-connections", ["from 8 to", "1000"], &["0", "7", "1001"]),
         (&[], "--drain-delay", duration, &["soon"]),
         (&[], "--drain-timeout", duration, &["soon"]),
         (&token, "--expires", duration, &["soon"]),

@@ -194,8 +194,9 @@ fn a_body_of_the_largest_size_is_taken_and_a_larger_one_is_1003() {
         let body = body_of(ID, bytes);
         for (request_line, lines) in WRITES {
             let chunked = format!("{lines}Transfer-Encoding: chunked\r\n");
-            let chunks = [raw_head(request_line, &chunked).into_bytes(), chunk(&body), chunk("")];
-            for message in [raw_request(request_line, lines, &body), chunks.concat()] {
+            let mut in_chunks = raw_head(request_line, &chunked).into_bytes();
+            in_chunks.extend(body.as_bytes().chunks(1000).chain([&[][..]]).flat_map(chunk));
+            for message in [raw_request(request_line, lines, &body), in_chunks] {
                 prepare(&client, request_line);
                 let before = client.read(ID);
                 let mut connection = server.connect();

@@ -522,13 +522,18 @@ fn a_body_may_come_in_pieces_of_any_length() {
     }
 }
 
-/// How an import ends before its body does.
-#[derive(Clone, Copy, Debug)]
-enum Cut {
-    EndOfSending,
-    Reset,
-    Kill,
-}
+/// Ends an import before its body does.
+type Cut = fn(&mut TestServer, Connection);
+
+const END_OF_SENDING: Cut = |_, mut connection| {
+    connection.finish_sending();
+    connection.wait_for_close();
+};
+const RESET: Cut = |_, connection| connection.reset();
+const KILL: Cut = |server, _| {
+    server.kill();
+    server.restart();
+};
 
 /// Parts of the row behind `sent` rows, one of them such that it could be taken for a whole row.
 fn half_rows(format: Format, sent: i64) -> Vec<String> {
@@ -548,7 +553,7 @@ fn half_rows(format: Format, sent: i64) -> Vec<String> {
 #[track_caller]
 fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
     const ROWS: i64 = 200;
-    let case = format!("{format:?} {framing} {half_row} {cut:?}");
+    let case = format!("{format:?} {framing} {half_row}");
     let mut server = TestServer::start();
     let mut connection = server.connect();
     connection.send(head(format, "", framing));
@@ -566,17 +571,7 @@ fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
         server.client().read(0).status == 200
     });
     send(&mut connection, &half_rows(format, sent)[half_row]);
-    match cut {
-        Cut::EndOfSending => {
-            connection.finish_sending();
-            connection.wait_for_close();
-        }
-        Cut::Reset => connection.reset(),
-        Cut::Kill => {
-            server.kill();
-            server.restart();
-        }
-    }
+    cut(&mut server, connection);
 
     let client = server.client();
     let wanted = plants(0, sent + 10);
@@ -595,11 +590,11 @@ fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
 fn an_import_that_is_cut_leaves_whole_rows_and_a_second_one_completes_it() {
     for format in Format::ALL {
         for half_row in 0..half_rows(format, 0).len() {
-            check_cut(format, CHUNKED, half_row, Cut::EndOfSending);
-            check_cut(format, LENGTH, half_row, Cut::EndOfSending);
+            check_cut(format, CHUNKED, half_row, END_OF_SENDING);
+            check_cut(format, LENGTH, half_row, END_OF_SENDING);
         }
-        check_cut(format, LENGTH, 0, Cut::Reset);
-        check_cut(format, LENGTH, 0, Cut::Kill);
+        check_cut(format, LENGTH, 0, RESET);
+        check_cut(format, LENGTH, 0, KILL);
     }
 }
 
