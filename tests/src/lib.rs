@@ -54,7 +54,7 @@ pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use database::{PlantRecords, edit_plants};
 pub use disturbance::Disturbance;
 pub use document::{Document, Part};
-pub use folder::{copy_folder, repository};
+pub use folder::{copy_folder, make_pipe, mode, repository};
 pub use launch::{
     CONFIGURATION, IO, Launch, TOKEN, UNPRIVILEGED, USAGE, copy_program, is_root, program,
 };

@@ -47,18 +47,8 @@ fn version_is_told() {
 fn help_names_every_flag_and_variable() {
     let all = help("--help");
     assert!(all.starts_with("A plant store in one binary"), "{all}");
-    for flag in [
-        "listen",
-        "tls-cert",
-        "tls-key",
-        "data",
-        "tokens",
-        "cache-mb",
-        "drain-delay",
-        "drain-timeout",
-        "rate-limit",
-        "cors-origin",
-    ] {
+    let flags = ["listen", "tls-cert", "tls-key", "data", "tokens", "cache-mb", "cors-origin"];
+    for flag in flags.into_iter().chain(["drain-delay", "drain-timeout", "rate-limit"]) {
         let variable = format!("PLANTD_{}", flag.replace('-', "_").to_uppercase());
         for word in [&format!("--{flag}"), &variable] {
             assert!(all.contains(word), "{word:?} is missing: {all}");
@@ -73,7 +63,7 @@ fn help_names_every_flag_and_variable() {
 
 #[test]
 fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["--nonsense"], "--nonsense"),
         (&["nonsense"], "nonsense"),
         (&["serve", "nonsense"], "nonsense"),
@@ -83,6 +73,17 @@ fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
         (&["--listen", "127.0.0.1:65536"], "--listen"),
         (&["--listen=127.0.0.1:0", "--listen=127.0.0.1:0"], "--listen"),
         (&["--drain-timeout=10"], "--drain-timeout"),
+        (&["import"], "FILE"),
+        (&["import", "a.csv", "b.csv"], "b.csv"),
+        (&["import", "a.csv", "--on-conflict", "ignore"], "--on-conflict"),
+        (&["import", "a.csv", "--format", "xml"], "--format"),
+        (&["import", "a.csv", "--listen", "127.0.0.1:0"], "--listen"),
+        (&["import", "a.csv", "--url", "127.0.0.1:8080"], "http://"),
+        (&["import", "a.csv", "--url", "ftp://127.0.0.1"], "--url"),
+        (&["export", "--url", "http://user:secret@127.0.0.1"], "--url"),
+        (&["export", "--url", "http://127.0.0.1/?a"], "--url"),
+        (&["export", "--on-conflict", "skip"], "--on-conflict"),
+        (&["export", "--token-file"], "--token-file"),
     ];
     for (arguments, word) in cases {
         check(arguments, USAGE, &[word]);
@@ -266,7 +267,7 @@ fn a_number_that_cannot_be_used_is_refused_with_its_flag_and_what_is_allowed() {
         (&[] as &[&str], "--cache-mb", ["from 1 to", "1048576"], &["0", "1048577"][..]),
         (&[], "--keep-events", ["from 0 to", "18446744073709551615"], &[]),
         (&[], "--rate-limit", ["from 1 to", "4294967295"], &["0", "4294967296"]),
-        (&[], "--postgres-connections", ["from", "1000"], &["0", "1001"]),
+        (&[], "--postgres-connections", ["from 8 to", "1000"], &["0", "7", "1001"]),
         (&[], "--drain-delay", duration, &["soon"]),
         (&[], "--drain-timeout", duration, &["soon"]),
         (&token, "--expires", duration, &["soon"]),

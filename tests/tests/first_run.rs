@@ -1,19 +1,12 @@
-//! The first start: it makes a token, keeps it from others, and shows a command that uses it.
+//! The first start: it makes a token and keeps it from others. `sockets` runs the command that it shows.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use plantd_tests::{Launch, TestServer, create_token, paste, revoke_token, shown_command};
+use plantd_tests::{Launch, TestServer, create_token, mode, revoke_token, shown_command};
 
 fn launch() -> Launch {
     Launch::new().without_environment("PLANTD_TOKEN")
-}
-
-fn mode(path: &Path) -> u32 {
-    let metadata = fs::metadata(path);
-    metadata.unwrap_or_else(|cause| panic!("{}: {cause}", path.display())).permissions().mode()
-        & 0o777
 }
 
 #[track_caller]
@@ -26,7 +19,8 @@ fn first_token(data: &Path) -> String {
 
 #[test]
 fn the_first_start_makes_a_token_that_only_its_owner_can_read() {
-    let server = TestServer::start_with(launch());
+    let talkative = launch().environment("RUST_LOG", "info,plantd=trace,plant_http=trace");
+    let mut server = TestServer::start_with(talkative);
     assert_eq!(mode(server.data()), 0o700);
     assert_eq!(mode(&server.data().join("first-run-token")), 0o600);
     assert_eq!(mode(&server.data().join("tokens.json")), 0o600);
@@ -42,37 +36,10 @@ fn the_first_start_makes_a_token_that_only_its_owner_can_read() {
     let other = first_token(TestServer::start_with(launch()).data());
     assert_ne!(token, other);
     client.with_token(&other).read(1).assert_error(401, 2002);
-}
 
-#[test]
-fn the_command_that_is_shown_creates_a_plant_whatever_the_folder_is_called() {
-    for folder_name in ["data", "it's a \"folder\" of $HOME; `plants` & \\more*"] {
-        let server = TestServer::start_prepared(launch(), folder_name, |_| {});
-        let command = shown_command(&server);
-        let output = paste(&command);
-        let answer = String::from_utf8_lossy(&output.stdout);
-        let plant: serde_json::Value = serde_json::from_str(&answer)
-            .unwrap_or_else(|_| panic!("{command} printed {answer:?} and {output:?}"));
-        assert!(plant["name"].is_string() && plant["tag"].is_string(), "{plant}");
-        assert_eq!(plant.as_object().map(serde_json::Map::len), Some(2), "{plant}");
-
-        let client = server.client().with_token(&first_token(server.data()));
-        let read = client.read(1).json();
-        assert_eq!((&read["name"], &read["tag"]), (&plant["name"], &plant["tag"]));
-    }
-}
-
-#[test]
-fn standard_output_has_one_line_and_the_token_is_nowhere() {
-    let mut server = TestServer::start_with(
-        launch().environment("RUST_LOG", "info,plantd=trace,plant_http=trace"),
-    );
-    let token = first_token(server.data());
     let _ = shown_command(&server);
-    server.client().with_token(&token).create(1, "Rosa", None).assert_plant("Rosa", None);
     let address = server.address();
     assert_eq!(server.terminate().code(), Some(0));
-
     let (stdout, stderr) = (server.process().stdout(), server.stderr());
     assert_eq!(stdout, format!("plantd listening on http://{address}\n"));
     assert!(!stderr.contains(&token), "the log shows the token: {stderr}");
@@ -101,16 +68,20 @@ fn the_second_start_makes_no_token_and_the_first_one_still_works() {
 
 #[test]
 fn no_token_is_made_where_the_environment_gives_one_or_the_tokens_file_is_there() {
+    let mut token = String::new();
+    let with_file = TestServer::start_prepared(launch(), "data", |data| {
+        token = create_token(data, &["--name", "mine"]);
+    });
+    with_file.client().read(1).assert_error(401, 2002);
+    with_file.client().with_token(&token).read(1).assert_error(404, 3002);
     let with_empty_file = TestServer::start_prepared(launch(), "data", |data| {
-        fs::create_dir(data).unwrap();
-        let path = data.join("tokens.json");
-        fs::write(&path, r#"{"tokens":[]}"#).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let _ = create_token(data, &["--name", "mine"]);
+        revoke_token(data, &["mine"]);
     });
     with_empty_file.client().read(1).assert_error(401, 2002);
     let with_variable = TestServer::start();
     with_variable.client().create(1, "Rosa", None).assert_plant("Rosa", None);
-    for mut server in [with_empty_file, with_variable] {
+    for mut server in [with_file, with_empty_file, with_variable] {
         assert_eq!(server.terminate().code(), Some(0));
         assert!(!server.data().join("first-run-token").exists());
         assert!(!server.stderr().contains("curl"), "{}", server.stderr());

@@ -5,19 +5,15 @@ use std::io::{self, PipeReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 
 use plantd_tests::{
-    DEADLINE, Format, Launch, NewPlant, Nginx, Process, TOKEN, TestServer, wait_until,
-    write_tokens_file,
+    CONFIGURATION, DEADLINE, Format, IO, Launch, NewPlant, Nginx, Process, TOKEN, TestServer,
+    USAGE, make_pipe, mode, wait_until, write_tokens_file,
 };
 use tempfile::TempDir;
 
 const FINDINGS: i32 = 1;
-const USAGE: i32 = 64;
-const IO: i32 = 74;
-const CONFIGURATION: i32 = 78;
 
 /// How many failed rows a server lists at most.
 const ERRORS_MAX: usize = 1000;
@@ -64,23 +60,16 @@ fn run(launch: &Launch, exit_code: i32) -> Process {
 
 #[track_caller]
 fn ended(mut process: Process, exit_code: i32) -> Process {
-    let status = process.wait_for_exit();
-    assert_eq!(status.code(), Some(exit_code), "{}", process.stderr());
+    process.assert_exit_code(exit_code);
     process
 }
 
-/// Claims that the command ends with this exit code, an empty standard output and one line on standard error that holds
-/// these words.
+/// Claims that the command is refused with this exit code and one line on standard error that holds these words.
 #[track_caller]
 fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) {
-    let process = run(launch, exit_code);
-    let stderr = process.stderr();
-    assert_eq!(process.stdout(), "", "{stderr}");
+    let stderr = launch.assert_refused(exit_code, words);
     assert!(stderr.starts_with("error: "), "{stderr:?}");
     assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr:?}");
-    for word in words {
-        assert!(stderr.contains(word), "{stderr:?} does not hold {word:?}");
-    }
     assert!(!stderr.contains(TOKEN), "the message shows the token: {stderr}");
 }
 
@@ -332,29 +321,6 @@ fn an_array_of_json_is_imported_as_other_rows_are() {
 }
 
 #[test]
-fn a_command_line_that_is_wrong_ends_with_64() {
-    let cases: [(&[&str], &str); 11] = [
-        (&["import"], "FILE"),
-        (&["import", "a.csv", "b.csv"], "b.csv"),
-        (&["import", "a.csv", "--on-conflict", "ignore"], "--on-conflict"),
-        (&["import", "a.csv", "--format", "xml"], "--format"),
-        (&["import", "a.csv", "--listen", "127.0.0.1:0"], "--listen"),
-        (&["import", "a.csv", "--url", "127.0.0.1:8080"], "http://"),
-        (&["import", "a.csv", "--url", "ftp://127.0.0.1"], "--url"),
-        (&["export", "--url", "http://user:secret@127.0.0.1"], "--url"),
-        (&["export", "--url", "http://127.0.0.1/?a"], "--url"),
-        (&["export", "--on-conflict", "skip"], "--on-conflict"),
-        (&["export", "--token-file"], "--token-file"),
-    ];
-    for (arguments, word) in cases {
-        let process = run(&Launch::new().arguments(arguments), USAGE);
-        let stderr = process.stderr();
-        assert!(stderr.contains(word), "{arguments:?}: {stderr}");
-        assert_eq!(process.stdout(), "", "{arguments:?}");
-    }
-}
-
-#[test]
 fn a_url_may_have_a_path_and_a_slash_at_its_end() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
     let export = |url: &str| run(&Launch::new().arguments(["export", "--url", url]), 0).stdout();
@@ -410,11 +376,9 @@ fn a_token_that_cannot_be_sent_ends_with_78_and_is_not_shown() {
         let by_environment = export.environment("PLANTD_TOKEN", token);
         for (launch, origin) in [(by_file, text(&path)), (by_environment, "PLANTD_TOKEN")] {
             check_refusal(&launch, CONFIGURATION, &[origin]);
-            let stderr = run(&launch, CONFIGURATION).stderr();
-            assert!(
-                token.trim().is_empty() || !stderr.contains(token),
-                "the message shows the token: {stderr}"
-            );
+            let stderr = launch.assert_refused(CONFIGURATION, &[]);
+            let is_shown = !token.trim().is_empty() && stderr.contains(token);
+            assert!(!is_shown, "the message shows the token: {stderr}");
         }
     }
     let large = file(&folder, "token", "x".repeat(1_000_000));
@@ -445,6 +409,10 @@ fn a_token_that_is_not_taken_ends_with_78() {
     ] {
         let launch = launch.clone().environment("PLANTD_TOKEN", token);
         check_refusal(&launch, CONFIGURATION, &["PLANTD_TOKEN", number]);
+        if number == "2002" {
+            let words = ["does not take the token of PLANTD_TOKEN", "--token-file"];
+            check_refusal(&launch, CONFIGURATION, &words);
+        }
     }
     assert!(!output.exists());
     run(&import.environment("PLANTD_TOKEN", "writer"), 0);
@@ -501,9 +469,6 @@ fn a_failure_of_the_connection_or_the_server_is_told_with_what_to_do() {
         assert_eq!(fs::read_to_string(&path).unwrap(), "id,name,tag\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
-    let wrong = command(server.address(), &["export"]).environment("PLANTD_TOKEN", "wrong");
-    let words = ["does not take the token of PLANTD_TOKEN", "--token-file"];
-    check_refusal(&wrong, CONFIGURATION, &words);
     let busy = FakeServer::start(|_, stream| {
         let body = r#"{"error":5003,"message":"too busy, try again"}"#;
         answer(stream, "503 Service Unavailable", JSON, body);
@@ -553,10 +518,6 @@ fn a_file_that_cannot_be_read_or_written_ends_with_74() {
     assert_eq!(files.count(), 1, "something was left behind");
 }
 
-fn mode(path: &Path) -> u32 {
-    fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
-}
-
 #[test]
 fn an_export_replaces_a_file_and_keeps_its_permissions() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
@@ -593,7 +554,7 @@ fn an_export_to_a_device_or_a_pipe_goes_there() {
 
     let folder = folder();
     let pipe = folder.path().join("pipe.csv");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    make_pipe(&pipe);
     let reader = thread::spawn({
         let pipe = pipe.clone();
         move || fs::read_to_string(pipe)
@@ -645,76 +606,77 @@ fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_as_it_was() {
     }
 }
 
-/// A server that exports these rows, and answers a list of what follows them with this status and body.
-fn exporting(
-    content_type: &str,
-    rows: &str,
-    following: (&'static str, &'static str),
-) -> FakeServer {
-    let (content_type, rows) = (content_type.to_owned(), rows.to_owned());
+/// A server that answers an export with these bytes, and a list of what follows with this status and body.
+fn exporting_raw(export: String, following: (&'static str, &'static str)) -> FakeServer {
     FakeServer::start(move |head, stream| {
         if head.contains("/plants/export") {
-            answer(stream, "200 OK", &content_type, &rows);
+            stream.write_all(export.as_bytes()).expect("somebody reads");
         } else {
             answer(stream, following.0, JSON, following.1);
         }
     })
 }
 
-#[test]
-fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_as_it_was() {
-    let two_follow = r#"[{"id":3,"name":"Salix"},{"id":4,"name":"Salix"}]"#;
-    let error = r#"{"error":5003,"message":"shutting down"}"#;
-    let no_count = "application/x-ndjson\r\nX-Total-Count: two";
-    let encoded = "application/x-ndjson\r\nX-Total-Count: 2\r\nContent-Encoding: gzip";
-    for (content_type, rows, following, word) in [
-        // Between two rows: only the plants that follow can tell.
-        (EXPORT_OF_TWO, ROSA, ("200 OK", two_follow), "1 of 2 plants"),
-        (EXPORT_OF_TWO, "", ("200 OK", two_follow), "0 of 2 plants"),
-        (CSV_OF_TWO, "id,name,tag\n1,Rosa,\n", ("200 OK", two_follow), "1 of 2 plants"),
-        // No answer tells what follows.
-        (EXPORT_OF_TWO, TWO_ROWS, ("503 Service Unavailable", error), "shutting down"),
-        (EXPORT_OF_TWO, TWO_ROWS, ("200 OK", "[{\"id\":3"), "checked"),
-        (EXPORT_OF_TWO, TWO_ROWS, ("200 OK", ""), "checked"),
-        // What follows is the same again and again.
-        (EXPORT_OF_TWO, TWO_ROWS, ("200 OK", two_follow), "ascending"),
-        // Within a row.
-        (EXPORT_OF_TWO, ROSA.trim_end(), ("200 OK", "[]"), "within a row"),
-        (CSV_OF_TWO, "id,name,tag\n1,Rosa,\n2,Sal", ("200 OK", "[]"), "within a row"),
-        (CSV_OF_TWO, "id,name", ("200 OK", "[]"), "broke off"),
-        (CSV_OF_TWO, "", ("200 OK", "[]"), "broke off"),
-        // It is something else.
-        (CSV_OF_TWO, "1,Rosa,\n2,Salix,\n", ("200 OK", "[]"), "id,name,tag"),
-        (CSV_OF_TWO, "id,name,tag\n1\n", ("200 OK", "[]"), "no plant"),
-        (EXPORT_OF_TWO, "<p>Plants</p>\n", ("200 OK", "[]"), "no plant"),
-        (NDJSON, TWO_ROWS, ("200 OK", "[]"), "x-total-count"),
-        (no_count, TWO_ROWS, ("200 OK", "[]"), "x-total-count"),
-        (encoded, TWO_ROWS, ("200 OK", "[]"), "--url"),
-    ] {
-        let name = if content_type.starts_with("text/csv") { "a.csv" } else { "a.ndjson" };
-        check_no_export(exporting(content_type, rows, following).address, &[word], name);
-    }
+/// A server that exports these rows, and answers a list of what follows them with this status and body.
+fn exporting(
+    content_type: &str,
+    rows: &str,
+    following: (&'static str, &'static str),
+) -> FakeServer {
+    exporting_raw(answer_of("200 OK", content_type, rows), following)
 }
 
 #[test]
-fn an_export_with_a_row_that_is_wrong_ends_with_74_and_leaves_the_file_as_it_was() {
-    let csv = "id,name,tag\n";
-    for (name, rows, words) in [
-        ("a.ndjson", format!("{ROSA}<html>\n{SALIX}"), ["line 2", "no plant"]),
-        ("a.ndjson", format!("{ROSA}{{\n{SALIX}"), ["line 2", "no plant"]),
-        ("a.ndjson", format!("{{\"name\":\"Acer\"}}\n{TWO_ROWS}"), ["line 1", "no plant"]),
-        ("a.ndjson", format!("{TWO_ROWS}\n{SALIX}"), ["line 4", "plant 2 behind the plant 2"]),
-        ("a.ndjson", format!("{SALIX}{ROSA}"), ["line 2", "plant 1 behind the plant 2"]),
-        ("a.csv", format!("{csv}1,Rosa,\n<html>\n2,Salix,\n"), ["line 3", "no plant"]),
-        ("a.csv", format!("{csv}1,Rosa,\n1,Rosa,\n"), ["line 3", "plant 1 behind the plant 1"]),
+fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_as_it_was() {
+    let two_follow = ("200 OK", r#"[{"id":3,"name":"Salix"},{"id":4,"name":"Salix"}]"#);
+    let error = ("503 Service Unavailable", r#"{"error":5003,"message":"shutting down"}"#);
+    let end = ("200 OK", "[]");
+    let no_count = "application/x-ndjson\r\nX-Total-Count: two";
+    let encoded = "application/x-ndjson\r\nX-Total-Count: 2\r\nContent-Encoding: gzip";
+    let of = |content_type, rows: &str| (content_type, rows.to_owned());
+    let json = |rows: &str| of(EXPORT_OF_TWO, rows);
+    let csv = |rows: &str| of(CSV_OF_TWO, &format!("id,name,tag\n{rows}"));
+    for ((content_type, rows), following, words) in [
+        // Between two rows: only the plants that follow can tell.
+        (json(ROSA), two_follow, ["1 of 2 plants", ""]),
+        (json(""), two_follow, ["0 of 2 plants", ""]),
+        (csv("1,Rosa,\n"), two_follow, ["1 of 2 plants", ""]),
+        // No answer tells what follows.
+        (json(TWO_ROWS), error, ["shutting down", ""]),
+        (json(TWO_ROWS), ("200 OK", "[{\"id\":3"), ["checked", ""]),
+        (json(TWO_ROWS), ("200 OK", ""), ["checked", ""]),
+        // What follows is the same again and again.
+        (json(TWO_ROWS), two_follow, ["ascending", ""]),
+        // Within a row.
+        (json(ROSA.trim_end()), end, ["within a row", ""]),
+        (csv("1,Rosa,\n2,Sal"), end, ["within a row", ""]),
+        (of(CSV_OF_TWO, "id,name"), end, ["broke off", ""]),
+        (of(CSV_OF_TWO, ""), end, ["broke off", ""]),
+        // It is something else.
+        (of(CSV_OF_TWO, "1,Rosa,\n2,Salix,\n"), end, ["id,name,tag", ""]),
+        (csv("1\n"), end, ["no plant", ""]),
+        (json("<p>Plants</p>\n"), end, ["no plant", ""]),
+        (of(NDJSON, TWO_ROWS), end, ["x-total-count", ""]),
+        (of(no_count, TWO_ROWS), end, ["x-total-count", ""]),
+        (of(encoded, TWO_ROWS), end, ["--url", ""]),
+        // A row is wrong.
+        (json(&format!("{ROSA}<html>\n{SALIX}")), end, ["line 2", "no plant"]),
+        (json(&format!("{ROSA}{{\n{SALIX}")), end, ["line 2", "no plant"]),
+        (json(&format!("{{\"name\":\"Acer\"}}\n{TWO_ROWS}")), end, ["line 1", "no plant"]),
+        (json(&format!("{TWO_ROWS}\n{SALIX}")), end, ["line 4", "plant 2 behind the plant 2"]),
+        (json(&format!("{SALIX}{ROSA}")), end, ["line 2", "plant 1 behind the plant 2"]),
+        (csv("1,Rosa,\n<html>\n2,Salix,\n"), end, ["line 3", "no plant"]),
+        (csv("1,Rosa,\n1,Rosa,\n"), end, ["line 3", "plant 1 behind the plant 1"]),
         // A quoted cell may hold a line end, and a name may not.
-        ("a.csv", format!("{csv}1,\"Ro\nsa\",\n2,Salix,\n"), ["line 2", "no plant"]),
-        ("a.csv", format!("{csv}1,\"Rosa,\n2,Salix,\n"), ["line 2", "no plant"]),
+        (csv("1,\"Ro\nsa\",\n2,Salix,\n"), end, ["line 2", "no plant"]),
+        (csv("1,\"Rosa,\n2,Salix,\n"), end, ["line 2", "no plant"]),
     ] {
-        let content_type = if name == "a.csv" { CSV_OF_TWO } else { EXPORT_OF_TWO };
-        let server = exporting(content_type, &rows, ("200 OK", "[]"));
-        check_no_export(server.address, &words, name);
+        let name = if content_type == CSV_OF_TWO { "a.csv" } else { "a.ndjson" };
+        check_no_export(exporting(content_type, &rows, following).address, &words, name);
     }
+    let server = exporting(EXPORT_OF_TWO, ROSA, two_follow);
+    let throw_away = "throw away the part that went to standard output";
+    assert!(run(&command(server.address, &["export"]), IO).stderr().contains(throw_away));
 }
 
 #[test]
@@ -726,16 +688,10 @@ fn an_export_whose_end_cannot_be_told_is_refused() {
         ("1.0", "Transfer-Encoding: chunked\r\n"),
         ("1.1", "Transfer-Encoding: identity\r\n"),
     ] {
-        let server = FakeServer::start(move |head, stream| {
-            if head.contains("/plants/export") {
-                let answer = format!(
-                    "HTTP/{version} 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n{framing}\r\n{TWO_ROWS}"
-                );
-                stream.write_all(answer.as_bytes()).expect("somebody reads");
-            } else {
-                answer(stream, "200 OK", JSON, "[]");
-            }
-        });
+        let answer = format!(
+            "HTTP/{version} 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n{framing}\r\n{TWO_ROWS}"
+        );
+        let server = exporting_raw(answer, ("200 OK", "[]"));
         check_no_export(server.address, &["where its answer ends", "HTTP/1.1"], "plants.ndjson");
     }
 }
@@ -747,25 +703,10 @@ fn an_export_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
     check_no_export(nginx.address(), &["HTTP/1.1", "1008"], "plants.ndjson");
 
     // An older server exports over HTTP/1.0, where a cut is not noticed.
-    let server = FakeServer::start(|head, stream| {
-        assert!(head.contains(" http/1.0\r\n"), "{head}");
-        if head.contains("/plants/export") {
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n\r\n{ROSA}");
-            stream.write_all(answer.as_bytes()).expect("somebody reads");
-        } else {
-            answer(stream, "200 OK", JSON, "[{\"id\":2,\"name\":\"Salix\"}]");
-        }
-    });
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n\r\n{ROSA}");
+    let server = exporting_raw(answer, ("200 OK", "[{\"id\":2,\"name\":\"Salix\"}]"));
     let nginx = Nginx::of_http_1_0(server.address);
     check_no_export(nginx.address(), &["1 of 2 plants", "HTTP/1.0"], "plants.ndjson");
-}
-
-#[test]
-fn a_part_of_an_export_that_went_to_standard_output_is_to_be_thrown_away() {
-    let following = ("200 OK", "[{\"id\":2,\"name\":\"Salix\"}]");
-    let server = exporting(EXPORT_OF_TWO, ROSA, following);
-    let process = run(&command(server.address, &["export"]), IO);
-    assert!(process.stderr().contains("throw away the part that went to standard output"));
 }
 
 #[test]
@@ -816,17 +757,13 @@ fn an_export_that_is_killed_leaves_the_file_as_it_was() {
 #[test]
 fn an_answer_that_is_none_of_plantd_s_ends_without_a_file() {
     let html = "<p>Plants</p>";
+    let redirect = "308 Permanent Redirect\r\nLocation: https://a.example";
     for (status, content_type, exit_code, words) in [
         ("200 OK", "text/html", IO, ["text/html", "--url"]),
         ("200 OK", "text/csv", IO, ["text/csv", "application/x-ndjson"]),
         ("502 Bad Gateway", "text/html", IO, ["502", "Bad Gateway"]),
         ("418 I'm a teapot", "text/html", USAGE, ["418", "does not say why"]),
-        (
-            "308 Permanent Redirect\r\nLocation: https://a.example",
-            "a/b",
-            USAGE,
-            ["https://a.example", "--url"],
-        ),
+        (redirect, "a/b", USAGE, ["https://a.example", "--url"]),
     ] {
         let server = FakeServer::start(move |_, stream| answer(stream, status, content_type, html));
         let folder = folder();
@@ -845,14 +782,21 @@ fn what_a_server_says_cannot_steer_the_terminal() {
     assert!(!stderr.trim_end_matches('\n').contains(char::is_control), "{stderr:?}");
 }
 
-#[test]
-fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
-    let server = FakeServer::start(|head, stream| {
-        if is_question(head) {
+/// A server that takes so many bytes of an import, and then answers with this.
+fn importing(bytes: u64, import_answer: String) -> FakeServer {
+    FakeServer::start(move |head, stream| {
+        // A request without plants precedes an import.
+        if !head.contains("on_conflict") {
             return answer(stream, "200 OK", JSON, EMPTY_REPORT);
         }
-        io::copy(&mut stream.take(1_000_000), &mut io::sink()).expect("it is sent");
-    });
+        io::copy(&mut stream.take(bytes), &mut io::sink()).expect("it is sent");
+        stream.write_all(import_answer.as_bytes()).expect("somebody reads");
+    })
+}
+
+#[test]
+fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
+    let server = importing(1_000_000, String::new());
     let folder = folder();
     let path = file(&folder, "plants.ndjson", ROSA.repeat(2_000_000));
     let url = format!("http://{}", server.address);
@@ -879,18 +823,10 @@ fn an_import_ends_with_0_only_when_the_report_accounts_for_every_row() {
         ("204 No Content", JSON, "", IO, "204"),
         ("302 Found\r\nLocation: http://a.example", JSON, &two, USAGE, "http://a.example"),
     ];
+    let folder = folder();
+    let path = file(&folder, "plants.csv", ROWS);
     for (status, content_type, body, exit_code, word) in cases {
-        let texts = [status, content_type, body].map(str::to_owned);
-        let server = FakeServer::start(move |head, stream| {
-            if is_question(head) {
-                return answer(stream, "200 OK", JSON, EMPTY_REPORT);
-            }
-            io::copy(&mut stream.take(ROWS.len() as u64), &mut io::sink()).expect("it is sent");
-            let [status, content_type, body] = texts.each_ref().map(String::as_str);
-            answer(stream, status, content_type, body);
-        });
-        let folder = folder();
-        let path = file(&folder, "plants.csv", ROWS);
+        let server = importing(ROWS.len() as u64, answer_of(status, content_type, body));
         let launch = command(server.address, &["import", text(&path)]);
         match exit_code {
             0 => drop(run(&launch, 0)),
@@ -958,16 +894,15 @@ fn head(stream: &mut TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&head).to_ascii_lowercase())
 }
 
-/// Whether it is the request without plants that precedes an import.
-fn is_question(head: &str) -> bool {
-    !head.contains("on_conflict")
+fn answer(stream: &mut TcpStream, status: &str, content_type: &str, body: &str) {
+    let answer = answer_of(status, content_type, body);
+    stream.write_all(answer.as_bytes()).expect("somebody reads");
 }
 
-fn answer(stream: &mut TcpStream, status: &str, content_type: &str, body: &str) {
+fn answer_of(status: &str, content_type: &str, body: &str) -> String {
     let length = body.len();
-    let answer = format!(
+    format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nConnection: close\r\n\
          Content-Length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(answer.as_bytes()).expect("somebody reads");
+    )
 }

@@ -97,21 +97,16 @@ fn every_request_has_its_id_and_one_line_in_the_log() {
     assert!(["HEAD", "/livez", "200"].iter().all(|word| words.contains(word)), "{words:?}");
 }
 
-/// Whatever a request holds of a plant, a key or a credential. `secrets.rs` follows tokens further.
+/// What a request holds of a plant, a key or a query. `secrets.rs` claims the same of tokens.
 #[test]
 fn no_secret_is_in_the_log_when_it_tells_all_of_the_server_itself() {
     let filter = "info,plantd=trace,plant_http=trace,plant_store=trace,plant_domain=trace";
     let mut server = TestServer::start_with(Launch::new().environment("RUST_LOG", filter));
-    let id_line = "X-Request-Id: traced\r\n";
+    let lines =
+        "X-Request-Id: traced\r\nIdempotency-Key: \"secret-key\"\r\nX-More: secret-more\r\n";
     let create = |body: &str| {
-        let lines =
-            format!("{id_line}Idempotency-Key: \"secret-key\"\r\nCookie: secret-cookie\r\n");
         create_request(body).replacen("Content-Type:", &format!("{lines}Content-Type:"), 1)
     };
-    let head = |request_line: &str, lines: &str| {
-        format!("{request_line} HTTP/1.1\r\nHost: plants\r\n{id_line}{lines}\r\n")
-    };
-    let authorization = format!("Authorization: Bearer {TOKEN}\r\n");
     let requests = [
         (create(&plant_body(1, "secret-name", Some("secret-tag"))), 200),
         (create(&plant_body(1, "secret-other", None)), 400),
@@ -121,15 +116,9 @@ fn no_secret_is_in_the_log_when_it_tells_all_of_the_server_itself() {
         (create(&"secret-long".repeat(10_000)), 400),
         (create("x").replacen("application/json", "secret/type", 1), 400),
         (create("x").replacen("\"secret-key\"", "secret-broken-key", 1), 400),
-        (head("GET /plants/1?secret-query=1", &authorization), 400),
-        (head("GET /nowhere?secret-query", &authorization), 404),
-        (head("GET /plants/1?access_token=secret-query", ""), 401),
-        (head("GET /plants/1", "Authorization: Bearer secret-token\r\n"), 401),
-        (head("GET /plants/1", "Authorization: Basic secret-basic\r\n"), 401),
-        (head("GET /plants/1", "Authorization: secret-alone\r\n"), 401),
-        (head("GET /plants/1", &format!("{authorization}Authorization: Bearer secret\r\n")), 400),
-        (head("GET /plants/1", &format!("{authorization}X-Secret: secret-header\r\n")), 200),
-        (head("GET /livez", "secret header\r\n"), 400),
+        (raw_head("GET /plants/1?secret-query=1", lines), 400),
+        (raw_head("GET /nowhere?secret-query", lines), 404),
+        (raw_head("GET /plants/1", lines), 200),
     ];
     for (request, status) in &requests {
         let mut connection = server.connect();
@@ -141,8 +130,7 @@ fn no_secret_is_in_the_log_when_it_tells_all_of_the_server_itself() {
     assert_eq!(server.terminate().code(), Some(0));
 
     let (stdout, stderr) = (server.process().stdout(), server.stderr());
-    // The last one has a head that cannot be parsed, and so no id.
-    assert_eq!(stderr.matches("traced").count(), requests.len() - 1, "{stderr}");
+    assert_eq!(stderr.matches("traced").count(), requests.len(), "{stderr}");
     for secret in ["secret", TOKEN] {
         assert!(!stdout.contains(secret), "{secret} stands in {stdout}");
         assert!(!stderr.contains(secret), "{secret} stands in {stderr}");

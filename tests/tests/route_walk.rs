@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use plant_http::Scope;
 use plant_http::internal::{RouteInfo, routes};
-use plantd_tests::{
-    Answer, Launch, TestServer, create_token, plant_body, revoke_token, wait_until,
-};
+use plantd_tests::{Answer, TOKEN, TestServer, create_token, plant_body, revoke_token, wait_until};
 
 /// The paths that need no token: they are no operations of the store. A new one has to be added here by hand.
 const OPEN_PATHS: [&str; 11] = [
@@ -61,6 +59,8 @@ struct Walk {
     reader: String,
     writer: String,
     bad: Vec<BadCredential>,
+    /// More of them, for one route.
+    odd: Vec<BadCredential>,
     /// The token of the reader, where the request needs to write.
     too_little: BadCredential,
 }
@@ -75,7 +75,7 @@ fn bearer(token: &str) -> Vec<u8> {
 
 impl Walk {
     fn new() -> Self {
-        let server = TestServer::start_with(Launch::new().without_environment("PLANTD_TOKEN"));
+        let server = TestServer::start();
         let token = |arguments: &[&str]| create_token(server.data(), arguments);
         let reader = token(&["--name", "reader", "--scope", "read"]);
         let writer = token(&["--name", "writer", "--scope", "write"]);
@@ -95,7 +95,9 @@ impl Walk {
         let other_end = if writer.ends_with('A') { "B" } else { "A" };
         let altered = format!("{}{other_end}", &writer[..last]);
         let not_utf8 = [b"Bearer ", writer.as_bytes(), b"\xff"].concat();
+        let good = String::from_utf8(bearer(&writer)).expect("ASCII");
         let other_headers = format!("Cookie: token={writer}\r\nX-Token: {writer}\r\n");
+        let of_a_proxy = format!("Proxy-Authorization: Bearer {writer}\r\n");
         let query = format!("?access_token={writer}");
         let nobody = "0123456789abcdef0123456789abcdef";
         let bad_credentials = vec![
@@ -104,12 +106,12 @@ impl Walk {
             bad("no scheme", authorization(&writer), NONE),
             bad("an empty header", authorization(""), NONE),
             bad("a scheme alone", authorization("Bearer"), NONE),
-            bad("a scheme and a space", authorization("Bearer "), NONE),
+            bad("a scheme and spaces", authorization("Bearer     "), NONE),
             BadCredential { query, ..bad("in the query", Vec::new(), NONE) },
             bad("in another header", other_headers.into(), NONE),
-            bad("two headers", bearer(&writer).repeat(2), TWO),
+            bad("two headers", good.repeat(2).into(), TWO),
             bad("a space within", bearer(&writer.replacen('_', " ", 1)), INVALID),
-            bad("two tokens in one header", bearer(&format!("{writer}, {writer}")), INVALID),
+            bad("two tokens in one header", bearer(&format!("{writer},{writer}")), INVALID),
             bad("not UTF-8", authorization(not_utf8), INVALID),
             bad("cut", bearer(&writer[..last]), INVALID),
             bad("altered by a character", bearer(&altered), INVALID),
@@ -118,8 +120,25 @@ impl Walk {
             bad("revoked", bearer(&revoked), INVALID),
             bad("of nobody", bearer(nobody), INVALID),
         ];
+        let odd = vec![
+            bad("a longer scheme", authorization(format!("Bearers {writer}")), NONE),
+            bad("no space", authorization(format!("Bearer{writer}")), NONE),
+            bad("for a proxy", of_a_proxy.into(), NONE),
+            bad("another token behind", format!("{good}authorization: Bearer x\r\n").into(), TWO),
+            bad("another scheme before", format!("Authorization: Basic x\r\n{good}").into(), TWO),
+            bad("text behind a space", bearer(&format!("{writer} x")), INVALID),
+            bad("two tokens and a space", bearer(&format!("{writer}, {writer}")), INVALID),
+            bad("in quotes", bearer(&format!("\"{writer}\"")), INVALID),
+            bad("not ASCII", bearer("t\u{f6}ken"), INVALID),
+            bad("a character", bearer("x"), INVALID),
+            bad("long", bearer(&"x".repeat(4000)), INVALID),
+            bad("cut in front", bearer(&writer[1..]), INVALID),
+            bad("longer by a character", bearer(&format!("{writer}x")), INVALID),
+            bad("of the environment and cut", bearer(&TOKEN[1..]), INVALID),
+            bad("of the environment and longer", bearer(&format!("{TOKEN}x")), INVALID),
+        ];
         let too_little = bad("one that may only read", bearer(&reader), TOO_LITTLE);
-        Self { server, reader, writer, bad: bad_credentials, too_little }
+        Self { server, reader, writer, bad: bad_credentials, odd, too_little }
     }
 
     /// Sends a request without a body.
@@ -204,6 +223,15 @@ fn no_route_answers_without_a_token_of_its_scope() {
     assert!(walked >= 10, "only {walked} operations were walked");
     assert_eq!(walk.send("GET", "/plants", &bearer(&walk.reader)).plants(), before);
 
+    for odd in &walk.odd {
+        walk.assert_refused("GET", "/plants/1", odd);
+        walk.assert_refused("GET", "/plants/007", odd);
+        walk.assert_refused("POST", "/plants", odd);
+    }
+    for scheme in ["bearer", "BEARER", "bEaReR"] {
+        let lines = authorization(format!("{scheme} {}", walk.reader));
+        assert_eq!(walk.send("GET", "/plants", &lines).plants(), before, "{scheme}");
+    }
     // With a good token, each route answers for itself.
     for route in routes() {
         for method in methods(&route) {

@@ -1,6 +1,5 @@
-//! Who may do what: tokens, their scopes, rates and ends, and that no secret is told.
+//! Access control: tokens, their scopes, rates and expiry. No secret leaks.
 
-mod authentication;
 mod clock;
 mod rate_limit;
 mod secrets;

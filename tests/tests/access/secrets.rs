@@ -8,7 +8,7 @@ use plantd_tests::{
     token_command, wait_until,
 };
 
-/// So many characters of a secret are as secret as all of it.
+/// A log that shows this many characters of a secret leaks it.
 const TELLING: usize = 12;
 
 const OF_ENVIRONMENT: &str = "a-token-of-the-environment-0123456789";

@@ -9,8 +9,8 @@ use std::thread;
 
 use plantd_tests::{
     CONFIGURATION, Client, Counts, Format, IO, Launch, SmallDisk, TestServer, UNPRIVILEGED, USAGE,
-    at_once, chunk, create_token, is_root, plant_body, program, revoke_token, token_command,
-    wait_for, wait_until,
+    at_once, chunk, create_token, is_root, make_pipe, mode, plant_body, program, revoke_token,
+    token_command, wait_for, wait_until,
 };
 use tempfile::TempDir;
 
@@ -43,11 +43,6 @@ fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
-}
-
-fn make_pipe(path: &Path) {
-    let made = Command::new("mkfifo").arg(path).status();
-    assert!(made.expect("mkfifo can be run").success(), "a pipe can be made");
 }
 
 #[track_caller]
@@ -102,26 +97,6 @@ fn wait_until_refused(client: &Client) {
 // A running server.
 
 #[test]
-fn a_running_server_takes_a_token_that_is_made_and_refuses_one_that_is_revoked() {
-    let server = server();
-    let reader = create_token(server.data(), &["--name", "reader", "--scope", "read"]);
-    let writer = create_token(server.data(), &["--name", "writer", "--scope", "write"]);
-    let default = create_token(server.data(), &["--name", "default"]);
-    let [reader, writer, default] =
-        [reader, writer, default].map(|token| wait_until_taken(&server, &token));
-
-    writer.create(1, "Rosa", None).assert_plant("Rosa", None);
-    default.create(2, "Salix", None).assert_plant("Salix", None);
-    reader.create(3, "Abies", None).assert_error(403, 2003);
-    reader.read(1).assert_new_plant(1, "Rosa", None);
-
-    revoke_token(server.data(), &["writer"]);
-    wait_until_refused(&writer);
-    writer.create(4, "Acer", None).assert_error(401, 2002);
-    default.read(4).assert_error(404, 3002);
-}
-
-#[test]
 fn a_running_server_refuses_a_token_that_has_expired() {
     let server = server();
     let token = create_token(server.data(), &["--name", "short", "--expires", "2s"]);
@@ -154,17 +129,6 @@ fn tokens_of_one_name_are_in_force_together_until_the_older_ones_are_revoked() {
     revoke_token(server.data(), &["app"]);
     wait_until_refused(newest);
     assert!(is_taken(other));
-}
-
-#[test]
-fn the_tokens_that_are_made_before_the_first_start_are_in_force_and_no_other_is_made() {
-    let folder = folder();
-    let data = folder.path().join("data");
-    let token = create_token(&data, &["--name", "mine"]);
-    let server = TestServer::start_at(launch(), &data);
-    assert!(is_taken(&server.client().with_token(&token)));
-    assert!(!data.join("first-run-token").exists());
-    assert_eq!(names(&data), ["mine"]);
 }
 
 #[test]
@@ -350,7 +314,6 @@ fn a_token_is_recognisable_and_only_its_digest_is_kept() {
     // 43 characters of base64 hold 256 bits; the checksum follows.
     assert_eq!(token.len(), "plantd_".len() + 43 + 6, "{token}");
 
-    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     let file = data.join("tokens.json");
     assert_eq!(mode(&data), 0o700);
     let text = fs::read_to_string(&file).unwrap();

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
-    Launch, SystemCall, SystemCalls, TestServer, create_request, plant_body, wait_until,
+    Launch, SystemCall, SystemCalls, TestServer, create_request, plant_body, raw_head, wait_until,
 };
 
 const TRACED: &str = "trace=fdatasync,fsync,sendto,sendmsg,write,writev,pwrite64,pwritev,pwritev2,\
@@ -96,10 +96,7 @@ fn a_read_does_not_show_a_plant_before_it_was_synced() {
         // others from being sent.
         while !created.is_finished() {
             let mut connection = server.connect();
-            let token = plantd_tests::TOKEN;
-            connection.send(format!(
-                "GET /plants/1 HTTP/1.1\r\nHost: plants\r\nAuthorization: Bearer {token}\r\n\r\n"
-            ));
+            connection.send(raw_head("GET /plants/1", ""));
             reading.push(connection);
             thread::sleep(Duration::from_millis(10));
         }

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use plantd_tests::{Answer, TOKEN, TestServer, Toolbox, raw_head, repository, run_tool};
+use plantd_tests::{Answer, TOKEN, TestServer, Toolbox, repository, run_tool};
 use socket2::{Domain, Socket, Type};
 
 const PAGE: &str = "/docs";
@@ -103,26 +103,6 @@ fn the_page_refers_only_to_its_files_and_has_nothing_that_its_policy_forbids() {
     }
     let scripts = tags.iter().filter(|tag| tag.starts_with("script")).count();
     assert_eq!(page.matches("></script>").count(), scripts, "a script with a body: {page}");
-}
-
-#[test]
-fn what_is_no_file_of_the_page_needs_a_token_and_is_4004() {
-    let server = TestServer::start();
-    for path in [
-        "/docs/nothing",
-        "/docs/page.js/",
-        "/docs/page.html",
-        "/docs//page.js",
-        "/docs%2fpage.js",
-        "/docs/../docs",
-        "/docs/../../Cargo.toml",
-        "/docs/swagger-ui-bundle.js.map",
-    ] {
-        get(&server, path, "").assert_error(401, 2001);
-        let mut connection = server.connect();
-        connection.send(raw_head(&format!("GET {path}"), ""));
-        connection.receive().assert_error(404, 4004);
-    }
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! `POST /plants/import`: each row is done or fails on its own, the report tells which, and what was taken stays.
 
 use std::io::{self, Write as _};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
-    Answer, Connection, Counts, Format, Launch, NewPlant, Process, TOKEN, TestServer, chunk,
-    plant_body, program, raw_head, raw_request, wait_until,
+    Answer, Connection, Counts, Format, Launch, NewPlant, TestServer, chunk, plant_body, raw_head,
+    raw_request, wait_until,
 };
 
 use super::bodies::{NOT_JSON, OTHER_SHAPE, WITHOUT_A_NAME, WITHOUT_AN_ID, broken_texts};
@@ -66,93 +65,43 @@ fn check_rows(format: Format, bad: &[(&[u8], i64)]) {
 }
 
 #[test]
-fn each_row_becomes_a_plant() {
-    for format in Format::ALL {
-        let mut server = TestServer::start();
-        let client = server.client();
-        let mut all = plants(-200, 400);
-        all.extend([i64::MAX, i64::MIN].map(|id| NewPlant::new(id, " edges ", Some("=1+1"))));
-        let answer = client.import(format, "", format.body(&all));
-        let counts = Counts { created: all.len() as u64, ..Counts::default() };
-        assert_eq!(answer.assert_report(counts), []);
-        all.sort();
-        assert_eq!(listed(&client), all);
-        assert!(client.read(i64::MIN).revision() > 0);
-        server.kill();
-        server.restart();
-        assert_eq!(listed(&server.client()), all);
-    }
-}
-
-#[test]
 fn a_row_whose_plant_is_there_is_refused_skipped_or_taken_as_the_import_says() {
-    let rows = [
-        NewPlant::new(1, "Rosa", Some("same")),
-        NewPlant::new(2, "Rosa", Some("new")),
-        NewPlant::new(3, "Rosa", None),
-        NewPlant::new(4, "Rosa", Some("made")),
-    ];
-    let old = [
-        NewPlant::new(1, "Rosa", Some("same")),
-        NewPlant::new(2, "Abies", Some("old")),
-        NewPlant::new(3, "Rosa", Some("old")),
-    ];
+    let kept = [NewPlant::new(1, "Rosa", Some("same"))];
+    let old = [NewPlant::new(2, "Abies", Some("old")), NewPlant::new(3, "Rosa", Some("old"))];
+    let new = [NewPlant::new(2, "Rosa", Some("new")), NewPlant::new(3, "Rosa", None)];
+    // The first row of the plant 4 makes it, so it is there for the others.
+    let made = NewPlant::new(4, "Rosa", Some("made"));
+    let later = ["second", "Rosa", "last"].map(|name| NewPlant::new(4, name, Some("made")));
+    let rows = [&kept[..], &new, std::slice::from_ref(&made), &later].concat();
     for format in Format::ALL {
-        let failed = Counts { failed: 3, ..CREATED_ONE };
-        for (query, counts, errors) in [
-            ("", failed, 3),
-            ("on_conflict=error", failed, 3),
-            ("on_conflict=skip", Counts { skipped: 3, ..CREATED_ONE }, 0),
-            ("on_conflict=replace", Counts { replaced: 3, ..CREATED_ONE }, 0),
+        let failed = Counts { failed: 6, ..CREATED_ONE };
+        for (query, counts) in [
+            ("", failed),
+            ("on_conflict=error", failed),
+            ("on_conflict=skip", Counts { skipped: 6, ..CREATED_ONE }),
+            ("on_conflict=replace", Counts { replaced: 6, ..CREATED_ONE }),
         ] {
             let server = TestServer::start();
             let client = server.client();
-            plant_all(&client, &old);
+            plant_all(&client, &[&kept[..], &old].concat());
             let before = [1, 2, 3].map(|id| client.read(id));
-            let answer = client.import(format, query, format.body(&rows));
+            let errors = client.import(format, query, format.body(&rows)).assert_report(counts);
             let first = format.first_line();
-            let wanted = [first, first + 1, first + 2].map(|line| (line, 3001));
-            assert_eq!(answer.assert_report(counts), wanted[..errors], "{query}");
-            client.read(4).assert_new_plant(4, "Rosa", Some("made"));
+            let taken = [0, 1, 2, 4, 5, 6].map(|row| (first + row, 3001));
+            assert_eq!(errors, if counts.failed == 0 { &[] } else { &taken[..] }, "{query}");
             // A plant that stays the same counts as replaced, and is not written.
             assert_same(&before[0], &client.read(1), query);
             if counts.replaced == 0 {
+                let wanted = [&kept[..], &old, std::slice::from_ref(&made)].concat();
+                assert_eq!(listed(&client), wanted, "{query}");
                 assert_same(&before[1], &client.read(2), query);
                 assert_same(&before[2], &client.read(3), query);
                 continue;
             }
-            assert_eq!(listed(&client), rows);
+            assert_eq!(listed(&client), [&kept[..], &new, &later[2..]].concat());
             assert_eq!(client.list_all("tag=old"), []);
             assert!(client.read(2).revision() > before[1].revision());
             assert!(client.read(3).revision() > before[2].revision());
-        }
-    }
-}
-
-#[test]
-fn of_rows_with_one_id_in_one_import_the_first_is_there_when_the_second_comes() {
-    let rows = [
-        NewPlant::new(1, "first", Some("a")),
-        NewPlant::new(2, "other", None),
-        NewPlant::new(1, "second", Some("b")),
-        NewPlant::new(1, "first", Some("a")),
-        NewPlant::new(1, "last", None),
-    ];
-    for format in Format::ALL {
-        let third = format.first_line() + 2;
-        let two = Counts { created: 2, ..Counts::default() };
-        for (query, counts, errors, name, tag) in [
-            ("", Counts { failed: 3, ..two }, 3, "first", Some("a")),
-            ("on_conflict=skip", Counts { skipped: 3, ..two }, 0, "first", Some("a")),
-            ("on_conflict=replace", Counts { replaced: 3, ..two }, 0, "last", None),
-        ] {
-            let server = TestServer::start();
-            let client = server.client();
-            let answer = client.import(format, query, format.body(&rows));
-            let wanted = [third, third + 1, third + 2].map(|line| (line, 3001));
-            assert_eq!(answer.assert_report(counts), wanted[..errors], "{query}");
-            client.read(1).assert_new_plant(1, name, tag);
-            assert_eq!(listed(&client).len(), 2);
         }
     }
 }
@@ -228,43 +177,26 @@ fn a_row_of_json_keeps_the_rules_of_a_create_and_fails_with_its_number() {
 
 #[test]
 fn a_row_of_csv_keeps_the_rules_of_a_create_and_fails_with_its_number() {
-    let long = format!("7,{},", "é".repeat(256));
-    let long_tag = format!("7,Rosa,{}", "é".repeat(256));
-    check_rows(
-        Format::Csv,
-        &[
-            (b"7", 1004),
-            (b"7,Rosa", 1004),
-            (b"7,Rosa,x,", 1004),
-            (b"7,Rosa,x,y", 1004),
-            (b"7,Abies, alba,x", 1004),
-            (b"7,a,b,c,d,e,f,g", 1004),
-            (b"7,\"a\"b,x", 1004),
-            (b"7,\"a\" ,x", 1004),
-            (b"7,\"a\"b,\"\n\"", 1004),
-            (b"007,Rosa,x", 1004),
-            (b",Rosa,x", 1004),
-            (b"x,Rosa,x", 1004),
-            (b"1.5,Rosa,x", 1004),
-            (b"7e0,Rosa,x", 1004),
-            (b"9223372036854775808,Rosa,x", 1004),
-            (b"-9223372036854775809,Rosa,x", 1004),
-            (b"id,name,tag", 1004),
-            (b"7,R\xf6sa,x", 1001),
-            (b"7,Rosa,\xed\xa0\x80", 1001),
-            (b"7,,x", 1005),
-            (b"7,\"\",x", 1005),
-            (b"7, ,x", 1005),
-            (b"7,Rosa, ", 1005),
-            (b"7,a\0b,x", 1005),
-            (b"7,\"a\tb\",x", 1005),
-            (b"7,\"a\nb\",x", 1005),
-            (b"7,\"a\r\n\nb\",x", 1005),
-            (long.as_bytes(), 1005),
-            (long_tag.as_bytes(), 1005),
-            (b"1000,again,", 3001),
-        ],
-    );
+    let [long, long_tag] = ["7,X,", "7,Rosa,X"].map(|row| row.replace('X', &"é".repeat(256)));
+    let cells: [&[u8]; 6] =
+        [b"7", b"7,Rosa", b"7,Rosa,x,", b"7,Rosa,x,y", b"7,Abies, alba,x", b"7,a,b,c,d,e,f,g"];
+    let quotes: [&[u8]; 3] = [b"7,\"a\"b,x", b"7,\"a\" ,x", b"7,\"a\"b,\"\n\""];
+    let ids: [&[u8]; 5] = [b"007,Rosa,x", b",Rosa,x", b"x,Rosa,x", b"1.5,Rosa,x", b"7e0,Rosa,x"];
+    let large: [&[u8]; 3] =
+        [b"9223372036854775808,Rosa,x", b"-9223372036854775809,Rosa,x", b"id,name,tag"];
+    let not_utf8: [&[u8]; 2] = [b"7,R\xf6sa,x", b"7,Rosa,\xed\xa0\x80"];
+    let empty: [&[u8]; 4] = [b"7,,x", b"7,\"\",x", b"7, ,x", b"7,Rosa, "];
+    let controls: [&[u8]; 4] = [b"7,a\0b,x", b"7,\"a\tb\",x", b"7,\"a\nb\",x", b"7,\"a\r\n\nb\",x"];
+    let mut rows = Vec::new();
+    for (number, group) in [
+        (1004, [&cells[..], &quotes, &ids, &large].concat()),
+        (1001, not_utf8.to_vec()),
+        (1005, [&empty[..], &controls, &[long.as_bytes(), long_tag.as_bytes()]].concat()),
+        (3001, vec![b"1000,again,"]),
+    ] {
+        rows.extend(group.into_iter().map(|row| (row, number)));
+    }
+    check_rows(Format::Csv, &rows);
 }
 
 #[test]
@@ -442,22 +374,18 @@ fn a_report_counts_every_failure_and_lists_the_first_of_them() {
 #[test]
 fn another_content_type_is_1002() {
     let server = TestServer::start();
-    for lines in [
-        "",
-        "Content-Type:\r\n",
-        "Content-Type: application/json; charset=latin1\r\n",
-        "Content-Type: text/json\r\n",
-        "Content-Type: application/ndjson\r\n",
-        "Content-Type: text/plain\r\n",
-        "Content-Type: text/csvx\r\n",
-        "Content-Type: application/csv\r\n",
-        "Content-Type: multipart/form-data; boundary=x\r\n",
-        "Content-Type: text/csv; charset=latin1\r\n",
-        "Content-Type: application/x-ndjson, text/csv\r\n",
-        "Content-Type: application/x-ndjson\r\nContent-Type: application/x-ndjson\r\n",
-        "Content-Type: application/x-ndjson\r\nContent-Encoding: gzip\r\n",
-    ] {
-        let answer = send(&server, "", lines, r#"{"id":1,"name":"Rosa"}"#);
+    let json = ["application/json; charset=latin1", "text/json", "application/ndjson"];
+    let csv = ["text/csvx", "application/csv", "text/csv; charset=latin1"];
+    let others = ["", "text/plain", "multipart/form-data; boundary=x"];
+    let two = [
+        "application/x-ndjson, text/csv",
+        "application/x-ndjson\r\nContent-Type: application/x-ndjson",
+        "application/x-ndjson\r\nContent-Encoding: gzip",
+    ];
+    let types = [&json[..], &csv, &others, &two].concat();
+    let types = types.into_iter().map(|value| format!("Content-Type: {value}\r\n"));
+    for lines in types.chain([String::new()]) {
+        let answer = send(&server, "", &lines, r#"{"id":1,"name":"Rosa"}"#);
         assert_eq!(answer.status, 400, "{lines:?}: {answer:?}");
         let message = answer.assert_error(400, 1002);
         assert!(message.contains("ontent"), "{lines:?}: {message}");
@@ -594,13 +522,18 @@ fn a_body_may_come_in_pieces_of_any_length() {
     }
 }
 
-/// How an import ends before its body does.
-#[derive(Clone, Copy, Debug)]
-enum Cut {
-    EndOfSending,
-    Reset,
-    Kill,
-}
+/// Ends an import before its body does.
+type Cut = fn(&mut TestServer, Connection);
+
+const END_OF_SENDING: Cut = |_, mut connection| {
+    connection.finish_sending();
+    connection.wait_for_close();
+};
+const RESET: Cut = |_, connection| connection.reset();
+const KILL: Cut = |server, _| {
+    server.kill();
+    server.restart();
+};
 
 /// Parts of the row behind `sent` rows, one of them such that it could be taken for a whole row.
 fn half_rows(format: Format, sent: i64) -> Vec<String> {
@@ -620,7 +553,7 @@ fn half_rows(format: Format, sent: i64) -> Vec<String> {
 #[track_caller]
 fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
     const ROWS: i64 = 200;
-    let case = format!("{format:?} {framing} {half_row} {cut:?}");
+    let case = format!("{format:?} {framing} {half_row}");
     let mut server = TestServer::start();
     let mut connection = server.connect();
     connection.send(head(format, "", framing));
@@ -638,17 +571,7 @@ fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
         server.client().read(0).status == 200
     });
     send(&mut connection, &half_rows(format, sent)[half_row]);
-    match cut {
-        Cut::EndOfSending => {
-            connection.finish_sending();
-            connection.wait_for_close();
-        }
-        Cut::Reset => connection.reset(),
-        Cut::Kill => {
-            server.kill();
-            server.restart();
-        }
-    }
+    cut(&mut server, connection);
 
     let client = server.client();
     let wanted = plants(0, sent + 10);
@@ -667,11 +590,11 @@ fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
 fn an_import_that_is_cut_leaves_whole_rows_and_a_second_one_completes_it() {
     for format in Format::ALL {
         for half_row in 0..half_rows(format, 0).len() {
-            check_cut(format, CHUNKED, half_row, Cut::EndOfSending);
-            check_cut(format, LENGTH, half_row, Cut::EndOfSending);
+            check_cut(format, CHUNKED, half_row, END_OF_SENDING);
+            check_cut(format, LENGTH, half_row, END_OF_SENDING);
         }
-        check_cut(format, LENGTH, 0, Cut::Reset);
-        check_cut(format, LENGTH, 0, Cut::Kill);
+        check_cut(format, LENGTH, 0, RESET);
+        check_cut(format, LENGTH, 0, KILL);
     }
 }
 
@@ -731,11 +654,8 @@ fn an_import_that_outlives_the_drain_is_told_how_far_it_came() {
     }
     let (stdin, mut rows) = io::pipe().expect("a pipe can be made");
     let url = format!("http://{}", server.address());
-    let mut command = Command::new(program());
-    command.args(["import", "--url", &url, "-"]).env("PLANTD_TOKEN", TOKEN).stdin(stdin);
-    let mut import = Process::spawn(&mut command);
-    // The command holds the other end of the pipe.
-    drop(command);
+    let import = Launch::new().arguments(["import", "--url", &url, "-"]);
+    let mut import = import.spawn_reading(stdin);
     rows.write_all(format.body(&plants(4, 1)).as_bytes()).expect("the import reads");
     wait_until("the rows to be taken", || listed(&server.client()) == plants(1, 4));
 

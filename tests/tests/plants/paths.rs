@@ -12,14 +12,21 @@ fn methods(answer: &Answer) -> BTreeSet<&str> {
 }
 
 #[test]
-fn an_unknown_path_is_4004() {
+fn an_unknown_path_needs_a_token_and_is_4004() {
     let server = TestServer::start();
     let none = ["/nowhere", "/nowhere?x=1", "/plant", "/Plants", "/plants.json", "/v1/plants"];
     let slashes = ["/plants/", "/plants/1/", "//plants", "/plants//1", "/livez/"];
     let deeper = ["/plants/1/2", "/plants/import/", "/plants/export/1"];
-    for path in [&none[..], &slashes, &deeper].concat() {
+    // Beside the files of the page of the API.
+    let files = ["/docs/nothing", "/docs/page.html", "/docs/swagger-ui-bundle.js.map"];
+    let disguised = ["/docs/page.js/", "/docs//page.js", "/docs%2fpage.js"];
+    let outside = ["/docs/../docs", "/docs/../../Cargo.toml"];
+    for path in [&none[..], &slashes, &deeper, &files, &disguised, &outside].concat() {
         for method in ["GET", "POST", "DELETE", "BREW"] {
             send(&server, &format!("{method} {path}"), "", "").assert_error(404, 4004);
+            let mut without_token = server.connect();
+            without_token.send(format!("{method} {path} HTTP/1.1\r\nHost: plants\r\n\r\n"));
+            without_token.receive().assert_error(401, 2001);
         }
     }
 }
@@ -65,20 +72,10 @@ fn head_is_get_without_its_body() {
         server.client().create(id, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
     }
     let mut connection = server.connect();
-    for path in [
-        "/plants",
-        "/plants?limit=1",
-        "/plants?tag=x&limit=1",
-        "/plants?limit=0",
-        "/plants?x=1",
-        "/plants/1",
-        "/plants/2",
-        "/plants/007",
-        "/plants/1?x=1",
-        "/plants/export?x=1",
-        "/livez",
-        "/readyz",
-    ] {
+    let lists = ["/plants", "/plants?limit=1", "/plants?tag=x&limit=1"];
+    let plants = ["/plants/1", "/plants/2", "/plants/007", "/plants/1?x=1"];
+    let refused = ["/plants?limit=0", "/plants?x=1", "/plants/export?x=1"];
+    for path in [&lists[..], &plants, &refused, &["/livez", "/readyz"]].concat() {
         connection.assert_head_is_like_get(path);
     }
     // Had HEAD a body, this would read it as the head of an answer.
@@ -120,17 +117,8 @@ fn a_query_parameter_that_an_operation_has_not_is_1006() {
     let client = server.client();
     client.create(1, "Rosa", None).assert_plant("Rosa", None);
     let before = client.list("");
-    for query in [
-        "x=1",
-        "x",
-        "id=1",
-        "limit=1",
-        "x=1&x=1",
-        "on_conflict=replace",
-        "dry_run",
-        "=",
-        "access_token=x",
-    ] {
+    let names = ["x=1", "x", "id=1", "limit=1", "x=1&x=1", "dry_run", "="];
+    for query in names.into_iter().chain(["on_conflict=replace", "access_token=x"]) {
         for (request, lines, body) in [
             ("GET /plants/1", "", ""),
             ("GET /plants/export", "", ""),

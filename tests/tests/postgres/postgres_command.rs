@@ -4,14 +4,14 @@
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use plantd_tests::{
     Authority, CONFIGURATION, Client, Connection, Counts, Format, IO, Launch, TestServer,
-    UNPRIVILEGED, USAGE, at_once, create_request, create_token, is_root, plant_body, program,
+    UNPRIVILEGED, USAGE, at_once, create_request, create_token, is_root, mode, plant_body, program,
     replace_file, revoke_token, wait_until,
 };
 use tempfile::TempDir;
@@ -120,12 +120,8 @@ fn a_value_that_cannot_be_used_ends_with_64_by_the_flag_and_with_78_by_the_envir
         (schema, "a\"; DROP TABLE plants; --".to_owned()),
         (schema, "pg_catalog".to_owned()),
         (schema, String::new()),
-        (["--postgres-connections", "PLANTD_POSTGRES_CONNECTIONS"], "7".to_owned()),
     ] {
         for command in COMMANDS {
-            if (command, flag) == ("migrate", "--postgres-connections") {
-                continue;
-            }
             let launch = Launch::new()
                 .environment("PLANTD_POSTGRES", "postgres://127.0.0.1:1/plants")
                 .arguments([command]);
@@ -167,7 +163,6 @@ fn the_first_start_makes_a_folder_for_its_token_alone() {
         .without_environment("PLANTD_TOKEN")
         .postgres(shared().url(), &fresh_schema_name());
     let server = TestServer::start_with(launch);
-    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(server.data()), 0o700);
     let mut files: Vec<_> = fs::read_dir(server.data())
         .expect("a folder")
@@ -205,8 +200,13 @@ fn servers_share_their_plants_and_their_tokens() {
         let (writing, reading) = if id % 2 == 0 { (&one, &two) } else { (&two, &one) };
         writing.create(id, "Rosa", None).assert_plant("Rosa", None);
         reading.read(id).assert_new_plant(id, "Rosa", None);
+        let listed: Vec<i64> = reading.list_all("limit=7").iter().map(|plant| plant.id).collect();
+        assert_eq!(listed, (1..=id).collect::<Vec<_>>());
         assert_eq!(reading.list("limit=1").total_count(), usize::try_from(id).ok());
     }
+    one.delete(5).assert_no_content();
+    two.read(5).assert_error(404, 3002);
+    assert_eq!(two.list("").total_count(), Some(19));
 
     revoke_token(folder.path(), &[&["shared"][..], &to_file].concat());
     for client in [&one, &two] {
@@ -289,42 +289,6 @@ fn a_server_ends_in_order_also_while_postgres_is_away() {
     }
 }
 
-/// A cluster that takes no TCP connection without TLS, and the authority of its certificate.
-struct TlsCluster {
-    cluster: Cluster,
-    folder: TempDir,
-    authority: Authority,
-}
-
-impl TlsCluster {
-    fn start() -> Self {
-        let cluster = Cluster::start();
-        let authority = Authority::new();
-        let certificate = authority.issue();
-        write_for_server(&cluster.data().join("server.crt"), &certificate.chain);
-        write_for_server(&cluster.data().join("server.key"), &certificate.key);
-        let who = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
-        write_for_server(&cluster.data().join("pg_hba.conf"), who);
-        cluster.set("ssl", "on");
-        let folder = folder();
-        Self { cluster, folder, authority }
-    }
-
-    fn roots(&self, name: &str, authority: &Authority) -> PathBuf {
-        let path = self.folder.path().join(name);
-        replace_file(&path, &authority.pem());
-        path
-    }
-
-    /// Its URL under this name, with these options.
-    fn url(&self, name: &str, options: &str) -> String {
-        let port = self.cluster.port();
-        format!(
-            "postgres://postgres:{PASSWORD}@{name}:{port}/postgres?hostaddr=127.0.0.1&{options}"
-        )
-    }
-}
-
 /// Writes a file that the server alone can read.
 #[track_caller]
 fn write_for_server(path: &Path, text: &str) {
@@ -337,29 +301,41 @@ fn write_for_server(path: &Path, text: &str) {
 
 #[test]
 fn over_tls_only_the_server_that_is_vouched_for_gets_anything() {
-    let tls = TlsCluster::start();
+    let (cluster, authority, folder) = (Cluster::start(), Authority::new(), folder());
+    let certificate = authority.issue();
+    write_for_server(&cluster.data().join("server.crt"), &certificate.chain);
+    write_for_server(&cluster.data().join("server.key"), &certificate.key);
+    let who = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+    write_for_server(&cluster.data().join("pg_hba.conf"), who);
+    cluster.set("ssl", "on");
+    let [roots, stranger] = [&authority, &Authority::new()].map(|authority| {
+        let path = folder.path().join(fresh_schema_name());
+        replace_file(&path, &authority.pem());
+        format!("sslrootcert={}", path.display())
+    });
+    let trusting = format!("sslmode=verify-full&{roots}");
+    let url = |name: &str, options: &str| {
+        let place = format!("{name}:{}/postgres?hostaddr=127.0.0.1", cluster.port());
+        format!("postgres://postgres:{PASSWORD}@{place}&{options}")
+    };
     let schema = fresh_schema_name();
-    let roots = tls.roots("roots.pem", &tls.authority);
-    let trusting = |roots: &Path| format!("sslmode=verify-full&sslrootcert={}", roots.display());
     for name in ["127.0.0.1", "localhost"] {
-        let launch = Launch::new().postgres(&tls.url(name, &trusting(&roots)), &schema);
-        let server = TestServer::start_with(launch);
+        let server = TestServer::start_with(Launch::new().postgres(&url(name, &trusting), &schema));
         server.client().put(1, r#"{"name":"Rosa"}"#);
         server.client().read(1).assert_new_plant(1, "Rosa", None);
         let is_encrypted = "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                             WHERE application_name = 'plantd'";
-        assert_eq!(tls.cluster.query(is_encrypted), "t");
+        assert_eq!(cluster.query(is_encrypted), "t");
     }
 
-    let stranger = tls.roots("stranger.pem", &Authority::new());
     let begun = Instant::now();
     for (url, words) in [
-        (tls.url("localhost", &trusting(&stranger)), "certificate"),
+        (url("localhost", &format!("sslmode=verify-full&{stranger}")), "certificate"),
         // The server is also verified where the URL asks for less.
-        (tls.url("localhost", &format!("sslrootcert={}", stranger.display())), "certificate"),
-        (tls.url("localhost", "sslmode=require"), "certificate"),
-        (tls.url("another.example", &trusting(&roots)), "another.example"),
-        (tls.url("localhost", "sslmode=disable"), "no encryption"),
+        (url("localhost", &stranger), "certificate"),
+        (url("localhost", "sslmode=require"), "certificate"),
+        (url("another.example", &trusting), "another.example"),
+        (url("localhost", "sslmode=disable"), "no encryption"),
     ] {
         for command in COMMANDS {
             let launch = Launch::new().postgres(&url, &schema).arguments([command]);
@@ -551,32 +527,28 @@ fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_tha
 }
 
 #[test]
-fn without_the_index_that_keeps_an_id_from_being_taken_twice_no_plant_is_created() {
-    let tables = OnTables::start();
-    tables.server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
-    tables.query("ALTER TABLE SCHEMA.plants DROP CONSTRAINT plants_pkey");
-    let fresh = tables.another_server();
-    for client in [tables.server.client(), fresh.client()] {
-        client.create(1, "Abies", None).assert_error(503, 5003);
-        client.put(2, r#"{"name":"Abies"}"#).assert_error(503, 5003);
-        assert!(!is_ready(&client));
-    }
-    tables.query("ALTER TABLE SCHEMA.plants ADD PRIMARY KEY (id)");
-    for client in [tables.server.client(), fresh.client()] {
-        wait_until("/readyz to say yes", || is_ready(&client));
-        client.create(1, "Abies", None).assert_error(400, 3001);
-    }
-}
-
-#[test]
-fn without_the_index_that_tells_whether_a_group_is_committed_readyz_says_no() {
+fn without_an_index_that_writes_count_on_readyz_says_no_and_no_id_is_taken_twice() {
     let tables = OnTables::start();
     let client = tables.server.client();
-    assert!(is_ready(&client));
+    client.create(1, "Rosa", None).assert_plant("Rosa", None);
+    // It tells whether a group is committed.
     tables.query("ALTER TABLE SCHEMA.events DROP CONSTRAINT events_group_id_key");
     wait_until("/readyz to say no", || !is_ready(&client));
     tables.query("ALTER TABLE SCHEMA.events ADD UNIQUE (group_id)");
     wait_until("/readyz to say yes", || is_ready(&client));
+
+    tables.query("ALTER TABLE SCHEMA.plants DROP CONSTRAINT plants_pkey");
+    let fresh = tables.another_server();
+    for client in [&client, &fresh.client()] {
+        client.create(1, "Abies", None).assert_error(503, 5003);
+        client.put(2, r#"{"name":"Abies"}"#).assert_error(503, 5003);
+        assert!(!is_ready(client));
+    }
+    tables.query("ALTER TABLE SCHEMA.plants ADD PRIMARY KEY (id)");
+    for client in [&client, &fresh.client()] {
+        wait_until("/readyz to say yes", || is_ready(client));
+        client.create(1, "Abies", None).assert_error(400, 3001);
+    }
 }
 
 #[test]

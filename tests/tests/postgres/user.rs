@@ -14,7 +14,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// A user who may do nothing yet.
+    /// A user without privileges.
     pub(crate) fn new(database: &Database) -> Self {
         let name = fresh_schema_name();
         database.query(&format!("CREATE ROLE {name}"));

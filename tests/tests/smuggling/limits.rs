@@ -13,7 +13,7 @@ use plantd_tests::{
 const HEADER_LINES_MAX: usize = 96;
 const OWN_HEADER_LINES: usize = 2;
 
-/// So much a client sends behind a request that is over a limit.
+/// How many bytes a client sends after a request that exceeds a limit.
 const TAIL_BYTES: usize = 300_000;
 
 /// A head of so many bytes, with lines that are as long as they may be, but for the last.

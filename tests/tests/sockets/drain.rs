@@ -5,7 +5,7 @@ use plantd_tests::{
 };
 use rustix::process::Signal;
 
-use crate::transport::{Site, Transport, begin_create, read_request, wait_for_refusal};
+use crate::transport::{Site, Transport, read_request, send_half, wait_for_refusal};
 
 /// The exit code where requests were cut off.
 const CUT_OFF: i32 = 75;
@@ -17,10 +17,8 @@ const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
 fn after_each_ending_signal_the_server_is_not_ready_and_still_serves_for_the_delay() {
     at_once(&ENDING, |signal| {
         let mut server = TestServer::start_with(Launch::new().arguments(["--drain-delay", "2s"]));
-        let body = plant_body(1, "Rosa", None);
         let mut half_sent = server.connect();
-        begin_create(&mut half_sent, &body);
-        half_sent.send(&body[..10]);
+        let rest = send_half(&mut half_sent, 1, "Rosa");
         let readyz = "GET /readyz HTTP/1.1\r\nHost: plants\r\n\r\n";
         let mut kept = server.connect();
         kept.send(readyz);
@@ -49,7 +47,7 @@ fn after_each_ending_signal_the_server_is_not_ready_and_still_serves_for_the_del
         last.assert_plant("Quercus", None);
         // The client is told not to send another request, which would get no answer.
         assert_eq!(last.header("connection"), Some("close"), "{last:?}");
-        half_sent.send(&body[10..]);
+        half_sent.send(rest);
         half_sent.receive().assert_plant("Rosa", None);
         assert_eq!(server.process().wait_for_exit().code(), Some(0));
         assert!(Connection::try_open(server.address()).is_err(), "it still listens");
@@ -62,55 +60,43 @@ fn after_each_ending_signal_the_server_is_not_ready_and_still_serves_for_the_del
 }
 
 #[test]
-fn a_server_that_nohup_has_started_outlives_its_terminal() {
+fn a_signal_that_is_ignored_or_means_nothing_does_not_end_the_server() {
     let mut server = TestServer::start_with(Launch::new().without_hangup());
-    server.process().send(Signal::HUP);
-    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    for (id, signal) in (1..).zip([Signal::HUP, Signal::USR1, Signal::USR2, Signal::PIPE]) {
+        server.process().send(signal);
+        server.client().create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
     assert_eq!(server.terminate().code(), Some(0));
     assert!(!server.stderr().contains("SIGHUP"), "{}", server.stderr());
 }
 
 #[test]
-fn signals_that_mean_nothing_to_it_do_not_end_the_server() {
-    let mut server = TestServer::start();
-    for (id, signal) in (1..).zip([Signal::USR1, Signal::USR2, Signal::PIPE]) {
-        server.process().send(signal);
-        server.client().create(id, "Rosa", None).assert_plant("Rosa", None);
-    }
-    assert_eq!(server.terminate().code(), Some(0));
-}
-
-#[test]
 fn a_second_signal_does_not_cut_off_what_the_first_one_lets_end() {
     let mut server = TestServer::start();
-    let body = plant_body(1, "Rosa", None);
     let mut half_sent = server.connect();
-    begin_create(&mut half_sent, &body);
+    let rest = send_half(&mut half_sent, 1, "Rosa");
     server.process().send(Signal::INT);
     wait_for_refusal(&server);
-    for (signal, name) in
-        [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM"), (Signal::HUP, "SIGHUP")]
-    {
+    for (signal, name) in ENDING.into_iter().zip(["SIGTERM", "SIGINT", "SIGHUP"]) {
         server.process().send(signal);
         wait_until("the log to say that the server is draining already", || {
             server.stderr().contains(&format!("{name}: the server is draining already"))
         });
     }
-    half_sent.send(&body);
+    half_sent.send(rest);
     half_sent.receive().assert_plant("Rosa", None);
     assert_eq!(server.process().wait_for_exit().code(), Some(0));
 }
 
 #[test]
-fn requests_in_flight_are_answered_after_the_listener_has_closed() {
+fn requests_in_flight_and_those_behind_them_are_answered_after_the_listener_has_closed() {
     at_once(&Transport::ALL, |transport| {
         let site = Site::new();
         let mut server = TestServer::start_with(site.launch(*transport));
-        let body = plant_body(1, "Rosa", None);
-        let [mut half_sent, mut head_only, mut resting] =
-            [(); 3].map(|()| site.connect(*transport, &server));
-        begin_create(&mut half_sent, &body);
-        half_sent.send(&body[..10]);
+        let [mut half_sent, mut pipelining, mut head_only, mut resting] =
+            [(); 4].map(|()| site.connect(*transport, &server));
+        let rest = send_half(&mut half_sent, 1, "Rosa");
+        let rest_before_another = send_half(&mut pipelining, 2, "Salix");
         head_only.send("GET /pla");
         resting.send(read_request(1));
         resting.receive().assert_error(404, 3002);
@@ -119,47 +105,36 @@ fn requests_in_flight_are_answered_after_the_listener_has_closed() {
         wait_for_refusal(&server);
         resting.assert_closed();
         assert!(server.process().is_running(), "it did not wait for the requests");
-        half_sent.send(&body[10..]);
+        half_sent.send(rest);
         half_sent.receive().assert_plant("Rosa", None);
         half_sent.assert_closed();
+        let another = create_request(&plant_body(3, "Abies", None));
+        pipelining.send(rest_before_another + &another);
+        let first = pipelining.receive();
+        first.assert_plant("Salix", None);
+        // With `close`, the client would not wait for the next answer.
+        assert_eq!(first.header("connection"), None, "{first:?}");
+        let last = pipelining.receive();
+        last.assert_plant("Abies", None);
+        assert_eq!(last.header("connection"), Some("close"), "{last:?}");
+        pipelining.assert_closed();
         head_only.send(&read_request(1)["GET /pla".len()..]);
         head_only.receive().assert_new_plant(1, "Rosa", None);
         head_only.assert_closed();
         assert_eq!(server.process().wait_for_exit().code(), Some(0));
 
         server.restart();
-        site.read(*transport, &server, 1).assert_new_plant(1, "Rosa", None);
+        for (id, name) in [(1, "Rosa"), (2, "Salix"), (3, "Abies")] {
+            site.read(*transport, &server, id).assert_new_plant(id, name, None);
+        }
     });
-}
-
-#[test]
-fn a_request_behind_one_in_flight_is_answered_too() {
-    let mut server = TestServer::start();
-    let body = plant_body(1, "Rosa", None);
-    let mut half_sent = server.connect();
-    begin_create(&mut half_sent, &body);
-    half_sent.send(&body[..10]);
-    server.process().send_terminate();
-    wait_for_refusal(&server);
-    half_sent.send(body[10..].to_owned() + &create_request(&plant_body(2, "Abies", None)));
-    let first = half_sent.receive();
-    first.assert_plant("Rosa", None);
-    // With `close`, the client would not wait for the next answer.
-    assert_eq!(first.header("connection"), None, "{first:?}");
-    let last = half_sent.receive();
-    last.assert_plant("Abies", None);
-    assert_eq!(last.header("connection"), Some("close"), "{last:?}");
-    half_sent.assert_closed();
-    assert_eq!(server.process().wait_for_exit().code(), Some(0));
 }
 
 #[test]
 fn a_request_that_does_not_end_holds_the_end_up_for_the_time_out_only() {
     let mut server = TestServer::start_with(Launch::new().arguments(["--drain-timeout", "1s"]));
-    let body = plant_body(1, "Rosa", None);
     let mut half_sent = server.connect();
-    begin_create(&mut half_sent, &body);
-    half_sent.send(&body[..10]);
+    send_half(&mut half_sent, 1, "Rosa");
     server.process().send_terminate();
     server.process().assert_exit_code(CUT_OFF);
     for words in ["closed 1 connection before its request was answered", "--drain-timeout"] {

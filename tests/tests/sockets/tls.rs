@@ -11,15 +11,13 @@ use std::time::Duration;
 
 use plantd_tests::{
     Authority, CONFIGURATION, Connection, IO, IssuedCertificate, Launch, ServerAddress, TOKEN,
-    TestServer, USAGE, at_once, chain_path, create_request, key_path, paste, plant_body, raw_head,
-    replace_file, shown_command, wait_for, wait_until,
+    TestServer, USAGE, at_once, chain_path, create_request, key_path, make_pipe, paste, plant_body,
+    raw_head, replace_file, shown_command, wait_for, wait_until,
 };
 use rustls::version::{TLS12, TLS13};
 use rustls::{ALL_VERSIONS, AlertDescription, ClientConfig, Error, ProtocolVersion};
 
-use crate::transport::{
-    Site, begin_create, read_request, tls_launch, unix_launch, wait_for_refusal,
-};
+use crate::transport::{Site, read_request, send_half, tls_launch, unix_launch, wait_for_refusal};
 
 /// The certificate of the authority, in a file.
 fn roots(site: &Site) -> String {
@@ -162,11 +160,7 @@ fn a_handshake_or_a_record_that_does_not_end_is_cut_off_and_nobody_waits_for_it(
 fn a_request_of_which_a_part_of_a_record_came_before_the_drain_is_answered() {
     let site = Site::new();
     let mut server = site.start_tls();
-    let client = site.client();
-    let body = plant_body(1, "Rosa", None);
-    let mut half_sent = server.connect_tls(&client);
-    begin_create(&mut half_sent, &body);
-    let mut part_of_a_record = server.connect_tls(&client);
+    let mut part_of_a_record = server.connect_tls(&site.client());
     part_of_a_record.send(read_request(3));
     part_of_a_record.receive().assert_error(404, 3002);
     let sealed = part_of_a_record.seal(create_request(&plant_body(2, "Abies", None)));
@@ -177,8 +171,6 @@ fn a_request_of_which_a_part_of_a_record_came_before_the_drain_is_answered() {
     part_of_a_record.send_sealed(&sealed[20..]).expect("the server takes it");
     part_of_a_record.receive().assert_plant("Abies", None);
     part_of_a_record.assert_closed();
-    half_sent.send(&body);
-    half_sent.receive().assert_plant("Rosa", None);
     assert_eq!(server.process().wait_for_exit().code(), Some(0));
 
     server.restart();
@@ -190,12 +182,10 @@ fn a_handshake_that_rests_does_not_hold_the_end_up() {
     let site = Site::new();
     let launch = tls_launch(site.folder.path()).arguments(["--drain-timeout", "60s"]);
     let mut server = TestServer::start_with(launch);
-    let body = plant_body(1, "Rosa", None);
     // How long the rest of this body may take is the time to compare with. It begins before the handshakes,
     // which may take as long.
     let mut half_sent = server.connect_tls(&site.client());
-    begin_create(&mut half_sent, &body);
-    half_sent.send(&body[..10]);
+    let rest = send_half(&mut half_sent, 1, "Rosa");
     let mut silent = server.connect();
     let mut begun = server.connect();
     begun.send(b"\x16\x03\x01\x02");
@@ -203,7 +193,7 @@ fn a_handshake_that_rests_does_not_hold_the_end_up() {
     server.process().send_terminate();
     silent.wait_for_close();
     begun.wait_for_close();
-    half_sent.send(&body[10..]);
+    half_sent.send(rest);
     half_sent.receive().assert_plant("Rosa", None);
     assert_eq!(server.process().wait_for_exit().code(), Some(0));
 }
@@ -389,8 +379,7 @@ fn files_that_cannot_be_used_end_a_start_and_the_message_says_what_to_do() {
         check_refusal(&site, CONFIGURATION, path, "is not a file");
         fs::remove_dir(path).expect("it is empty");
         // A pipe is not waited for.
-        let made = Command::new("mkfifo").arg(path).status();
-        assert!(made.expect("mkfifo can be run").success(), "a pipe can be made");
+        make_pipe(path);
         check_refusal(&site, CONFIGURATION, path, "is not a file");
         replace_file(path, &" ".repeat(1024 * 1024 + 1));
         check_refusal(&site, CONFIGURATION, path, "1048576 bytes");
@@ -484,8 +473,7 @@ fn a_key_that_is_open_to_others_is_warned_of_and_what_the_warning_says_helps() {
         if let Some(command) = command {
             let status = Command::new("sh").args(["-c", command]).status();
             assert!(status.expect("a shell").success(), "{command}");
-            let mode = fs::metadata(&key).expect("it is there").permissions().mode();
-            assert_eq!(mode & 0o007, 0, "{command}");
+            assert_eq!(plantd_tests::mode(&key) & 0o007, 0, "{command}");
         }
     }
 }
@@ -524,17 +512,21 @@ fn a_certificate_without_a_key_is_refused_and_so_is_tls_on_a_unix_socket() {
 }
 
 #[test]
-fn the_command_that_the_first_start_shows_creates_a_plant_over_tls_and_over_a_unix_socket() {
+fn the_command_that_the_first_start_shows_creates_a_plant_on_each_transport_and_in_any_folder() {
+    let name = "it's a \"folder\" of $HOME; `plants` & \\more*";
     let site = Site::new();
-    let folder = site.folder.path().join("it's a \"folder\" of $HOME");
+    let folder = site.folder.path().join(name);
     fs::create_dir(&folder).expect("a folder can be made");
     site.certificate.write(&folder);
-    for launch in [tls_launch(&folder), unix_launch(&folder.join("socket"))] {
-        let server = TestServer::start_with(launch.without_environment("PLANTD_TOKEN"));
-        let command = shown_command(&server);
-        let output = paste(&command);
-        let expected = br#"{"name":"Rosa canina","tag":"Rosaceae"}"#;
-        assert_eq!(output.stdout, expected, "{command}: {output:?}");
+    for launch in [Launch::new(), tls_launch(&folder), unix_launch(&folder.join("socket"))] {
+        let launch = launch.without_environment("PLANTD_TOKEN");
+        for data in ["data", name] {
+            let server = TestServer::start_prepared(launch.clone(), data, |_| {});
+            let command = shown_command(&server);
+            let output = paste(&command);
+            let expected = br#"{"name":"Rosa canina","tag":"Rosaceae"}"#;
+            assert_eq!(output.stdout, expected, "{command}: {output:?}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use plantd_tests::{
     Answer, Authority, Connection, IssuedCertificate, Launch, ServerAddress, TestServer,
-    chain_path, key_path, raw_head, wait_until,
+    chain_path, key_path, plant_body, raw_head, wait_until,
 };
 use rustls::ClientConfig;
 use rustls::version::{TLS12, TLS13};
@@ -106,6 +106,16 @@ pub(crate) fn begin_create(connection: &mut Connection, body: &str) {
     );
     connection.send(raw_head("POST /plants", &lines));
     assert_eq!(connection.receive().status, 100);
+}
+
+/// Begins a create as [`begin_create`] does, and sends a part of its body. Returns the rest.
+#[track_caller]
+pub(crate) fn send_half(connection: &mut Connection, id: i64, name: &str) -> String {
+    let mut body = plant_body(id, name, None);
+    begin_create(connection, &body);
+    let rest = body.split_off(10);
+    connection.send(&body);
+    rest
 }
 
 /// Waits until no new connections are taken. A Unix socket is removed then.

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plantd_tests::{
     CONFIGURATION, Connection, IO, Launch, Process, ServerAddress, TestServer, USAGE, at_once,
-    create_request, plant_body, program, wait_for,
+    create_request, mode, plant_body, program, wait_for,
 };
 use tempfile::TempDir;
 
@@ -43,11 +43,15 @@ fn check_refusal(path: &Path, word: &str) {
 }
 
 #[test]
-fn requests_are_served_over_it_and_the_log_names_no_address() {
+fn requests_are_served_over_it_the_log_names_no_address_and_what_a_kill_leaves_is_taken_over() {
     let (path, _folder) = socket();
     let mut server = TestServer::start_with(unix_launch(&path));
     assert_eq!(server.place(), &ServerAddress::Unix(path.clone()));
     check_serves(&server, 1);
+    server.kill();
+    assert!(is_socket(&path), "nothing was left behind");
+    server.restart();
+    check_serves(&server, 2);
     assert_eq!(server.terminate().code(), Some(0));
     let log = server.stderr();
     assert!(log.contains(" unix POST /plants 200 "), "{log}");
@@ -67,19 +71,6 @@ fn a_path_may_be_relative_and_is_said_as_it_was_given() {
         process.assert_exit_code(0);
         assert!(!path.exists());
     }
-}
-
-#[test]
-fn a_socket_that_a_killed_server_left_behind_is_taken_over() {
-    let (path, _folder) = socket();
-    let mut server = TestServer::start_with(unix_launch(&path));
-    check_serves(&server, 1);
-    server.kill();
-    assert!(is_socket(&path), "nothing was left behind");
-    server.restart();
-    check_serves(&server, 2);
-    assert_eq!(server.terminate().code(), Some(0));
-    assert!(!path.exists(), "the socket is still there");
 }
 
 #[test]
@@ -160,8 +151,7 @@ fn the_owner_and_the_group_may_connect_and_nobody_else_whatever_the_umask() {
         command.args(["--listen", &listen, "--data"]).arg(folder.path().join("data"));
         let mut process = Process::spawn(&mut command);
         assert_eq!(process.place(), ServerAddress::Unix(path.clone()));
-        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
-        assert_eq!(mode & 0o777, 0o660);
+        assert_eq!(mode(&path), 0o660);
         process.send_terminate();
         process.assert_exit_code(0);
 
