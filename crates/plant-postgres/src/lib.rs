@@ -123,19 +123,19 @@ impl PostgresRepository {
         opened.await.map_err(unusable)
     }
 
-    /// Makes the tables, or brings them to the version of this program, also while others use them. Returns the version
-    /// before, 0 if there were none, and the version now.
+    /// Makes the tables if they are missing, and missing rows of the table `counters`, also while others use the tables.
+    /// Returns whether it made the tables.
     ///
     /// # Errors
     ///
     /// As [`Self::open`], and when the user of the database may not make tables.
-    pub async fn migrate(config: &PostgresConfig) -> Result<(i32, i32), OpenError> {
+    pub async fn migrate(config: &PostgresConfig) -> Result<bool, OpenError> {
         let migrated = async {
             let threads = Threads::start()?;
             let migrated = threads.run("migrating", schema::migrate(config.clone())).await;
-            migrated.with_context(|| format!("cannot migrate the tables in {}", config.url))
+            migrated.with_context(|| format!("cannot make the tables in {}", config.url))
         };
-        Ok((migrated.await.map_err(unusable)?, schema::VERSION))
+        migrated.await.map_err(unusable)
     }
 
     fn start(config: &PostgresConfig, last_block: i64, threads: Threads) -> anyhow::Result<Self> {

@@ -98,7 +98,7 @@ impl From<tokio_postgres::Error> for SessionError {
             }
             // Only the check that all rows were written divides. In a function, the error would name a place.
             SqlState::DIVISION_BY_ZERO if cause.where_().is_none() => Self::Refused(
-                "a row was not written, as where a row of the table counters is missing (`plantd migrate` makes \
+                "a row was not written, as where a row of the table counters is missing (migrating makes \
                  missing ones and counts again), or a trigger, a rule or a policy leaves rows out"
                     .to_owned(),
             ),

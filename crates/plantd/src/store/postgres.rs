@@ -165,14 +165,12 @@ pub(crate) fn migrate(options: &MigrateOptions) -> Result<(), Stop> {
     let config = config
         .context("give the URL of PostgreSQL by --postgres, or better in PLANTD_POSTGRES")
         .map_err(Stop::Usage)?;
-    let (before, now) = block_on(PostgresRepository::migrate(&config))?;
+    let is_made = block_on(PostgresRepository::migrate(&config))?;
     let schema = &config.schema;
-    let said = if before == now {
-        format!("the tables in schema {schema} have version {now} already")
-    } else if before == 0 {
-        format!("made the tables in schema {schema}, version {now}")
+    let said = if is_made {
+        format!("made the tables in schema {schema}")
     } else {
-        format!("the tables in schema {schema} have version {now} now, and had {before}")
+        format!("the tables in schema {schema} are there already")
     };
     writeln!(io::stdout(), "{said}").context("cannot write to standard output").map_err(Stop::Io)
 }
