@@ -8,8 +8,7 @@ use anyhow::{Context as _, ensure};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use crate::config::PostgresConfig;
-use crate::schema_name::SchemaName;
+use crate::config::{PostgresConfig, SchemaName};
 use crate::sessions::{Session, SessionError, Sessions};
 use crate::statements::LAST_BLOCK;
 

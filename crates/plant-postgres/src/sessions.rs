@@ -181,21 +181,17 @@ pub(super) struct Sessions {
 }
 
 /// Whether PostgreSQL answered last, so that the log tells of each change once.
-#[derive(Debug)]
-pub(super) struct Reachable(AtomicBool);
-
-impl Default for Reachable {
-    fn default() -> Self {
-        Self(AtomicBool::new(true))
-    }
+#[derive(Debug, Default)]
+pub(super) struct Reachable {
+    is_away: AtomicBool,
 }
 
 impl Reachable {
     fn note(&self, error: Option<&SessionError>) {
-        let before = self.0.swap(error.is_none(), Ordering::Relaxed);
+        let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
         match error {
-            Some(error) if before => log::warn!("{error}; it is tried again"),
-            None if !before => log::info!("PostgreSQL answers again"),
+            Some(error) if !was_away => log::warn!("{error}; it is tried again"),
+            None if was_away => log::info!("PostgreSQL answers again"),
             _ => {}
         }
     }
