@@ -2,7 +2,6 @@
 
 pub(crate) mod data_folder;
 mod directory_entry;
-pub(crate) mod lock_file;
 pub(crate) mod private_file;
 pub(crate) mod tokens_file;
 pub(crate) mod unix_socket;

@@ -6,8 +6,10 @@ use anyhow::{Context as _, bail, ensure};
 use plant_http::TokenRecord;
 use serde::{Deserialize, Serialize};
 
-use crate::files::lock_file;
 use crate::files::private_file::{self, PrivateFile};
+
+/// The environment variable that holds one more token of a server, with every scope, or the token that a client sends.
+pub(crate) const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
 
 /// The most tokens: each request is compared with every one of them.
 pub(crate) const TOKENS_MAX: usize = 1000;
@@ -77,7 +79,7 @@ impl TokensFile {
         path: &Path,
         change: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let _lock = lock_file::lock(path)?;
+        let _lock = private_file::lock(path)?;
         let mut file = match Self::load(path)? {
             None => Self::default(),
             Some(bytes) => {

@@ -12,7 +12,7 @@ use plant_http::ListeningSocket;
 use rustix::fs::{Mode, OFlags};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::files::lock_file;
+use crate::files::private_file;
 
 /// The most bytes that the path of a Unix socket may have.
 pub(crate) const UNIX_SOCKET_PATH_MAX_BYTES: usize = 107;
@@ -48,7 +48,7 @@ impl UnixSocket {
         Self::check_path(path)?;
         let address = SockAddr::unix(path)?;
         // To another server, a socket that does not listen yet would look left behind.
-        let _lock = lock_file::lock(path)?;
+        let _lock = private_file::lock(path)?;
         remove_left_behind(path, &address)?;
         let socket = new_socket()?;
         socket.bind(&address)?;

@@ -123,14 +123,12 @@ impl PostgresServeOptions {
 fn tls(url: &PostgresUrl) -> Result<ClientConfig, Stop> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .context("TLS cannot be spoken")
-        .map_err(Stop::Io)?;
+        .context("TLS cannot be spoken")?;
     let verified = match url.root_certificates() {
         Some(path) => builder.with_root_certificates(roots(path).map_err(Stop::of_file)?),
         None => builder
             .with_platform_verifier()
-            .context("the certificates of this system cannot be read")
-            .map_err(Stop::Io)?,
+            .context("the certificates of this system cannot be read")?,
     };
     Ok(verified.with_no_client_auth())
 }
@@ -155,8 +153,8 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
 /// Waits for work on PostgreSQL before there is a server.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, OpenError>>) -> Result<T, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let runtime = runtime.context("cannot start a runtime").map_err(Stop::Io)?;
-    runtime.block_on(work).map_err(|error| Stop::Io(error.into()))
+    let runtime = runtime.context("cannot start a runtime")?;
+    Ok(runtime.block_on(work)?)
 }
 
 /// `plantd migrate`.
@@ -172,5 +170,5 @@ pub(crate) fn migrate(options: &MigrateOptions) -> Result<(), Stop> {
     } else {
         format!("the tables in schema {schema} are there already")
     };
-    writeln!(io::stdout(), "{said}").context("cannot write to standard output").map_err(Stop::Io)
+    Ok(writeln!(io::stdout(), "{said}").context("cannot write to standard output")?)
 }

@@ -9,16 +9,15 @@ use clap::Args;
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
 use plant_http::limits::PAGE_MAX_PLANTS;
-use plant_http::transfer::{ImportFormat, RowReader, TOTAL_COUNT_HEADER, TransferFormat};
+use plant_http::transfer::{ImportFormat, ReadRow, RowReader, TOTAL_COUNT_HEADER, TransferFormat};
 use ureq::http::{HeaderMap, Method, Response, Version, header};
 use ureq::{Body, Error};
 
 use crate::client::connection_problem;
 use crate::client::remote::{self, Remote, RemoteOptions};
 use crate::exit::Stop;
-use crate::transfer::export_check::ExportCheck;
 use crate::transfer::output::{Output, cannot_write};
-use crate::transfer::{format, progress_bar, salvage};
+use crate::transfer::{format_of_file, progress_bar, salvage};
 
 /// How much is read and written at a time, in bytes.
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -46,18 +45,17 @@ pub(crate) struct ExportOptions {
 }
 
 pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
-    let format = format::of_file(options.format, &options.file)?;
+    let format = format_of_file(options.format, &options.file)?;
     if let Some(data) = &options.data {
         return salvage::run(data, &options.file, format);
     }
     let remote = Remote::new(&options.remote)?;
     let cannot_write = || cannot_write(&options.file);
-    let mut output = Output::open(&options.file).with_context(cannot_write).map_err(Stop::Io)?;
+    let mut output = Output::open(&options.file).with_context(cannot_write)?;
 
     let begun = Instant::now();
     let answer = ask(&remote, format)?;
-    let total =
-        total(answer.headers()).with_context(|| is_not_plantd(&remote)).map_err(Stop::Io)?;
+    let total = total(answer.headers()).with_context(|| is_not_plantd(&remote))?;
     let progress = progress_bar::of_plants(Some(total));
     let plants = copy(&remote, answer, total, &mut output, format, &progress);
     progress.finish_and_clear();
@@ -77,7 +75,7 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
             Broken::Output(cause) => anyhow::Error::from(cause).context(cannot_write()),
         })
     })?;
-    output.finish().with_context(cannot_write).map_err(Stop::Io)?;
+    output.finish().with_context(cannot_write)?;
 
     let summary = progress_bar::summary(plants, begun.elapsed());
     // The export is done, whether this can be printed or not.
@@ -87,14 +85,9 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
 
 /// Asks for the plants in this format. Rejects an answer that does not say where it ends.
 fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> {
-    let answer = remote
-        .request(Method::GET, "/plants/export")
-        .header(header::ACCEPT, format.media_type())
-        .body(())
-        .map_err(anyhow::Error::from)
-        .and_then(|request| remote.send(request))
-        .map_err(Stop::Io)?;
-    let answer = remote.check(answer, Stop::Usage)?;
+    let request =
+        remote.request(Method::GET, "/plants/export").header(header::ACCEPT, format.media_type());
+    let answer = remote.check(remote.send(request, ())?, Stop::Usage)?;
 
     let headers = answer.headers();
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -228,8 +221,7 @@ fn copy_following(
 fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<NewPlant>> {
     let after = last.map(|last| format!("&after={last}")).unwrap_or_default();
     let request = remote.request(Method::GET, &format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));
-    let answer = remote.send(request.body(())?)?;
-    let mut answer = remote.check(answer, Stop::Io).map_err(Stop::into_error)?;
+    let mut answer = remote.check(remote.send(request, ())?, Stop::Io).map_err(Stop::into_error)?;
     let mut rows = RowReader::new(ImportFormat::JsonArray);
     let mut read = rows.read(&remote::read_body(&mut answer)?)?;
     read.extend(rows.finish()?);
@@ -239,4 +231,49 @@ fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<Ne
         && plants.is_sorted_by(|one, next| one.id() < next.id());
     ensure!(is_ascending, "the plants that follow do not have ascending ids");
     Ok(plants)
+}
+
+/// Checks that each row of an export is a plant with a greater id than the one before.
+struct ExportCheck {
+    rows: RowReader,
+    ends_with_line: bool,
+    /// How many plants were read.
+    plants: u64,
+    /// The id of the last one.
+    last: Option<PlantId>,
+}
+
+impl ExportCheck {
+    fn new(format: TransferFormat) -> Self {
+        let rows = RowReader::new(format.into());
+        Self { rows, ends_with_line: true, plants: 0, last: None }
+    }
+
+    /// Checks the next part.
+    fn read(&mut self, part: &[u8]) -> anyhow::Result<()> {
+        if let Some(byte) = part.last() {
+            self.ends_with_line = *byte == b'\n';
+        }
+        let read = self.rows.read(part);
+        self.check(read)
+    }
+
+    /// Checks that the export does not end within a row.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        ensure!(self.ends_with_line, "it ends within a row, after {} whole ones", self.plants);
+        let read = self.rows.finish();
+        self.check(read)
+    }
+
+    fn check(&mut self, rows: Result<Vec<ReadRow>, plant_domain::Error>) -> anyhow::Result<()> {
+        for (line, plant) in rows? {
+            let plant = plant.map_err(|error| anyhow!("line {line} is no plant: {error}"))?;
+            let id = plant.id();
+            if let Some(last) = self.last.replace(id) {
+                ensure!(last < id, "line {line} has the plant {id} behind the plant {last}");
+            }
+            self.plants += 1;
+        }
+        Ok(())
+    }
 }
