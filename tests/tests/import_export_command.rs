@@ -333,7 +333,7 @@ fn an_array_of_json_is_imported_as_other_rows_are() {
 
 #[test]
 fn a_command_line_that_is_wrong_ends_with_64() {
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 16] = [
         (&["import"], "FILE"),
         (&["import", "a.csv", "b.csv"], "b.csv"),
         (&["import", "a.csv", "--on-conflict", "ignore"], "--on-conflict"),
@@ -343,6 +343,11 @@ fn a_command_line_that_is_wrong_ends_with_64() {
         (&["import", "a.csv", "--url", "ftp://127.0.0.1"], "--url"),
         (&["export", "--url", "http://user:secret@127.0.0.1"], "--url"),
         (&["export", "--url", "http://127.0.0.1/?a"], "--url"),
+        (&["export", "--url", "http://127.0.0.1/#top"], "--url"),
+        (&["export", "--url", "http://127.0.0.1 /"], "--url"),
+        (&["export", "--url", "http:///plants"], "--url"),
+        (&["export", "--url", "/plants"], "--url"),
+        (&["export", "--url", ""], "--url"),
         (&["export", "--on-conflict", "skip"], "--on-conflict"),
         (&["export", "--token-file"], "--token-file"),
     ];

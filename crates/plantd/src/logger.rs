@@ -104,24 +104,3 @@ impl Log for Logger {
         self.in_force().flush();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_date_is_in_the_years_1970_to_9999() {
-        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        // The last day of 9999 is left out: in some time zones it is another year.
-        for (time, expected) in [
-            (SystemTime::UNIX_EPOCH - Duration::from_nanos(1), false),
-            (at(0), true),
-            (at(253_402_207_200), true),
-            (at(253_402_207_201), false),
-            (at(253_402_300_800), false),
-            (at(1 << 60), false),
-        ] {
-            assert_eq!(is_date(time), expected, "{time:?}");
-        }
-    }
-}

@@ -147,8 +147,8 @@ fn with_tls(
     let address = listener.local_addr()?;
     let socket = ListeningSocket::from(listener);
     if let Some(certificate) = certificate {
-        let https = ServerAddress::Https(address, certificate.chain().to_owned());
-        return Ok((socket.with_tls(certificate.in_force()), https));
+        let https = ServerAddress::Https(address, certificate.chain.clone());
+        return Ok((socket.with_tls(certificate.in_force.clone()), https));
     }
     if !address.ip().to_canonical().is_loopback() {
         log::warn!(
