@@ -29,9 +29,8 @@ pub(super) struct EventColumns {
     numbers: Vec<i64>,
     kinds: Vec<i16>,
     ids: Vec<i64>,
-    /// By how much the counts grow if all events are committed.
+    /// By how much the count of plants grows if all events are committed.
     pub(super) more_plants: i64,
-    pub(super) more_events: i64,
 }
 
 impl EventColumns {
@@ -46,7 +45,6 @@ impl EventColumns {
                 EventKind::Updated => 0,
                 EventKind::Deleted => -1,
             };
-            columns.more_events += 1;
         }
         columns
     }

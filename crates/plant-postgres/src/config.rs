@@ -16,14 +16,6 @@ pub const DEFAULT_SCHEMA: &str = "plantd";
 pub const DEFAULT_READING_SESSIONS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 /// How a repository reaches its plants.
-///
-/// ```
-/// use plant_postgres::PostgresConfig;
-///
-/// let config = PostgresConfig::new("postgres://plantd@localhost/plants?sslmode=disable".parse()?);
-/// assert_eq!(config.schema.to_string(), "plantd");
-/// # Ok::<(), plant_postgres::NotAPostgresUrl>(())
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PostgresConfig {
@@ -58,14 +50,6 @@ impl PostgresConfig {
 const NAME_MAX_BYTES: usize = 63;
 
 /// The name of a PostgreSQL schema. It needs no escaping in SQL.
-///
-/// ```
-/// use plant_postgres::SchemaName;
-///
-/// assert_eq!("garden_2".parse::<SchemaName>()?.to_string(), "garden_2");
-/// assert!("garden\"; --".parse::<SchemaName>().is_err());
-/// # Ok::<(), plant_postgres::NotASchemaName>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaName(String);
 

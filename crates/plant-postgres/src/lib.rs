@@ -128,7 +128,7 @@ impl PostgresRepository {
         let migrated = async {
             let threads = Threads::start()?;
             let migrated = threads.run("migrating", schema::migrate(config.clone())).await;
-            migrated.with_context(|| format!("cannot make the tables in {}", config.url))
+            migrated.with_context(|| format!("cannot use the plants in {}", config.url))
         };
         migrated.await.map_err(unusable)
     }

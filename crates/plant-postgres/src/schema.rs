@@ -1,15 +1,13 @@
 //! Makes the tables, and checks those that are there.
 
-use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use crate::config::{PostgresConfig, SchemaName};
-use crate::sessions::{Session, SessionError, Sessions};
+use crate::sessions::{Session, SessionError, Sessions, pause};
 use crate::statements::LAST_BLOCK;
 
 /// The version of the tables that this program works with.
@@ -19,11 +17,16 @@ const VERSION: i32 = 2;
 /// each other.
 pub(super) const COUNTER_SLOTS: i32 = 128;
 
-/// How often making the tables is tried while other programs make them too.
-const ATTEMPTS: u32 = 30;
+/// How often making the tables is tried again after a deadlock.
+const MOST_TRIES: u32 = 30;
 
-/// The pause after a conflict with such a program, in milliseconds.
-const PAUSE_MS: Range<u64> = 10..200;
+const FIND_VERSION: &str = "SELECT version FROM SCHEMA.layout WHERE id = 1";
+
+const MAKE_LAYOUT: &str =
+    "CREATE TABLE IF NOT EXISTS SCHEMA.layout (id integer PRIMARY KEY, version integer NOT NULL)";
+
+const NOTE_VERSION: &str =
+    "INSERT INTO SCHEMA.layout (id, version) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
 
 /// Makes the tables, but for the rows of the counters. The low fill factor leaves room to update a counter in place.
 const MAKE_TABLES: &str = "\
@@ -60,10 +63,8 @@ pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<i64> {
     match version(&session, &config.schema).await? {
         // The user may be allowed to use the tables, and not to make them.
         Some(VERSION) => {}
-        found => {
-            check_version(found.unwrap_or_default())?;
-            make_tables(&session, &config.schema).await?;
-        }
+        Some(found) => check_version(found)?,
+        None => drop(make_tables(&session, &config.schema).await?),
     }
     let rows = session.rows(LAST_BLOCK, &[]).await?;
     let row = rows.first().context("the row of the log is missing")?;
@@ -106,7 +107,7 @@ async fn checked_session(config: &PostgresConfig) -> anyhow::Result<Session> {
 
 /// The version of the tables, if this user can see any.
 async fn version(session: &Session, schema: &SchemaName) -> anyhow::Result<Option<i32>> {
-    let statement = session.sql("SELECT version FROM SCHEMA.layout WHERE id = 1");
+    let statement = session.sql(FIND_VERSION);
     match session.client()?.query_opt(&statement, &[]).await {
         Ok(row) => Ok(row.map(|row| row.try_get(0)).transpose()?),
         Err(error) => match error.code() {
@@ -117,14 +118,13 @@ async fn version(session: &Session, schema: &SchemaName) -> anyhow::Result<Optio
     }
 }
 
-/// Checks the version in tables that are there; 0 stands for none.
 fn check_version(found: i32) -> anyhow::Result<()> {
     ensure!(
         found <= VERSION,
         "the tables have version {found}, and this program knows {VERSION}: use a newer one"
     );
     ensure!(
-        [0, VERSION].contains(&found),
+        found == VERSION,
         "the tables have version {found}, and this program needs {VERSION}: export the plants with the program that made \
          the tables, and import them into another schema"
     );
@@ -132,71 +132,55 @@ fn check_version(found: i32) -> anyhow::Result<()> {
 }
 
 async fn make_tables(session: &Session, schema: &SchemaName) -> anyhow::Result<bool> {
-    let mut attempt = 1;
+    let mut tries = 0;
     loop {
-        match try_to_make_tables(session, session.client()?, schema).await {
-            Ok(found) => {
+        let error = match try_to_make_tables(session, session.client()?, schema).await {
+            Ok((is_made, found)) => {
                 check_version(found)?;
-                return Ok(found == 0);
+                return Ok(is_made);
             }
-            Err(error) if is_conflict(&error) && attempt < ATTEMPTS => {
-                attempt += 1;
-                session.roll_back().await;
-                tokio::time::sleep(Duration::from_millis(fastrand::u64(PAUSE_MS))).await;
-            }
-            Err(error) => {
-                let is_forbidden = error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE);
-                let advice =
-                    if is_forbidden { "; migrate as a user of the database who may" } else { "" };
-                return Err(SessionError::from(error))
-                    .with_context(|| format!("cannot make the tables in schema {schema}{advice}"));
-            }
+            Err(error) => error,
+        };
+        let is_forbidden = error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE);
+        let error = SessionError::from(error);
+        if !matches!(error, SessionError::Conflict(_)) || tries == MOST_TRIES {
+            let advice =
+                if is_forbidden { "; migrate as a user of the database who may" } else { "" };
+            return Err(error)
+                .with_context(|| format!("cannot make the tables in schema {schema}{advice}"));
         }
+        // A deadlock with a server that writes.
+        session.roll_back().await;
+        pause(tries).await;
+        tries += 1;
     }
 }
 
-/// Whether two programs made the same thing at once, which PostgreSQL reports in several ways.
-fn is_conflict(error: &tokio_postgres::Error) -> bool {
-    let conflicts = [
-        SqlState::UNIQUE_VIOLATION,
-        SqlState::DUPLICATE_SCHEMA,
-        SqlState::DUPLICATE_TABLE,
-        SqlState::DUPLICATE_OBJECT,
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-        // "tuple concurrently updated"
-        SqlState::INTERNAL_ERROR,
-    ];
-    error.code().is_some_and(|code| conflicts.contains(code))
-}
-
-/// One try. Returns the version that the tables had, or 0. Tables of another version stay as they are.
+/// Makes what is missing, in one transaction. Returns whether that is all tables, and the version that they have. Tables of
+/// another version stay as they are.
 async fn try_to_make_tables(
     session: &Session,
     client: &Client,
     schema: &SchemaName,
-) -> Result<i32, tokio_postgres::Error> {
+) -> Result<(bool, i32), tokio_postgres::Error> {
     // Counting many plants again takes longer than anything else may take.
-    client.batch_execute("SET statement_timeout = 0").await?;
+    client.batch_execute("BEGIN; SET LOCAL statement_timeout = 0").await?;
+    // A second program waits here, and then finds everything done.
+    let name = schema.to_string();
+    client.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&name]).await?;
     // The user may be allowed to make tables in a schema, and not to make a schema.
     let of_schema = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
-    if client.query_opt(of_schema, &[&schema.to_string()]).await?.is_none() {
-        let make_schema = format!("CREATE SCHEMA IF NOT EXISTS {}", schema.quoted());
-        client.batch_execute(&make_schema).await?;
+    if client.query_opt(of_schema, &[&name]).await?.is_none() {
+        client.batch_execute(&format!("CREATE SCHEMA {}", schema.quoted())).await?;
     }
-    let make_layout = "CREATE TABLE IF NOT EXISTS SCHEMA.layout (id integer PRIMARY KEY, version integer NOT NULL); \
-         INSERT INTO SCHEMA.layout (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING";
-    client.batch_execute(&session.sql(make_layout)).await?;
-    // A second program waits for this row, and then finds everything done.
-    client.batch_execute("BEGIN").await?;
-    let lock = session.sql("SELECT version FROM SCHEMA.layout WHERE id = 1 FOR UPDATE");
-    let found: i32 = client.query_one(&lock, &[]).await?.try_get(0)?;
-    if found == 0 {
+    client.batch_execute(&session.sql(MAKE_LAYOUT)).await?;
+    let note = session.sql(NOTE_VERSION);
+    let is_made = client.execute(&note, &[&VERSION]).await? == 1;
+    if is_made {
         client.batch_execute(&session.sql(MAKE_TABLES)).await?;
-        let note = session.sql("UPDATE SCHEMA.layout SET version = $1 WHERE id = 1");
-        client.execute(&note, &[&VERSION]).await?;
     }
-    if [0, VERSION].contains(&found) {
+    let found = client.query_one(&session.sql(FIND_VERSION), &[]).await?.try_get(0)?;
+    if found == VERSION {
         let counters = session.sql("SELECT count(*) FROM SCHEMA.counters");
         let counters: i64 = client.query_one(&counters, &[]).await?.try_get(0)?;
         if counters < i64::from(COUNTER_SLOTS) {
@@ -206,5 +190,5 @@ async fn try_to_make_tables(
         }
     }
     client.batch_execute("COMMIT").await?;
-    Ok(found)
+    Ok((is_made, found))
 }

@@ -17,7 +17,7 @@ use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::config::PostgresConfig;
-use crate::hosts::{self, Hosts, Warnings};
+use crate::hosts::{HOST_TIMEOUT, Hosts, Warnings};
 
 /// How long PostgreSQL may take to answer. Then the connection is given up.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -207,7 +207,7 @@ impl Sessions {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let each = config.url.each_host();
         let warnings = Warnings::default();
-        let longest = hosts::longest(each.len());
+        let longest = HOST_TIMEOUT * u32::try_from(each.len()).unwrap_or(u32::MAX);
         // `Hosts` has the configuration of each host, and ignores the manager's.
         let none = tokio_postgres::Config::new();
         let manager = match &config.tls {

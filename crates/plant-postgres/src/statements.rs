@@ -36,7 +36,7 @@ pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
 
 /// Inserts new rows, their events and their counts in one statement. Fails when an id is taken. `$1` to `$6`: as in
 /// [`INSERT_PLANTS`]; `$7`: the group's id; `$8` to `$10`: numbers, kinds and ids of the events; `$11`: the counter's slot;
-/// `$12`, `$13`: by how much the counts of plants and events grow. Returns the block.
+/// `$12`: by how much the count of plants grows. Returns the block.
 ///
 /// `indexed` writes nothing. It fails when no unique index protects the ids, and is cheaper than to insert all rows with
 /// `ON CONFLICT`, which costs a fifth more. The counter comes last: a writer that waits for an id then holds no counter.
@@ -57,7 +57,7 @@ pub(super) const CREATE_PLANTS: &str = "WITH block AS MATERIALIZED (SELECT nextv
          $9::smallint[], $10::bigint[] \
        FROM block RETURNING block), \
      counted AS (\
-       UPDATE SCHEMA.counters SET plants = plants + $12::bigint, events = events + $13::bigint \
+       UPDATE SCHEMA.counters SET plants = plants + $12::bigint, events = events + cardinality($10::bigint[]) \
        WHERE slot = $11 \
          AND (SELECT count(*) FROM inserted) = cardinality($1::bigint[]) \
          AND (SELECT count(*) FROM logged) = 1 \

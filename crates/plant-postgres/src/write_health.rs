@@ -84,14 +84,30 @@ impl WriteHealth {
         state.no_writes = Some((Instant::now(), cause.clone()));
     }
 
-    /// Rehearses a write of plants that are neither in `others` nor remembered as refused.
+    /// Finds out whether PostgreSQL takes writes of plants that are neither in `others` nor remembered as refused: writes a
+    /// plant again as it is, and rolls back. PostgreSQL may refuse this one plant, or another server change it, so up to four
+    /// of the plants that any server has written last are tried. If there is none, a write of nothing is enough.
     pub(super) async fn rehearse(
         &self,
         sessions: &Sessions,
         others: &BTreeSet<PlantId>,
     ) -> Result<(), SessionError> {
+        write_nothing(sessions).await?;
         let refused: Vec<PlantId> = self.state().refused.keys().copied().collect();
-        rehearse(sessions, others.iter().copied().chain(refused)).await
+        let unfit: Vec<i64> = others.iter().chain(&refused).map(|id| id.get()).collect();
+        let rows = sessions.get().await?.rows(NEWEST_PLANTS, &[&unfit]).await?;
+        let mut rehearsed = Ok(());
+        // A row that breaks the rules was not written by this program.
+        for stored in rows.iter().filter_map(|row| stored_plant(row).ok().flatten()) {
+            let session = sessions.get().await?;
+            rehearsed = write_again(&session, stored).await;
+            session.roll_back().await;
+            skip_block(&session).await;
+            if !matches!(rehearsed, Err(SessionError::Refused(_) | SessionError::Conflict(_))) {
+                break;
+            }
+        }
+        rehearsed
     }
 
     /// Looks whether PostgreSQL takes writes: commits a write that changes nothing or, after a write that PostgreSQL did not
@@ -163,30 +179,6 @@ async fn write_nothing(sessions: &Sessions) -> Result<(), SessionError> {
     session.rows(SEAL_BLOCKS, &[&1_i64, &0_i64]).await?;
     session.rows(SEAL_GROUP, &[&None::<&[u8]>]).await?;
     wait_for_standby(&session).await
-}
-
-/// Finds out whether PostgreSQL takes writes of plants other than `unfit`: writes a plant again as it is, and rolls back.
-/// PostgreSQL may refuse this one plant, or another server change it, so up to four of the plants that any server has
-/// written last are tried. If there is none, a write of nothing is enough.
-async fn rehearse(
-    sessions: &Sessions,
-    unfit: impl Iterator<Item = PlantId>,
-) -> Result<(), SessionError> {
-    write_nothing(sessions).await?;
-    let unfit: Vec<i64> = unfit.map(PlantId::get).collect();
-    let rows = sessions.get().await?.rows(NEWEST_PLANTS, &[&unfit]).await?;
-    let mut rehearsed = Ok(());
-    // A row that breaks the rules was not written by this program.
-    for sample in rows.iter().filter_map(|row| stored_plant(row).ok().flatten()) {
-        let session = sessions.get().await?;
-        rehearsed = write_again(&session, sample).await;
-        session.roll_back().await;
-        skip_block(&session).await;
-        if !matches!(rehearsed, Err(SessionError::Refused(_) | SessionError::Conflict(_))) {
-            break;
-        }
-    }
-    rehearsed
 }
 
 /// Writes a plant as it is in a transaction, and leaves the transaction open.

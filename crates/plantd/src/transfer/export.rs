@@ -16,7 +16,7 @@ use ureq::{Body, Error};
 use crate::client::connection_problem;
 use crate::client::remote::{self, Remote, RemoteOptions};
 use crate::exit::Stop;
-use crate::transfer::output::{Output, cannot_write};
+use crate::transfer::output::{Output, cannot_write, say_exported};
 use crate::transfer::{format_of_file, progress_bar, salvage};
 
 /// How much is read and written at a time, in bytes.
@@ -57,7 +57,8 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     let answer = ask(&remote, format)?;
     let total = total(answer.headers()).with_context(|| is_not_plantd(&remote))?;
     let progress = progress_bar::of_plants(Some(total));
-    let plants = copy(&remote, answer, total, &mut output, format, &progress);
+    let mut export = Export { remote: &remote, format, total, output: &mut output };
+    let plants = export.copy(answer, &progress);
     progress.finish_and_clear();
     let plants = plants.map_err(|broken| {
         Stop::Io(match broken {
@@ -77,9 +78,7 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     })?;
     output.finish().with_context(cannot_write)?;
 
-    let summary = progress_bar::summary(plants, begun.elapsed());
-    // The export is done, whether this can be printed or not.
-    let _ = writeln!(io::stderr(), "exported {summary}");
+    say_exported(plants, begun);
     Ok(())
 }
 
@@ -148,73 +147,74 @@ impl From<anyhow::Error> for Broken {
     }
 }
 
-/// Copies the rows of the answer, each of which has to be a plant, makes sure that none is left out at the end, and returns
-/// how many there are.
-fn copy(
-    remote: &Remote,
-    answer: Response<Body>,
-    total: u64,
-    output: &mut Output,
+/// An export under way.
+struct Export<'a> {
+    remote: &'a Remote,
     format: TransferFormat,
-    progress: &ProgressBar,
-) -> Result<u64, Broken> {
-    let mut source = answer.into_body().into_reader();
-    let header = format.header();
-    let mut start = vec![0; header.len()];
-    source.read_exact(&mut start).map_err(broken_off)?;
-    if start != header.as_bytes() {
-        return Err(anyhow!("it does not begin with {header:?}").into());
-    }
-    output.write_all(&start).map_err(Broken::Output)?;
+    /// How many plants there were when it began.
+    total: u64,
+    output: &'a mut Output,
+}
 
-    let mut check = ExportCheck::new(format);
-    check.read(&start)?;
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let part = match source.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(length) => &buffer[..length],
-            Err(cause) if cause.kind() == ErrorKind::Interrupted => continue,
-            Err(cause) => return Err(broken_off(cause)),
-        };
-        check.read(part)?;
-        output.write_all(part).map_err(Broken::Output)?;
-        progress.set_position(check.plants);
+impl Export<'_> {
+    /// Copies the rows of the answer, each of which has to be a plant, makes sure that none is left out at the end, and
+    /// returns how many there are.
+    fn copy(&mut self, answer: Response<Body>, progress: &ProgressBar) -> Result<u64, Broken> {
+        let mut source = answer.into_body().into_reader();
+        let header = self.format.header();
+        let mut start = vec![0; header.len()];
+        source.read_exact(&mut start).map_err(broken_off)?;
+        if start != header.as_bytes() {
+            return Err(anyhow!("it does not begin with {header:?}").into());
+        }
+        self.output.write_all(&start).map_err(Broken::Output)?;
+
+        let mut check = ExportCheck::new(self.format);
+        check.read(&start)?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let part = match source.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => &buffer[..length],
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => continue,
+                Err(cause) => return Err(broken_off(cause)),
+            };
+            check.read(part)?;
+            self.output.write_all(part).map_err(Broken::Output)?;
+            progress.set_position(check.plants);
+        }
+        check.finish()?;
+        self.copy_following(check.plants, check.last)
     }
-    check.finish()?;
-    copy_following(remote, check.plants, check.last, total, output, format)
+
+    /// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server hides that an answer was
+    /// cut. If plants follow, and fewer came than there were at the beginning, the export counts as cut. Otherwise they may
+    /// have been created meanwhile. They are copied too, because a plant that was there all the time may be among them.
+    fn copy_following(
+        &mut self,
+        mut plants: u64,
+        mut last: Option<PlantId>,
+    ) -> Result<u64, Broken> {
+        loop {
+            let following = plants_after(self.remote, last).context("its end cannot be checked")?;
+            let Some(following_last) = following.last() else { return Ok(plants) };
+            if plants < self.total {
+                let [plants, total] = [plants, self.total].map(HumanCount);
+                let cause = anyhow!(
+                    "{plants} of {total} plants came, and more follow; a proxy that speaks HTTP/1.0 to plantd hides \
+                     where an answer was cut, so let it speak HTTP/1.1"
+                );
+                return Err(cause.into());
+            }
+            self.format.write_rows(&following, self.output).map_err(Broken::Output)?;
+            plants += following.len() as u64;
+            last = Some(following_last.id());
+        }
+    }
 }
 
 fn broken_off(cause: io::Error) -> Broken {
     Broken::Source(connection_problem::cause(Error::from(cause)).context("it broke off"))
-}
-
-/// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server hides that an answer was
-/// cut. If plants follow, and fewer came than there were at the beginning, the export counts as cut. Otherwise they may have
-/// been created meanwhile. They are copied too, because a plant that was there all the time may be among them.
-fn copy_following(
-    remote: &Remote,
-    mut plants: u64,
-    mut last: Option<PlantId>,
-    total: u64,
-    output: &mut Output,
-    format: TransferFormat,
-) -> Result<u64, Broken> {
-    loop {
-        let following = plants_after(remote, last).context("its end cannot be checked")?;
-        let Some(following_last) = following.last() else { return Ok(plants) };
-        if plants < total {
-            let [plants, total] = [plants, total].map(HumanCount);
-            let cause = anyhow!(
-                "{plants} of {total} plants came, and more follow; a proxy that speaks HTTP/1.0 to plantd hides \
-                 where an answer was cut, so let it speak HTTP/1.1"
-            );
-            return Err(cause.into());
-        }
-        format.write_rows(&following, output).map_err(Broken::Output)?;
-        plants += following.len() as u64;
-        last = Some(following_last.id());
-    }
 }
 
 /// The next page of plants.

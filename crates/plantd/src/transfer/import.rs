@@ -90,15 +90,15 @@ fn send(
     let mut request = remote
         .request(Method::POST, &format!("/plants/import?on_conflict={on_conflict}"))
         .header(header::CONTENT_TYPE, format.media_type());
-    if let Some(length) = upload.left() {
+    if let Some(length) = upload.left {
         request = request.header(header::CONTENT_LENGTH, length);
     }
     let answer = remote.send(request, SendBody::from_reader(&mut upload)).map_err(|cause| {
-        let (what, cause) = match upload.take_failure() {
+        let (what, cause) = match upload.failure.take() {
             Some(cause) => (cannot_read(&options.file), cause.into()),
             None => (format!("{} did not take all of it", remote.url()), cause),
         };
-        let advice = match upload.sent() {
+        let advice = match upload.sent {
             0 => String::new(),
             _ => format!(
                 "; plants that were taken until then stay, to go on import all again with \

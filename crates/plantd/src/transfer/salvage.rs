@@ -11,7 +11,7 @@ use plant_store::{SledConfig, SledInspection};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
-use crate::transfer::output::{Output, cannot_write};
+use crate::transfer::output::{Output, cannot_write, say_exported};
 use crate::transfer::progress_bar;
 
 /// How many plants are written at a time.
@@ -31,9 +31,7 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
     let plants = copied.with_context(|| cannot_write(file))?;
     output.finish().with_context(|| cannot_write(file))?;
 
-    let summary = progress_bar::summary(plants, begun.elapsed());
-    // The export is done, whether this can be printed or not.
-    let _ = writeln!(io::stderr(), "exported {summary}");
+    say_exported(plants, begun);
     let verification = inspection.verify()?;
     if verification.agrees() {
         return Ok(());
