@@ -61,7 +61,7 @@ fn check(filter: &str) -> anyhow::Result<()> {
         let is_ours = OURS.iter().any(|ours| name.starts_with(ours));
         ensure!(
             is_ours || name.parse::<LevelFilter>().is_ok(),
-            "{name:?} is no level and no target of plantd"
+            "{name:?} is neither a level nor a target of plantd"
         );
     }
     Ok(())

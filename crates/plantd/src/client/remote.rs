@@ -164,8 +164,8 @@ fn checked_token(token: &[u8], origin: &str) -> anyhow::Result<String> {
     ensure!(!token.is_empty(), "{origin} holds no token");
     ensure!(
         token.len() <= TOKEN_MAX_BYTES && token.iter().all(u8::is_ascii_graphic),
-        "what {origin} holds is no token: one has {TOKEN_MAX_BYTES} characters at most, all of them ASCII and none of \
-         them white space"
+        "{origin} holds no token: a token has at most {TOKEN_MAX_BYTES} characters, all of them ASCII and none of them \
+         white space"
     );
     ensure!(
         !Token::is_mistyped(token),
@@ -179,7 +179,7 @@ pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(
     response: &mut Response<Body>,
 ) -> anyhow::Result<T> {
     let body = read_body(response)?;
-    serde_json::from_slice(&body).context("the answer is none of plantd's")
+    serde_json::from_slice(&body).context("the answer does not come from plantd")
 }
 
 /// Reads an answer of at most [`ANSWER_MAX_BYTES`].

@@ -123,12 +123,12 @@ impl PostgresServeOptions {
 fn tls(url: &PostgresUrl) -> Result<ClientConfig, Stop> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .context("TLS cannot be spoken")?;
+        .context("cannot set up TLS")?;
     let verified = match url.root_certificates() {
         Some(path) => builder.with_root_certificates(roots(path).map_err(Stop::of_file)?),
         None => builder
             .with_platform_verifier()
-            .context("the certificates of this system cannot be read")?,
+            .context("cannot read the certificates of this system")?,
     };
     Ok(verified.with_no_client_auth())
 }
@@ -142,9 +142,9 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     })?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let added =
-            certificate.context("no PEM").and_then(|certificate| Ok(roots.add(certificate)?));
-        added.with_context(|| format!("{} holds what is no certificate", path.display()))?;
+        let added = certificate.map_err(anyhow::Error::from);
+        let added = added.and_then(|certificate| Ok(roots.add(certificate)?));
+        added.with_context(|| format!("{} holds a certificate that is broken", path.display()))?;
     }
     ensure!(!roots.is_empty(), "{} holds no certificate", path.display());
     Ok(roots)

@@ -55,7 +55,7 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
 
     let begun = Instant::now();
     let answer = ask(&remote, format)?;
-    let total = total(answer.headers()).with_context(|| is_not_plantd(&remote))?;
+    let total = total(&remote, answer.headers())?;
     let progress = progress_bar::of_plants(Some(total));
     let mut export = Export { remote: &remote, format, total, output: &mut output };
     let plants = export.copy(answer, &progress);
@@ -110,10 +110,6 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     Ok(answer)
 }
 
-fn is_not_plantd(remote: &Remote) -> String {
-    format!("{} does not answer as plantd does; name by --url where plantd itself is", remote.url())
-}
-
 /// Whether the answer says where its body ends, and the body is plain rows. If the end of the connection ended the body, the
 /// body could be cut anywhere.
 fn is_framed(answer: &Response<Body>) -> bool {
@@ -128,11 +124,15 @@ fn is_framed(answer: &Response<Body>) -> bool {
 }
 
 /// How many plants there were when the export began.
-fn total(headers: &HeaderMap) -> anyhow::Result<u64> {
-    let total = headers.get(TOTAL_COUNT_HEADER);
-    let total = total.with_context(|| format!("there is no header {TOTAL_COUNT_HEADER}"))?;
-    let number = total.to_str().ok().and_then(|total| total.parse().ok());
-    number.with_context(|| format!("the header {TOTAL_COUNT_HEADER} is no number: {total:?}"))
+fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
+    let total = headers.get(TOTAL_COUNT_HEADER).and_then(|total| total.to_str().ok()?.parse().ok());
+    total.with_context(|| {
+        format!(
+            "{} does not answer as plantd does: its header {TOTAL_COUNT_HEADER} is missing or no number; name by --url \
+             where plantd itself is",
+            remote.url()
+        )
+    })
 }
 
 /// Why an export is not whole.
@@ -226,7 +226,7 @@ fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<Ne
     let mut read = rows.read(&remote::read_body(&mut answer)?)?;
     read.extend(rows.finish()?);
     let plants: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
-    let plants = plants.context("the answer is none of plantd's")?;
+    let plants = plants.context("the answer does not come from plantd")?;
     let is_ascending = plants.first().is_none_or(|first| last.is_none_or(|last| last < first.id()))
         && plants.is_sorted_by(|one, next| one.id() < next.id());
     ensure!(is_ascending, "the plants that follow do not have ascending ids");

@@ -48,8 +48,8 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
     check_access(options, &remote)?;
 
     let begun = Instant::now();
-    upload.show_progress();
-    let progress = upload.progress.clone();
+    let progress = progress_bar::of_bytes(upload.left);
+    upload.progress = progress.clone();
     let report = send(options, format, &remote, upload);
     progress.finish_and_clear();
     let report = report?;

@@ -8,8 +8,6 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use plant_http::transfer::{ImportFormat, RowReader};
 
-use crate::transfer::progress_bar;
-
 /// The body of an import.
 pub(crate) struct Upload {
     file: File,
@@ -45,10 +43,6 @@ impl Upload {
         let rows = Some(RowReader::new(format));
         let progress = ProgressBar::hidden();
         Ok(Self { file, left, progress, sent: 0, rows, count: 0, failure: None })
-    }
-
-    pub(crate) fn show_progress(&mut self) {
-        self.progress = progress_bar::of_bytes(self.left);
     }
 
     /// How many rows were sent.
