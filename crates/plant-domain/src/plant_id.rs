@@ -41,13 +41,6 @@ impl PlantId {
     }
 
     /// The id after this one, unless it is the greatest.
-    ///
-    /// ```
-    /// use plant_domain::PlantId;
-    ///
-    /// assert_eq!(PlantId::from(-1).next(), Some(PlantId::from(0)));
-    /// assert_eq!(PlantId::MAX.next(), None);
-    /// ```
     #[must_use]
     pub fn next(self) -> Option<Self> {
         self.0.checked_add(1).map(Self)

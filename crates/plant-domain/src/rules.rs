@@ -7,15 +7,6 @@ pub const NAME_MAX_CHARACTERS: u64 = 255;
 pub const TAG_MAX_CHARACTERS: u64 = 255;
 
 /// Every rule that a name and a tag break, as sentences for the client: name before tag, at least one.
-///
-/// ```
-/// use plant_domain::Plant;
-///
-/// assert_eq!(
-///     Plant::new(" ", Some(String::new())).unwrap_err().to_string(),
-///     "name must hold a character that is not white space; tag must have 1 to 255 characters",
-/// );
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Violations(String);

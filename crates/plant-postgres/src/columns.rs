@@ -29,9 +29,8 @@ pub(super) struct EventColumns {
     numbers: Vec<i64>,
     kinds: Vec<i16>,
     ids: Vec<i64>,
-    /// By how much the counts grow if all events are committed.
+    /// By how much the count of plants grows if all events are committed.
     pub(super) more_plants: i64,
-    pub(super) more_events: i64,
 }
 
 impl EventColumns {
@@ -46,7 +45,6 @@ impl EventColumns {
                 EventKind::Updated => 0,
                 EventKind::Deleted => -1,
             };
-            columns.more_events += 1;
         }
         columns
     }
@@ -74,7 +72,7 @@ impl<'a> RowColumns<'a> {
     pub(super) fn of(rows: &'a BTreeMap<PlantId, PlannedRow>) -> [Self; 2] {
         let [mut new, mut changed] = [Self::default(), Self::default()];
         for (id, row) in rows {
-            let columns = if row.before.revision.is_some() { &mut changed } else { &mut new };
+            let columns = if row.before.is_some() { &mut changed } else { &mut new };
             columns.push(*id, row);
         }
         [new, changed]
@@ -90,19 +88,7 @@ impl<'a> RowColumns<'a> {
         self.folded_names.push(name.map(fold_name));
         self.tags.push(tag.flatten());
         self.idempotency.push(digest.map(|digest| digest.to_bytes().to_vec()));
-        self.expected.push(row.before.revision);
-    }
-
-    pub(super) fn of_sample(sample: &'a Sample, number: i64, expected: Option<i64>) -> Self {
-        Self {
-            ids: vec![sample.id],
-            numbers: vec![number],
-            names: vec![Some(&sample.name)],
-            folded_names: vec![Some(fold_name(&sample.name))],
-            tags: vec![sample.tag.as_deref()],
-            idempotency: vec![None],
-            expected: vec![expected],
-        }
+        self.expected.push(row.before);
     }
 
     /// The parameters of an insert.
@@ -114,18 +100,5 @@ impl<'a> RowColumns<'a> {
     /// The parameters of an update.
     pub(super) fn changed_rows(&self) -> Vec<&(dyn ToSql + Sync)> {
         [&self.new_rows()[..], &[&self.expected]].concat()
-    }
-}
-
-/// A plant to rehearse a write with.
-pub(super) struct Sample {
-    pub(super) id: i64,
-    pub(super) name: String,
-    pub(super) tag: Option<String>,
-}
-
-impl Sample {
-    pub(super) fn of_row(row: &Row) -> Result<Self, tokio_postgres::Error> {
-        Ok(Self { id: row.try_get(0)?, name: row.try_get(1)?, tag: row.try_get(2)? })
     }
 }

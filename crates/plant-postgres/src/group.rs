@@ -22,10 +22,9 @@ const _: () = assert!(MAX_GROUP as u64 <= EVENTS_IN_A_BLOCK.unsigned_abs());
 const PLANNED_REVISIONS: u64 = 1 << 62;
 
 /// What is known of a plant that a group writes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Present {
+struct Present {
     /// The revision in the row, if there is a row: also that of a removed plant.
-    pub(super) revision: Option<i64>,
+    revision: Option<i64>,
     plant: Option<KeptPlant>,
 }
 
@@ -57,7 +56,8 @@ pub(super) struct Plan {
 }
 
 pub(super) struct PlannedRow {
-    pub(super) before: Present,
+    /// The revision in the row, if there is a row.
+    pub(super) before: Option<i64>,
     /// `None` removes the plant.
     pub(super) after: Option<KeptPlant>,
     /// Its place among the revisions of the block.
@@ -172,7 +172,7 @@ impl<'a> WriteGroup<'a> {
             {
                 plan.events.push(PlannedEvent { number, kind, id });
                 let row = plan.rows.entry(id).or_insert_with(|| PlannedRow {
-                    before: present.cloned().unwrap_or_default(),
+                    before: present.and_then(|present| present.revision),
                     after: None,
                     number,
                 });
@@ -209,7 +209,7 @@ impl<'a> WriteGroup<'a> {
         }
         let mut kept = None;
         for (id, row) in rows.into_iter().filter(|(id, _)| !committed.written.contains(id)) {
-            let expected = row.before.revision;
+            let expected = row.before;
             if self.not_written.insert(id, expected) == Some(expected) {
                 kept = Some((id, expected));
             }

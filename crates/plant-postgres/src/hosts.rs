@@ -14,7 +14,7 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Socket};
 
 /// How long one host may take for the connection and the login. (tokio-postgres limits the connection alone.)
-const HOST_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const HOST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often servers have warned. A canceled wait for a standby is such a warning, besides the answer that the commit is
 /// done.
@@ -50,11 +50,6 @@ impl<T> Hosts<T> {
     pub(super) fn new(each: Vec<Config>, tls: T, warnings: Warnings) -> Self {
         Self { each, last: Arc::default(), tls, warnings }
     }
-}
-
-/// How long so many hosts may take together.
-pub(super) fn longest(hosts: usize) -> Duration {
-    HOST_TIMEOUT * u32::try_from(hosts).unwrap_or(u32::MAX)
 }
 
 type Connecting<'a> =

@@ -1,6 +1,6 @@
 //! The plant repository in PostgreSQL, which any number of programs may use at once.
 //!
-//! [`PostgresRepository`] keeps the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free `lane`
+//! [`PostgresRepository`] keeps the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free lane
 //! takes all that wait as one `group`, and its `writer` commits the group in one `transaction`; several groups are in flight
 //! at once. The `reader` reads what is committed. `statements` has the SQL, and `schema` makes the tables.
 //!
@@ -26,13 +26,9 @@ mod columns;
 mod config;
 mod group;
 mod hosts;
-mod joint_reads;
-mod lane;
 mod queue;
 mod reader;
-mod rehearsal;
 mod schema;
-mod schema_name;
 mod sessions;
 mod statements;
 mod threads;
@@ -54,18 +50,17 @@ use plant_store::{
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use crate::group::MAX_GROUP;
-use crate::joint_reads::{WaitingRead, read_jointly};
-use crate::lane::{WAITING_ALONE, carry_out_alone, carry_out_groups};
-use crate::queue::Queue;
-use crate::reader::PostgresReader;
+use crate::queue::{Queue, WAITING_ALONE, carry_out_alone, carry_out_groups};
+use crate::reader::{PostgresReader, WaitingRead, read_jointly};
 use crate::sessions::Sessions;
 use crate::threads::Threads;
 use crate::upkeep::Upkeep;
 use crate::writer::Writer;
 
 pub use self::address::{NotAPostgresUrl, PostgresUrl};
-pub use self::config::{DEFAULT_READING_SESSIONS, PostgresConfig};
-pub use self::schema_name::{DEFAULT_SCHEMA, NotASchemaName, SchemaName};
+pub use self::config::{
+    DEFAULT_READING_SESSIONS, DEFAULT_SCHEMA, NotASchemaName, PostgresConfig, SchemaName,
+};
 
 /// How many groups of writes are in flight at once, each in a session of its own. More lanes make the groups smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
@@ -123,19 +118,19 @@ impl PostgresRepository {
         opened.await.map_err(unusable)
     }
 
-    /// Makes the tables, or brings them to the version of this program, also while others use them. Returns the version
-    /// before, 0 if there were none, and the version now.
+    /// Makes the tables if they are missing, and missing rows of the table `counters`, also while others use the tables.
+    /// Returns whether it made the tables.
     ///
     /// # Errors
     ///
     /// As [`Self::open`], and when the user of the database may not make tables.
-    pub async fn migrate(config: &PostgresConfig) -> Result<(i32, i32), OpenError> {
+    pub async fn migrate(config: &PostgresConfig) -> Result<bool, OpenError> {
         let migrated = async {
             let threads = Threads::start()?;
             let migrated = threads.run("migrating", schema::migrate(config.clone())).await;
-            migrated.with_context(|| format!("cannot migrate the tables in {}", config.url))
+            migrated.with_context(|| format!("cannot use the plants in {}", config.url))
         };
-        Ok((migrated.await.map_err(unusable)?, schema::VERSION))
+        migrated.await.map_err(unusable)
     }
 
     fn start(config: &PostgresConfig, last_block: i64, threads: Threads) -> anyhow::Result<Self> {

@@ -2,6 +2,7 @@
 //! one has to have it: a moment earlier only if the writer's session was ended meanwhile.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -9,15 +10,15 @@ use plant_domain::{PlantFilter, PlantId};
 use plant_store::{
     Event, EventPage, PAGE_MAX_WORK, Page, PageRequest, Revision, StoreFailure, StoredPlant,
 };
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::columns::stored_plant;
 use crate::sessions::{PATIENCE, SessionError, Sessions, pause};
 use crate::statements::{
-    COUNT, EVENTS_FROM, EVENTS_IN_A_BLOCK, FORGOTTEN, KEPT_EVENTS, NEWEST_BLOCK, PLANTS_FROM,
-    PLANTS_FROM_WITH_NAME, PLANTS_FROM_WITH_TAG, PLANTS_FROM_WITH_TAG_AND_NAME, PLANTS_WITH_IDS,
-    SEAL_BLOCKS, kind_of,
+    COUNT, EVENTS_FROM, EVENTS_IN_A_BLOCK, FORGOTTEN, KEPT_EVENTS, NEWEST_BLOCK, PLANTS_WITH_IDS,
+    SEAL_BLOCKS, kind_of, plants_from,
 };
 
 /// How many rows the second and later queries for a page read: rows of removed plants may be in the way.
@@ -35,6 +36,12 @@ pub(super) const LATE_COMMIT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often one read of events seals blocks at most. Then it returns no events, and the caller asks again.
 const MOST_SEALS: u32 = 8;
+
+/// How many plants one query reads at most.
+const MAX_READS: usize = 256;
+
+/// A read of one plant that waits, and where its result goes.
+pub(super) type WaitingRead = (PlantId, oneshot::Sender<Result<Option<StoredPlant>, StoreFailure>>);
 
 /// Reads plants and events.
 #[derive(Clone, Debug)]
@@ -120,54 +127,49 @@ impl PostgresReader {
             && page.plants.len() < limit
             && looked_at < PAGE_MAX_WORK
         {
-            let wanted = limit - page.plants.len();
-            let part = self.part(&request.filter, id, wanted, rows.max(wanted)).await?;
+            rows = rows.max(limit - page.plants.len());
+            looked_at += self.fill(&mut page, limit, &request.filter, id, rows).await?;
             rows = MOST_ROWS;
-            looked_at += part.looked_at;
-            page.plants.extend(part.plants);
-            page.next = part.next;
-            from = part.next.and_then(PlantId::next);
+            from = page.next.and_then(PlantId::next);
         }
         Ok(page)
     }
 
-    /// A part of a page: the first `wanted` plants among at most `rows` rows.
-    async fn part(
+    /// Fills a page up to `limit` plants with those among the next `rows` rows, and returns how many rows were looked at.
+    async fn fill(
         &self,
+        page: &mut Page,
+        limit: usize,
         filter: &PlantFilter,
         from: PlantId,
-        wanted: usize,
         rows: usize,
-    ) -> anyhow::Result<PagePart> {
+    ) -> anyhow::Result<usize> {
         let most_rows = i64::try_from(rows + 1).context("a page is too large")?;
         let most_work = i64::try_from(PAGE_MAX_WORK).context("a page is too large")?;
         let from = from.get();
         let (tag, name_part) = (filter.tag(), filter.folded_name_part());
-        let (statement, parameters): (_, Vec<&(dyn ToSql + Sync)>) = match (&tag, &name_part) {
-            (None, None) => (PLANTS_FROM, vec![&from, &most_rows]),
-            (Some(tag), None) => (PLANTS_FROM_WITH_TAG, vec![&from, &most_rows, tag]),
-            (None, Some(name_part)) => {
-                (PLANTS_FROM_WITH_NAME, vec![&from, &most_rows, &most_work, name_part])
-            }
-            (Some(tag), Some(name_part)) => {
-                let parameters: Vec<&(dyn ToSql + Sync)> =
-                    vec![&from, &most_rows, &most_work, name_part, tag];
-                (PLANTS_FROM_WITH_TAG_AND_NAME, parameters)
-            }
-        };
-        let found = self.rows("plants", statement, &parameters).await?;
-        let mut part = PagePart { plants: Vec::new(), next: None, looked_at: 0 };
-        let mut last = None;
+        let statement = plants_from(tag.is_some(), name_part.is_some());
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&from, &most_rows];
+        if let Some(name_part) = &name_part {
+            parameters.push(&most_work);
+            parameters.push(name_part);
+        }
+        if let Some(tag) = &tag {
+            parameters.push(tag);
+        }
+        let found = self.rows("plants", &statement, &parameters).await?;
+        let (mut last, mut looked_at) = (None, 0);
+        page.next = None;
         for row in &found {
-            if part.plants.len() == wanted || part.looked_at == rows {
-                part.next = last;
-                return Ok(part);
+            if page.plants.len() == limit || looked_at == rows {
+                page.next = last;
+                return Ok(looked_at);
             }
             last = Some(PlantId::from(row.try_get::<_, i64>(0)?));
-            part.looked_at += 1;
+            looked_at += 1;
             // With a name, the last row is there also if it does not match.
             if name_part.is_none() || row.try_get("is_match").context("a match")? {
-                part.plants.extend(stored_plant(row)?);
+                page.plants.extend(stored_plant(row)?);
             }
         }
         if name_part.is_some()
@@ -175,10 +177,10 @@ impl PostgresReader {
         {
             let looked_at: i64 =
                 row.try_get("looked_at").context("how many plants were looked at")?;
-            part.looked_at = PAGE_MAX_WORK;
-            part.next = last.filter(|_| looked_at >= most_work);
+            page.next = last.filter(|_| looked_at >= most_work);
+            return Ok(PAGE_MAX_WORK);
         }
-        Ok(part)
+        Ok(looked_at)
     }
 
     /// The events after a revision. The events of one group are the row of its block, and the numbers of the blocks have no
@@ -190,7 +192,7 @@ impl PostgresReader {
         let (mut tries, mut seals, mut gap_seen) = (0, 0, None);
         let mut from = (after / EVENTS_IN_A_BLOCK).max(1);
         while events.len() < limit && seals < MOST_SEALS {
-            let EventBlocks { blocks, forgotten } = self.blocks_from(from).await?;
+            let (blocks, forgotten) = self.blocks_from(from).await?;
             if after < forgotten.revision {
                 return Ok(EventPage::Forgotten);
             }
@@ -253,27 +255,47 @@ impl PostgresReader {
         Ok(Forgotten { block, revision })
     }
 
-    /// Blocks of events, and which are forgotten. The latter is read later, so it accounts for all that are missing.
-    pub(super) async fn blocks_from(&self, from: i64) -> anyhow::Result<EventBlocks> {
+    /// Blocks of events by ascending number, and which are forgotten. The latter is read later, so it accounts for all that are missing.
+    pub(super) async fn blocks_from(
+        &self,
+        from: i64,
+    ) -> anyhow::Result<(Vec<EventBlock>, Forgotten)> {
         let rows = self.rows("events", EVENTS_FROM, &[&from, &BLOCKS_AT_ONCE]).await?;
         let forgotten = self.forgotten().await?;
         let blocks = rows.iter().map(EventBlock::of_row).collect::<anyhow::Result<_>>()?;
-        Ok(EventBlocks { blocks, forgotten })
+        Ok((blocks, forgotten))
     }
 }
 
-/// A part of a page.
-struct PagePart {
-    plants: Vec<StoredPlant>,
-    /// The last plant that was looked at, if there may be more.
-    next: Option<PlantId>,
-    looked_at: usize,
+/// Reads all plants that wait, again and again, until the senders are gone.
+pub(super) async fn read_jointly(
+    reader: PostgresReader,
+    waiting: Arc<Mutex<mpsc::Receiver<WaitingRead>>>,
+) {
+    loop {
+        let mut taken = Vec::new();
+        waiting.lock().await.recv_many(&mut taken, MAX_READS).await;
+        if taken.is_empty() {
+            return;
+        }
+        // A panic drops the senders, which tells the callers; the next reads go on.
+        if tokio::spawn(answer(reader.clone(), taken)).await.is_err() {
+            log::error!("reading plants panicked");
+        }
+    }
 }
 
-/// Blocks of events, by ascending number.
-pub(super) struct EventBlocks {
-    pub(super) blocks: Vec<EventBlock>,
-    pub(super) forgotten: Forgotten,
+async fn answer(reader: PostgresReader, taken: Vec<WaitingRead>) {
+    let ids: Vec<PlantId> = taken.iter().map(|(id, _)| *id).collect();
+    let found = reader.plants(&ids).await.map_err(StoreFailure::new);
+    for (id, answer) in taken {
+        let plant = match &found {
+            Ok(found) => found.get(&id).cloned().unwrap_or(Ok(None)),
+            Err(failure) => Err(failure.clone()),
+        };
+        // The client may be gone.
+        let _ = answer.send(plant);
+    }
 }
 
 /// The last block whose events are forgotten, and the last revision in it.

@@ -1,36 +1,34 @@
-//! The tables: making them, and bringing them from one version to the next.
+//! Makes the tables, and checks those that are there.
 
-use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use plant_domain::fold_name;
+use anyhow::{Context as _, ensure};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use crate::config::PostgresConfig;
-use crate::schema_name::SchemaName;
-use crate::sessions::{Session, SessionError, Sessions};
+use crate::config::{PostgresConfig, SchemaName};
+use crate::sessions::{Session, SessionError, Sessions, pause};
 use crate::statements::LAST_BLOCK;
 
-/// The version of the tables that this program works with. Version 1 folded names in another way.
-pub(super) const VERSION: i32 = 2;
-
-/// How many names are folded again at a time.
-const NAMES_AT_ONCE: i64 = 1000;
+/// The version of the tables that this program works with.
+const VERSION: i32 = 2;
 
 /// How many rows share the counting. Each group adds to one of them, and two groups that add to the same one wait for
 /// each other.
 pub(super) const COUNTER_SLOTS: i32 = 128;
 
-/// How often the migration is tried while other programs make the tables too.
-const ATTEMPTS: u32 = 30;
+/// How often making the tables is tried again after a deadlock.
+const MOST_TRIES: u32 = 30;
 
-/// The pause after a conflict with such a program, in milliseconds.
-const PAUSE_MS: Range<u64> = 10..200;
+const FIND_VERSION: &str = "SELECT version FROM SCHEMA.layout WHERE id = 1";
 
-/// Makes the tables, but for the rows of the counters. May run again after a migration that was cut off. The low fill factor leaves room to update a counter in place.
+const MAKE_LAYOUT: &str =
+    "CREATE TABLE IF NOT EXISTS SCHEMA.layout (id integer PRIMARY KEY, version integer NOT NULL)";
+
+const NOTE_VERSION: &str =
+    "INSERT INTO SCHEMA.layout (id, version) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
+
+/// Makes the tables, but for the rows of the counters. The low fill factor leaves room to update a counter in place.
 const MAKE_TABLES: &str = "\
     CREATE TABLE IF NOT EXISTS SCHEMA.plants (id bigint PRIMARY KEY, revision bigint NOT NULL, \
       name text COLLATE \"C\", folded_name text COLLATE \"C\", tag text COLLATE \"C\", idempotency bytea); \
@@ -65,16 +63,8 @@ pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<i64> {
     match version(&session, &config.schema).await? {
         // The user may be allowed to use the tables, and not to make them.
         Some(VERSION) => {}
-        // Servers of the older program may still write, so a start alone migrates nothing.
-        Some(found @ 1..VERSION) => bail!(
-            "the tables in schema {} have version {found}, and this program needs {VERSION}: run `plantd migrate`, \
-             and start again",
-            config.schema
-        ),
-        found => {
-            check_not_newer(found.unwrap_or_default())?;
-            migrate_with(&session, &config.schema).await?;
-        }
+        Some(found) => check_version(found)?,
+        None => drop(make_tables(&session, &config.schema).await?),
     }
     let rows = session.rows(LAST_BLOCK, &[]).await?;
     let row = rows.first().context("the row of the log is missing")?;
@@ -88,10 +78,10 @@ pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<i64> {
     Ok(block)
 }
 
-/// Makes the tables, or brings them to the version of this program. Returns the version before; 0 if there were none.
-pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<i32> {
+/// Makes the tables if they are missing, and counts again if rows of the counters are. Returns whether it made the tables.
+pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<bool> {
     let session = checked_session(&config).await?;
-    migrate_with(&session, &config.schema).await
+    make_tables(&session, &config.schema).await
 }
 
 /// A session with a server that keeps text and acknowledged commits.
@@ -117,7 +107,7 @@ async fn checked_session(config: &PostgresConfig) -> anyhow::Result<Session> {
 
 /// The version of the tables, if this user can see any.
 async fn version(session: &Session, schema: &SchemaName) -> anyhow::Result<Option<i32>> {
-    let statement = session.sql("SELECT version FROM SCHEMA.layout WHERE id = 1");
+    let statement = session.sql(FIND_VERSION);
     match session.client()?.query_opt(&statement, &[]).await {
         Ok(row) => Ok(row.map(|row| row.try_get(0)).transpose()?),
         Err(error) => match error.code() {
@@ -128,135 +118,77 @@ async fn version(session: &Session, schema: &SchemaName) -> anyhow::Result<Optio
     }
 }
 
-fn check_not_newer(version: i32) -> anyhow::Result<()> {
+fn check_version(found: i32) -> anyhow::Result<()> {
     ensure!(
-        version <= VERSION,
-        "the tables have version {version}, and this program knows {VERSION}: use a newer one"
+        found <= VERSION,
+        "the tables have version {found}, and this program knows {VERSION}: use a newer one"
+    );
+    ensure!(
+        found == VERSION,
+        "the tables have version {found}, and this program needs {VERSION}: export the plants with the program that made \
+         the tables, and import them into another schema"
     );
     Ok(())
 }
 
-async fn migrate_with(session: &Session, schema: &SchemaName) -> anyhow::Result<i32> {
-    let mut attempt = 1;
+async fn make_tables(session: &Session, schema: &SchemaName) -> anyhow::Result<bool> {
+    let mut tries = 0;
     loop {
-        match try_to_migrate(session, session.client()?, schema).await {
-            Ok(version) => {
-                check_not_newer(version)?;
-                if version != VERSION {
-                    log::info!("migrated schema {schema} from version {version} to {VERSION}");
-                }
-                return Ok(version);
+        let error = match try_to_make_tables(session, session.client()?, schema).await {
+            Ok((is_made, found)) => {
+                check_version(found)?;
+                return Ok(is_made);
             }
-            Err(error) if is_conflict(&error) && attempt < ATTEMPTS => {
-                attempt += 1;
-                session.roll_back().await;
-                tokio::time::sleep(Duration::from_millis(fastrand::u64(PAUSE_MS))).await;
-            }
-            Err(error) => {
-                let is_forbidden = error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE);
-                let advice = if is_forbidden {
-                    "; run `plantd migrate` as a user of the database who may"
-                } else {
-                    ""
-                };
-                return Err(SessionError::from(error))
-                    .with_context(|| format!("cannot make the tables in schema {schema}{advice}"));
-            }
+            Err(error) => error,
+        };
+        let is_forbidden = error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE);
+        let error = SessionError::from(error);
+        if !matches!(error, SessionError::Conflict(_)) || tries == MOST_TRIES {
+            let advice =
+                if is_forbidden { "; migrate as a user of the database who may" } else { "" };
+            return Err(error)
+                .with_context(|| format!("cannot make the tables in schema {schema}{advice}"));
         }
+        // A deadlock with a server that writes.
+        session.roll_back().await;
+        pause(tries).await;
+        tries += 1;
     }
 }
 
-/// Whether two programs made the same thing at once, which PostgreSQL reports in several ways.
-fn is_conflict(error: &tokio_postgres::Error) -> bool {
-    let conflicts = [
-        SqlState::UNIQUE_VIOLATION,
-        SqlState::DUPLICATE_SCHEMA,
-        SqlState::DUPLICATE_TABLE,
-        SqlState::DUPLICATE_OBJECT,
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-        // "tuple concurrently updated"
-        SqlState::INTERNAL_ERROR,
-    ];
-    error.code().is_some_and(|code| conflicts.contains(code))
-}
-
-/// One try. Returns the version before.
-async fn try_to_migrate(
+/// Makes what is missing, in one transaction. Returns whether that is all tables, and the version that they have. Tables of
+/// another version stay as they are.
+async fn try_to_make_tables(
     session: &Session,
     client: &Client,
     schema: &SchemaName,
-) -> Result<i32, tokio_postgres::Error> {
-    // An index on many plants takes longer to make than anything else may take.
-    client.batch_execute("SET statement_timeout = 0").await?;
+) -> Result<(bool, i32), tokio_postgres::Error> {
+    // Counting many plants again takes longer than anything else may take.
+    client.batch_execute("BEGIN; SET LOCAL statement_timeout = 0").await?;
+    // A second program waits here, and then finds everything done.
+    let name = schema.to_string();
+    client.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&name]).await?;
     // The user may be allowed to make tables in a schema, and not to make a schema.
     let of_schema = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
-    if client.query_opt(of_schema, &[&schema.to_string()]).await?.is_none() {
-        let make_schema = format!("CREATE SCHEMA IF NOT EXISTS {}", schema.quoted());
-        client.batch_execute(&make_schema).await?;
+    if client.query_opt(of_schema, &[&name]).await?.is_none() {
+        client.batch_execute(&format!("CREATE SCHEMA {}", schema.quoted())).await?;
     }
-    let make_layout = "CREATE TABLE IF NOT EXISTS SCHEMA.layout (id integer PRIMARY KEY, version integer NOT NULL); \
-         INSERT INTO SCHEMA.layout (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING";
-    client.batch_execute(&session.sql(make_layout)).await?;
-    // A second program waits for this row, and then finds everything done.
-    client.batch_execute("BEGIN").await?;
-    let lock = session.sql("SELECT version FROM SCHEMA.layout WHERE id = 1 FOR UPDATE");
-    let version: i32 = client.query_one(&lock, &[]).await?.try_get(0)?;
-    if version < 1 {
+    client.batch_execute(&session.sql(MAKE_LAYOUT)).await?;
+    let note = session.sql(NOTE_VERSION);
+    let is_made = client.execute(&note, &[&VERSION]).await? == 1;
+    if is_made {
         client.batch_execute(&session.sql(MAKE_TABLES)).await?;
     }
-    let counters = session.sql("SELECT count(*) FROM SCHEMA.counters");
-    let counters: i64 = client.query_one(&counters, &[]).await?.try_get(0)?;
-    if version <= VERSION && counters < i64::from(COUNTER_SLOTS) {
-        let slots = COUNTER_SLOTS.to_string();
-        let count_again = session.sql(COUNT_AGAIN).replace("COUNTER_SLOTS", &slots);
-        client.batch_execute(&count_again).await?;
+    let found = client.query_one(&session.sql(FIND_VERSION), &[]).await?.try_get(0)?;
+    if found == VERSION {
+        let counters = session.sql("SELECT count(*) FROM SCHEMA.counters");
+        let counters: i64 = client.query_one(&counters, &[]).await?.try_get(0)?;
+        if counters < i64::from(COUNTER_SLOTS) {
+            let slots = COUNTER_SLOTS.to_string();
+            let count_again = session.sql(COUNT_AGAIN).replace("COUNTER_SLOTS", &slots);
+            client.batch_execute(&count_again).await?;
+        }
     }
     client.batch_execute("COMMIT").await?;
-    if version <= VERSION {
-        fold_names_again(session, client).await?;
-    }
-    if version < VERSION {
-        // A newer program may have migrated meanwhile.
-        let note =
-            session.sql("UPDATE SCHEMA.layout SET version = $1 WHERE id = 1 AND version < $1");
-        client.execute(&note, &[&VERSION]).await?;
-    }
-    Ok(version)
-}
-
-/// Folds again the names that an older program folded; its servers do so until they are replaced. All versions fold ASCII
-/// names alike, so those are left out.
-async fn fold_names_again(session: &Session, client: &Client) -> Result<(), tokio_postgres::Error> {
-    let select = session.sql(
-        "SELECT id, name, folded_name FROM SCHEMA.plants \
-         WHERE id >= $1 AND octet_length(name) > char_length(name) ORDER BY id LIMIT $2",
-    );
-    // A name that has changed meanwhile was folded by the program that changed it.
-    let update = session.sql(
-        "UPDATE SCHEMA.plants SET folded_name = new.folded_name \
-         FROM unnest($1::bigint[], $2::text[], $3::text[]) AS new (id, name, folded_name) \
-         WHERE plants.id = new.id AND plants.name = new.name",
-    );
-    let (select, update) = (client.prepare(&select).await?, client.prepare(&update).await?);
-    let mut from = Some(i64::MIN);
-    while let Some(first) = from {
-        let rows = client.query(&select, &[&first, &NAMES_AT_ONCE]).await?;
-        let (mut ids, mut names, mut folded_names) = (Vec::new(), Vec::new(), Vec::new());
-        from = None;
-        for row in &rows {
-            let (id, name): (i64, &str) = (row.try_get(0)?, row.try_get(1)?);
-            from = id.checked_add(1);
-            let folded_name = fold_name(name);
-            if row.try_get::<_, Option<&str>>(2)? != Some(folded_name.as_str()) {
-                ids.push(id);
-                names.push(name);
-                folded_names.push(folded_name);
-            }
-        }
-        if !ids.is_empty() {
-            client.execute(&update, &[&ids, &names, &folded_names]).await?;
-        }
-    }
-    Ok(())
+    Ok((is_made, found))
 }

@@ -17,7 +17,7 @@ use tokio_postgres::{NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::config::PostgresConfig;
-use crate::hosts::{self, Hosts, Warnings};
+use crate::hosts::{HOST_TIMEOUT, Hosts, Warnings};
 
 /// How long PostgreSQL may take to answer. Then the connection is given up.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ impl From<tokio_postgres::Error> for SessionError {
             }
             // Only the check that all rows were written divides. In a function, the error would name a place.
             SqlState::DIVISION_BY_ZERO if cause.where_().is_none() => Self::Refused(
-                "a row was not written, as where a row of the table counters is missing (`plantd migrate` makes \
+                "a row was not written, as where a row of the table counters is missing (migrating makes \
                  missing ones and counts again), or a trigger, a rule or a policy leaves rows out"
                     .to_owned(),
             ),
@@ -181,21 +181,17 @@ pub(super) struct Sessions {
 }
 
 /// Whether PostgreSQL answered last, so that the log tells of each change once.
-#[derive(Debug)]
-pub(super) struct Reachable(AtomicBool);
-
-impl Default for Reachable {
-    fn default() -> Self {
-        Self(AtomicBool::new(true))
-    }
+#[derive(Debug, Default)]
+pub(super) struct Reachable {
+    is_away: AtomicBool,
 }
 
 impl Reachable {
     fn note(&self, error: Option<&SessionError>) {
-        let before = self.0.swap(error.is_none(), Ordering::Relaxed);
+        let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
         match error {
-            Some(error) if before => log::warn!("{error}; it is tried again"),
-            None if !before => log::info!("PostgreSQL answers again"),
+            Some(error) if !was_away => log::warn!("{error}; it is tried again"),
+            None if was_away => log::info!("PostgreSQL answers again"),
             _ => {}
         }
     }
@@ -211,7 +207,7 @@ impl Sessions {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let each = config.url.each_host();
         let warnings = Warnings::default();
-        let longest = hosts::longest(each.len());
+        let longest = HOST_TIMEOUT * u32::try_from(each.len()).unwrap_or(u32::MAX);
         // `Hosts` has the configuration of each host, and ignores the manager's.
         let none = tokio_postgres::Config::new();
         let manager = match &config.tls {

@@ -36,7 +36,7 @@ pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
 
 /// Inserts new rows, their events and their counts in one statement. Fails when an id is taken. `$1` to `$6`: as in
 /// [`INSERT_PLANTS`]; `$7`: the group's id; `$8` to `$10`: numbers, kinds and ids of the events; `$11`: the counter's slot;
-/// `$12`, `$13`: by how much the counts of plants and events grow. Returns the block.
+/// `$12`: by how much the count of plants grows. Returns the block.
 ///
 /// `indexed` writes nothing. It fails when no unique index protects the ids, and is cheaper than to insert all rows with
 /// `ON CONFLICT`, which costs a fifth more. The counter comes last: a writer that waits for an id then holds no counter.
@@ -57,7 +57,7 @@ pub(super) const CREATE_PLANTS: &str = "WITH block AS MATERIALIZED (SELECT nextv
          $9::smallint[], $10::bigint[] \
        FROM block RETURNING block), \
      counted AS (\
-       UPDATE SCHEMA.counters SET plants = plants + $12::bigint, events = events + $13::bigint \
+       UPDATE SCHEMA.counters SET plants = plants + $12::bigint, events = events + cardinality($10::bigint[]) \
        WHERE slot = $11 \
          AND (SELECT count(*) FROM inserted) = cardinality($1::bigint[]) \
          AND (SELECT count(*) FROM logged) = 1 \
@@ -130,40 +130,40 @@ pub(super) const PLANTS_WITH_IDS: &str =
     "SELECT id, revision, name, tag, idempotency FROM SCHEMA.plants WHERE id = ANY($1::bigint[])";
 
 /// Up to four of the plants in the newest blocks, except those with ids `$1`.
-pub(super) const NEWEST_PLANTS: &str = "SELECT id, name, tag FROM SCHEMA.plants \
+pub(super) const NEWEST_PLANTS: &str = "SELECT id, revision, name, tag FROM SCHEMA.plants \
      WHERE id = ANY(ARRAY(SELECT unnest(ids) FROM (\
          SELECT ids FROM SCHEMA.events WHERE cardinality(ids) > 0 ORDER BY block DESC LIMIT 32) AS newest)) \
        AND id <> ALL($1::bigint[]) AND name IS NOT NULL \
      ORDER BY revision DESC LIMIT 4";
 
-/// `$1`: the first id; `$2`: how many rows.
-pub(super) const PLANTS_FROM: &str =
-    "SELECT id, revision, name, tag FROM SCHEMA.plants WHERE id >= $1 ORDER BY id LIMIT $2";
-
-/// As [`PLANTS_FROM`], with tag `$3`. The order is that of the index on tags and of no other: an index scan by id could
-/// pass any number of plants with other tags.
-pub(super) const PLANTS_FROM_WITH_TAG: &str = "SELECT id, revision, name, tag FROM SCHEMA.plants \
-     WHERE (tag, id) >= ($3, $1) AND tag <= $3 ORDER BY tag, id LIMIT $2";
-
-/// As [`PLANTS_FROM`], with `$4` in the folded name, among the first `$3` rows. Also returns how many rows were looked at,
-/// and whether a row matches: the last row that was looked at is returned in any case.
-pub(super) const PLANTS_FROM_WITH_NAME: &str = "WITH looked_at AS (\
-       SELECT id, revision, name, folded_name, tag FROM SCHEMA.plants WHERE id >= $1 ORDER BY id LIMIT $3) \
-     SELECT id, revision, name, tag, (SELECT count(*) FROM looked_at) AS looked_at, \
-       strpos(coalesce(folded_name, ''), $4) > 0 AS is_match \
-     FROM looked_at \
-     WHERE strpos(coalesce(folded_name, ''), $4) > 0 OR id = (SELECT max(id) FROM looked_at) \
-     ORDER BY id LIMIT $2";
-
-/// As [`PLANTS_FROM_WITH_NAME`], with tag `$5`.
-pub(super) const PLANTS_FROM_WITH_TAG_AND_NAME: &str = "WITH looked_at AS (\
-       SELECT id, revision, name, folded_name, tag FROM SCHEMA.plants \
-       WHERE (tag, id) >= ($5, $1) AND tag <= $5 ORDER BY tag, id LIMIT $3) \
-     SELECT id, revision, name, tag, (SELECT count(*) FROM looked_at) AS looked_at, \
-       strpos(coalesce(folded_name, ''), $4) > 0 AS is_match \
-     FROM looked_at \
-     WHERE strpos(coalesce(folded_name, ''), $4) > 0 OR id = (SELECT max(id) FROM looked_at) \
-     ORDER BY id LIMIT $2";
+/// A page of at most `$2` rows from id `$1` on.
+///
+/// With a name part (`$4`), the rows among the first `$3` whose folded name holds it, and the last row that was looked at in
+/// any case. Also says of each row whether it matches, and how many rows were looked at.
+///
+/// With a tag (the last parameter), the order is that of the index on tags and of no other: an index scan by id could pass
+/// any number of plants with other tags.
+pub(super) fn plants_from(has_tag: bool, has_name_part: bool) -> String {
+    let (start, order) = match (has_tag, has_name_part) {
+        (false, _) => ("id >= $1", "id"),
+        (true, false) => ("(tag, id) >= ($3, $1) AND tag <= $3", "tag, id"),
+        (true, true) => ("(tag, id) >= ($5, $1) AND tag <= $5", "tag, id"),
+    };
+    if !has_name_part {
+        return format!(
+            "SELECT id, revision, name, tag FROM SCHEMA.plants WHERE {start} ORDER BY {order} LIMIT $2"
+        );
+    }
+    format!(
+        "WITH looked_at AS (\
+           SELECT id, revision, name, folded_name, tag FROM SCHEMA.plants WHERE {start} ORDER BY {order} LIMIT $3) \
+         SELECT id, revision, name, tag, (SELECT count(*) FROM looked_at) AS looked_at, \
+           strpos(coalesce(folded_name, ''), $4) > 0 AS is_match \
+         FROM looked_at \
+         WHERE strpos(coalesce(folded_name, ''), $4) > 0 OR id = (SELECT max(id) FROM looked_at) \
+         ORDER BY id LIMIT $2"
+    )
+}
 
 pub(super) const COUNT: &str = "SELECT coalesce(sum(plants), 0)::bigint FROM SCHEMA.counters";
 

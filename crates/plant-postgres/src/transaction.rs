@@ -38,7 +38,7 @@ pub(super) async fn commit_new(
     events: &EventColumns,
 ) -> Result<Committed, SessionError> {
     let slot = counter_slot();
-    let counts: [&(dyn ToSql + Sync); 3] = [&slot, &events.more_plants, &events.more_events];
+    let counts: [&(dyn ToSql + Sync); 2] = [&slot, &events.more_plants];
     let parameters = [&new.new_rows()[..], &[&group_id], &events.parameters(), &counts].concat();
     let row = session.row(CREATE_PLANTS, &parameters).await?;
     let written = new.ids.iter().copied().map(PlantId::from).collect();

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
-use crate::reader::{EventBlock, EventBlocks, PostgresReader};
+use crate::reader::{EventBlock, PostgresReader};
 use crate::statements::{EVENTS_IN_A_BLOCK, FORGET_EVENTS, FORGET_REMOVED_PLANTS, NOTE_FORGOTTEN};
 use crate::writer::Writer;
 
@@ -80,7 +80,7 @@ impl Upkeep {
     /// Forgets some of the oldest blocks, with at most `most` events.
     async fn forget_some(&mut self, most: i64) -> anyhow::Result<Forgetting> {
         let first = self.reader.forgotten().await?.block + 1;
-        let EventBlocks { blocks, forgotten } = self.reader.blocks_from(first).await?;
+        let (blocks, forgotten) = self.reader.blocks_from(first).await?;
         let (mut last, mut events) = (forgotten.block, 0);
         let mut last_revision = forgotten.revision;
         for EventBlock { number, events: of_block } in &blocks {

@@ -1,16 +1,24 @@
 //! What PostgreSQL wrote and refused lately. This tells a refused write from a time when PostgreSQL takes no writes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use plant_domain::PlantId;
-use plant_store::StoreFailure;
+use plant_store::decision::KeptPlant;
+use plant_store::{EventKind, StoreFailure, StoredPlant};
 use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
 
-use crate::rehearsal::{rehearse, write_nothing};
-use crate::sessions::{SessionError, Sessions};
+use crate::columns::{EventColumns, RowColumns, stored_plant};
+use crate::group::{KEPT, PlannedEvent, PlannedRow};
+use crate::sessions::{Session, SessionError, Sessions};
+use crate::statements::{
+    ADD_TO_COUNTER, BEGIN, INSERT_EVENTS, INSERT_PLANTS, NEWEST_PLANTS, PLANTS_WITH_IDS,
+    SEAL_BLOCKS, SEAL_GROUP, UPDATE_PLANTS,
+};
+use crate::transaction::{counter_slot, random_group_id, skip_block, wait_for_standby};
 
 /// How many refused plants are remembered. One more makes it forget all of them.
 const MOST_REFUSED: usize = 1024;
@@ -76,14 +84,30 @@ impl WriteHealth {
         state.no_writes = Some((Instant::now(), cause.clone()));
     }
 
-    /// Rehearses a write of plants that are neither in `others` nor remembered as refused.
+    /// Finds out whether PostgreSQL takes writes of plants that are neither in `others` nor remembered as refused: writes a
+    /// plant again as it is, and rolls back. PostgreSQL may refuse this one plant, or another server change it, so up to four
+    /// of the plants that any server has written last are tried. If there is none, a write of nothing is enough.
     pub(super) async fn rehearse(
         &self,
         sessions: &Sessions,
         others: &BTreeSet<PlantId>,
     ) -> Result<(), SessionError> {
+        write_nothing(sessions).await?;
         let refused: Vec<PlantId> = self.state().refused.keys().copied().collect();
-        rehearse(sessions, others.iter().copied().chain(refused)).await
+        let unfit: Vec<i64> = others.iter().chain(&refused).map(|id| id.get()).collect();
+        let rows = sessions.get().await?.rows(NEWEST_PLANTS, &[&unfit]).await?;
+        let mut rehearsed = Ok(());
+        // A row that breaks the rules was not written by this program.
+        for stored in rows.iter().filter_map(|row| stored_plant(row).ok().flatten()) {
+            let session = sessions.get().await?;
+            rehearsed = write_again(&session, stored).await;
+            session.roll_back().await;
+            skip_block(&session).await;
+            if !matches!(rehearsed, Err(SessionError::Refused(_) | SessionError::Conflict(_))) {
+                break;
+            }
+        }
+        rehearsed
     }
 
     /// Looks whether PostgreSQL takes writes: commits a write that changes nothing or, after a write that PostgreSQL did not
@@ -144,4 +168,58 @@ impl HealthState {
             log::info!("PostgreSQL takes writes again");
         }
     }
+}
+
+/// Inserts and updates no rows, and commits. Success shows that the tables exist and that PostgreSQL takes commits.
+async fn write_nothing(sessions: &Sessions) -> Result<(), SessionError> {
+    let session = sessions.get().await?;
+    let rows = RowColumns::default();
+    session.rows(INSERT_PLANTS, &rows.new_rows()).await?;
+    session.rows(UPDATE_PLANTS, &rows.changed_rows()).await?;
+    session.rows(SEAL_BLOCKS, &[&1_i64, &0_i64]).await?;
+    session.rows(SEAL_GROUP, &[&None::<&[u8]>]).await?;
+    wait_for_standby(&session).await
+}
+
+/// Writes a plant as it is in a transaction, and leaves the transaction open.
+async fn write_again(session: &Session, stored: StoredPlant) -> Result<(), SessionError> {
+    let id = stored.id;
+    let after = Some(KeptPlant { stored, idempotency: None });
+    let plan = |before, number| {
+        BTreeMap::from([(id, PlannedRow { before, after: after.clone(), number })])
+    };
+    let begin = session.sql(BEGIN);
+    session.answer(session.client()?.simple_query(&begin)).await?;
+    // The last revision of the block before: an update gives the plant a later one.
+    let rows = plan(None, -1);
+    let [new, _] = RowColumns::of(&rows);
+    session.rows(INSERT_PLANTS, &new.new_rows()).await?;
+    let not_written = || SessionError::Refused(format!("a row was not written: {KEPT}"));
+    let revision = revision_of(session, id).await?;
+    if revision.is_none() {
+        return Err(not_written());
+    }
+    let rows = plan(revision, 0);
+    let [_, changed] = RowColumns::of(&rows);
+    if session.rows(UPDATE_PLANTS, &changed.changed_rows()).await?.is_empty() {
+        // Another server may have changed the plant since its revision was read.
+        return Err(match revision_of(session, id).await? == revision {
+            true => not_written(),
+            false => SessionError::Conflict("others change the same plant".to_owned()),
+        });
+    }
+    let group_id = random_group_id()?;
+    let group_id = group_id.as_slice();
+    let events = EventColumns::of(&[PlannedEvent { number: 0, kind: EventKind::Updated, id }]);
+    let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
+    session.rows(INSERT_EVENTS, &of_events).await?;
+    session.rows(ADD_TO_COUNTER, &[&counter_slot(), &group_id]).await?;
+    Ok(())
+}
+
+/// The revision in the row of a plant, if there is one.
+async fn revision_of(session: &Session, id: PlantId) -> Result<Option<i64>, SessionError> {
+    let ids: &[i64] = &[id.get()];
+    let rows = session.rows(PLANTS_WITH_IDS, &[&ids]).await?;
+    Ok(rows.first().map(|row| row.try_get(1)).transpose()?)
 }

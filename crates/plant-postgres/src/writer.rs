@@ -7,7 +7,7 @@
 //!    this, and fails as a whole if a row is there already.
 //! 3. Writes whose row has changed meanwhile are tried again, after another read.
 //! 4. If PostgreSQL refuses the group, it is halved until the refused write stands alone. If no other part of the group was
-//!    carried out meanwhile, a [rehearsal](crate::rehearsal) runs the same statements with other plants. If that fails too,
+//!    carried out meanwhile, a rehearsal ([`WriteHealth::rehearse`]) runs the same statements with other plants. If that fails too,
 //!    PostgreSQL takes no writes now, and the whole group is given up.
 //!
 //! Every group has a random id, which is in the row of its block. If the outcome of a commit is unknown, the writer inserts

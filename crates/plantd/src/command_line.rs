@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Make, list and revoke tokens; a running server notices within 2 s
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Make or update the tables in PostgreSQL; servers may use them meanwhile
+    /// Make what is missing of the tables in PostgreSQL; servers may use them meanwhile
     Migrate(Box<MigrateOptions>),
     /// Print the OpenAPI document of the service
     Openapi,

@@ -23,6 +23,13 @@ pub(crate) enum Stop {
     Configuration(anyhow::Error),
 }
 
+/// Most failures are of files, sockets and servers.
+impl<E: Into<anyhow::Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Io(error.into())
+    }
+}
+
 impl Stop {
     /// A file that cannot be read is [`Stop::Io`]; a file with wrong content is [`Stop::Configuration`].
     pub(crate) fn of_file(error: anyhow::Error) -> Self {

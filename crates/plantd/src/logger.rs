@@ -61,7 +61,7 @@ fn check(filter: &str) -> anyhow::Result<()> {
         let is_ours = OURS.iter().any(|ours| name.starts_with(ours));
         ensure!(
             is_ours || name.parse::<LevelFilter>().is_ok(),
-            "{name:?} is no level and no target of plantd"
+            "{name:?} is neither a level nor a target of plantd"
         );
     }
     Ok(())
@@ -102,26 +102,5 @@ impl Log for Logger {
 
     fn flush(&self) {
         self.in_force().flush();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_date_is_in_the_years_1970_to_9999() {
-        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        // The last day of 9999 is left out: in some time zones it is another year.
-        for (time, expected) in [
-            (SystemTime::UNIX_EPOCH - Duration::from_nanos(1), false),
-            (at(0), true),
-            (at(253_402_207_200), true),
-            (at(253_402_207_201), false),
-            (at(253_402_300_800), false),
-            (at(1 << 60), false),
-        ] {
-            assert_eq!(is_date(time), expected, "{time:?}");
-        }
     }
 }

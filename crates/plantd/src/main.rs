@@ -7,11 +7,9 @@
 
 mod client;
 mod command_line;
-mod environment;
 mod exit;
 mod files;
 mod logger;
-mod openapi;
 mod option_value;
 mod serve;
 mod store;
@@ -21,7 +19,10 @@ mod transfer;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
+
 use crate::command_line::{Cli, Command};
+use crate::exit::Stop;
 use crate::store::{postgres, verify};
 use crate::transfer::{export, import};
 
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
         Command::Verify(options) => verify::run(&options),
         Command::Migrate(options) => postgres::migrate(&options),
         Command::Token(command) => token::run(command),
-        Command::Openapi => openapi::run(),
+        Command::Openapi => print_openapi(),
     };
     let Err(stop) = result else { return ExitCode::SUCCESS };
     let exit_code = stop.exit_code();
@@ -64,4 +65,11 @@ fn main() -> ExitCode {
     }
     // Exits at once: threads may wait for a disk that does not answer.
     std::process::exit(i32::from(exit_code));
+}
+
+fn print_openapi() -> Result<(), Stop> {
+    let mut out = io::stdout().lock();
+    let printed =
+        out.write_all(plant_http::openapi_document().as_bytes()).and_then(|()| out.flush());
+    Ok(printed.context("cannot print the document")?)
 }

@@ -8,10 +8,9 @@ use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use plant_http::{Scope, Token, TokenName, TokenRecord};
 
-use crate::environment::TOKEN_VARIABLE;
 use crate::exit::Stop;
 use crate::files::data_folder::{DataOptions, make_folder};
-use crate::files::tokens_file::TokensFile;
+use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::option_value::duration;
 use crate::serve::first_run;
 
@@ -86,7 +85,7 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
         return Err(Stop::Usage(anyhow!("{TOKEN_VARIABLE} is what the log calls the one in it")));
     }
     let name = token_name(options.name).map_err(Stop::Usage)?;
-    let token = Token::random().map_err(|error| Stop::Io(error.into()))?;
+    let token = Token::random()?;
     let mut record = TokenRecord::new(name, options.scope, &token);
     if let Some(lifetime) = options.expires {
         let expiring = record.expiring_after(lifetime).context("--expires cannot be used");
@@ -94,7 +93,7 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     }
     let path = options.data.tokens_path();
     if options.data.tokens.is_none() {
-        make_folder(&options.data.folder).map_err(Stop::Io)?;
+        make_folder(&options.data.folder)?;
     }
     TokensFile::add(&path, record.clone()).map_err(Stop::of_file)?;
     let mut out = io::stdout().lock();
@@ -116,7 +115,7 @@ fn list(options: &DataOptions) -> Result<(), Stop> {
     let path = options.tokens_path();
     let file = TokensFile::read(&path).map_err(Stop::of_file)?;
     let file = file.ok_or_else(|| no_tokens_file(&path))?;
-    print_list(&file.tokens, &mut io::stdout().lock()).context("cannot print").map_err(Stop::Io)
+    Ok(print_list(&file.tokens, &mut io::stdout().lock()).context("cannot print")?)
 }
 
 fn print_list(tokens: &[TokenRecord], out: &mut impl Write) -> io::Result<()> {
@@ -168,10 +167,10 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
         format!("revoked {count} {tokens}; remove first-run-token in {} yourself", data.display())
     });
     let mut said = format!("revoked {count} {tokens}");
-    if let Some(path) = removed.map_err(Stop::Io)? {
+    if let Some(path) = removed? {
         said += &format!(", and removed {}, which held it", path.display());
     }
-    writeln!(io::stdout().lock(), "{said}").context("cannot print").map_err(Stop::Io)
+    Ok(writeln!(io::stdout().lock(), "{said}").context("cannot print")?)
 }
 
 fn no_tokens_file(path: &Path) -> Stop {

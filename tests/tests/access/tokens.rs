@@ -107,6 +107,9 @@ fn a_running_server_refuses_a_token_that_has_expired() {
     let expired: Vec<bool> =
         list(server.data()).iter().map(|words| words.contains(&"(expired)".to_owned())).collect();
     assert_eq!(expired, [false, true, false], "{:?}", list(server.data()));
+
+    create_token(server.data(), &["--name", "new"]);
+    assert_eq!(names(server.data()), ["first-run", "long", "new"]);
 }
 
 #[test]
@@ -177,6 +180,11 @@ fn a_link_that_is_changed_is_followed_as_in_a_mounted_secret() {
     fs::rename(&next, &link).expect("it is ours");
     wait_until_refused(&client);
     assert!(is_taken(&server.client().with_token(&new.1)));
+
+    let flag = link.to_str().expect("UTF-8");
+    create_token(folder.path(), &["--name", "newer", "--tokens", flag]);
+    assert!(link.is_symlink());
+    assert_eq!(names(&folder.path().join("new")), ["new", "newer"]);
 }
 
 #[test]
@@ -495,13 +503,31 @@ fn a_tokens_file_that_cannot_be_used_ends_every_command_and_is_left_as_it_is() {
             assert_eq!(names(&data), ["mine"]);
         }
     }
-    for text in ["", "{", "[]", "null", r#"{"tokens":[{}]}"#, r#"{"tokens":1}"#] {
+    for text in [
+        "",
+        "{",
+        "[]",
+        "null",
+        r#"{"tokens":1}"#,
+        r#"{"tokens":[{}]}"#,
+        r#"{"tokens":["secret"]}"#,
+        r#"{"tokens":[{"name":"x"}]}"#,
+        r#"{"tokens":[],"secret":1}"#,
+        r#"{"tokens":[{"name":"x","scope":"secret"}]}"#,
+        r#"{"tokens":[{"name":"secret "}]}"#,
+        r#"{"tokens":[{"sha256":"secret"}]}"#,
+        &format!(r#"{{"tokens":[{{"sha256":"{}"}}]}}"#, "+f".repeat(32)),
+    ] {
         fs::write(&path, text).unwrap();
         for command in &commands {
-            command.assert_refused(CONFIGURATION, &["tokens.json", "broken at line 1"]);
+            let words = ["tokens.json", "broken at line 1"];
+            let said = command.assert_refused(CONFIGURATION, &words);
+            assert!(!said.contains("secret"), "{said}");
             assert_eq!(fs::read(&path).unwrap(), text.as_bytes());
         }
     }
+    fs::write(&path, " ".repeat(1024 * 1024 + 1)).unwrap();
+    commands[0].assert_refused(CONFIGURATION, &["tokens.json", "more than 1048576 bytes"]);
     fs::remove_file(&path).unwrap();
     symlink(folder.path().join("nowhere"), &path).unwrap();
     commands[0].assert_refused(CONFIGURATION, &["tokens.json", "a link to nothing"]);

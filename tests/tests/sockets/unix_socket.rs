@@ -136,6 +136,9 @@ fn a_path_in_a_missing_folder_is_refused_and_so_is_one_of_a_length_that_no_socke
             assert!(!data.exists(), "it made the folder");
         }
     }
+    let rest = 107 - folder.path().as_os_str().len() - 1;
+    let longest = folder.path().join("x".repeat(rest));
+    check_serves(&TestServer::start_with(unix_launch(&longest)), 1);
 }
 
 #[test]

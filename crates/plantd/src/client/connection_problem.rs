@@ -1,12 +1,12 @@
 //! Says what is wrong with the connection to a server, and what to do.
 
 use std::io::ErrorKind;
+use std::net::ToSocketAddrs as _;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use ureq::http::Uri;
 use ureq::{Error, Timeout};
-
-use crate::client::server_url::ServerUrl;
 
 /// How long a connection may take to be made.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -14,9 +14,8 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long nothing may move. There is no limit on a whole exchange.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why a server sent no answer, and what to do about it.
-pub(crate) fn advice(server: &ServerUrl, error: &Error) -> String {
-    let url = server.as_str();
+/// Why the server at `url` sent no answer, and what to do about it.
+pub(crate) fn advice(url: &str, error: &Error) -> String {
     if let Some(error) = tls_error(error) {
         return tls_problem(url, error);
     }
@@ -43,7 +42,7 @@ pub(crate) fn advice(server: &ServerUrl, error: &Error) -> String {
             "{url} broke the connection off; see what its log says, and where it speaks TLS, begin --url with \
              https://"
         ),
-        _ if !server.is_name_known() => {
+        _ if !is_name_known(url) => {
             format!(
                 "the name in {url} is not known; mend it in --url, or see that this machine finds names"
             )
@@ -62,6 +61,13 @@ fn is_end(error: &Error) -> bool {
             | ErrorKind::ConnectionAborted
             | ErrorKind::BrokenPipe
     )
+}
+
+/// Whether the name of the host resolves.
+fn is_name_known(url: &str) -> bool {
+    let uri: Option<Uri> = url.parse().ok();
+    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+    (host.trim_matches(['[', ']']), 0).to_socket_addrs().is_ok()
 }
 
 fn tls_error(error: &Error) -> Option<&rustls::Error> {

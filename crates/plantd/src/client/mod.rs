@@ -2,5 +2,3 @@
 
 pub(crate) mod connection_problem;
 pub(crate) mod remote;
-mod server_url;
-mod token;

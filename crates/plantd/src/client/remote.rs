@@ -1,48 +1,68 @@
 //! A running server, as the client commands see it.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
+use plant_http::Token;
 use serde::Deserialize;
 use ureq::http::request::Builder;
-use ureq::http::{Method, Request, Response, header};
+use ureq::http::{Method, Request, Response, Uri, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, AsSendBody, Body};
 
 use crate::client::connection_problem::{CONNECT_TIMEOUT, IDLE_TIMEOUT, advice, cause};
-use crate::client::server_url::ServerUrl;
-use crate::client::token::ClientToken;
 use crate::exit::Stop;
+use crate::files::tokens_file::TOKEN_VARIABLE;
 
 /// The longest answer that is read into memory, in bytes.
 const ANSWER_MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The longest token that is sent, in bytes.
+const TOKEN_MAX_BYTES: usize = 4096;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RemoteOptions {
     /// The URL of the server; https trusts the certificates of this system, or those in the file that
     /// SSL_CERT_FILE names
-    #[arg(long, default_value = "http://127.0.0.1:8080")]
-    url: ServerUrl,
+    #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = server_url)]
+    url: String,
 
     /// The file that holds the token [default: the token is in PLANTD_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
+/// Parses `http` or `https`, a host, and perhaps a path prefix. Removes a slash at its end.
+fn server_url(text: &str) -> anyhow::Result<String> {
+    let uri: Uri = text.parse()?;
+    let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority())
+    else {
+        bail!("begin it with http:// or https://, such as http://127.0.0.1:8080");
+    };
+    ensure!(!authority.as_str().contains('@'), "leave out the user; --token-file says who you are");
+    ensure!(uri.query().is_none() && !text.contains('#'), "end it with a host or a path");
+    Ok(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/')))
+}
+
 /// A server, and the token to send it.
 pub(crate) struct Remote {
     agent: Agent,
-    url: ServerUrl,
-    token: ClientToken,
+    url: String,
+    token: String,
+    /// Where the token comes from, for messages.
+    token_origin: String,
 }
 
 impl Remote {
     pub(crate) fn new(options: &RemoteOptions) -> Result<Self, Stop> {
-        let token = match &options.token_file {
-            Some(path) => ClientToken::read(path)?,
-            None => ClientToken::from_environment()?,
+        let (token, token_origin) = match &options.token_file {
+            Some(path) => (read_token(path)?, path.display().to_string()),
+            None => (environment_token()?, TOKEN_VARIABLE.to_owned()),
         };
+        let token = checked_token(&token, &token_origin).map_err(Stop::Configuration)?;
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -56,24 +76,29 @@ impl Remote {
             .timeout_per_read(Some(IDLE_TIMEOUT))
             .timeout_per_write(Some(IDLE_TIMEOUT))
             .build();
-        Ok(Self { agent: Agent::new_with_config(config), url: options.url.clone(), token })
+        let agent = Agent::new_with_config(config);
+        Ok(Self { agent, url: options.url.clone(), token, token_origin })
     }
 
     pub(crate) fn url(&self) -> &str {
-        self.url.as_str()
+        &self.url
     }
 
     /// Begins a request; `path` begins with a slash.
     pub(crate) fn request(&self, method: Method, path: &str) -> Builder {
         Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.url.as_str()))
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.token.text()))
+            .uri(format!("{}{path}", self.url))
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
     }
 
     /// Sends a request, and returns the answer with any status. The error says what is wrong with the connection.
-    pub(crate) fn send(&self, request: Request<impl AsSendBody>) -> anyhow::Result<Response<Body>> {
-        self.agent.run(request).map_err(|error| {
+    pub(crate) fn send(
+        &self,
+        request: Builder,
+        body: impl AsSendBody,
+    ) -> anyhow::Result<Response<Body>> {
+        self.agent.run(request.body(body)?).map_err(|error| {
             let advice = advice(&self.url, &error);
             cause(error).context(advice)
         })
@@ -89,7 +114,7 @@ impl Remote {
         if status.as_u16() == 200 {
             return Ok(response);
         }
-        let url = self.url.as_str();
+        let url = &self.url;
         if status.is_redirection() {
             let location = response.headers().get(header::LOCATION);
             let location = location.and_then(|location| location.to_str().ok());
@@ -103,7 +128,7 @@ impl Remote {
         Err(match status.as_u16() {
             401 | 403 => Stop::Configuration(anyhow!(
                 "{url} does not take the token of {}: {refusal}; name the file of another by --token-file",
-                self.token.origin()
+                self.token_origin
             )),
             404 | 405 => Stop::Usage(anyhow!(
                 "{url} does not know this operation: {refusal}; name by --url where plantd is"
@@ -116,12 +141,45 @@ impl Remote {
     }
 }
 
+fn read_token(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut token = Vec::new();
+    // A line end, and one byte more than a token may have.
+    let limit = TOKEN_MAX_BYTES as u64 + 3;
+    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut token));
+    read.with_context(|| format!("cannot read the token file {}", path.display()))?;
+    Ok(token.trim_ascii().to_owned())
+}
+
+fn environment_token() -> Result<Vec<u8>, Stop> {
+    let Some(token) = std::env::var_os(TOKEN_VARIABLE) else {
+        return Err(Stop::Usage(anyhow!(
+            "there is no token; name the file that holds one by --token-file, or put it into {TOKEN_VARIABLE}"
+        )));
+    };
+    Ok(token.into_encoded_bytes())
+}
+
+/// A token that can be sent. plantd need not have made it.
+fn checked_token(token: &[u8], origin: &str) -> anyhow::Result<String> {
+    ensure!(!token.is_empty(), "{origin} holds no token");
+    ensure!(
+        token.len() <= TOKEN_MAX_BYTES && token.iter().all(u8::is_ascii_graphic),
+        "{origin} holds no token: a token has at most {TOKEN_MAX_BYTES} characters, all of them ASCII and none of them \
+         white space"
+    );
+    ensure!(
+        !Token::is_mistyped(token),
+        "the token that {origin} holds was cut or mistyped: its last characters are a checksum, which does not fit"
+    );
+    Ok(String::from_utf8_lossy(token).into_owned())
+}
+
 /// Parses an answer as JSON.
 pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(
     response: &mut Response<Body>,
 ) -> anyhow::Result<T> {
     let body = read_body(response)?;
-    serde_json::from_slice(&body).context("the answer is none of plantd's")
+    serde_json::from_slice(&body).context("the answer does not come from plantd")
 }
 
 /// Reads an answer of at most [`ANSWER_MAX_BYTES`].

@@ -154,7 +154,8 @@ fn open(folder: impl AsFd, name: impl AsRef<OsStr>, flags: OFlags) -> io::Result
     Ok(File::from(opened?))
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// The folder that a path is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

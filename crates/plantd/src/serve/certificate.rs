@@ -15,89 +15,67 @@ const MODE_OF_OTHERS: u32 = 0o007;
 
 /// The certificate in force, and its files.
 pub(crate) struct Certificate {
-    files: Files,
-    content: Content,
-    in_force: TlsCertificate,
+    pub(crate) chain: PathBuf,
+    key: PathBuf,
+    /// What the files of the chain and the key held, as PEM.
+    content: [PrivateFile; 2],
+    pub(crate) in_force: TlsCertificate,
 }
 
 impl Certificate {
     /// Reads a certificate with its chain, and its key.
     pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, Stop> {
-        let files = Files { chain: chain.to_owned(), key: key.to_owned() };
-        let content = files.read().map_err(Stop::of_file)?;
-        let in_force = TlsCertificate::from_pem(&content.chain.bytes, &content.key.bytes);
-        let in_force = in_force.with_context(|| files.cannot_use()).map_err(Stop::Configuration)?;
-        files.warn_when_open_to_others(&content);
-        Ok(Self { files, content, in_force })
-    }
-
-    pub(crate) fn in_force(&self) -> TlsCertificate {
-        self.in_force.clone()
-    }
-
-    /// The file of the certificate.
-    pub(crate) fn chain(&self) -> &Path {
-        &self.files.chain
+        let content = read_files(chain, key).map_err(Stop::of_file)?;
+        let in_force = TlsCertificate::from_pem(&content[0].bytes, &content[1].bytes);
+        let in_force =
+            in_force.with_context(|| cannot_use(chain, key)).map_err(Stop::Configuration)?;
+        warn_when_open_to_others(key, &content[1]);
+        Ok(Self { chain: chain.to_owned(), key: key.to_owned(), content, in_force })
     }
 
     /// Reloads the files when they change, from now on.
     pub(crate) fn follow(self) -> anyhow::Result<()> {
-        let Self { files, content, in_force } = self;
+        let Self { chain, key, content, in_force } = self;
         let read = {
-            let files = files.clone();
-            move || files.read()
+            let (chain, key) = (chain.clone(), key.clone());
+            move || read_files(&chain, &key)
         };
-        let take = move |content: &Content| {
-            let replaced = in_force.replace(&content.chain.bytes, &content.key.bytes);
-            replaced.with_context(|| files.cannot_use())?;
-            files.warn_when_open_to_others(content);
+        let take = move |content: &[PrivateFile; 2]| {
+            let replaced = in_force.replace(&content[0].bytes, &content[1].bytes);
+            replaced.with_context(|| cannot_use(&chain, &key))?;
+            warn_when_open_to_others(&key, &content[1]);
             Ok(())
         };
         follow("the TLS certificate", content, read, take)
     }
 }
 
-#[derive(Clone)]
-struct Files {
-    chain: PathBuf,
-    key: PathBuf,
+fn read_files(chain: &Path, key: &Path) -> anyhow::Result<[PrivateFile; 2]> {
+    let read = |path: &Path, flag| {
+        // A missing file is an I/O error here.
+        let not_found = || io::Error::new(io::ErrorKind::NotFound, "there is no such file");
+        let file = PrivateFile::read(path, flag)?.ok_or_else(not_found);
+        file.with_context(|| {
+            format!("cannot read {}; check the path, or name another by {flag}", path.display())
+        })
+    };
+    Ok([read(chain, "--tls-cert")?, read(key, "--tls-key")?])
 }
 
-/// What the files hold, as PEM.
-#[derive(PartialEq, Eq)]
-struct Content {
-    chain: PrivateFile,
-    key: PrivateFile,
+fn cannot_use(chain: &Path, key: &Path) -> String {
+    format!(
+        "cannot speak TLS with the certificate in {} and the key in {}",
+        chain.display(),
+        key.display()
+    )
 }
 
-impl Files {
-    fn read(&self) -> anyhow::Result<Content> {
-        let read = |path: &Path, flag| {
-            // A missing file is an I/O error here.
-            let not_found = || io::Error::new(io::ErrorKind::NotFound, "there is no such file");
-            let file = PrivateFile::read(path, flag)?.ok_or_else(not_found);
-            file.with_context(|| {
-                format!("cannot read {}; check the path, or name another by {flag}", path.display())
-            })
-        };
-        Ok(Content { chain: read(&self.chain, "--tls-cert")?, key: read(&self.key, "--tls-key")? })
-    }
-
-    fn cannot_use(&self) -> String {
-        format!(
-            "cannot speak TLS with the certificate in {} and the key in {}",
-            self.chain.display(),
-            self.key.display()
-        )
-    }
-
-    fn warn_when_open_to_others(&self, content: &Content) {
-        if content.key.is_open_to(MODE_OF_OTHERS) {
-            let key = self.key.to_string_lossy();
-            let quoted = shlex::try_quote(&key).unwrap_or("FILE".into());
-            log::warn!(
-                "every user of this machine can get at the key in {key}; run: chmod o= {quoted}"
-            );
-        }
+fn warn_when_open_to_others(path: &Path, key: &PrivateFile) {
+    if key.is_open_to(MODE_OF_OTHERS) {
+        let path = path.to_string_lossy();
+        let quoted = shlex::try_quote(&path).unwrap_or("FILE".into());
+        log::warn!(
+            "every user of this machine can get at the key in {path}; run: chmod o= {quoted}"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Reloads files while the server runs.
 
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
@@ -21,7 +22,8 @@ pub(crate) fn follow<Content: PartialEq + Send + 'static>(
     read: impl Fn() -> anyhow::Result<Content> + Send + 'static,
     take: impl Fn(&Content) -> anyhow::Result<()> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let mut following = Following { what, seen: in_force, read, take, trouble: None };
+    let mut following =
+        Following { what, seen: in_force, read, take, trouble: None, is_told: false };
     thread::Builder::new()
         .name("plantd-follow".to_owned())
         .spawn(move || {
@@ -41,16 +43,10 @@ struct Following<Content, Read, Take> {
     seen: Content,
     read: Read,
     take: Take,
-    trouble: Option<Trouble>,
-}
-
-/// The last failure.
-#[derive(Debug, PartialEq, Eq)]
-enum Trouble {
-    /// Not logged: the next look may succeed.
-    New(String),
-    /// Logged.
-    Told(String),
+    /// The last failure. It is not told at once: the next look may succeed.
+    trouble: Option<String>,
+    /// Whether the log has it.
+    is_told: bool,
 }
 
 impl<Content, Read, Take> Following<Content, Read, Take>
@@ -73,7 +69,8 @@ where
         if let Err(error) = taken {
             return self.complain(&error);
         }
-        let was_told = matches!(self.trouble.take(), Some(Trouble::Told(_)));
+        self.trouble = None;
+        let was_told = mem::take(&mut self.is_told);
         if is_new || was_told {
             let news = if was_told { "can be used again" } else { "changed" };
             log::info!("{} {news}: what it says is in force", self.what);
@@ -82,14 +79,13 @@ where
 
     fn complain(&mut self, error: &anyhow::Error) {
         let complaint = format!("{error:#}");
-        self.trouble = Some(match self.trouble.take() {
-            Some(Trouble::New(last)) if last == complaint => {
-                log::error!("{}: {complaint}; what was in force stays in force", self.what);
-                Trouble::Told(complaint)
-            }
-            Some(Trouble::Told(told)) if told == complaint => Trouble::Told(told),
-            _ => Trouble::New(complaint),
-        });
+        if self.trouble.as_ref() != Some(&complaint) {
+            self.is_told = false;
+        } else if !self.is_told {
+            log::error!("{}: {complaint}; what was in force stays in force", self.what);
+            self.is_told = true;
+        }
+        self.trouble = Some(complaint);
     }
 }
 
@@ -115,28 +111,29 @@ mod tests {
                 Ok(())
             },
             trouble: None,
+            is_told: false,
         };
-        let (new, told) = (|it: &str| Trouble::New(it.into()), |it: &str| Trouble::Told(it.into()));
         for (content, taken_now, trouble) in [
             (Ok("one"), &[][..], None),
             (Ok("two"), &["two"], None),
             (Ok("two"), &[], None),
-            (Ok("broken"), &[], Some(new("it is broken"))),
-            (Ok("broken"), &[], Some(told("it is broken"))),
-            (Ok("broken"), &[], Some(told("it is broken"))),
-            (Err(()), &[], Some(new("gone"))),
-            (Err(()), &[], Some(told("gone"))),
+            (Ok("broken"), &[], Some(("it is broken", false))),
+            (Ok("broken"), &[], Some(("it is broken", true))),
+            (Ok("broken"), &[], Some(("it is broken", true))),
+            (Err(()), &[], Some(("gone", false))),
+            (Err(()), &[], Some(("gone", true))),
             (Ok("two"), &["two"], None),
-            (Err(()), &[], Some(new("gone"))),
+            (Err(()), &[], Some(("gone", false))),
             (Ok("two"), &["two"], None),
-            (Ok("broken"), &[], Some(new("it is broken"))),
+            (Ok("broken"), &[], Some(("it is broken", false))),
             (Ok("three"), &["three"], None),
         ] {
             *file.borrow_mut() = content;
             taken.borrow_mut().clear();
             following.look();
             assert_eq!(*taken.borrow(), taken_now, "{content:?}");
-            assert_eq!(following.trouble, trouble, "{content:?}");
+            let found = following.trouble.as_deref().map(|it| (it, following.is_told));
+            assert_eq!(found, trouble, "{content:?}");
         }
     }
 }

@@ -1,20 +1,23 @@
 //! Where the server listens.
 
+use std::env;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
+use listenfd::ListenFd;
 use plant_http::ListeningSocket;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::exit::Stop;
 use crate::files::unix_socket::UnixSocket;
 use crate::serve::certificate::Certificate;
-use crate::serve::passed_socket::PassedSocket;
 use crate::serve::server_address::{ServerAddress, UNIX_PREFIX};
 
 /// How many connections may wait to be accepted.
@@ -129,8 +132,8 @@ impl ListenOptions {
 }
 
 fn listen_tcp(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let domain = socket2::Domain::for_address(address);
-    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -144,8 +147,8 @@ fn with_tls(
     let address = listener.local_addr()?;
     let socket = ListeningSocket::from(listener);
     if let Some(certificate) = certificate {
-        let https = ServerAddress::Https(address, certificate.chain().to_owned());
-        return Ok((socket.with_tls(certificate.in_force()), https));
+        let https = ServerAddress::Https(address, certificate.chain.clone());
+        return Ok((socket.with_tls(certificate.in_force.clone()), https));
     }
     if !address.ip().to_canonical().is_loopback() {
         log::warn!(
@@ -184,4 +187,40 @@ impl fmt::Display for ListenAddress {
             Self::Unix(path) => write!(formatter, "{UNIX_PREFIX}{}", path.display()),
         }
     }
+}
+
+/// A socket that another process keeps open, so that connections wait while no server runs.
+#[derive(Debug)]
+pub(crate) enum PassedSocket {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl PassedSocket {
+    /// The socket that `LISTEN_FDS` announces, if any.
+    fn from_environment() -> anyhow::Result<Option<Self>> {
+        let count = env::var("LISTEN_FDS").unwrap_or_else(|_| "0".to_owned());
+        ensure!(count.parse::<u16>().is_ok(), "{count:?} is no count of sockets");
+        let mut passed = ListenFd::from_env();
+        match passed.len() {
+            0 => return Ok(None),
+            1 => {}
+            count => bail!("it is {count} sockets, and a server has one"),
+        }
+        if let Ok(Some(listener)) = passed.take_unix_listener(0) {
+            let address = listener.local_addr()?;
+            let path = address.as_pathname().context("it is a Unix socket that has no path")?;
+            ensure_listens(&listener)?;
+            return Ok(Some(Self::Unix(listener, path.to_owned())));
+        }
+        let listener = passed.take_tcp_listener(0).ok().flatten();
+        let listener = listener.context("it is neither a TCP socket nor a Unix socket")?;
+        ensure_listens(&listener)?;
+        Ok(Some(Self::Tcp(listener)))
+    }
+}
+
+fn ensure_listens<'socket>(socket: impl Into<SockRef<'socket>>) -> anyhow::Result<()> {
+    ensure!(socket.into().is_listener()?, "it is a socket that does not listen");
+    Ok(())
 }

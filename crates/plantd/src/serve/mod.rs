@@ -1,11 +1,9 @@
 //! `plantd serve`: the server, from its start to its end.
 
 mod certificate;
-mod connections;
 pub(crate) mod first_run;
 mod followed_file;
 mod listen;
-mod passed_socket;
 mod server_address;
 mod stop_signal;
 mod tokens;
@@ -15,13 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use plant_http::{CorsOrigin, PlantService, ServeError, ServerConfig};
 use plant_postgres::PostgresRepository;
 use plant_store::{
     DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OpenError, PlantRepository, SledConfig, SledRepository,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use self::certificate::Certificate;
 use self::listen::ListenOptions;
@@ -31,6 +30,12 @@ use crate::files::data_folder::{DataOptions, make_folder, plants_folder};
 use crate::files::tokens_file::TokensFile;
 use crate::option_value::{duration, whole_number};
 use crate::store::postgres::{self, PostgresServeOptions};
+
+/// How many descriptors are reserved for files, threads and standard streams.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// The most connections, however many descriptors there are. Bounds their memory.
+const MAX_CONNECTIONS: u32 = 32_768;
 
 /// The largest cache, in MiB: more than any machine has.
 const CACHE_MAX_MIB: u64 = 1_048_576;
@@ -83,8 +88,8 @@ pub(crate) struct ServeOptions {
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     // First: before there are threads, and files with the descriptors of passed sockets.
     let passed_socket = options.listen.passed_socket().map_err(Stop::Configuration)?;
-    let stop_signal = StopSignal::while_starting().map_err(Stop::Io)?;
-    let max_connections = connections::max_connections().map_err(Stop::Io)?;
+    let stop_signal = StopSignal::while_starting()?;
+    let max_connections = max_connections()?;
     let environment_token = tokens::environment_token().map_err(Stop::Configuration)?;
     let data = &options.data.folder;
     let tokens_path = options.data.tokens_path();
@@ -94,16 +99,16 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
 
     let (repository, plants) = open(options)?;
     let listening = options.listen.listen(passed_socket, certificate.as_ref());
-    let (socket, address) = listening.map_err(Stop::Io)?;
-    certificate.map_or(Ok(()), Certificate::follow).map_err(Stop::Io)?;
+    let (socket, address) = listening?;
+    certificate.map_or(Ok(()), Certificate::follow)?;
 
     let mut command_to_show = None;
     // Opening the store may have taken long, and a token been made meanwhile.
     let is_first_start = TokensFile::load(&tokens_path).map_err(Stop::of_file)?.is_none();
     if is_first_start && environment_token.is_none() {
-        let command = first_run::curl_command(data, &address).map_err(Stop::Io)?;
+        let command = first_run::curl_command(data, &address)?;
         command_to_show = Some(command);
-        first_run::make_token(data, &tokens_path).map_err(Stop::Io)?;
+        first_run::make_token(data, &tokens_path)?;
     }
     let tokens = tokens::in_force(tokens_path, environment_token, options.rate_limit)?;
 
@@ -119,7 +124,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         if let Some(command) = command_to_show {
             log::info!("first start: made a token; create a plant with\n\n{command}\n");
         }
-        address.say_ready().map_err(Stop::Io)?;
+        address.say_ready()?;
         let served = plant_http::serve(socket, service, config, stop).await;
         served.map_err(|error| match error {
             ServeError::ConnectionsCutOff(_) => Stop::CutOff(anyhow!(
@@ -132,6 +137,25 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
                     .context(format!("stopped serving the plants in {plants}")),
             ),
         })
+    })
+}
+
+/// Raises the limit of open files to its maximum, and returns how many connections that allows.
+fn max_connections() -> anyhow::Result<NonZeroU32> {
+    let Rlimit { current: before, maximum } = getrlimit(Resource::Nofile);
+    if before != maximum
+        && let Err(cause) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        log::warn!("cannot raise the limit of open files: {cause}; fewer connections are accepted");
+    }
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let connections = limit.saturating_sub(OTHER_DESCRIPTORS).min(MAX_CONNECTIONS.into());
+    let connections = u32::try_from(connections).ok().and_then(NonZeroU32::new);
+    connections.with_context(|| {
+        format!(
+            "this process may open {limit} files and needs more than {OTHER_DESCRIPTORS}; raise the \
+             limit (ulimit -n, or LimitNOFILE= of systemd)"
+        )
     })
 }
 
@@ -151,7 +175,7 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
         let opening = PostgresRepository::open(&config);
         let repository = postgres::block_on(opening)?;
         // For the tokens.
-        make_folder(data).map_err(Stop::Io)?;
+        make_folder(data)?;
         return Ok((Arc::new(repository), config.url.to_string()));
     }
     let mut config = SledConfig::new(plants_folder(data));

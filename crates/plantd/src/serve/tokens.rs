@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow, ensure};
 use plant_http::{Scope, Token, TokenName, TokenRecord, Tokens};
 
-use crate::environment::TOKEN_VARIABLE;
 use crate::exit::Stop;
-use crate::files::tokens_file::TokensFile;
+use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::serve::followed_file::follow;
 
 pub(crate) fn environment_token() -> anyhow::Result<Option<TokenRecord>> {
@@ -61,6 +60,6 @@ pub(crate) fn in_force(
             Ok(())
         }
     };
-    follow("the tokens file", content, read, take).map_err(Stop::Io)?;
+    follow("the tokens file", content, read, take)?;
     Ok(tokens)
 }

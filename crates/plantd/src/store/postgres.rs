@@ -123,14 +123,12 @@ impl PostgresServeOptions {
 fn tls(url: &PostgresUrl) -> Result<ClientConfig, Stop> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .context("TLS cannot be spoken")
-        .map_err(Stop::Io)?;
+        .context("cannot set up TLS")?;
     let verified = match url.root_certificates() {
         Some(path) => builder.with_root_certificates(roots(path).map_err(Stop::of_file)?),
         None => builder
             .with_platform_verifier()
-            .context("the certificates of this system cannot be read")
-            .map_err(Stop::Io)?,
+            .context("cannot read the certificates of this system")?,
     };
     Ok(verified.with_no_client_auth())
 }
@@ -144,9 +142,9 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     })?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let added =
-            certificate.context("no PEM").and_then(|certificate| Ok(roots.add(certificate)?));
-        added.with_context(|| format!("{} holds what is no certificate", path.display()))?;
+        let added = certificate.map_err(anyhow::Error::from);
+        let added = added.and_then(|certificate| Ok(roots.add(certificate)?));
+        added.with_context(|| format!("{} holds a certificate that is broken", path.display()))?;
     }
     ensure!(!roots.is_empty(), "{} holds no certificate", path.display());
     Ok(roots)
@@ -155,8 +153,8 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
 /// Waits for work on PostgreSQL before there is a server.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, OpenError>>) -> Result<T, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let runtime = runtime.context("cannot start a runtime").map_err(Stop::Io)?;
-    runtime.block_on(work).map_err(|error| Stop::Io(error.into()))
+    let runtime = runtime.context("cannot start a runtime")?;
+    Ok(runtime.block_on(work)?)
 }
 
 /// `plantd migrate`.
@@ -165,14 +163,12 @@ pub(crate) fn migrate(options: &MigrateOptions) -> Result<(), Stop> {
     let config = config
         .context("give the URL of PostgreSQL by --postgres, or better in PLANTD_POSTGRES")
         .map_err(Stop::Usage)?;
-    let (before, now) = block_on(PostgresRepository::migrate(&config))?;
+    let is_made = block_on(PostgresRepository::migrate(&config))?;
     let schema = &config.schema;
-    let said = if before == now {
-        format!("the tables in schema {schema} have version {now} already")
-    } else if before == 0 {
-        format!("made the tables in schema {schema}, version {now}")
+    let said = if is_made {
+        format!("made the tables in schema {schema}")
     } else {
-        format!("the tables in schema {schema} have version {now} now, and had {before}")
+        format!("the tables in schema {schema} are there already")
     };
-    writeln!(io::stdout(), "{said}").context("cannot write to standard output").map_err(Stop::Io)
+    Ok(writeln!(io::stdout(), "{said}").context("cannot write to standard output")?)
 }

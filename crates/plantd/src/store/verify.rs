@@ -28,8 +28,8 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Stop> {
         OpenError::Damaged(_) => Stop::Findings(error.into()),
         _ => Stop::Io(error.into()),
     })?;
-    let verification = inspection.verify().map_err(|failure| Stop::Io(failure.into()))?;
-    say(&verification).context("cannot write to standard output").map_err(Stop::Io)?;
+    let verification = inspection.verify()?;
+    say(&verification).context("cannot write to standard output")?;
     if verification.agrees() {
         return Ok(());
     }

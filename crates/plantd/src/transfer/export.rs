@@ -9,16 +9,15 @@ use clap::Args;
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
 use plant_http::limits::PAGE_MAX_PLANTS;
-use plant_http::transfer::{ImportFormat, RowReader, TOTAL_COUNT_HEADER, TransferFormat};
+use plant_http::transfer::{ImportFormat, ReadRow, RowReader, TOTAL_COUNT_HEADER, TransferFormat};
 use ureq::http::{HeaderMap, Method, Response, Version, header};
 use ureq::{Body, Error};
 
 use crate::client::connection_problem;
 use crate::client::remote::{self, Remote, RemoteOptions};
 use crate::exit::Stop;
-use crate::transfer::export_check::ExportCheck;
-use crate::transfer::output::{Output, cannot_write};
-use crate::transfer::{format, progress_bar, salvage};
+use crate::transfer::output::{Output, cannot_write, say_exported};
+use crate::transfer::{format_of_file, progress_bar, salvage};
 
 /// How much is read and written at a time, in bytes.
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -46,20 +45,20 @@ pub(crate) struct ExportOptions {
 }
 
 pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
-    let format = format::of_file(options.format, &options.file)?;
+    let format = format_of_file(options.format, &options.file)?;
     if let Some(data) = &options.data {
         return salvage::run(data, &options.file, format);
     }
     let remote = Remote::new(&options.remote)?;
     let cannot_write = || cannot_write(&options.file);
-    let mut output = Output::open(&options.file).with_context(cannot_write).map_err(Stop::Io)?;
+    let mut output = Output::open(&options.file).with_context(cannot_write)?;
 
     let begun = Instant::now();
     let answer = ask(&remote, format)?;
-    let total =
-        total(answer.headers()).with_context(|| is_not_plantd(&remote)).map_err(Stop::Io)?;
+    let total = total(&remote, answer.headers())?;
     let progress = progress_bar::of_plants(Some(total));
-    let plants = copy(&remote, answer, total, &mut output, format, &progress);
+    let mut export = Export { remote: &remote, format, total, output: &mut output };
+    let plants = export.copy(answer, &progress);
     progress.finish_and_clear();
     let plants = plants.map_err(|broken| {
         Stop::Io(match broken {
@@ -77,24 +76,17 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
             Broken::Output(cause) => anyhow::Error::from(cause).context(cannot_write()),
         })
     })?;
-    output.finish().with_context(cannot_write).map_err(Stop::Io)?;
+    output.finish().with_context(cannot_write)?;
 
-    let summary = progress_bar::summary(plants, begun.elapsed());
-    // The export is done, whether this can be printed or not.
-    let _ = writeln!(io::stderr(), "exported {summary}");
+    say_exported(plants, begun);
     Ok(())
 }
 
 /// Asks for the plants in this format. Rejects an answer that does not say where it ends.
 fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> {
-    let answer = remote
-        .request(Method::GET, "/plants/export")
-        .header(header::ACCEPT, format.media_type())
-        .body(())
-        .map_err(anyhow::Error::from)
-        .and_then(|request| remote.send(request))
-        .map_err(Stop::Io)?;
-    let answer = remote.check(answer, Stop::Usage)?;
+    let request =
+        remote.request(Method::GET, "/plants/export").header(header::ACCEPT, format.media_type());
+    let answer = remote.check(remote.send(request, ())?, Stop::Usage)?;
 
     let headers = answer.headers();
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -118,10 +110,6 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     Ok(answer)
 }
 
-fn is_not_plantd(remote: &Remote) -> String {
-    format!("{} does not answer as plantd does; name by --url where plantd itself is", remote.url())
-}
-
 /// Whether the answer says where its body ends, and the body is plain rows. If the end of the connection ended the body, the
 /// body could be cut anywhere.
 fn is_framed(answer: &Response<Body>) -> bool {
@@ -136,11 +124,15 @@ fn is_framed(answer: &Response<Body>) -> bool {
 }
 
 /// How many plants there were when the export began.
-fn total(headers: &HeaderMap) -> anyhow::Result<u64> {
-    let total = headers.get(TOTAL_COUNT_HEADER);
-    let total = total.with_context(|| format!("there is no header {TOTAL_COUNT_HEADER}"))?;
-    let number = total.to_str().ok().and_then(|total| total.parse().ok());
-    number.with_context(|| format!("the header {TOTAL_COUNT_HEADER} is no number: {total:?}"))
+fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
+    let total = headers.get(TOTAL_COUNT_HEADER).and_then(|total| total.to_str().ok()?.parse().ok());
+    total.with_context(|| {
+        format!(
+            "{} does not answer as plantd does: its header {TOTAL_COUNT_HEADER} is missing or no number; name by --url \
+             where plantd itself is",
+            remote.url()
+        )
+    })
 }
 
 /// Why an export is not whole.
@@ -155,88 +147,133 @@ impl From<anyhow::Error> for Broken {
     }
 }
 
-/// Copies the rows of the answer, each of which has to be a plant, makes sure that none is left out at the end, and returns
-/// how many there are.
-fn copy(
-    remote: &Remote,
-    answer: Response<Body>,
-    total: u64,
-    output: &mut Output,
+/// An export under way.
+struct Export<'a> {
+    remote: &'a Remote,
     format: TransferFormat,
-    progress: &ProgressBar,
-) -> Result<u64, Broken> {
-    let mut source = answer.into_body().into_reader();
-    let header = format.header();
-    let mut start = vec![0; header.len()];
-    source.read_exact(&mut start).map_err(broken_off)?;
-    if start != header.as_bytes() {
-        return Err(anyhow!("it does not begin with {header:?}").into());
-    }
-    output.write_all(&start).map_err(Broken::Output)?;
+    /// How many plants there were when it began.
+    total: u64,
+    output: &'a mut Output,
+}
 
-    let mut check = ExportCheck::new(format);
-    check.read(&start)?;
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let part = match source.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(length) => &buffer[..length],
-            Err(cause) if cause.kind() == ErrorKind::Interrupted => continue,
-            Err(cause) => return Err(broken_off(cause)),
-        };
-        check.read(part)?;
-        output.write_all(part).map_err(Broken::Output)?;
-        progress.set_position(check.plants);
+impl Export<'_> {
+    /// Copies the rows of the answer, each of which has to be a plant, makes sure that none is left out at the end, and
+    /// returns how many there are.
+    fn copy(&mut self, answer: Response<Body>, progress: &ProgressBar) -> Result<u64, Broken> {
+        let mut source = answer.into_body().into_reader();
+        let header = self.format.header();
+        let mut start = vec![0; header.len()];
+        source.read_exact(&mut start).map_err(broken_off)?;
+        if start != header.as_bytes() {
+            return Err(anyhow!("it does not begin with {header:?}").into());
+        }
+        self.output.write_all(&start).map_err(Broken::Output)?;
+
+        let mut check = ExportCheck::new(self.format);
+        check.read(&start)?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let part = match source.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => &buffer[..length],
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => continue,
+                Err(cause) => return Err(broken_off(cause)),
+            };
+            check.read(part)?;
+            self.output.write_all(part).map_err(Broken::Output)?;
+            progress.set_position(check.plants);
+        }
+        check.finish()?;
+        self.copy_following(check.plants, check.last)
     }
-    check.finish()?;
-    copy_following(remote, check.plants, check.last, total, output, format)
+
+    /// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server hides that an answer was
+    /// cut. If plants follow, and fewer came than there were at the beginning, the export counts as cut. Otherwise they may
+    /// have been created meanwhile. They are copied too, because a plant that was there all the time may be among them.
+    fn copy_following(
+        &mut self,
+        mut plants: u64,
+        mut last: Option<PlantId>,
+    ) -> Result<u64, Broken> {
+        loop {
+            let following = plants_after(self.remote, last).context("its end cannot be checked")?;
+            let Some(following_last) = following.last() else { return Ok(plants) };
+            if plants < self.total {
+                let [plants, total] = [plants, self.total].map(HumanCount);
+                let cause = anyhow!(
+                    "{plants} of {total} plants came, and more follow; a proxy that speaks HTTP/1.0 to plantd hides \
+                     where an answer was cut, so let it speak HTTP/1.1"
+                );
+                return Err(cause.into());
+            }
+            self.format.write_rows(&following, self.output).map_err(Broken::Output)?;
+            plants += following.len() as u64;
+            last = Some(following_last.id());
+        }
+    }
 }
 
 fn broken_off(cause: io::Error) -> Broken {
     Broken::Source(connection_problem::cause(Error::from(cause)).context("it broke off"))
 }
 
-/// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server hides that an answer was
-/// cut. If plants follow, and fewer came than there were at the beginning, the export counts as cut. Otherwise they may have
-/// been created meanwhile. They are copied too, because a plant that was there all the time may be among them.
-fn copy_following(
-    remote: &Remote,
-    mut plants: u64,
-    mut last: Option<PlantId>,
-    total: u64,
-    output: &mut Output,
-    format: TransferFormat,
-) -> Result<u64, Broken> {
-    loop {
-        let following = plants_after(remote, last).context("its end cannot be checked")?;
-        let Some(following_last) = following.last() else { return Ok(plants) };
-        if plants < total {
-            let [plants, total] = [plants, total].map(HumanCount);
-            let cause = anyhow!(
-                "{plants} of {total} plants came, and more follow; a proxy that speaks HTTP/1.0 to plantd hides \
-                 where an answer was cut, so let it speak HTTP/1.1"
-            );
-            return Err(cause.into());
-        }
-        format.write_rows(&following, output).map_err(Broken::Output)?;
-        plants += following.len() as u64;
-        last = Some(following_last.id());
-    }
-}
-
 /// The next page of plants.
 fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<NewPlant>> {
     let after = last.map(|last| format!("&after={last}")).unwrap_or_default();
     let request = remote.request(Method::GET, &format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));
-    let answer = remote.send(request.body(())?)?;
-    let mut answer = remote.check(answer, Stop::Io).map_err(Stop::into_error)?;
+    let mut answer = remote.check(remote.send(request, ())?, Stop::Io).map_err(Stop::into_error)?;
     let mut rows = RowReader::new(ImportFormat::JsonArray);
     let mut read = rows.read(&remote::read_body(&mut answer)?)?;
     read.extend(rows.finish()?);
     let plants: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
-    let plants = plants.context("the answer is none of plantd's")?;
+    let plants = plants.context("the answer does not come from plantd")?;
     let is_ascending = plants.first().is_none_or(|first| last.is_none_or(|last| last < first.id()))
         && plants.is_sorted_by(|one, next| one.id() < next.id());
     ensure!(is_ascending, "the plants that follow do not have ascending ids");
     Ok(plants)
+}
+
+/// Checks that each row of an export is a plant with a greater id than the one before.
+struct ExportCheck {
+    rows: RowReader,
+    ends_with_line: bool,
+    /// How many plants were read.
+    plants: u64,
+    /// The id of the last one.
+    last: Option<PlantId>,
+}
+
+impl ExportCheck {
+    fn new(format: TransferFormat) -> Self {
+        let rows = RowReader::new(format.into());
+        Self { rows, ends_with_line: true, plants: 0, last: None }
+    }
+
+    /// Checks the next part.
+    fn read(&mut self, part: &[u8]) -> anyhow::Result<()> {
+        if let Some(byte) = part.last() {
+            self.ends_with_line = *byte == b'\n';
+        }
+        let read = self.rows.read(part);
+        self.check(read)
+    }
+
+    /// Checks that the export does not end within a row.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        ensure!(self.ends_with_line, "it ends within a row, after {} whole ones", self.plants);
+        let read = self.rows.finish();
+        self.check(read)
+    }
+
+    fn check(&mut self, rows: Result<Vec<ReadRow>, plant_domain::Error>) -> anyhow::Result<()> {
+        for (line, plant) in rows? {
+            let plant = plant.map_err(|error| anyhow!("line {line} is no plant: {error}"))?;
+            let id = plant.id();
+            if let Some(last) = self.last.replace(id) {
+                ensure!(last < id, "line {line} has the plant {id} behind the plant {last}");
+            }
+            self.plants += 1;
+        }
+        Ok(())
+    }
 }

@@ -15,7 +15,7 @@ use ureq::{Body, SendBody};
 use crate::client::remote::{self, Remote, RemoteOptions, printable};
 use crate::exit::Stop;
 use crate::transfer::upload::Upload;
-use crate::transfer::{format, progress_bar};
+use crate::transfer::{format_of_file, progress_bar};
 
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -40,22 +40,22 @@ pub(crate) struct ImportOptions {
 }
 
 pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
-    let format = format::of_file(options.format, &options.file)?;
+    let format = format_of_file(options.format, &options.file)?;
     let remote = Remote::new(&options.remote)?;
     let upload = Upload::open(&options.file, format);
-    let mut upload = upload.with_context(|| cannot_read(&options.file)).map_err(Stop::Io)?;
+    let mut upload = upload.with_context(|| cannot_read(&options.file))?;
 
     check_access(options, &remote)?;
 
     let begun = Instant::now();
-    upload.show_progress();
-    let progress = upload.progress.clone();
+    let progress = progress_bar::of_bytes(upload.left);
+    upload.progress = progress.clone();
     let report = send(options, format, &remote, upload);
     progress.finish_and_clear();
     let report = report?;
 
     say_failed(&report, &options.file);
-    say_summary(&report, begun).map_err(Stop::Io)?;
+    say_summary(&report, begun)?;
     if report.failed > 0 {
         let failed = HumanCount(report.failed);
         let ways = match options.on_conflict {
@@ -74,13 +74,10 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
 
 /// Sends an empty import, so that a server that does not accept the token says so before the file is sent.
 fn check_access(options: &ImportOptions, remote: &Remote) -> Result<(), Stop> {
-    let answer = remote
+    let request = remote
         .request(Method::POST, "/plants/import")
-        .header(header::CONTENT_TYPE, TransferFormat::NdJson.media_type())
-        .body(())
-        .map_err(anyhow::Error::from)
-        .and_then(|request| remote.send(request));
-    read_report(options, remote, answer.map_err(Stop::Io)?, 0).map(drop)
+        .header(header::CONTENT_TYPE, TransferFormat::NdJson.media_type());
+    read_report(options, remote, remote.send(request, ())?, 0).map(drop)
 }
 
 fn send(
@@ -93,28 +90,24 @@ fn send(
     let mut request = remote
         .request(Method::POST, &format!("/plants/import?on_conflict={on_conflict}"))
         .header(header::CONTENT_TYPE, format.media_type());
-    if let Some(length) = upload.left() {
+    if let Some(length) = upload.left {
         request = request.header(header::CONTENT_LENGTH, length);
     }
-    let answer = request
-        .body(SendBody::from_reader(&mut upload))
-        .map_err(anyhow::Error::from)
-        .and_then(|request| remote.send(request))
-        .map_err(|cause| {
-            let (what, cause) = match upload.take_failure() {
-                Some(cause) => (cannot_read(&options.file), cause.into()),
-                None => (format!("{} did not take all of it", remote.url()), cause),
-            };
-            let advice = match upload.sent() {
-                0 => String::new(),
-                _ => format!(
-                    "; plants that were taken until then stay, to go on import all again with \
+    let answer = remote.send(request, SendBody::from_reader(&mut upload)).map_err(|cause| {
+        let (what, cause) = match upload.failure.take() {
+            Some(cause) => (cannot_read(&options.file), cause.into()),
+            None => (format!("{} did not take all of it", remote.url()), cause),
+        };
+        let advice = match upload.sent {
+            0 => String::new(),
+            _ => format!(
+                "; plants that were taken until then stay, to go on import all again with \
                      --on-conflict {}",
-                    way_to_go_on(on_conflict)
-                ),
-            };
-            Stop::Io(cause.context(what + &advice))
-        })?;
+                way_to_go_on(on_conflict)
+            ),
+        };
+        Stop::Io(cause.context(what + &advice))
+    })?;
     read_report(options, remote, answer, upload.finish())
 }
 
@@ -133,15 +126,14 @@ fn read_report(
         ensure!(told == rows, "{rows} rows were sent, and it tells of {told}");
         Ok(report)
     });
-    report
-        .with_context(|| {
-            format!(
-                "{} does not tell what became of each row; see that --url names plantd itself, and import all \
-                 again with --on-conflict {}",
-                remote.url(), way_to_go_on(options.on_conflict)
-            )
-        })
-        .map_err(Stop::Io)
+    Ok(report.with_context(|| {
+        format!(
+            "{} does not tell what became of each row; see that --url names plantd itself, and import all again with \
+             --on-conflict {}",
+            remote.url(),
+            way_to_go_on(options.on_conflict)
+        )
+    })?)
 }
 
 /// Lists the rows that failed. Errors of standard error are ignored: the exit code tells.

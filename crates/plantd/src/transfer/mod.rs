@@ -1,10 +1,36 @@
 //! Import into a running server, and export from it or from a data folder.
 
 pub(crate) mod export;
-mod export_check;
-mod format;
 pub(crate) mod import;
 mod output;
 mod progress_bar;
 mod salvage;
 mod upload;
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::anyhow;
+
+use crate::exit::Stop;
+
+/// The format that the user names, or else the one of the file's extension.
+fn format_of_file<F: FromStr<Err: Display>>(asked: Option<F>, file: &Path) -> Result<F, Stop> {
+    if let Some(format) = asked {
+        return Ok(format);
+    }
+    let extension = file.extension().and_then(OsStr::to_str).unwrap_or_default();
+    let word = match extension.to_ascii_lowercase().as_str() {
+        _ if file == Path::new("-") => "ndjson".to_owned(),
+        "jsonl" => "ndjson".to_owned(),
+        extension => extension.to_owned(),
+    };
+    word.parse().map_err(|unknown: F::Err| {
+        Stop::Usage(anyhow!(
+            "the name {} does not say what is in the file; say it by --format: {unknown}",
+            file.display()
+        ))
+    })
+}

@@ -5,8 +5,12 @@ use std::io::{self, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use tempfile::{NamedTempFile, TempPath};
+
+use crate::files::directory_entry::folder_of;
+use crate::transfer::progress_bar;
 
 /// The bits of a file's mode that are permissions.
 const MODE_PERMISSIONS: u32 = 0o7777;
@@ -88,17 +92,16 @@ fn create_beside(path: &Path, existing: Option<&Metadata>) -> io::Result<NamedTe
     Ok(unfinished)
 }
 
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
-}
-
 /// Says that a file cannot be written.
 pub(crate) fn cannot_write(file: &Path) -> String {
     match file == Path::new("-") {
         true => "cannot write to standard output".to_owned(),
         false => format!("cannot write {}", file.display()),
     }
+}
+
+/// Says that an export is done, whether this can be printed or not.
+pub(crate) fn say_exported(plants: u64, begun: Instant) {
+    let summary = progress_bar::summary(plants, begun.elapsed());
+    let _ = writeln!(io::stderr(), "exported {summary}");
 }

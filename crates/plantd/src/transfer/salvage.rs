@@ -11,7 +11,7 @@ use plant_store::{SledConfig, SledInspection};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
-use crate::transfer::output::{Output, cannot_write};
+use crate::transfer::output::{Output, cannot_write, say_exported};
 use crate::transfer::progress_bar;
 
 /// How many plants are written at a time.
@@ -21,21 +21,18 @@ const PLANTS_AT_A_TIME: usize = 1000;
 const MAX_TOLD: u64 = 1000;
 
 pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<(), Stop> {
-    let inspection = SledInspection::open(&SledConfig::new(plants_folder(data)))
-        .map_err(|error| Stop::Io(error.into()))?;
-    let mut output = Output::open(file).with_context(|| cannot_write(file)).map_err(Stop::Io)?;
+    let inspection = SledInspection::open(&SledConfig::new(plants_folder(data)))?;
+    let mut output = Output::open(file).with_context(|| cannot_write(file))?;
 
     let begun = Instant::now();
     let progress = progress_bar::of_plants(inspection.count());
     let copied = copy(&inspection, &mut output, format, &progress);
     progress.finish_and_clear();
-    let plants = copied.with_context(|| cannot_write(file)).map_err(Stop::Io)?;
-    output.finish().with_context(|| cannot_write(file)).map_err(Stop::Io)?;
+    let plants = copied.with_context(|| cannot_write(file))?;
+    output.finish().with_context(|| cannot_write(file))?;
 
-    let summary = progress_bar::summary(plants, begun.elapsed());
-    // The export is done, whether this can be printed or not.
-    let _ = writeln!(io::stderr(), "exported {summary}");
-    let verification = inspection.verify().map_err(|failure| Stop::Io(failure.into()))?;
+    say_exported(plants, begun);
+    let verification = inspection.verify()?;
     if verification.agrees() {
         return Ok(());
     }

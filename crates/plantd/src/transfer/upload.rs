@@ -8,21 +8,19 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use plant_http::transfer::{ImportFormat, RowReader};
 
-use crate::transfer::progress_bar;
-
 /// The body of an import.
 pub(crate) struct Upload {
     file: File,
-    /// How many bytes of an announced length are left.
-    left: Option<u64>,
+    /// How many bytes are left, if that is known.
+    pub(crate) left: Option<u64>,
     pub(crate) progress: ProgressBar,
     /// How many bytes were passed on.
-    sent: u64,
+    pub(crate) sent: u64,
     /// Counts the rows as the server does. `None` after an error, where the server stops reading rows too.
     rows: Option<RowReader>,
     count: u64,
-    /// Why the file could not be read.
-    failure: Option<io::Error>,
+    /// Why the file could not be read, if it could not.
+    pub(crate) failure: Option<io::Error>,
 }
 
 impl Upload {
@@ -45,25 +43,6 @@ impl Upload {
         let rows = Some(RowReader::new(format));
         let progress = ProgressBar::hidden();
         Ok(Self { file, left, progress, sent: 0, rows, count: 0, failure: None })
-    }
-
-    pub(crate) fn show_progress(&mut self) {
-        self.progress = progress_bar::of_bytes(self.left);
-    }
-
-    /// How many bytes are left, if that is known.
-    pub(crate) fn left(&self) -> Option<u64> {
-        self.left
-    }
-
-    /// How many bytes were sent.
-    pub(crate) fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    /// Why the file could not be read, if it could not.
-    pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
-        self.failure.take()
     }
 
     /// How many rows were sent.

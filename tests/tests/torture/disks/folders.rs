@@ -188,10 +188,10 @@ fn a_folder_in_use_ends_with_74_and_the_one_that_uses_it_goes_on() {
     let stage = Stage::new();
     let data = stage.path("data");
     let server = TestServer::start_at(stage.launch.clone(), &data);
-    assert_refused(&stage.launch, &data, &["stop that one first"]);
+    assert_refused(&stage.launch, &data, &["stop that process first"]);
     let link = stage.path("link");
     symlink(&data, &link).expect("a link can be made");
-    assert_refused(&stage.launch, &link, &["stop that one first"]);
+    assert_refused(&stage.launch, &link, &["stop that process first"]);
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
 }
 
