@@ -82,6 +82,11 @@ fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
         (&["import", "a.csv", "--url", "ftp://127.0.0.1"], "--url"),
         (&["export", "--url", "http://user:secret@127.0.0.1"], "--url"),
         (&["export", "--url", "http://127.0.0.1/?a"], "--url"),
+        (&["export", "--url", "http://127.0.0.1/#top"], "--url"),
+        (&["export", "--url", "http://127.0.0.1 /"], "--url"),
+        (&["export", "--url", "http:///plants"], "--url"),
+        (&["export", "--url", "/plants"], "--url"),
+        (&["export", "--url", ""], "--url"),
         (&["export", "--on-conflict", "skip"], "--on-conflict"),
         (&["export", "--token-file"], "--token-file"),
     ];
