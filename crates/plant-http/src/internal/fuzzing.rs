@@ -8,7 +8,14 @@ mod json;
 mod request_end;
 mod rows;
 
-pub use plant_store::fuzzing::FuzzTarget;
+/// A reader of bytes, and what must hold whatever they are.
+#[derive(Clone, Copy, Debug)]
+pub struct FuzzTarget {
+    /// The name of the target and of its folder of inputs.
+    pub name: &'static str,
+    /// Reads the bytes, and panics when something does not hold.
+    pub check: fn(&[u8]),
+}
 
 /// The targets of this crate.
 pub const TARGETS: [FuzzTarget; 13] = [

@@ -9,8 +9,7 @@ use plant_domain::NewPlant;
 use super::blocks::{self, BlocksLock};
 use super::compaction::{checkpoint, compact};
 use super::config::{DEFAULT_CHANGES_IN_MEMORY, SledConfig};
-use super::digest::PlantsDigest;
-use super::layout::{Change, ChangeGroup, Manifest, PLANT_PREFIX, tag_blocks_prefix};
+use super::layout::{Change, ChangeGroup, Digest, Manifest, PLANT_PREFIX, tag_blocks_prefix};
 use super::memtable::Memtable;
 use super::ordered_map::opening::{make_writes_synchronous, open_sled};
 use super::ordered_map::paced::PacedDb;
@@ -102,7 +101,7 @@ fn group_of(new_plants: &[NewPlant], manifest: Manifest) -> anyhow::Result<Chang
     Ok(ChangeGroup {
         first_sequence,
         plants_before: manifest.plants,
-        digest_before: PlantsDigest::default(),
+        digest_before: Digest::default(),
         changes: changes.collect::<anyhow::Result<_>>()?,
     })
 }

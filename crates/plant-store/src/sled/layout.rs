@@ -17,14 +17,15 @@
 //! a tag, because the rules allow no control character in one. Values are in the postcard format after a version byte.
 //! [`blocks`](super::blocks) describes blocks.
 
+use std::num::Wrapping;
 use std::ops::Range;
 
 use anyhow::{Context as _, bail, ensure};
 use plant_domain::PlantId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::digest::PlantsDigest;
 use super::ordered_map::IVec;
 use crate::EventKind;
 use crate::plant_record::{EncodedPlant, whole};
@@ -62,14 +63,14 @@ pub(super) struct Manifest {
     pub(super) last_sequence: u64,
     pub(super) plants: u64,
     /// The digest of all plants.
-    pub(super) digest: PlantsDigest,
+    pub(super) digest: Digest,
     /// The first kept event. Remains of older ones may be there.
     pub(super) kept_from: u64,
 }
 
 impl Default for Manifest {
     fn default() -> Self {
-        Self { last_sequence: 0, plants: 0, digest: PlantsDigest::default(), kept_from: 1 }
+        Self { last_sequence: 0, plants: 0, digest: Digest::default(), kept_from: 1 }
     }
 }
 
@@ -101,14 +102,18 @@ impl Manifest {
     }
 }
 
-/// What one plant adds to the digest of all plants.
-pub(super) fn plant_digest(id: PlantId, record: &[u8]) -> PlantsDigest {
-    PlantsDigest::of(&ordered(id), record)
+/// The sum of the hashes of entries, which does not depend on their order. Digests of different entries are equal with a
+/// chance of one in 2^64; they do not guard against an attacker.
+pub(super) type Digest = Wrapping<u64>;
+
+/// The digest of one entry: an id with the record of the plant, or with its tag.
+pub(super) fn digest(id: PlantId, value: &[u8]) -> Digest {
+    hash(&ordered(id), value)
 }
 
-/// What a plant with a tag adds to the digest of the tag index.
-pub(super) fn tag_digest(tag: &[u8], id: PlantId) -> PlantsDigest {
-    PlantsDigest::of(&ordered(id), tag)
+/// Digests are on disk, so the hash must never change.
+fn hash(key: &[u8], value: &[u8]) -> Digest {
+    Wrapping(xxh3_64_with_seed(value, xxh3_64(key)))
 }
 
 /// A change as an event record keeps it.
@@ -126,7 +131,7 @@ pub(super) struct ChangeGroup {
     /// The count of plants before the group.
     pub(super) plants_before: u64,
     /// The digest of all plants before the group.
-    pub(super) digest_before: PlantsDigest,
+    pub(super) digest_before: Digest,
     pub(super) changes: Vec<Change>,
 }
 
@@ -156,7 +161,7 @@ pub(super) struct Change {
     pub(super) left_tag: Option<Box<str>>,
     /// What the change adds to the digest of all plants: the plant after it, less the plant before. Kept because the
     /// plant before may be gone when the group is applied again.
-    pub(super) digest: PlantsDigest,
+    pub(super) digest: Digest,
     /// The plant after the change; `None` when it was deleted.
     pub(super) record: Option<EncodedPlant>,
 }
@@ -183,7 +188,7 @@ impl Change {
             }
         };
         let digest_of = |record: Option<&EncodedPlant>| {
-            record.map_or_else(PlantsDigest::default, |record| plant_digest(id, record.bytes()))
+            record.map_or_else(Digest::default, |record| digest(id, record.bytes()))
         };
         let digest = digest_of(after.as_ref()) - digest_of(before);
         Ok(Self { kind, id: id.get(), left_tag, digest, record: after })
@@ -306,6 +311,19 @@ mod tests {
     }
 
     #[test]
+    fn the_digest_of_an_entry_is_the_same_in_every_version() {
+        // XXH3 has a path for each range of lengths.
+        for (length, digest) in [
+            (0, 3_631_226_311_945_554_131),
+            (3, 11_029_246_363_082_579_538),
+            (100, 1_989_054_143_599_635_995),
+            (1_000, 10_415_174_115_763_034_001),
+        ] {
+            assert_eq!(hash(b"key", &vec![7; length]), Wrapping(digest), "{length}");
+        }
+    }
+
+    #[test]
     fn a_sequence_number_that_no_store_gets_to_is_an_error() {
         for (first_sequence, is_right) in [
             (0, false),
@@ -317,7 +335,7 @@ mod tests {
             let group = ChangeGroup {
                 first_sequence,
                 plants_before: 0,
-                digest_before: PlantsDigest::default(),
+                digest_before: Digest::default(),
                 changes: Vec::new(),
             };
             let payload = postcard::to_stdvec(&group).expect("small");

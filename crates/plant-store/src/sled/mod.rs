@@ -11,12 +11,11 @@ mod bloom_filter;
 mod commit;
 mod compaction;
 mod config;
-mod digest;
 mod findings;
-#[cfg(feature = "__internal")]
-pub mod fuzzing;
 mod health;
 mod inspection;
+#[cfg(feature = "__internal")]
+pub mod internal;
 mod layout;
 mod memtable;
 mod open;
@@ -41,6 +40,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use self::commit::{Committer, Message};
 use self::compaction::{CompactionThread, Compactor};
 use self::health::StoreHealth;
+use self::open::FoundDatabase;
 use self::ordered_map::Db;
 use self::ordered_map::guarded::{LastHandle, open_error};
 use self::reader::SledReader;
@@ -106,15 +106,15 @@ impl SledRepository {
         })?;
         let health = Arc::new(StoreHealth::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let open::Opened { db, database_file, manifest, ids, write_ahead_log, last_handle, lock } =
-            opened;
+        let open::Opened { found, manifest, ids, write_ahead_log } = opened;
+        let FoundDatabase { db, file, last_handle, lock, .. } = found;
         let tree = Arc::new(MergeTree::new(Db::clone(&db), manifest, ids));
         let keep_events = config.keep_events;
-        let file = database_file.try_clone().context("cannot look how full the disk is")?;
-        let room = Arc::new(Room::new(file, config.directory.clone(), Arc::clone(&health)));
+        let looked_at = file.try_clone().context("cannot look how full the disk is")?;
+        let room = Arc::new(Room::new(looked_at, config.directory.clone(), Arc::clone(&health)));
         let compactor = Compactor {
             db: db.in_room(Arc::clone(&room)),
-            file: database_file,
+            file,
             tree: Arc::clone(&tree),
             keep_events,
             room: Arc::clone(&room),

@@ -9,11 +9,9 @@ use anyhow::Context as _;
 use plant_domain::PlantId;
 
 use super::blocks;
-use super::digest::PlantsDigest;
 use super::findings::Findings;
 use super::layout::{
-    EVENT_PREFIX, Manifest, PLANT_PREFIX, decode_events, event_sequence, plant_digest,
-    tag_blocks_prefix,
+    self, EVENT_PREFIX, Manifest, PLANT_PREFIX, decode_events, event_sequence, tag_blocks_prefix,
 };
 use super::ordered_map::Db;
 use super::ordered_map::guarded::guarded;
@@ -108,11 +106,11 @@ fn check_plants(
 ) -> anyhow::Result<u64> {
     let kept_from = manifest.map_or(1, |manifest| manifest.kept_from);
     let mut plants = 0;
-    let mut digest = PlantsDigest::default();
+    let mut digest = layout::Digest::default();
     for entry in PlantScan::new(db) {
         let Some((id, record)) = findings.value_of(entry)? else { continue };
         plants += 1;
-        digest += plant_digest(id, &record);
+        digest += layout::digest(id, &record);
         let last_event = last_events.remove(&id);
         let record = PlantRecord::decode(&record)
             .and_then(|record| record.to_stored_plant(id).map(|_| record))

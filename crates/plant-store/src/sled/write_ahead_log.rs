@@ -266,7 +266,7 @@ impl WriteAheadLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sled::digest::PlantsDigest;
+    use crate::sled::layout::Digest;
 
     #[test]
     fn a_record_of_another_log_counts_as_none() {
@@ -277,7 +277,7 @@ mod tests {
         let group = ChangeGroup {
             first_sequence: 1,
             plants_before: 0,
-            digest_before: PlantsDigest::default(),
+            digest_before: Digest::default(),
             changes: Vec::new(),
         };
         let mut log = WriteAheadLog::open(one.path()).unwrap();
