@@ -63,7 +63,6 @@ impl BlocksLock {
     }
 }
 
-/// A block in sled.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     key: IVec,
@@ -81,7 +80,6 @@ impl Block {
         Ok(prefix)
     }
 
-    /// The least id that belongs into the block.
     pub(super) fn first_id(&self) -> anyhow::Result<PlantId> {
         let (_, first) = self.split_key()?;
         Ok(from_ordered(*first))
@@ -98,7 +96,6 @@ impl Block {
         Ok(Entries { before: self.first_id()?, is_first: true, rest })
     }
 
-    /// The ids.
     pub(super) fn ids(&self) -> anyhow::Result<Vec<PlantId>> {
         // An entry has at least a byte for the id and one for the length of the value.
         let mut ids = Vec::with_capacity(self.value.len() / 2);
@@ -127,7 +124,6 @@ impl Block {
     }
 }
 
-/// An id and its value.
 type Entry<'a> = (PlantId, &'a [u8]);
 
 /// The entries of a block. After the first error the rest means nothing.
@@ -157,14 +153,12 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The block that `id` belongs into, if there are blocks at all.
 pub(super) fn block_of(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<Block>> {
     let keys = key(prefix, PlantId::MIN)..=key(prefix, id);
     let found = tree.range(keys).next_back().transpose()?;
     Ok(found.map(|(key, value)| Block { key, value }))
 }
 
-/// The value of an id, if it has one.
 pub(super) fn get(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<EncodedPlant>> {
     let Some(block) = block_of(tree, prefix, id)? else { return Ok(None) };
     let damaged = || format!("the block of id {id} is damaged");
@@ -203,7 +197,6 @@ pub(super) fn visit_between<B>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The blocks that begin after an id.
 fn blocks_behind(
     tree: &Tree,
     prefix: &[u8],
@@ -267,7 +260,6 @@ pub(super) fn merge_into<'a>(
     Ok(())
 }
 
-/// The entries with the changes applied.
 fn merge<'a>(old: &[Entry<'a>], changes: &[BlockChange<'a>]) -> Vec<Entry<'a>> {
     let mut merged = Vec::with_capacity(old.len() + changes.len());
     let mut old = old.iter().copied().peekable();
@@ -311,14 +303,12 @@ pub(super) fn cut(
     Ok(blocks)
 }
 
-/// The size of a block of these entries that begins at `first`.
 fn bytes_of(first: PlantId, entries: &[Entry<'_>]) -> usize {
     let ids = iter::once(first).chain(entries.iter().map(|(id, _)| *id));
     let of_entries = ids.zip(entries).map(|(before, (id, value))| entry_bytes(before, *id, value));
     VERSION_BYTES + of_entries.sum::<usize>()
 }
 
-/// The size of an entry after the entry of another id.
 const fn entry_bytes(before: PlantId, id: PlantId, value: &[u8]) -> usize {
     varint_bytes(id.get().abs_diff(before.get())) + varint_bytes(value.len() as u64) + value.len()
 }
@@ -363,17 +353,14 @@ fn bytes_in(old: &[&Block], new: &[(Vec<u8>, Vec<u8>)]) -> usize {
     old.chain(new.iter().map(|(key, value)| key.len() + value.len())).sum()
 }
 
-/// The key of a block that begins at this id.
 pub(super) fn key(prefix: &[u8], id: PlantId) -> Vec<u8> {
     [prefix, &ordered(id)].concat()
 }
 
-/// The keys of the blocks of plants that begin at an id or later.
 pub(super) fn plant_keys(id: PlantId) -> Range<Vec<u8>> {
     key(PLANT_PREFIX, id)..vec![PLANT_PREFIX[0] + 1]
 }
 
-/// Checks that two neighboring blocks do not overlap.
 pub(super) fn check_order(last_of_one: PlantId, first_of_next: PlantId) -> anyhow::Result<()> {
     ensure!(
         last_of_one < first_of_next,

@@ -32,7 +32,6 @@ use crate::fault;
 use crate::plant_record::{EncodedPlant, PlantRecord};
 use crate::{Revision, StoreError};
 
-/// The most writes in a group.
 const MAX_GROUP: usize = 1024;
 
 /// How long the thread polls an empty queue for a client that writes alone: waking the thread takes a part of the time
@@ -55,7 +54,6 @@ pub(super) enum Message {
     Close(oneshot::Sender<()>),
 }
 
-/// Where the outcome of a write goes.
 enum Recipient {
     Single(oneshot::Sender<Outcome>),
     Import(Arc<ImportAnswers>),
@@ -115,7 +113,6 @@ pub(super) struct Committer {
     pub(super) write_ahead_log: WriteAheadLog,
     /// Frees the other segment of the log.
     pub(super) compaction: CompactionThread,
-    /// How many changes fill the memtable.
     pub(super) changes_in_memory: usize,
     pub(super) health: Arc<StoreHealth>,
     pub(super) room: Arc<Room>,

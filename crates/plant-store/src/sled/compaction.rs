@@ -27,10 +27,8 @@ use crate::plant_record::EncodedPlant;
 /// The only writer to sled in an open database.
 pub(super) struct Compactor {
     pub(super) db: PacedDb,
-    /// Our own handle on sled's file.
     pub(super) file: File,
     pub(super) tree: Arc<MergeTree>,
-    /// How many of the newest events are kept at least.
     pub(super) keep_events: u64,
     pub(super) room: Arc<Room>,
 }
@@ -208,7 +206,6 @@ fn write_events(
     Ok(())
 }
 
-/// Removes the records whose events are all older than `kept_from`.
 fn forget_events(db: &PacedDb, kept_from: u64, after_step: impl Fn()) -> anyhow::Result<()> {
     for key in db.scan_prefix(EVENT_PREFIX).keys() {
         let key = key.context("reading old events")?;

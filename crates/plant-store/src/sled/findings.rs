@@ -19,7 +19,6 @@ pub(super) enum Findings {
 }
 
 impl Findings {
-    /// An empty list.
     pub(super) const fn list() -> Self {
         Self::List { listed: Vec::new(), unlisted: 0 }
     }
@@ -38,7 +37,6 @@ impl Findings {
         }
     }
 
-    /// The listed findings, and how many more there were.
     pub(super) fn into_list(self) -> (Vec<String>, u64) {
         match self {
             Self::Refuse => (Vec::new(), 0),

@@ -62,7 +62,6 @@ const MAX_SEQUENCE: u64 = u64::MAX / 4;
 pub(super) struct Manifest {
     pub(super) last_sequence: u64,
     pub(super) plants: u64,
-    /// The digest of all plants.
     pub(super) digest: Digest,
     /// The first kept event. Remains of older ones may be there.
     pub(super) kept_from: u64,
@@ -75,7 +74,6 @@ impl Default for Manifest {
 }
 
 impl Manifest {
-    /// The manifest before a group.
     pub(super) fn before(&self, group: &ChangeGroup) -> Self {
         Self {
             last_sequence: group.first_sequence - 1,
@@ -85,7 +83,6 @@ impl Manifest {
         }
     }
 
-    /// The manifest after changes.
     pub(super) fn after(&self, changes: &[Change]) -> anyhow::Result<Self> {
         let Self { mut plants, mut digest, .. } = *self;
         for change in changes {
@@ -128,9 +125,7 @@ pub(super) struct EventOfPlant {
 pub(super) struct ChangeGroup {
     /// The sequence number of the first change's event. The others follow without a gap.
     pub(super) first_sequence: u64,
-    /// The count of plants before the group.
     pub(super) plants_before: u64,
-    /// The digest of all plants before the group.
     pub(super) digest_before: Digest,
     pub(super) changes: Vec<Change>,
 }
@@ -146,13 +141,11 @@ impl ChangeGroup {
         Ok(group)
     }
 
-    /// The sequence number of the last change's event.
     pub(super) fn last_sequence(&self) -> u64 {
         (self.first_sequence + self.changes.len() as u64).saturating_sub(1)
     }
 }
 
-/// One change to one plant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Change {
     pub(super) kind: EventKind,
@@ -194,13 +187,11 @@ impl Change {
         Ok(Self { kind, id: id.get(), left_tag, digest, record: after })
     }
 
-    /// The event of the change.
     pub(super) const fn event(&self) -> EventOfPlant {
         EventOfPlant { kind: self.kind, id: self.id }
     }
 }
 
-/// The key of the record that holds an event.
 pub(super) fn event_key(sequence: u64) -> [u8; 9] {
     let mut key = [EVENT_PREFIX[0]; 9];
     key[1..].copy_from_slice(&first_of_record(sequence).to_be_bytes());
@@ -217,7 +208,6 @@ pub(super) const fn first_of_record(sequence: u64) -> u64 {
     sequence - (sequence - 1) % EVENTS_IN_A_RECORD
 }
 
-/// The sequence number in the key of an event record.
 pub(super) fn event_sequence(key: &[u8]) -> anyhow::Result<u64> {
     let bytes = key.strip_prefix(EVENT_PREFIX).context("not the key of an event record")?;
     let bytes = bytes.try_into().context("an event record's key has a wrong length")?;
@@ -230,7 +220,6 @@ pub(super) fn event_sequence(key: &[u8]) -> anyhow::Result<u64> {
     Ok(first_sequence)
 }
 
-/// The events of the record that begins with this number.
 pub(super) fn decode_events(
     first_sequence: u64,
     value: &[u8],
@@ -243,16 +232,10 @@ pub(super) fn decode_events(
     decoded.with_context(|| format!("the event record from number {first_sequence} on is damaged"))
 }
 
-/// The prefix of the keys of a tag's blocks.
 pub(super) fn tag_blocks_prefix(tag: &str) -> Vec<u8> {
-    let mut prefix = Vec::with_capacity(TAG_PREFIX.len() + tag.len() + 1);
-    prefix.extend_from_slice(TAG_PREFIX);
-    prefix.extend_from_slice(tag.as_bytes());
-    prefix.push(TAG_END);
-    prefix
+    [TAG_PREFIX, tag.as_bytes(), &[TAG_END]].concat()
 }
 
-/// The tag of the blocks with this prefix.
 pub(super) fn tag_of_prefix(prefix: &[u8]) -> anyhow::Result<&str> {
     let tag = prefix.strip_prefix(TAG_PREFIX).and_then(|tag| tag.strip_suffix(&[TAG_END]));
     let tag = tag.context("the key of a tag's block has no end of the tag")?;
@@ -269,7 +252,6 @@ pub(super) fn decode<T: DeserializeOwned>(value: &[u8]) -> anyhow::Result<T> {
     whole(unversioned(value)?)
 }
 
-/// The bytes after the version of a value.
 pub(super) fn unversioned(value: &[u8]) -> anyhow::Result<&[u8]> {
     match value {
         [VALUE_VERSION, bytes @ ..] => Ok(bytes),
@@ -278,7 +260,6 @@ pub(super) fn unversioned(value: &[u8]) -> anyhow::Result<&[u8]> {
     }
 }
 
-/// The value of the format key.
 pub(super) fn decode_format(value: &IVec) -> anyhow::Result<u32> {
     let bytes: [u8; 4] = value.as_ref().try_into().context("the format number is damaged")?;
     Ok(u32::from_be_bytes(bytes))

@@ -111,7 +111,9 @@ impl SledRepository {
         let tree = Arc::new(MergeTree::new(Db::clone(&db), manifest, ids));
         let keep_events = config.keep_events;
         let looked_at = file.try_clone().context("cannot look how full the disk is")?;
-        let room = Arc::new(Room::new(looked_at, config.directory.clone(), Arc::clone(&health)));
+        let directory = config.directory.clone();
+        let room = Room::new(room::free_bytes, looked_at, directory, Arc::clone(&health));
+        let room = Arc::new(room);
         let compactor = Compactor {
             db: db.in_room(Arc::clone(&room)),
             file,
@@ -149,7 +151,6 @@ impl SledRepository {
         })
     }
 
-    /// The outcomes of the writes, in their order.
     async fn write_all(
         &self,
         writes: Vec<Write>,

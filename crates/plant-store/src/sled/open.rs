@@ -27,7 +27,6 @@ use crate::fault;
 
 /// The name of sled's folder until the new database is whole.
 const UNFINISHED_DIRECTORY: &str = "sled.unfinished";
-/// sled's one file of data.
 const SLED_FILE: &str = "db";
 
 /// A checked database: sled has everything in the write-ahead log on disk.
@@ -43,21 +42,18 @@ pub(super) struct FoundDatabase {
     pub(super) db: PacedDb,
     /// Our own handle on sled's file.
     pub(super) file: File,
-    /// The manifest, if it can be read.
     pub(super) manifest: Option<Manifest>,
     pub(super) last_handle: LastHandle,
     pub(super) lock: File,
 }
 
 impl FoundDatabase {
-    /// Closes sled after this error, unless the disk has failed.
     fn close_after(self, error: anyhow::Error) -> anyhow::Error {
         drop(self.db);
         self.last_handle.close_after(error)
     }
 }
 
-/// Opens the database to serve it, or makes a new one.
 pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
     guarded(|| make_or_open(config)).map_err(advise_on_disk)
 }
@@ -106,7 +102,6 @@ fn check_all(db: &PacedDb, manifest: Option<Manifest>) -> anyhow::Result<(Manife
     Ok((manifest, recovery::check(db, &manifest)?))
 }
 
-/// Opens an existing database to look at it, damaged or not.
 pub(super) fn open_to_look(
     config: &SledConfig,
     findings: &mut Findings,
@@ -185,7 +180,6 @@ fn read_kept(
     .map_err(advise)
 }
 
-/// Makes a folder and its missing parents, for their owner alone.
 fn make_directory(directory: &Path) -> anyhow::Result<()> {
     DirBuilder::new()
         .mode(0o700)
@@ -216,7 +210,6 @@ fn sync_names(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Locks the database for this process.
 fn lock(directory: &Path) -> anyhow::Result<File> {
     let path = directory.join("lock");
     // In a folder of another user, a link could lead to any file.

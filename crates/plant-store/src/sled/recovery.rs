@@ -21,7 +21,6 @@ use super::ordered_map::{Db, IVec, Tree};
 use crate::fault;
 use crate::plant_record::RecordBytes;
 
-/// Which groups of the write-ahead log are compacted into sled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replay {
     /// Those that sled may not have on disk.
@@ -149,7 +148,6 @@ pub(super) fn check(tree: &Tree, manifest: &Manifest) -> anyhow::Result<BloomFil
     Ok(ids)
 }
 
-/// How many ids are added to a filter at a time.
 const IDS_AT_ONCE: usize = 1_024;
 
 /// A key in the middle between those of the first and the last block of plants.

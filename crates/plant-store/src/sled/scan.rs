@@ -17,7 +17,6 @@ pub(super) struct PlantScan<'a> {
     blocks: Fuse<Iter>,
     /// The next block begins at this id or later; `None` after the greatest id.
     from: Option<PlantId>,
-    /// The rest of the current block.
     entries: vec::IntoIter<(PlantId, IVec)>,
     last: Option<PlantId>,
 }
@@ -29,7 +28,6 @@ impl<'a> PlantScan<'a> {
         Self { tree, blocks, from: Some(first), entries: Vec::new().into_iter(), last: None }
     }
 
-    /// Reads the next block, if there is one.
     fn read_block(&mut self) -> Option<anyhow::Result<()>> {
         let from = self.from?;
         let block = match guarded(|| Ok(self.blocks.next().transpose()?)) {
@@ -110,7 +108,6 @@ impl Iterator for PlantScan<'_> {
     }
 }
 
-/// The blocks that begin at an id or later.
 fn blocks_from(tree: &Tree, id: PlantId) -> Fuse<Iter> {
     tree.range(plant_keys(id)).fuse()
 }

@@ -97,7 +97,6 @@ fn read_events(
     Ok(events)
 }
 
-/// Returns the number of plants.
 fn check_plants(
     db: &Db,
     manifest: Option<&Manifest>,

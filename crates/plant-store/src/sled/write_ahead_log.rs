@@ -147,7 +147,6 @@ fn paths(directory: &Path) -> [PathBuf; 2] {
     SEGMENT_NAMES.map(|name| directory.join(name))
 }
 
-/// The payload of the whole record at the start of `bytes`, if there is one.
 fn whole_record(salt: [u8; SALT_BYTES], bytes: &[u8]) -> Option<&[u8]> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (length, rest) = rest.split_first_chunk()?;

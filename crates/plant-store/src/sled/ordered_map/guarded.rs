@@ -46,7 +46,6 @@ impl LastHandle {
         Self(Some(db))
     }
 
-    /// Closes the database.
     pub(in crate::sled) fn close(mut self) -> anyhow::Result<()> {
         self.close_once()
     }
@@ -135,12 +134,10 @@ fn is_about_content(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
 }
 
-/// The error of a background write of sled, if one has failed.
 pub(in crate::sled) fn failure_in_background(db: &sled::Db) -> sled::Result<()> {
     db.context.global_error()
 }
 
-/// The public error of a failed open.
 pub(in crate::sled) fn open_error(error: anyhow::Error) -> OpenError {
     match error.downcast_ref::<Damaged>() {
         Some(_) => OpenError::Damaged(StoreFailure::new(error)),

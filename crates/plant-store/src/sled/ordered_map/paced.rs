@@ -34,9 +34,7 @@ pub(in crate::sled) struct PacedDb {
     db: sled::Db,
     /// Bytes of keys and values since the last flush that made room.
     unflushed_bytes: Cell<usize>,
-    /// Batches since then.
     unflushed_batches: Cell<usize>,
-    /// The bytes allowed before the next flush.
     flushed_after_bytes: Cell<usize>,
     /// Where sled's log ended then, in bytes.
     log_end: Cell<i64>,
@@ -128,7 +126,6 @@ impl PacedDb {
         self.wait_for_room()
     }
 
-    /// Counts a write of these bytes.
     fn count(&self, bytes: usize) -> sled::Result<()> {
         self.make_room_for(bytes)?;
         self.unflushed_bytes.update(|unflushed| unflushed + counted(bytes));
@@ -136,7 +133,6 @@ impl PacedDb {
     }
 }
 
-/// The bytes that a write counts for.
 fn counted(bytes: usize) -> usize {
     bytes.max(LEAST_OF_A_WRITE)
 }
