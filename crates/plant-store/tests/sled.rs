@@ -634,31 +634,25 @@ async fn a_plant_in_an_older_state_is_found_and_refused() {
 }
 
 #[tokio::test]
-async fn a_plant_that_was_never_created_is_found_and_refused() {
-    let insert = |db: &sled::Db| {
-        edit_plants(db, |plants| drop(plants.insert(700, plants[&7].clone())));
-    };
-    let expected = [
-        "plant 700 has the revision 8, and that event is missing",
-        "plant 700 has the tag \"tag 0\" and is missing in its index",
-        "there are 101 plants, and the count says 100",
-        OTHER_PLANTS,
-    ];
-    check_damage(&folder_to_verify().await, insert, &expected, Some("there are 101 plants"));
-}
-
-#[tokio::test]
-async fn a_plant_that_is_there_although_it_was_deleted_is_found_and_refused() {
-    let insert = |db: &sled::Db| {
-        edit_plants(db, |plants| drop(plants.insert(4, plants[&11].clone())));
-    };
-    let expected = [
-        "plant 4 is there, and event 102 removed it",
-        "plant 4 has the tag \"tag 4\" and is missing in its index",
-        "there are 101 plants, and the count says 100",
-        OTHER_PLANTS,
-    ];
-    check_damage(&folder_to_verify().await, insert, &expected, Some("there are 101 plants"));
+async fn a_plant_that_was_never_created_or_was_deleted_is_found_and_refused() {
+    let folder = folder_to_verify().await;
+    for (id, record_of, event) in [
+        (700, 7, "plant 700 has the revision 8, and that event is missing"),
+        (4, 11, "plant 4 is there, and event 102 removed it"),
+    ] {
+        let insert = |db: &sled::Db| {
+            edit_plants(db, |plants| drop(plants.insert(id, plants[&record_of].clone())));
+        };
+        let tag = record_of % 7;
+        let index = format!("plant {id} has the tag \"tag {tag}\" and is missing in its index");
+        let count = "there are 101 plants, and the count says 100";
+        check_damage(
+            &folder,
+            insert,
+            &[event, &index, count, OTHER_PLANTS],
+            Some("there are 101 plants"),
+        );
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use proptest::sample::select;
 use super::{StoreUnderTest, all_pages};
 use crate::{
     Created, Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PlantRepository,
-    Precondition, Preconditions, Put, Revision, Revisions, StoreError, StoredPlant,
+    Preconditions, Put, Revision, Revisions, StoreError, StoredPlant,
 };
 
 /// Few ids, so that operations meet on the same plant.
@@ -178,19 +178,15 @@ impl Model {
                         assert_eq!(stored.revision, present.revision);
                         assert_eq!(stored.into_new_plant(), *new_plant);
                     }
-                    Some(_) => {
-                        let taken =
-                            matches!(outcome, Err(StoreError::IdTaken(id)) if id == new_plant.id());
-                        assert!(taken, "{outcome:?}");
-                    }
+                    Some(_) => assert_refused(outcome, &StoreError::IdTaken(new_plant.id())),
                 }
             }
             Operation::Put(new_plant, condition) => {
                 let is_free = !self.plants.contains_key(&new_plant.id());
                 let preconditions = self.preconditions(*condition, new_plant.id());
                 let outcome = repository.put(new_plant.clone(), preconditions.clone()).await;
-                if let Some(failed) = self.failed(&preconditions, new_plant.id()) {
-                    return assert_precondition_failed(outcome, failed);
+                if let Some(refusal) = self.refusal(&preconditions, new_plant.id()) {
+                    return assert_refused(outcome, &refusal);
                 }
                 let Put { stored, is_new } = outcome.expect("a put is carried out");
                 assert_eq!(is_new, is_free);
@@ -200,10 +196,10 @@ impl Model {
                 let preconditions = self.preconditions(*condition, *id);
                 let outcome = repository.patch(*id, patch.clone(), preconditions.clone()).await;
                 let Some((present, _)) = self.plants.get(id).cloned() else {
-                    return assert_no_such_plant(outcome, *id);
+                    return assert_refused(outcome, &StoreError::NoSuchPlant(*id));
                 };
-                if let Some(failed) = self.failed(&preconditions, *id) {
-                    return assert_precondition_failed(outcome, failed);
+                if let Some(refusal) = self.refusal(&preconditions, *id) {
+                    return assert_refused(outcome, &refusal);
                 }
                 let patched = patch.apply(&present.plant).with_id(*id);
                 self.store(patched, None, Some(outcome.expect("a patch is carried out")));
@@ -212,10 +208,10 @@ impl Model {
                 let preconditions = self.preconditions(*condition, *id);
                 let outcome = repository.delete(*id, preconditions.clone()).await;
                 if !self.plants.contains_key(id) {
-                    return assert_no_such_plant(outcome, *id);
+                    return assert_refused(outcome, &StoreError::NoSuchPlant(*id));
                 }
-                if let Some(failed) = self.failed(&preconditions, *id) {
-                    return assert_precondition_failed(outcome, failed);
+                if let Some(refusal) = self.refusal(&preconditions, *id) {
+                    return assert_refused(outcome, &refusal);
                 }
                 outcome.expect("a removal is carried out");
                 self.plants.remove(id);
@@ -299,10 +295,10 @@ impl Model {
         Preconditions { if_match, if_none_match }
     }
 
-    /// The precondition that the plant or its absence does not meet.
-    fn failed(&self, preconditions: &Preconditions, id: PlantId) -> Option<Precondition> {
+    /// The refusal when the plant or its absence does not meet a precondition.
+    fn refusal(&self, preconditions: &Preconditions, id: PlantId) -> Option<StoreError> {
         let current = self.plants.get(&id).map(|(stored, _)| stored.revision);
-        preconditions.check(current).err()
+        preconditions.check(current).err().map(StoreError::PreconditionFailed)
     }
 
     /// Compares everything that can be read with the model.
@@ -368,19 +364,8 @@ fn kept(page: Result<EventPage, StoreError>) -> Vec<Event> {
     }
 }
 
-fn assert_no_such_plant<T: std::fmt::Debug>(outcome: Result<T, StoreError>, expected: PlantId) {
-    match outcome {
-        Err(StoreError::NoSuchPlant(id)) => assert_eq!(id, expected),
-        other => panic!("plant {expected} should be missing: {other:?}"),
-    }
-}
-
-fn assert_precondition_failed<T: std::fmt::Debug>(
-    outcome: Result<T, StoreError>,
-    expected: Precondition,
-) {
-    match outcome {
-        Err(StoreError::PreconditionFailed(failed)) => assert_eq!(failed, expected),
-        other => panic!("{expected} should have failed: {other:?}"),
-    }
+#[track_caller]
+fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, expected: &StoreError) {
+    let refusal = outcome.map(drop).expect_err("it must be refused");
+    assert_eq!(format!("{refusal:?}"), format!("{expected:?}"));
 }

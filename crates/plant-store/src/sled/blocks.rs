@@ -1,12 +1,11 @@
 //! Blocks: many short values by id, in few entries of sled.
 //!
-//! sled does about as much work for an entry of fifty bytes as for one of a thousand, and copies the list of a leaf's
-//! entries whenever one of them changes. So the plants, and the plants of each tag, stand in blocks. The key of a block
-//! ends with the least id that belongs into it; the block holds the ids up to the key of the next one. The first block
-//! begins at the least id of all, so every id has a block as soon as there is one.
+//! sled does about as much work for an entry of fifty bytes as for one of a thousand. The key of a block ends with the
+//! least id that belongs into it; the block holds the ids up to the key of the next one. The first block begins at the
+//! least id of all.
 //!
 //! A block is a version byte and its entries by ascending id: the distance from the id before (for the first entry, from
-//! the key's id), and the value behind its length, both as postcard writes them.
+//! the key's id), and the value after its length, both as postcard writes them.
 
 use std::iter;
 use std::ops::{Bound, ControlFlow, Range};

@@ -2,9 +2,6 @@
 //!
 //! The thread takes everything in the queue as one group, decides each write in turn, appends the group to the
 //! write-ahead log as one record, shows it in the memtable, and answers. It never waits for a group to fill.
-//!
-//! When a segment of the log or the memtable is full, the other segment takes over, and the compaction thread brings the
-//! full memtable to sled. If that one is still busy with the memtable before, writes wait: back-pressure.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,9 +1,8 @@
 //! Memtables: the newest changes, which are on disk in the write-ahead log and not in sled yet.
 //!
-//! One change costs sled more than the rest of a create, and many changes by ascending id cost much less each. So changes
-//! gather in the active memtable until it, or its segment of the log, is full. Then it becomes immutable, and compaction
-//! brings it to sled while the next memtable fills beside the other segment. Reads look at the active memtable, the
-//! immutable one, and sled, in this order.
+//! sled takes many changes by ascending id for much less work than the same changes one by one. So changes gather in the
+//! active memtable until it, or its segment of the log, is full. Then it becomes immutable, and compaction brings it to
+//! sled while the next memtable fills beside the other segment.
 
 use std::collections::BTreeMap;
 use std::mem;

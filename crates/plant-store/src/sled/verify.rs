@@ -34,13 +34,8 @@ pub(super) fn verify(
     Ok((plants, events))
 }
 
-/// The last kept event of each plant.
-type LastEvents = HashMap<PlantId, LastEvent>;
-
-struct LastEvent {
-    sequence: u64,
-    kind: EventKind,
-}
+/// The last kept event of each plant, and its sequence number.
+type LastEvents = HashMap<PlantId, (u64, EventKind)>;
 
 /// Checks that each event can follow the one before it of the same plant. Returns the number of events.
 fn read_events(
@@ -76,7 +71,7 @@ fn read_events(
             let id = PlantId::from(event.id);
             let is_new = event.kind == EventKind::Created;
             let follows = match last_events.get(&id) {
-                Some(before) => is_new == (before.kind == EventKind::Deleted),
+                Some((_, before)) => is_new == (*before == EventKind::Deleted),
                 // Events before the oldest kept one are not known.
                 None => is_new || kept_from > 1,
             };
@@ -86,7 +81,7 @@ fn read_events(
                     "event {sequence} ({kind:?}) cannot follow the event before it of plant {id}"
                 ))?;
             }
-            last_events.insert(id, LastEvent { sequence, kind: event.kind });
+            last_events.insert(id, (sequence, event.kind));
         }
     }
     if let Some(Manifest { last_sequence, .. }) = manifest
@@ -127,9 +122,9 @@ fn check_plants(
         }
     }
     let mut missing: Vec<_> =
-        last_events.into_iter().filter(|(_, event)| event.kind != EventKind::Deleted).collect();
+        last_events.into_iter().filter(|(_, (_, kind))| *kind != EventKind::Deleted).collect();
     missing.sort_unstable_by_key(|(id, _)| *id);
-    for (id, LastEvent { sequence, .. }) in missing {
+    for (id, (sequence, _)) in missing {
         findings.add(format_args!("plant {id} is missing; event {sequence} is its last one"))?;
     }
     if let Some(manifest) = manifest {
@@ -148,16 +143,16 @@ fn check_plants(
 fn check_last_event(
     id: PlantId,
     record: &PlantRecord<'_>,
-    last_event: Option<LastEvent>,
+    last_event: Option<(u64, EventKind)>,
     kept_from: u64,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let revision = record.revision;
     match last_event {
-        Some(LastEvent { sequence, kind: EventKind::Deleted, .. }) => {
+        Some((sequence, EventKind::Deleted)) => {
             findings.add(format_args!("plant {id} is there, and event {sequence} removed it"))
         }
-        Some(LastEvent { sequence, .. }) if sequence != revision => findings.add(format_args!(
+        Some((sequence, _)) if sequence != revision => findings.add(format_args!(
             "plant {id} has the revision {revision}, and event {sequence} is its last one"
         )),
         None if revision >= kept_from => findings

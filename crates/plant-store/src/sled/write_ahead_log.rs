@@ -4,8 +4,8 @@
 //! a fixed size and are made once and overwritten in turn, so a sync has no file length to write. While one segment
 //! fills, the memtable of the other is compacted into sled, which frees that segment.
 //!
-//! The log stands beside sled's own because of what a sync through sled costs: its flush wakes a pool of seven threads,
-//! waits for `sync_file_range`, and is no fsync in the end. A record here is one write and one `fdatasync`.
+//! The log stands beside sled's own because a sync through sled wakes seven threads and is no fsync in the end. A record
+//! here is one write and one `fdatasync`.
 //!
 //! A segment begins with a salt. A record begins at a multiple of [`ALIGNMENT`]: a head (magic, length, CRC-32 of salt
 //! and payload), then the payload (a [`ChangeGroup`]). Recovery also searches the remains of older records for whole
