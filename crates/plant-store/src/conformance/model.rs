@@ -30,6 +30,8 @@ pub struct Operations(Vec<Operation>);
 enum Operation {
     /// With an idempotency key or without.
     Create(NewPlant, Option<String>),
+    /// Send the last create with a key again.
+    Resend,
     Put(NewPlant, Condition),
     Patch(PlantId, PlantPatch, Condition),
     Delete(PlantId, Condition),
@@ -61,6 +63,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     let on_conflict = || select(vec![OnConflict::Error, OnConflict::Skip, OnConflict::Replace]);
     prop_oneof![
         6 => (new_plant(), key()).prop_map(|(plant, key)| Operation::Create(plant, key)),
+        3 => Just(Operation::Resend),
         6 => (new_plant(), condition()).prop_map(|(plant, when)| Operation::Put(plant, when)),
         6 => (id(), patch(), condition()).prop_map(|(id, patch, when)| Operation::Patch(id, patch, when)),
         6 => (id(), condition()).prop_map(|(id, when)| Operation::Delete(id, when)),
@@ -126,7 +129,12 @@ pub async fn check(
 ) {
     let mut model = Model::default();
     let mut repository = store.open().await;
+    let mut with_key = None;
     for operation in operations {
+        let operation = match operation {
+            Operation::Resend => with_key.unwrap_or(operation),
+            sent => sent,
+        };
         match operation {
             Operation::Reopen => {
                 repository.close().await.expect("closes");
@@ -139,6 +147,9 @@ pub async fn check(
                 repository = store.open().await;
             }
             _ => {
+                if matches!(operation, Operation::Create(_, Some(_))) {
+                    with_key = Some(operation);
+                }
                 model.check_operation(&*repository, operation).await;
                 model.check_new_events(&*repository).await;
             }
@@ -235,7 +246,7 @@ impl Model {
                     }
                 }
             }
-            Operation::Reopen | Operation::Kill => {}
+            Operation::Resend | Operation::Reopen | Operation::Kill => {}
         }
     }
 
