@@ -76,7 +76,20 @@ impl Write {
     ) -> Result<Decision, StoreError> {
         match self {
             Self::Create(new_plant, idempotency) => {
-                create(new_plant, idempotency, current, revision)
+                let (id, plant) = new_plant.into_parts();
+                match current {
+                    None => Ok(Decision::created(id, plant, idempotency, revision)),
+                    // The same create, sent again.
+                    Some(current)
+                        if idempotency.is_some() && current.idempotency == idempotency =>
+                    {
+                        let is_current = current.stored.plant == plant;
+                        let stored = StoredPlant { plant, ..current.stored };
+                        let plant = KeptPlant { stored, idempotency };
+                        Ok(Decision { change: None, plant, is_current })
+                    }
+                    Some(_) => Err(StoreError::IdTaken(id)),
+                }
             }
             Self::Put(new_plant, preconditions) => {
                 check(&preconditions, current.as_ref())?;
@@ -98,25 +111,6 @@ impl Write {
                 Ok(Decision { change: Some(EventKind::Deleted), plant, is_current: false })
             }
         }
-    }
-}
-
-fn create(
-    new_plant: NewPlant,
-    idempotency: Option<IdempotencyDigest>,
-    current: Option<KeptPlant>,
-    revision: Revision,
-) -> Result<Decision, StoreError> {
-    let (id, plant) = new_plant.into_parts();
-    match current {
-        None => Ok(Decision::created(id, plant, idempotency, revision)),
-        // The same create, sent again.
-        Some(current) if idempotency.is_some() && current.idempotency == idempotency => {
-            let is_current = current.stored.plant == plant;
-            let plant = KeptPlant { stored: StoredPlant { plant, ..current.stored }, idempotency };
-            Ok(Decision { change: None, plant, is_current })
-        }
-        Some(_) => Err(StoreError::IdTaken(id)),
     }
 }
 

@@ -133,17 +133,8 @@ async fn put(repository: &Arc<dyn PlantRepository>, new_plant: &NewPlant) -> Sto
     put.unwrap_or_else(|error| panic!("putting plant {} failed: {error}", new_plant.id())).stored
 }
 
-fn patch_of(name: Option<&str>, tag: TagPatch) -> PlantPatch {
-    PlantPatch::new(name.map(str::to_owned), tag).expect("the suite's patches are valid")
-}
-
 fn filter_of(name: Option<&str>, tag: Option<&str>) -> PlantFilter {
     PlantFilter::new(name, tag.map(str::to_owned)).expect("the suite's filters are valid")
-}
-
-fn if_match(revision: Revision) -> Preconditions {
-    let if_match = Some(Revisions::OneOf(vec![revision]));
-    Preconditions { if_match, ..Preconditions::default() }
 }
 
 /// The plants of all pages.
@@ -341,8 +332,10 @@ async fn changes_that_race_happen_one_after_the_other(store: &impl StoreUnderTes
             while done < INCREMENTS {
                 let seen = get(&repository, id).await.expect("it is there");
                 let number: usize = seen.plant.name().parse().expect("a number");
-                let next = patch_of(Some(&(number + 1).to_string()), TagPatch::Keep);
-                match repository.patch(id, next, if_match(seen.revision)).await {
+                let next = PlantPatch::new(Some((number + 1).to_string()), TagPatch::Keep);
+                let if_match = Some(Revisions::OneOf(vec![seen.revision]));
+                let unchanged = Preconditions { if_match, if_none_match: None };
+                match repository.patch(id, next.expect("valid"), unchanged).await {
                     Ok(_) => done += 1,
                     Err(StoreError::PreconditionFailed(_)) => yield_now().await,
                     Err(error) => panic!("a patch failed: {error}"),

@@ -26,7 +26,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::ordered_map::IVec;
 use crate::EventKind;
 use crate::plant_record::{EncodedPlant, whole};
 
@@ -258,11 +257,6 @@ pub(super) fn unversioned(value: &[u8]) -> anyhow::Result<&[u8]> {
         [version, ..] => bail!("a value has the unknown version {version}"),
         [] => bail!("a value is empty"),
     }
-}
-
-pub(super) fn decode_format(value: &IVec) -> anyhow::Result<u32> {
-    let bytes: [u8; 4] = value.as_ref().try_into().context("the format number is damaged")?;
-    Ok(u32::from_be_bytes(bytes))
 }
 
 /// The bytes of an id, which sort as ids do.

@@ -14,7 +14,7 @@ use anyhow::{Context as _, ensure};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use crate::sled::config::{LOCK_PATIENCE, LOCK_RETRY_INTERVAL, SledConfig};
-use crate::sled::layout::{self, FORMAT, FORMAT_KEY};
+use crate::sled::layout::{FORMAT, FORMAT_KEY};
 use crate::sled::ordered_map::guarded::{advise, guarded};
 
 /// How much of sled's file is read at a time, in bytes: less than a processor's own cache.
@@ -121,11 +121,15 @@ pub(in crate::sled) fn open_sled(
 }
 
 pub(in crate::sled) fn check_format(db: &sled::Db) -> anyhow::Result<()> {
-    let value = guarded(|| {
+    let read = || {
         let value = db.get(FORMAT_KEY).context("the format number cannot be read")?;
-        value.context("the format number is missing: this is no plant store, or most of it is lost")
-    });
-    let format = value.and_then(|value| layout::decode_format(&value)).map_err(advise)?;
+        let value = value.context(
+            "the format number is missing: this is no plant store, or most of it is lost",
+        )?;
+        let bytes = value.as_ref().try_into().context("the format number is damaged")?;
+        Ok(u32::from_be_bytes(bytes))
+    };
+    let format = guarded(read).map_err(advise)?;
     ensure!(
         format == FORMAT,
         "the database has format {format}, and this version reads format {FORMAT}; \
