@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod http;
 mod store;
 
 /// A reader of bytes, and what must hold whatever they are.
@@ -17,7 +18,5 @@ pub struct FuzzTarget {
 
 /// All targets.
 pub fn targets() -> impl Iterator<Item = FuzzTarget> {
-    let http = plant_http::internal::fuzzing::TARGETS.into_iter();
-    let http = http.map(|target| FuzzTarget { name: target.name, check: target.check });
-    store::TARGETS.into_iter().chain(http)
+    http::TARGETS.into_iter().chain(store::TARGETS)
 }

@@ -231,8 +231,9 @@ fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<Ne
     let answer = remote.send(request.body(())?)?;
     let mut answer = remote.check(answer, Stop::Io).map_err(Stop::into_error)?;
     let mut rows = RowReader::new(ImportFormat::JsonArray);
-    let mut read = rows.read(&remote::read_body(&mut answer)?)?;
-    read.extend(rows.finish()?);
+    let mut read = Vec::new();
+    rows.read(&remote::read_body(&mut answer)?, &mut read)?;
+    rows.finish(&mut read)?;
     let plants: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
     let plants = plants.context("the answer is none of plantd's")?;
     let is_ascending = plants.first().is_none_or(|first| last.is_none_or(|last| last < first.id()))

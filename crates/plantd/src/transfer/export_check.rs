@@ -1,7 +1,7 @@
 //! Checks that the answer of a server is an export.
 
 use anyhow::{anyhow, ensure};
-use plant_domain::{Error, PlantId};
+use plant_domain::PlantId;
 use plant_http::transfer::{ReadRow, RowReader, TransferFormat};
 
 /// Checks that each row of an export is a plant with a greater id than the one before.
@@ -25,19 +25,21 @@ impl ExportCheck {
         if let Some(byte) = part.last() {
             self.ends_with_line = *byte == b'\n';
         }
-        let read = self.rows.read(part);
-        self.check(read)
+        let mut rows = Vec::new();
+        self.rows.read(part, &mut rows)?;
+        self.check(rows)
     }
 
     /// Checks that the export does not end within a row.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         ensure!(self.ends_with_line, "it ends within a row, after {} whole ones", self.plants);
-        let read = self.rows.finish();
-        self.check(read)
+        let mut rows = Vec::new();
+        self.rows.finish(&mut rows)?;
+        self.check(rows)
     }
 
-    fn check(&mut self, rows: Result<Vec<ReadRow>, Error>) -> anyhow::Result<()> {
-        for (line, plant) in rows? {
+    fn check(&mut self, rows: Vec<ReadRow>) -> anyhow::Result<()> {
+        for (line, plant) in rows {
             let plant = plant.map_err(|error| anyhow!("line {line} is no plant: {error}"))?;
             let id = plant.id();
             if let Some(last) = self.last.replace(id) {
