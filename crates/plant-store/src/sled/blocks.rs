@@ -22,8 +22,7 @@ use super::ordered_map::{IVec, Tree};
 use crate::fault;
 use crate::plant_record::EncodedPlant;
 
-/// A block that grows larger than this, in bytes, is cut. Larger blocks make shorter lists in sled, and dearer changes in
-/// the middle.
+/// A larger block, in bytes, is cut. Larger blocks make shorter lists in sled, and dearer changes in the middle.
 const BLOCK_BYTES: usize = 1024;
 
 const VERSION_BYTES: usize = 1;
@@ -37,15 +36,13 @@ const CHANGES_IN_A_STEP: usize = 256;
 /// About the most bytes of values in one step, which sled gets at once.
 const BYTES_IN_A_STEP: usize = 32 * 1024;
 
-/// Keeps readers from seeing a block that is half split. Readers hold it while they look for blocks. The value says
-/// whether blocks are torn: a write is under way, or has failed half way.
+/// Keeps readers from seeing a block that is half split. The value is true while a write is under way, and after one has
+/// failed.
 #[derive(Debug, Default)]
 pub(super) struct BlocksLock(RwLock<bool>);
 
 impl BlocksLock {
-    /// # Errors
-    ///
-    /// When a write has failed half way, and the store with it.
+    /// Fails once a write has failed half way, and the store with it.
     pub(super) fn read(&self) -> anyhow::Result<RwLockReadGuard<'_, bool>> {
         let is_torn = self.0.read().unwrap_or_else(PoisonError::into_inner);
         ensure!(!*is_torn, "sled failed while it wrote plants");
@@ -211,10 +208,8 @@ fn blocks_behind(
 /// The new value of an id; `None` removes the id.
 pub(super) type BlockChange<'a> = (PlantId, Option<&'a [u8]>);
 
-/// Merges changes, by ascending id, into the blocks.
-///
-/// Each step is one write or one batch, so a kill leaves the first steps. Merging the same changes again then writes only
-/// what is missing.
+/// Merges changes, by ascending id, into the blocks. Each step is one write or one batch, so a kill leaves the first
+/// steps, and merging the same changes again writes only what is missing.
 pub(super) fn merge_into<'a>(
     db: &PacedDb,
     lock: &BlocksLock,

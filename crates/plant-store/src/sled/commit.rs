@@ -31,12 +31,10 @@ use crate::{Revision, StoreError};
 
 const MAX_GROUP: usize = 1024;
 
-/// How long the thread polls an empty queue for a client that writes alone: waking the thread takes a part of the time
-/// that the disk takes. The poll yields to all other threads.
+/// How long the thread polls an empty queue, yielding, for a client that writes alone. Waking it would take longer.
 const AWAKE: Duration = Duration::from_micros(200);
 
-/// After this many groups of one write each, one client counts as writing alone. Several clients need the processors
-/// more than the poll does.
+/// After this many groups of one write each, one client counts as writing alone.
 const ALONE_AFTER: u32 = 8;
 
 type Outcome = Result<Decision, StoreError>;

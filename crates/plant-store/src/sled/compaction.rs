@@ -54,9 +54,8 @@ impl Compactor {
     }
 }
 
-/// The commit thread's end of the compaction thread, which compacts while commits go on, and looks how much room the
-/// disk has while idle. The thread starts with the store: a commit must not fail because no thread or file descriptor
-/// is left.
+/// The commit thread's end of the compaction thread. That thread starts with the store: a commit must not fail because no
+/// thread is left.
 #[derive(Debug)]
 pub(super) struct CompactionThread {
     orders: SyncSender<(Arc<Memtable>, Manifest)>,
@@ -136,11 +135,10 @@ fn thread_has_ended() -> anyhow::Error {
     anyhow!("the compaction thread has ended")
 }
 
-/// Writes the changes of a memtable into sled, and at last the manifest, which is returned with the events that it now
-/// keeps.
+/// Writes the changes of a memtable into sled, and last the manifest, which is returned.
 ///
 /// A kill leaves a prefix of the writes. Compacting the same memtable again, or one that has its changes and those of
-/// older ones, then writes only what is missing. `after_step` is called after each step.
+/// older ones, then writes only what is missing.
 pub(super) fn compact(
     db: &PacedDb,
     lock: &BlocksLock,

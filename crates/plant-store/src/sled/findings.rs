@@ -28,8 +28,7 @@ impl Findings {
         self.add_error(anyhow!("{finding}"))
     }
 
-    /// The value, or `None` after adding the error as a finding. An error of the disk is returned: it says nothing about
-    /// the database.
+    /// The value, or `None` after adding the error. An error of the disk is returned: it says nothing about the database.
     pub(super) fn value_of<T>(&mut self, looked: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
         match looked {
             Ok(value) => Ok(Some(value)),

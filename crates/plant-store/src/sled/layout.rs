@@ -41,8 +41,7 @@ pub(super) const EVENT_PREFIX: &[u8] = b"e";
 pub(super) const TAG_PREFIX: &[u8] = b"t";
 const TAG_END: u8 = 0;
 
-/// The first byte of every value of kind `p`, `t` and `e` and of the manifest. Allows a new layout of one value without
-/// a new [`FORMAT`].
+/// The first byte of every value of kind `p`, `t` and `e` and of the manifest.
 pub(super) const VALUE_VERSION: u8 = 1;
 
 /// The size limit of a value, in bytes. sled moves pages over a quarter of its segments (512 KiB) to files of their own,

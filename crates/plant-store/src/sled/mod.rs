@@ -53,15 +53,13 @@ use crate::{
     StoreError, StoreFailure, StoredPlant, fault,
 };
 
-/// The length of the write queue. A write that finds the queue full is refused ([`StoreError::Busy`]), so an accepted
-/// write waits for a few groups only.
+/// The length of the write queue. A write that finds it full is refused, so an accepted one waits for a few groups only.
 const QUEUE_CAPACITY: usize = 1024;
 
 /// How many imports may have plants in the queue. Bounds how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
 
-/// An unfiltered page of at most this many plants is read on the calling thread: a hand-over to another thread would
-/// take longer than the read.
+/// An unfiltered page of at most this many plants is read on the calling thread: a hand-over would take longer.
 const MAX_READ_AT_ONCE: usize = 1_000;
 
 pub use self::config::{DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, SledConfig};
@@ -174,8 +172,7 @@ impl SledRepository {
         Ok(outcomes)
     }
 
-    /// Reads on a blocking thread. Only as many reads run at once as there are processors, so the commit thread keeps
-    /// its share.
+    /// Reads on a blocking thread. At most one read per processor runs at once, so the commit thread keeps its share.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&SledReader) -> anyhow::Result<T> + Send + 'static,
@@ -279,13 +276,11 @@ impl PlantRepository for SledRepository {
     }
 }
 
-/// How many pages are read at the same time.
 fn reads_at_once() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Closes sled when the repository is dropped. After a failure or on a full disk sled stays open, because its close may
-/// wait forever.
+/// Closes sled, except after a failure or on a full disk: sled's close may then wait forever.
 #[derive(Debug)]
 struct CloseOnDrop {
     last_handle: Option<LastHandle>,

@@ -214,8 +214,7 @@ impl<'a> PageInProgress<'a> {
         ends
     }
 
-    /// Adds a plant that the filter matches; `None` is a deleted plant. Returns false when the page ends before the
-    /// plant.
+    /// Adds a plant that the filter matches; `None` is a deleted plant. Returns false when the page ends before it.
     fn takes(&mut self, id: PlantId, record: Option<&[u8]>) -> anyhow::Result<bool> {
         let Some(record) = record else {
             self.looked_at += 1;

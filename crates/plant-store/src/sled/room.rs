@@ -88,8 +88,7 @@ impl Room {
         self.has_warned.store(is_low || warned_before, Ordering::Relaxed);
     }
 
-    /// Looks, and waits while the disk is full. A full disk is no failure, and the wait may take days. A failure of the
-    /// store ends the wait with an error.
+    /// Looks, and waits while the disk is full, which may take days. A failure of the store ends the wait with an error.
     pub(super) fn wait(&self) -> io::Result<()> {
         loop {
             self.look();

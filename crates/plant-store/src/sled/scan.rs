@@ -9,8 +9,7 @@ use super::blocks::{Block, check_order, plant_keys};
 use super::ordered_map::guarded::guarded;
 use super::ordered_map::{IVec, Iter, Tree};
 
-/// The plants and their records, by ascending id. Plants that cannot be read are an error item; the plants after them
-/// follow.
+/// The plants and their records, by ascending id. Plants that cannot be read are an error in between.
 pub(super) struct PlantScan<'a> {
     tree: &'a Tree,
     /// Fused, because sled's iterator reads on after its end, and may meet damage there.

@@ -23,8 +23,7 @@ use super::findings::Findings;
 use super::layout::ChangeGroup;
 use crate::fault;
 
-/// The size of a segment, in bytes. Larger segments make compaction cheaper for each change, and take more memory and a
-/// longer replay after a kill.
+/// The size of a segment, in bytes. Larger segments make compaction cheaper, and a replay after a kill longer.
 const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 
 const SEGMENT_NAMES: [&str; 2] = ["journal.0", "journal.1"];
@@ -52,11 +51,7 @@ struct Segment {
 /// The salts of both segments, one after the other. sled keeps them, to recognize the log that belongs to it.
 pub(super) type Salts = [u8; 2 * SALT_BYTES];
 
-/// Makes empty segments. They count once the database has its name; see `open`.
-///
-/// # Errors
-///
-/// Also when existing segments hold a record: then their database is missing.
+/// Makes empty segments. Fails when existing ones hold a record: then their database is missing.
 pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     let mut salts = Salts::default();
     getrandom::fill(&mut salts).context("the system gives no random bytes")?;
@@ -89,8 +84,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     Ok(salts)
 }
 
-/// Reads the salts, and the payloads of all whole records, in no order. A damaged segment is a finding; its whole records
-/// count all the same.
+/// Reads the salts, and the payloads of all whole records, also those in a damaged segment, in no order.
 pub(super) fn read(
     directory: &Path,
     findings: &mut Findings,

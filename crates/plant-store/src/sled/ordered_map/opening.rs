@@ -20,8 +20,7 @@ use crate::sled::ordered_map::guarded::{advise, guarded};
 /// How much of sled's file is read at a time, in bytes: less than a processor's own cache.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A kill while sled writes a snapshot can leave an unfinished one, which would fail the next open. Finished snapshots
-/// are part of the database.
+/// A kill while sled writes a snapshot can leave an unfinished one, which would fail the next open.
 pub(in crate::sled) fn move_unfinished_snapshots_aside(
     sled_directory: &Path,
 ) -> anyhow::Result<()> {
@@ -37,10 +36,8 @@ pub(in crate::sled) fn move_unfinished_snapshots_aside(
     Ok(())
 }
 
-/// Makes each write to sled's file synchronous, as `chattr +S` does.
-///
-/// sled counts a write as durable after `sync_file_range`, which leaves it in the disk's volatile cache, and then
-/// overwrites what it replaces. A power cut may take both.
+/// Makes each write to sled's file synchronous, as `chattr +S` does. sled counts a write as durable after
+/// `sync_file_range`, which leaves it in the disk's volatile cache, and then overwrites what it replaces.
 pub(in crate::sled) fn make_writes_synchronous(file: &File, path: &Path) {
     let set = ioctl_getflags(file).and_then(|flags| {
         if flags.contains(IFlags::SYNC) {
