@@ -6,13 +6,13 @@ use std::sync::Arc;
 use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch};
 use proptest::collection::vec;
 use proptest::option;
-use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::sample::select;
 
 use super::{StoreUnderTest, all_pages};
 use crate::{
     Created, Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PlantRepository,
-    Preconditions, Put, Revision, Revisions, StoreError, StoredPlant,
+    Precondition, Preconditions, Put, Revision, Revisions, StoreError, StoredPlant,
 };
 
 /// Few ids, so that operations meet on the same plant.
@@ -42,15 +42,16 @@ enum Operation {
     Kill,
 }
 
-/// A precondition, before the revision of the plant is known. The current revision of no plant is an empty list.
+/// A header and its revisions, before the revision of the plant is known.
+type Condition = Option<(Precondition, KnownLater)>;
+
 #[derive(Clone, Copy, Debug)]
-enum Condition {
-    Always,
-    IfMatchCurrent,
-    IfMatchOther,
-    IfMatchAny,
-    IfNoneMatchCurrent,
-    IfNoneMatchAny,
+enum KnownLater {
+    /// The plant's revision; none when there is no plant.
+    Current,
+    /// A revision that no plant has.
+    Other,
+    Any,
 }
 
 /// Up to `length` random operations.
@@ -96,15 +97,9 @@ fn patch() -> impl Strategy<Value = PlantPatch> {
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
-    let rare = select(vec![
-        Condition::IfMatchCurrent,
-        Condition::IfMatchOther,
-        Condition::IfMatchAny,
-        Condition::IfNoneMatchCurrent,
-        Condition::IfNoneMatchAny,
-    ]);
-    (any::<bool>(), rare)
-        .prop_map(|(is_always, rare)| if is_always { Condition::Always } else { rare })
+    let header = select(&[Precondition::IfMatch, Precondition::IfNoneMatch][..]);
+    let revisions = select(&[KnownLater::Current, KnownLater::Other, KnownLater::Any][..]);
+    option::of((header, revisions))
 }
 
 /// How many of the newest events a repository keeps.
@@ -292,18 +287,17 @@ impl Model {
     }
 
     fn preconditions(&self, condition: Condition, id: PlantId) -> Preconditions {
-        let current = self.plants.get(&id).map(|(stored, _)| stored.revision);
-        let current = Some(Revisions::OneOf(current.into_iter().collect()));
-        let other = Some(Revisions::OneOf(vec![Revision::from(u64::MAX)]));
-        let (if_match, if_none_match) = match condition {
-            Condition::Always => (None, None),
-            Condition::IfMatchCurrent => (current, None),
-            Condition::IfMatchOther => (other, None),
-            Condition::IfMatchAny => (Some(Revisions::Any), None),
-            Condition::IfNoneMatchCurrent => (None, current),
-            Condition::IfNoneMatchAny => (None, Some(Revisions::Any)),
-        };
-        Preconditions { if_match, if_none_match }
+        let Some((header, revisions)) = condition else { return Preconditions::default() };
+        let current = || self.plants.get(&id).map(|(stored, _)| stored.revision);
+        let revisions = Some(match revisions {
+            KnownLater::Current => Revisions::OneOf(current().into_iter().collect()),
+            KnownLater::Other => Revisions::OneOf(vec![Revision::from(u64::MAX)]),
+            KnownLater::Any => Revisions::Any,
+        });
+        match header {
+            Precondition::IfMatch => Preconditions { if_match: revisions, if_none_match: None },
+            Precondition::IfNoneMatch => Preconditions { if_match: None, if_none_match: revisions },
+        }
     }
 
     /// The refusal when the plant or its absence does not meet a precondition.

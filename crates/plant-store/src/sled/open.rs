@@ -48,9 +48,15 @@ pub(super) struct FoundDatabase {
 }
 
 impl FoundDatabase {
+    /// Closes sled, unless the disk has failed.
     fn close_after(self, error: anyhow::Error) -> anyhow::Error {
         drop(self.db);
-        self.last_handle.close_after(error)
+        if is_of_disk(&error) {
+            self.last_handle.leave_open();
+        } else {
+            drop(self.last_handle);
+        }
+        error
     }
 }
 

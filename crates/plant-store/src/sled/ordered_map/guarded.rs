@@ -55,14 +55,6 @@ impl LastHandle {
         mem::forget(self.0.take());
     }
 
-    /// Closes the database after this error, unless the disk has failed.
-    pub(in crate::sled) fn close_after(self, error: anyhow::Error) -> anyhow::Error {
-        if is_of_disk(&error) {
-            self.leave_open();
-        }
-        error
-    }
-
     fn close_once(&mut self) -> anyhow::Result<()> {
         let db = self.0.take();
         guarded(|| {
