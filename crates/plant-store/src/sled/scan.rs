@@ -116,13 +116,15 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::sled::config::SledConfig;
     use crate::sled::layout::TAG_PREFIX;
-    use crate::sled::ordered_map::Config;
+    use crate::sled::ordered_map::opening::open_sled;
 
     #[test]
     fn a_scan_that_has_ended_reads_nothing_after_the_plants() {
         let folder = tempfile::tempdir().expect("a folder");
-        let open = || Config::new().path(folder.path()).open().expect("a database");
+        let config = SledConfig::new(folder.path());
+        let open = || open_sled(&config, folder.path()).expect("a database");
         let entry = |number: u32| {
             let number = number.to_be_bytes();
             ([TAG_PREFIX, &number].concat(), number.repeat(64))
