@@ -14,7 +14,7 @@
 
 use std::sync::OnceLock;
 
-use plant_store::fuzzing::FuzzTarget;
+use plantd_fuzz::{FuzzTarget, targets};
 
 /// The environment variable with the name of the target: libFuzzer takes all arguments as its own.
 const TARGET_VARIABLE: &str = "FUZZ_TARGET";
@@ -34,8 +34,6 @@ libfuzzer_sys::fuzz_target!(
 
 fn named_target() -> FuzzTarget {
     let name = std::env::var(TARGET_VARIABLE).unwrap_or_default();
-    let targets =
-        || plant_http::internal::fuzzing::TARGETS.into_iter().chain(plant_store::fuzzing::TARGETS);
     targets().find(|target| target.name == name).unwrap_or_else(|| {
         let names: Vec<&str> = targets().map(|target| target.name).collect();
         panic!("{TARGET_VARIABLE} must name one of {}", names.join(", "))

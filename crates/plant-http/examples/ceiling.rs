@@ -47,8 +47,8 @@ impl PlantRepository for StoresNothing {
     async fn write(&self, write: Write) -> Result<Decision, StoreError> {
         let revision = Revision::from(self.sequence.fetch_add(1, Ordering::Relaxed) + 1);
         let current = match write {
-            Write::Create { .. } | Write::Put { .. } => None,
-            Write::Patch { id, .. } | Write::Delete { id, .. } => {
+            Write::Create(..) | Write::Put(..) => None,
+            Write::Patch(id, ..) | Write::Delete(id, _) => {
                 let stored = StoredPlant { id, plant: self.plant.clone(), revision };
                 Some(KeptPlant { stored, idempotency: None })
             }

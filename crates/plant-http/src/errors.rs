@@ -320,6 +320,12 @@ impl From<Failure> for Response<BoxBody> {
     }
 }
 
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self { error: failure.number as i32, message: failure.message }
+    }
+}
+
 impl From<Violations> for Failure {
     fn from(violations: Violations) -> Self {
         Self::new(ErrorNumber::RuleBroken, violations.to_string())

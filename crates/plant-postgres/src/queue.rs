@@ -199,7 +199,7 @@ mod tests {
     fn any_write() -> WaitingWrite {
         let (answer, _) = oneshot::channel();
         let (id, preconditions) = (PlantId::from(1), Preconditions::default());
-        (Write::Delete { id, preconditions }, answer)
+        (Write::Delete(id, preconditions), answer)
     }
 
     fn push(queue: &Queue, count: usize) {

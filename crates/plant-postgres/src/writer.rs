@@ -96,7 +96,7 @@ impl Writer {
         let less = |doubt: u32| doubt.checked_sub(1);
         let is_in_doubt =
             self.doubt.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
-        let needs_a_look = |write: &&Write| is_in_doubt || !matches!(write, Write::Create { .. });
+        let needs_a_look = |write: &&Write| is_in_doubt || !matches!(write, Write::Create(..));
         let to_read = writes.iter().filter(needs_a_look).map(Write::id).collect();
         self.carry_out_group(WriteGroup::new(writes, to_read, answer)).await;
     }

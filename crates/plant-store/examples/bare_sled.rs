@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use plant_domain::NewPlant;
-use plant_store::bare_loop::BareLoop;
+use plant_store::bare_loop;
 
 const TAGS: i64 = 100;
 
@@ -18,9 +18,9 @@ fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let usage = "usage: bare_sled one-by-one|folding PLANTS FOLDER";
     let [way, plants, folder] = &arguments[..] else { anyhow::bail!(usage) };
-    let bare_loop = match &way[..] {
-        "one-by-one" => BareLoop::OneByOne,
-        "folding" => BareLoop::Compacting,
+    let measure = match &way[..] {
+        "one-by-one" => bare_loop::one_by_one,
+        "folding" => bare_loop::compacting,
         _ => anyhow::bail!(usage),
     };
     let plants: i64 = plants.parse().context("PLANTS must be a number")?;
@@ -30,8 +30,7 @@ fn main() -> anyhow::Result<()> {
     });
     let new_plants: Vec<NewPlant> = new_plants.collect::<Result<_, _>>()?;
     let plants = new_plants.len();
-    let duration = bare_loop.measure(Path::new(folder), new_plants.into_iter())?;
-    let duration_us = duration.as_micros();
+    let duration_us = measure(Path::new(folder), new_plants)?.as_micros();
     writeln!(io::stdout(), r#"{{"plants":{plants},"duration_us":{duration_us}}}"#)?;
     Ok(())
 }

@@ -10,39 +10,17 @@ use crate::{
     StoreError, StoredPlant,
 };
 
-/// A request to change one plant.
+/// A request to change one plant, with the arguments of the method of [`PlantRepository`](crate::PlantRepository).
 #[derive(Clone, Debug)]
 pub enum Write {
     /// [`PlantRepository::create`](crate::PlantRepository::create).
-    Create {
-        /// The plant to create.
-        new_plant: NewPlant,
-        /// Recognizes the same create when it is sent again.
-        idempotency: Option<IdempotencyDigest>,
-    },
+    Create(NewPlant, Option<IdempotencyDigest>),
     /// [`PlantRepository::put`](crate::PlantRepository::put).
-    Put {
-        /// The new plant.
-        new_plant: NewPlant,
-        /// The conditions on the current plant.
-        preconditions: Preconditions,
-    },
+    Put(NewPlant, Preconditions),
     /// [`PlantRepository::patch`](crate::PlantRepository::patch).
-    Patch {
-        /// Which plant.
-        id: PlantId,
-        /// The change.
-        patch: PlantPatch,
-        /// The conditions on the current plant.
-        preconditions: Preconditions,
-    },
+    Patch(PlantId, PlantPatch, Preconditions),
     /// [`PlantRepository::delete`](crate::PlantRepository::delete).
-    Delete {
-        /// Which plant.
-        id: PlantId,
-        /// The conditions on the current plant.
-        preconditions: Preconditions,
-    },
+    Delete(PlantId, Preconditions),
 }
 
 /// Everything that a store keeps of a plant.
@@ -72,8 +50,8 @@ impl Write {
     #[must_use]
     pub const fn id(&self) -> PlantId {
         match self {
-            Self::Create { new_plant, .. } | Self::Put { new_plant, .. } => new_plant.id(),
-            Self::Patch { id, .. } | Self::Delete { id, .. } => *id,
+            Self::Create(new_plant, _) | Self::Put(new_plant, _) => new_plant.id(),
+            Self::Patch(id, ..) | Self::Delete(id, _) => *id,
         }
     }
 
@@ -81,8 +59,8 @@ impl Write {
     #[must_use]
     pub fn of_import(new_plant: NewPlant, on_conflict: OnConflict) -> Self {
         match on_conflict {
-            OnConflict::Error | OnConflict::Skip => Self::Create { new_plant, idempotency: None },
-            OnConflict::Replace => Self::Put { new_plant, preconditions: Preconditions::default() },
+            OnConflict::Error | OnConflict::Skip => Self::Create(new_plant, None),
+            OnConflict::Replace => Self::Put(new_plant, Preconditions::default()),
         }
     }
 
@@ -97,10 +75,23 @@ impl Write {
         revision: Revision,
     ) -> Result<Decision, StoreError> {
         match self {
-            Self::Create { new_plant, idempotency } => {
-                create(new_plant, idempotency, current, revision)
+            Self::Create(new_plant, idempotency) => {
+                let (id, plant) = new_plant.into_parts();
+                match current {
+                    None => Ok(Decision::created(id, plant, idempotency, revision)),
+                    // The same create, sent again.
+                    Some(current)
+                        if idempotency.is_some() && current.idempotency == idempotency =>
+                    {
+                        let is_current = current.stored.plant == plant;
+                        let stored = StoredPlant { plant, ..current.stored };
+                        let plant = KeptPlant { stored, idempotency };
+                        Ok(Decision { change: None, plant, is_current })
+                    }
+                    Some(_) => Err(StoreError::IdTaken(id)),
+                }
             }
-            Self::Put { new_plant, preconditions } => {
+            Self::Put(new_plant, preconditions) => {
                 check(&preconditions, current.as_ref())?;
                 let (id, plant) = new_plant.into_parts();
                 Ok(match current {
@@ -108,37 +99,18 @@ impl Write {
                     Some(current) => Decision::updated(current, plant, revision),
                 })
             }
-            Self::Patch { id, patch, preconditions } => {
+            Self::Patch(id, patch, preconditions) => {
                 let current = current.ok_or(StoreError::NoSuchPlant(id))?;
                 check(&preconditions, Some(&current))?;
                 let plant = patch.apply(&current.stored.plant);
                 Ok(Decision::updated(current, plant, revision))
             }
-            Self::Delete { id, preconditions } => {
+            Self::Delete(id, preconditions) => {
                 let plant = current.ok_or(StoreError::NoSuchPlant(id))?;
                 check(&preconditions, Some(&plant))?;
                 Ok(Decision { change: Some(EventKind::Deleted), plant, is_current: false })
             }
         }
-    }
-}
-
-fn create(
-    new_plant: NewPlant,
-    idempotency: Option<IdempotencyDigest>,
-    current: Option<KeptPlant>,
-    revision: Revision,
-) -> Result<Decision, StoreError> {
-    let (id, plant) = new_plant.into_parts();
-    match current {
-        None => Ok(Decision::created(id, plant, idempotency, revision)),
-        // The same create, sent again.
-        Some(current) if idempotency.is_some() && current.idempotency == idempotency => {
-            let is_current = current.stored.plant == plant;
-            let plant = KeptPlant { stored: StoredPlant { plant, ..current.stored }, idempotency };
-            Ok(Decision { change: None, plant, is_current })
-        }
-        Some(_) => Err(StoreError::IdTaken(id)),
     }
 }
 

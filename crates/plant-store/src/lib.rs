@@ -47,7 +47,7 @@ pub use repository::{
 pub use sled::bare_loop;
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
-pub use sled::fuzzing;
+pub use sled::internal;
 pub use sled::{
     DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, SledConfig, SledInspection, SledRepository,
     Verification,

@@ -1,11 +1,9 @@
 //! The record of a plant, and its bytes.
 
-use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use plant_domain::{Plant, PlantId};
-use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::decision::KeptPlant;
@@ -95,19 +93,7 @@ impl Serialize for EncodedPlant {
 
 impl<'de> Deserialize<'de> for EncodedPlant {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bytes;
-        impl Visitor<'_> for Bytes {
-            type Value = EncodedPlant;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("bytes")
-            }
-
-            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<EncodedPlant, E> {
-                Ok(EncodedPlant::from(bytes))
-            }
-        }
-        deserializer.deserialize_bytes(Bytes)
+        <&[u8]>::deserialize(deserializer).map(Self::from)
     }
 }
 

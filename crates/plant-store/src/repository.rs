@@ -53,7 +53,7 @@ pub trait PlantRepository: Send + Sync {
         new_plant: NewPlant,
         idempotency: Option<IdempotencyDigest>,
     ) -> Result<Created, StoreError> {
-        Ok(self.write(Write::Create { new_plant, idempotency }).await?.into_created())
+        Ok(self.write(Write::Create(new_plant, idempotency)).await?.into_created())
     }
 
     /// Creates or replaces the plant with the id of `new_plant`. An equal plant keeps its revision, without an event. A
@@ -67,7 +67,7 @@ pub trait PlantRepository: Send + Sync {
         new_plant: NewPlant,
         preconditions: Preconditions,
     ) -> Result<Put, StoreError> {
-        Ok(self.write(Write::Put { new_plant, preconditions }).await?.into_put())
+        Ok(self.write(Write::Put(new_plant, preconditions)).await?.into_put())
     }
 
     /// Changes the plant with this id. A patch that changes nothing keeps the revision, without an event. The plant keeps
@@ -82,7 +82,7 @@ pub trait PlantRepository: Send + Sync {
         patch: PlantPatch,
         preconditions: Preconditions,
     ) -> Result<StoredPlant, StoreError> {
-        Ok(self.write(Write::Patch { id, patch, preconditions }).await?.plant.stored)
+        Ok(self.write(Write::Patch(id, patch, preconditions)).await?.plant.stored)
     }
 
     /// Deletes the plant with this id, and with it the idempotency digest of its create.
@@ -91,7 +91,7 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// Those of [`Self::patch`].
     async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
-        self.write(Write::Delete { id, preconditions }).await.map(drop)
+        self.write(Write::Delete(id, preconditions)).await.map(drop)
     }
 
     /// Takes many plants in order, each as a write of its own, and reports what became of each. Waits for room where a

@@ -60,10 +60,16 @@ impl Folder {
         self.inspect().verify().expect("the disk works").disagreements
     }
 
-    /// The message of an open that is refused.
-    fn refusal(&self) -> String {
-        let refusal = self.try_open().map(drop).expect_err("it must not open");
-        format!("{refusal}")
+    /// Checks that an open is refused with these words.
+    #[track_caller]
+    fn assert_refused(&self, words: &str) {
+        let refusal = self.try_open().map(drop).expect_err("it must not open").to_string();
+        assert!(refusal.contains(words), "{refusal}");
+    }
+
+    #[track_caller]
+    fn assert_sound(&self) {
+        assert_eq!(self.disagreements(), Vec::<String>::new());
     }
 }
 
@@ -82,7 +88,7 @@ impl StoreUnderTest for Folder {
     }
 
     async fn verify(&self) {
-        assert_eq!(self.disagreements(), Vec::<String>::new());
+        self.assert_sound();
     }
 }
 
@@ -160,11 +166,11 @@ fn the_sled_repository_is_as_the_model() {
 async fn a_database_in_use_is_refused_to_serve_and_to_inspect() {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
-    assert!(folder.refusal().contains("another process has it open"), "{}", folder.refusal());
+    folder.assert_refused("another process has it open");
     let error = SledInspection::open(&folder.config).map(drop).expect_err("it is in use");
     assert!(format!("{error}").contains("another process has it open"), "{error}");
     drop(repository);
-    assert_eq!(folder.disagreements(), Vec::<String>::new());
+    folder.assert_sound();
     folder.try_open().expect("opens again once it is free");
 }
 
@@ -175,7 +181,7 @@ async fn a_database_of_another_format_is_refused() {
     edit(&folder, |db| {
         db.insert(b"mformat", &99_u32.to_be_bytes()).expect("writes");
     });
-    assert!(folder.refusal().contains("format 99"), "{}", folder.refusal());
+    folder.assert_refused("format 99");
 }
 
 /// 600 plants in large groups, and one in a group of its own.
@@ -188,15 +194,6 @@ async fn folder_with_many_events() -> Folder {
     drop(repository);
     forget_log(&folder);
     folder
-}
-
-#[tokio::test]
-async fn an_event_record_that_is_lost_is_refused() {
-    for sequence in [1, 257, 513] {
-        let folder = folder_with_many_events().await;
-        edit(&folder, |db| drop(db.remove(key_of_events(sequence)).expect("removes")));
-        assert!(folder.refusal().contains("are lost"), "{}", folder.refusal());
-    }
 }
 
 /// Entries of sled.
@@ -221,7 +218,7 @@ async fn a_plant_in_the_place_of_another_one_is_refused() {
         });
     });
     forget_log(&folder);
-    assert!(folder.refusal().contains("not as they were"), "{}", folder.refusal());
+    folder.assert_refused("not as they were");
 }
 
 #[tokio::test]
@@ -236,9 +233,9 @@ async fn a_block_of_the_tag_index_that_is_lost_or_older_is_refused() {
     let current = entries(&folder, b"t");
     let (key, value) = &older[2];
     edit(&folder, |db| assert!(db.insert(key, value).expect("writes").is_some()));
-    assert!(folder.refusal().contains("index of the tags"), "{}", folder.refusal());
+    folder.assert_refused("index of the tags");
     edit(&folder, |db| assert!(db.remove(key).expect("removes").is_some()));
-    assert!(folder.refusal().contains("index of the tags"), "{}", folder.refusal());
+    folder.assert_refused("index of the tags");
     let (key, value) = &current[2];
     edit(&folder, |db| assert!(db.insert(key, value).expect("writes").is_none()));
     drop(folder.try_open().expect("opens as it was"));
@@ -252,7 +249,7 @@ async fn a_file_that_is_no_database_is_refused_and_left_alone() {
     let length = fs::metadata(&file).expect("a file").len();
     let garbage = vec![0xA5; usize::try_from(length).expect("small")];
     fs::write(&file, &garbage).expect("writes");
-    assert!(folder.refusal().contains("damaged"), "{}", folder.refusal());
+    folder.assert_refused("damaged");
     assert!(fs::read(&file).expect("reads") == garbage, "the file was changed");
 }
 
@@ -359,7 +356,7 @@ async fn groups_that_sled_has_lost_come_back_from_the_write_ahead_log() {
     create(&folder.try_open().expect("opens"), 5..10).await;
     let newer = entries(&folder, b"");
     // A kill in the middle of a compaction leaves the first of its writes.
-    for (lost, half_compacted) in [("all", None), ("half", Some(plants_in(&newer)[&5].clone()))] {
+    for half_compacted in [None, Some(plants_in(&newer)[&5].clone())] {
         edit(&folder, |db| {
             db.clear().expect("clears");
             for (key, value) in &older {
@@ -370,7 +367,7 @@ async fn groups_that_sled_has_lost_come_back_from_the_write_ahead_log() {
             }
         });
         assert_readable(&folder.try_open().expect("opens"), 0..10).await;
-        assert_eq!(folder.disagreements(), Vec::<String>::new(), "{lost}");
+        folder.assert_sound();
     }
     create(&folder.try_open().expect("opens"), 10..11).await;
 }
@@ -386,7 +383,7 @@ async fn a_log_record_that_is_damaged_before_others_is_refused() {
     let name = segment.windows(7).position(|bytes| bytes == b"plant 5").expect("its name");
     segment[name] ^= 1;
     fs::write(&path, &segment).expect("writes");
-    assert!(folder.refusal().contains("are lost from the write-ahead log"), "{}", folder.refusal());
+    folder.assert_refused("are lost from the write-ahead log");
 }
 
 #[tokio::test]
@@ -396,7 +393,7 @@ async fn a_database_that_is_missing_beside_its_write_ahead_log_is_not_made_anew(
     let (sled, elsewhere) =
         (folder.directory().join("sled"), folder.folder.path().join("elsewhere"));
     fs::rename(&sled, &elsewhere).expect("renames");
-    assert!(folder.refusal().contains("is missing"), "{}", folder.refusal());
+    folder.assert_refused("is missing");
     fs::rename(&elsewhere, &sled).expect("renames");
     assert_readable(&folder.try_open().expect("opens"), 0..10).await;
 }
@@ -412,7 +409,7 @@ async fn plants_that_sled_has_lost_below_its_manifest_come_back_from_the_write_a
         db.remove([&b"ttag 3\0"[..], &[0; 8]].concat()).expect("removes").expect("a block");
     });
     assert_readable(&folder.try_open().expect("opens"), 0..10).await;
-    assert_eq!(folder.disagreements(), Vec::<String>::new());
+    folder.assert_sound();
 }
 
 /// Also when the write-ahead log goes back further than sled.
@@ -456,11 +453,11 @@ async fn an_open_forgets_no_events() {
     let before = event_records(&folder);
     folder.config.keep_events = 5;
     drop(folder.try_open().expect("opens"));
-    assert_eq!(folder.disagreements(), Vec::<String>::new());
+    folder.assert_sound();
     assert_eq!(event_records(&folder), before);
     create(&folder.try_open().expect("opens"), 601..602).await;
     assert_eq!(event_records(&folder), 1, "writes forget events");
-    assert_eq!(folder.disagreements(), Vec::<String>::new());
+    folder.assert_sound();
 }
 
 #[tokio::test]
@@ -472,11 +469,7 @@ async fn a_write_ahead_log_in_an_older_state_is_refused() {
     create(&repository, 5..10).await;
     drop(repository);
     copy_log(&older, &folder);
-    assert!(
-        folder.refusal().contains("are missing in the write-ahead log"),
-        "{}",
-        folder.refusal()
-    );
+    folder.assert_refused("are missing in the write-ahead log");
 }
 
 #[tokio::test]
@@ -486,11 +479,11 @@ async fn the_write_ahead_log_of_another_database_is_refused_and_not_replayed() {
     create(&other.try_open().expect("opens"), 0..9).await;
     let own = killed_copy(&folder);
     copy_log(&other, &folder);
-    assert!(folder.refusal().contains("belong to another database"), "{}", folder.refusal());
+    folder.assert_refused("belong to another database");
     assert!(!folder.disagreements().is_empty());
     copy_log(&own, &folder);
     assert_readable(&folder.try_open().expect("opens"), 0..5).await;
-    assert_eq!(folder.disagreements(), Vec::<String>::new());
+    folder.assert_sound();
 }
 
 #[tokio::test]
@@ -499,7 +492,7 @@ async fn a_segment_that_is_cut_is_refused() {
     drop(folder.try_open().expect("opens"));
     let path = folder.directory().join(SEGMENTS[1]);
     fs::File::options().write(true).open(path).expect("opens").set_len(100).expect("cuts");
-    assert!(folder.refusal().contains("is cut"), "{}", folder.refusal());
+    folder.assert_refused("is cut");
 }
 
 /// More groups than both segments of the write-ahead log have room for.
@@ -564,41 +557,32 @@ async fn folder_to_verify() -> Folder {
     folder
 }
 
-/// Changes what sled holds, checks that a verification lists exactly `expected`, and undoes the change, after which
-/// nothing is wrong. Returns the refusal of the changed database by an open, if it is refused.
+/// Changes what sled holds, checks that a verification lists exactly `expected` and that an open is refused with these
+/// words (`None`: is not refused), and undoes the change, after which nothing is wrong.
 #[track_caller]
-fn check_disagreements(
+fn check_damage(
     folder: &Folder,
     change: impl FnOnce(&sled::Db),
     expected: &[&str],
-) -> Option<String> {
+    refusal: Option<&str>,
+) {
     let before = entries(folder, b"");
     edit(folder, change);
     let found = folder.disagreements();
     let is_same = found.len() == expected.len()
         && expected.iter().all(|words| found.iter().any(|found| found.contains(words)));
     assert!(is_same, "{found:#?} is not {expected:#?}");
-    let refusal = folder.try_open().err().map(|refusal| format!("{refusal}"));
+    match refusal {
+        Some(words) => folder.assert_refused(words),
+        None => drop(folder.try_open().expect("opens")),
+    }
     edit(folder, |db| {
         db.clear().expect("clears");
         for (key, value) in before {
             db.insert(key, value).expect("writes");
         }
     });
-    assert_eq!(folder.disagreements(), Vec::<String>::new());
-    refusal
-}
-
-/// As [`check_disagreements`], of a change that an open refuses with these words.
-#[track_caller]
-fn check_refused(
-    folder: &Folder,
-    change: impl FnOnce(&sled::Db),
-    expected: &[&str],
-    refusal: &str,
-) {
-    let said = check_disagreements(folder, change, expected).expect("an open refuses it");
-    assert!(said.contains(refusal), "{said}");
+    folder.assert_sound();
 }
 
 /// The key of the record that begins with this event.
@@ -625,7 +609,7 @@ async fn a_plant_that_is_missing_is_found_and_refused() {
         OTHER_PLANTS,
         "plant 7 is in the index of tag \"tag 0\" and does not have that tag",
     ];
-    check_refused(&folder_to_verify().await, remove, &expected, "there are 99 plants");
+    check_damage(&folder_to_verify().await, remove, &expected, Some("there are 99 plants"));
 }
 
 #[tokio::test]
@@ -646,42 +630,41 @@ async fn a_plant_in_an_older_state_is_found_and_refused() {
         });
     };
     let expected = ["plant 3 has the revision 4, and event 11 is its last one", OTHER_PLANTS];
-    check_refused(&folder, fall_back, &expected, "not as they were");
+    check_damage(&folder, fall_back, &expected, Some("not as they were"));
 }
 
 #[tokio::test]
-async fn a_plant_that_was_never_created_is_found_and_refused() {
-    let insert = |db: &sled::Db| {
-        edit_plants(db, |plants| drop(plants.insert(700, plants[&7].clone())));
-    };
-    let expected = [
-        "plant 700 has the revision 8, and that event is missing",
-        "plant 700 has the tag \"tag 0\" and is missing in its index",
-        "there are 101 plants, and the count says 100",
-        OTHER_PLANTS,
-    ];
-    check_refused(&folder_to_verify().await, insert, &expected, "there are 101 plants");
-}
-
-#[tokio::test]
-async fn a_plant_that_is_there_although_it_was_deleted_is_found_and_refused() {
-    let insert = |db: &sled::Db| {
-        edit_plants(db, |plants| drop(plants.insert(4, plants[&11].clone())));
-    };
-    let expected = [
-        "plant 4 is there, and event 102 removed it",
-        "plant 4 has the tag \"tag 4\" and is missing in its index",
-        "there are 101 plants, and the count says 100",
-        OTHER_PLANTS,
-    ];
-    check_refused(&folder_to_verify().await, insert, &expected, "there are 101 plants");
+async fn a_plant_that_was_never_created_or_was_deleted_is_found_and_refused() {
+    let folder = folder_to_verify().await;
+    for (id, record_of, event) in [
+        (700, 7, "plant 700 has the revision 8, and that event is missing"),
+        (4, 11, "plant 4 is there, and event 102 removed it"),
+    ] {
+        let insert = |db: &sled::Db| {
+            edit_plants(db, |plants| drop(plants.insert(id, plants[&record_of].clone())));
+        };
+        let tag = record_of % 7;
+        let index = format!("plant {id} has the tag \"tag {tag}\" and is missing in its index");
+        let count = "there are 101 plants, and the count says 100";
+        check_damage(
+            &folder,
+            insert,
+            &[event, &index, count, OTHER_PLANTS],
+            Some("there are 101 plants"),
+        );
+    }
 }
 
 #[tokio::test]
 async fn a_record_that_is_damaged_is_found_and_refused() {
     let damage = |db: &sled::Db| edit_plants(db, |plants| drop(plants.insert(7, vec![1])));
     let expected = ["the record of plant 7 is damaged", OTHER_PLANTS];
-    check_refused(&folder_to_verify().await, damage, &expected, "record of plant 7 is damaged");
+    check_damage(
+        &folder_to_verify().await,
+        damage,
+        &expected,
+        Some("record of plant 7 is damaged"),
+    );
 }
 
 #[tokio::test]
@@ -698,11 +681,11 @@ async fn blocks_that_overlap_are_found_and_refused() {
     };
     let folder = folder_to_verify().await;
     edit(&folder, |db| edit_plants(db, |_| ()));
-    assert_eq!(folder.disagreements(), Vec::<String>::new());
+    folder.assert_sound();
     edit(&folder, overlap);
     let found = folder.disagreements();
     assert!(found.iter().any(|found| found.contains("overlaps the one before")), "{found:?}");
-    assert!(folder.refusal().contains("overlaps the one before"), "{}", folder.refusal());
+    folder.assert_refused("overlaps the one before");
 }
 
 /// A group in the write-ahead log carries the count and the digest before it.
@@ -715,7 +698,7 @@ async fn a_wrong_count_or_digest_is_repaired_by_the_replay() {
             state[place] ^= 1;
             db.insert("mstate", state).expect("writes");
         });
-        assert_eq!(folder.disagreements(), Vec::<String>::new());
+        folder.assert_sound();
         assert_eq!(folder.inspect().count(), Some(100));
     }
 }
@@ -724,7 +707,7 @@ async fn a_wrong_count_or_digest_is_repaired_by_the_replay() {
 async fn a_manifest_that_is_missing_is_found_and_refused() {
     let folder = folder_to_verify().await;
     let remove = |db: &sled::Db| drop(db.remove("mstate").expect("removes"));
-    check_refused(&folder, remove, &["the manifest is missing"], "the manifest is missing");
+    check_damage(&folder, remove, &["the manifest is missing"], Some("the manifest is missing"));
 }
 
 #[tokio::test]
@@ -737,14 +720,14 @@ async fn missing_and_surplus_entries_of_the_tag_index_are_found_and_refused() {
     let block = entries(&folder, b"ttag 2\0").remove(0).0;
     let remove = |db: &sled::Db| drop(db.remove(block).expect("removes"));
     let lacks: Vec<&str> = lacks.iter().map(String::as_str).collect();
-    check_refused(&folder, remove, &lacks, "index of the tags");
+    check_damage(&folder, remove, &lacks, Some("index of the tags"));
 
     let insert = |db: &sled::Db| {
         let ids = Plants::from([(5, Vec::new())]);
         db.insert([&b"ttag 9\0"[..], &[0; 8]].concat(), block_of(&ids)).expect("writes");
     };
     let expected = ["plant 5 is in the index of tag \"tag 9\" and does not have that tag"];
-    check_refused(&folder, insert, &expected, "index of the tags");
+    check_damage(&folder, insert, &expected, Some("index of the tags"));
 }
 
 #[tokio::test]
@@ -756,7 +739,12 @@ async fn events_that_are_missing_are_found_and_refused() {
     let missing = "the events from 257 to 512 are missing".to_owned();
     let expected: Vec<String> = without_events.chain([missing]).collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
-    check_refused(&folder, remove, &expected, "are lost");
+    check_damage(&folder, remove, &expected, Some("are lost"));
+    for sequence in [1, 513] {
+        let folder = folder_with_many_events().await;
+        edit(&folder, |db| drop(db.remove(key_of_events(sequence)).expect("removes")));
+        folder.assert_refused("are lost");
+    }
 }
 
 #[tokio::test]
@@ -771,7 +759,7 @@ async fn an_event_of_the_wrong_kind_is_found_and_served() {
     };
     let kind = ["event 20 (Updated) cannot follow the event before it of plant 19"];
     // Nothing acknowledged is lost, so the database opens.
-    assert_eq!(check_disagreements(&folder_to_verify().await, change, &kind), None);
+    check_damage(&folder_to_verify().await, change, &kind, None);
 }
 
 #[tokio::test]

@@ -80,8 +80,8 @@ impl Import {
             // An import may take hours; its token may be revoked meanwhile.
             self.caller.check_still_valid()?;
             let read = match &part {
-                Ok(Some(part)) => rows.read_into(part, &mut batch),
-                Ok(None) => rows.finish_into(&mut batch),
+                Ok(Some(part)) => rows.read(part, &mut batch),
+                Ok(None) => rows.finish(&mut batch),
                 // Whole rows are taken, and the one that was cut is not.
                 Err(_) => Ok(()),
             };
@@ -92,7 +92,7 @@ impl Import {
             }
             if is_last {
                 part?;
-                return read;
+                return read.map_err(|error| Failure::new(ErrorNumber::WrongShape, error.message));
             }
         }
     }

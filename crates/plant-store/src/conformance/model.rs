@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch};
 use proptest::collection::vec;
 use proptest::option;
-use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::sample::select;
 
 use super::{StoreUnderTest, all_pages};
@@ -22,18 +22,19 @@ const NAME_PARTS: [&str; 2] = ["rosa", "L"];
 /// Some are prefixes of others; the last three take two to four bytes in UTF-8.
 const TAGS: [&str; 6] = ["R", "Ro", "Ro ", "é", "木", "🌱"];
 
-/// One operation of a random test of a repository.
+/// Random operations on a repository.
 #[derive(Clone, Debug)]
-pub enum ModelOperation {
-    /// [`PlantRepository::create`], with an idempotency key or without.
+pub struct Operations(Vec<Operation>);
+
+#[derive(Clone, Debug)]
+enum Operation {
+    /// With an idempotency key or without.
     Create(NewPlant, Option<String>),
-    /// [`PlantRepository::put`].
+    /// Send the last create with a key again.
+    Resend,
     Put(NewPlant, Condition),
-    /// [`PlantRepository::patch`].
     Patch(PlantId, PlantPatch, Condition),
-    /// [`PlantRepository::delete`].
     Delete(PlantId, Condition),
-    /// [`PlantRepository::import`].
     Import(Vec<NewPlant>, OnConflict),
     /// Close the repository, and open it again.
     Reopen,
@@ -41,40 +42,36 @@ pub enum ModelOperation {
     Kill,
 }
 
-/// A precondition, before the revision of the plant is known.
+/// A header and its revisions, before the revision of the plant is known.
+type Condition = Option<(Precondition, KnownLater)>;
+
 #[derive(Clone, Copy, Debug)]
-pub enum Condition {
-    /// No precondition.
-    Always,
-    /// `If-Match` with the plant's revision; with none when there is no plant.
-    IfMatchCurrent,
-    /// `If-Match` with a revision that no plant has.
-    IfMatchOther,
-    /// `If-Match: *`.
-    IfMatchAny,
-    /// `If-None-Match` with the plant's revision; with none when there is no plant.
-    IfNoneMatchCurrent,
-    /// `If-None-Match: *`.
-    IfNoneMatchAny,
+enum KnownLater {
+    /// The plant's revision; none when there is no plant.
+    Current,
+    /// A revision that no plant has.
+    Other,
+    Any,
 }
 
 /// Up to `length` random operations.
-pub fn operations(length: usize) -> impl Strategy<Value = Vec<ModelOperation>> {
-    vec(operation(), 1..=length)
+pub fn operations(length: usize) -> impl Strategy<Value = Operations> {
+    vec(operation(), 1..=length).prop_map(Operations)
 }
 
-fn operation() -> impl Strategy<Value = ModelOperation> {
+fn operation() -> impl Strategy<Value = Operation> {
     let key = || option::of(select(vec!["key", "other key"]).prop_map(str::to_owned));
     let on_conflict = || select(vec![OnConflict::Error, OnConflict::Skip, OnConflict::Replace]);
     prop_oneof![
-        6 => (new_plant(), key()).prop_map(|(plant, key)| ModelOperation::Create(plant, key)),
-        6 => (new_plant(), condition()).prop_map(|(plant, when)| ModelOperation::Put(plant, when)),
-        6 => (id(), patch(), condition()).prop_map(|(id, patch, when)| ModelOperation::Patch(id, patch, when)),
-        6 => (id(), condition()).prop_map(|(id, when)| ModelOperation::Delete(id, when)),
+        6 => (new_plant(), key()).prop_map(|(plant, key)| Operation::Create(plant, key)),
+        3 => Just(Operation::Resend),
+        6 => (new_plant(), condition()).prop_map(|(plant, when)| Operation::Put(plant, when)),
+        6 => (id(), patch(), condition()).prop_map(|(id, patch, when)| Operation::Patch(id, patch, when)),
+        6 => (id(), condition()).prop_map(|(id, when)| Operation::Delete(id, when)),
         3 => (vec(new_plant(), 0..8), on_conflict())
-            .prop_map(|(plants, on_conflict)| ModelOperation::Import(plants, on_conflict)),
-        1 => Just(ModelOperation::Reopen),
-        1 => Just(ModelOperation::Kill),
+            .prop_map(|(plants, on_conflict)| Operation::Import(plants, on_conflict)),
+        1 => Just(Operation::Reopen),
+        1 => Just(Operation::Kill),
     ]
 }
 
@@ -100,15 +97,9 @@ fn patch() -> impl Strategy<Value = PlantPatch> {
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
-    let rare = select(vec![
-        Condition::IfMatchCurrent,
-        Condition::IfMatchOther,
-        Condition::IfMatchAny,
-        Condition::IfNoneMatchCurrent,
-        Condition::IfNoneMatchAny,
-    ]);
-    (any::<bool>(), rare)
-        .prop_map(|(is_always, rare)| if is_always { Condition::Always } else { rare })
+    let header = select(&[Precondition::IfMatch, Precondition::IfNoneMatch][..]);
+    let revisions = select(&[KnownLater::Current, KnownLater::Other, KnownLater::Any][..]);
+    option::of((header, revisions))
 }
 
 /// How many of the newest events a repository keeps.
@@ -128,24 +119,32 @@ pub enum KeptEvents {
 /// At the first difference.
 pub async fn check(
     store: &impl StoreUnderTest,
-    operations: &[ModelOperation],
+    Operations(operations): &Operations,
     kept_events: KeptEvents,
 ) {
     let mut model = Model::default();
     let mut repository = store.open().await;
+    let mut with_key = None;
     for operation in operations {
+        let operation = match operation {
+            Operation::Resend => with_key.unwrap_or(operation),
+            sent => sent,
+        };
         match operation {
-            ModelOperation::Reopen => {
+            Operation::Reopen => {
                 repository.close().await.expect("closes");
                 drop(repository);
                 store.verify().await;
                 repository = store.open().await;
             }
-            ModelOperation::Kill => {
+            Operation::Kill => {
                 store.kill(repository).await;
                 repository = store.open().await;
             }
             _ => {
+                if matches!(operation, Operation::Create(_, Some(_))) {
+                    with_key = Some(operation);
+                }
                 model.check_operation(&*repository, operation).await;
                 model.check_new_events(&*repository).await;
             }
@@ -167,20 +166,16 @@ struct Model {
 }
 
 impl Model {
-    async fn check_operation(
-        &mut self,
-        repository: &dyn PlantRepository,
-        operation: &ModelOperation,
-    ) {
+    async fn check_operation(&mut self, repository: &dyn PlantRepository, operation: &Operation) {
         match operation {
-            ModelOperation::Create(new_plant, key) => {
+            Operation::Create(new_plant, key) => {
                 let digest = key.as_ref().map(|key| IdempotencyDigest::new(key, new_plant));
                 let outcome = repository.create(new_plant.clone(), digest).await;
                 match self.plants.get(&new_plant.id()) {
                     None => {
                         let Created { stored, is_current } = outcome.expect("the id is free");
                         assert!(is_current);
-                        self.store(new_plant.clone(), digest, stored);
+                        self.store(new_plant.clone(), digest, Some(stored));
                     }
                     Some((present, known)) if digest.is_some() && *known == digest => {
                         let Created { stored, is_current } =
@@ -189,51 +184,46 @@ impl Model {
                         assert_eq!(stored.revision, present.revision);
                         assert_eq!(stored.into_new_plant(), *new_plant);
                     }
-                    Some(_) => {
-                        let taken =
-                            matches!(outcome, Err(StoreError::IdTaken(id)) if id == new_plant.id());
-                        assert!(taken, "{outcome:?}");
-                    }
+                    Some(_) => assert_refused(outcome, &StoreError::IdTaken(new_plant.id())),
                 }
             }
-            ModelOperation::Put(new_plant, condition) => {
-                let present = self.plants.get(&new_plant.id()).cloned();
+            Operation::Put(new_plant, condition) => {
+                let is_free = !self.plants.contains_key(&new_plant.id());
                 let preconditions = self.preconditions(*condition, new_plant.id());
                 let outcome = repository.put(new_plant.clone(), preconditions.clone()).await;
-                if let Some(failed) = self.failed(&preconditions, new_plant.id()) {
-                    return assert_precondition_failed(outcome, failed);
+                if let Some(refusal) = self.refusal(&preconditions, new_plant.id()) {
+                    return assert_refused(outcome, &refusal);
                 }
                 let Put { stored, is_new } = outcome.expect("a put is carried out");
-                assert_eq!(is_new, present.is_none());
-                let digest = present.and_then(|(_, digest)| digest);
-                self.store(new_plant.clone(), digest, stored);
+                assert_eq!(is_new, is_free);
+                self.store(new_plant.clone(), None, Some(stored));
             }
-            ModelOperation::Patch(id, patch, condition) => {
+            Operation::Patch(id, patch, condition) => {
                 let preconditions = self.preconditions(*condition, *id);
                 let outcome = repository.patch(*id, patch.clone(), preconditions.clone()).await;
-                let Some((present, digest)) = self.plants.get(id).cloned() else {
-                    return assert_no_such_plant(outcome, *id);
+                let Some((present, _)) = self.plants.get(id).cloned() else {
+                    return assert_refused(outcome, &StoreError::NoSuchPlant(*id));
                 };
-                if let Some(failed) = self.failed(&preconditions, *id) {
-                    return assert_precondition_failed(outcome, failed);
+                if let Some(refusal) = self.refusal(&preconditions, *id) {
+                    return assert_refused(outcome, &refusal);
                 }
                 let patched = patch.apply(&present.plant).with_id(*id);
-                self.store(patched, digest, outcome.expect("a patch is carried out"));
+                self.store(patched, None, Some(outcome.expect("a patch is carried out")));
             }
-            ModelOperation::Delete(id, condition) => {
+            Operation::Delete(id, condition) => {
                 let preconditions = self.preconditions(*condition, *id);
                 let outcome = repository.delete(*id, preconditions.clone()).await;
                 if !self.plants.contains_key(id) {
-                    return assert_no_such_plant(outcome, *id);
+                    return assert_refused(outcome, &StoreError::NoSuchPlant(*id));
                 }
-                if let Some(failed) = self.failed(&preconditions, *id) {
-                    return assert_precondition_failed(outcome, failed);
+                if let Some(refusal) = self.refusal(&preconditions, *id) {
+                    return assert_refused(outcome, &refusal);
                 }
                 outcome.expect("a removal is carried out");
                 self.plants.remove(id);
                 self.new_events.push((EventKind::Deleted, *id, None));
             }
-            ModelOperation::Import(new_plants, on_conflict) => {
+            Operation::Import(new_plants, on_conflict) => {
                 let outcome = repository.import(new_plants.clone(), *on_conflict).await;
                 let outcome = outcome.expect("an import is carried out");
                 assert_eq!(outcome.len(), new_plants.len());
@@ -247,45 +237,36 @@ impl Model {
                     };
                     assert_eq!(imported, expected, "{new_plant:?}");
                     if matches!(imported, Imported::Created | Imported::Replaced) {
-                        self.import(new_plant);
+                        self.store(new_plant.clone(), None, None);
                     }
                 }
             }
-            ModelOperation::Reopen | ModelOperation::Kill => {}
+            Operation::Resend | Operation::Reopen | Operation::Kill => {}
         }
     }
 
-    /// Takes over a plant from the outcome of an operation.
+    /// Keeps a plant. `digest` is that of a create, and `shown` what the outcome shows of the plant.
     fn store(
         &mut self,
         new_plant: NewPlant,
         digest: Option<IdempotencyDigest>,
-        stored: StoredPlant,
+        shown: Option<StoredPlant>,
     ) {
-        assert_eq!(stored.clone().into_new_plant(), new_plant);
-        let id = new_plant.id();
-        let present = self.plants.get(&id).map(|(present, _)| present);
-        if present.is_some_and(|present| present.plant == stored.plant) {
-            assert_eq!(present, Some(&stored), "what changes nothing keeps the revision");
-            return;
-        }
-        let kind = if present.is_some() { EventKind::Updated } else { EventKind::Created };
-        self.new_events.push((kind, id, Some(stored.revision)));
-        self.plants.insert(id, (stored, digest));
-    }
-
-    /// As [`Self::store`], without a revision in the outcome.
-    fn import(&mut self, new_plant: &NewPlant) {
-        let (id, plant) = new_plant.clone().into_parts();
-        let present = self.plants.get(&id);
-        if present.is_some_and(|(present, _)| present.plant == plant) {
-            return;
-        }
-        let kind = if present.is_some() { EventKind::Updated } else { EventKind::Created };
-        let digest = present.and_then(|(_, digest)| *digest);
-        self.new_events.push((kind, id, None));
-        let stored = StoredPlant { id, plant, revision: Revision::BEFORE_ALL };
-        self.plants.insert(id, (stored, digest));
+        let revision = shown.as_ref().map(|shown| shown.revision);
+        let shown = shown.map(StoredPlant::into_new_plant);
+        assert!(shown.is_none_or(|shown| shown == new_plant), "{new_plant:?} is shown otherwise");
+        let (id, plant) = new_plant.into_parts();
+        let (kind, digest) = match self.plants.get(&id) {
+            Some((present, _)) if present.plant == plant => {
+                let is_kept = revision.is_none_or(|revision| revision == present.revision);
+                return assert!(is_kept, "what changes nothing keeps the revision");
+            }
+            Some((_, digest)) => (EventKind::Updated, *digest),
+            None => (EventKind::Created, digest),
+        };
+        self.new_events.push((kind, id, revision));
+        let revision = revision.unwrap_or(Revision::BEFORE_ALL);
+        self.plants.insert(id, (StoredPlant { id, plant, revision }, digest));
     }
 
     /// Compares the new events with the last operation, and takes over the revisions of an import from them.
@@ -306,24 +287,23 @@ impl Model {
     }
 
     fn preconditions(&self, condition: Condition, id: PlantId) -> Preconditions {
-        let current = self.plants.get(&id).map(|(stored, _)| stored.revision);
-        let current = Some(Revisions::OneOf(current.into_iter().collect()));
-        let other = Some(Revisions::OneOf(vec![Revision::from(u64::MAX)]));
-        let (if_match, if_none_match) = match condition {
-            Condition::Always => (None, None),
-            Condition::IfMatchCurrent => (current, None),
-            Condition::IfMatchOther => (other, None),
-            Condition::IfMatchAny => (Some(Revisions::Any), None),
-            Condition::IfNoneMatchCurrent => (None, current),
-            Condition::IfNoneMatchAny => (None, Some(Revisions::Any)),
-        };
-        Preconditions { if_match, if_none_match }
+        let Some((header, revisions)) = condition else { return Preconditions::default() };
+        let current = || self.plants.get(&id).map(|(stored, _)| stored.revision);
+        let revisions = Some(match revisions {
+            KnownLater::Current => Revisions::OneOf(current().into_iter().collect()),
+            KnownLater::Other => Revisions::OneOf(vec![Revision::from(u64::MAX)]),
+            KnownLater::Any => Revisions::Any,
+        });
+        match header {
+            Precondition::IfMatch => Preconditions { if_match: revisions, if_none_match: None },
+            Precondition::IfNoneMatch => Preconditions { if_match: None, if_none_match: revisions },
+        }
     }
 
-    /// The precondition that the plant or its absence does not meet.
-    fn failed(&self, preconditions: &Preconditions, id: PlantId) -> Option<Precondition> {
+    /// The refusal when the plant or its absence does not meet a precondition.
+    fn refusal(&self, preconditions: &Preconditions, id: PlantId) -> Option<StoreError> {
         let current = self.plants.get(&id).map(|(stored, _)| stored.revision);
-        preconditions.check(current).err()
+        preconditions.check(current).err().map(StoreError::PreconditionFailed)
     }
 
     /// Compares everything that can be read with the model.
@@ -389,19 +369,8 @@ fn kept(page: Result<EventPage, StoreError>) -> Vec<Event> {
     }
 }
 
-fn assert_no_such_plant<T: std::fmt::Debug>(outcome: Result<T, StoreError>, expected: PlantId) {
-    match outcome {
-        Err(StoreError::NoSuchPlant(id)) => assert_eq!(id, expected),
-        other => panic!("plant {expected} should be missing: {other:?}"),
-    }
-}
-
-fn assert_precondition_failed<T: std::fmt::Debug>(
-    outcome: Result<T, StoreError>,
-    expected: Precondition,
-) {
-    match outcome {
-        Err(StoreError::PreconditionFailed(failed)) => assert_eq!(failed, expected),
-        other => panic!("{expected} should have failed: {other:?}"),
-    }
+#[track_caller]
+fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, expected: &StoreError) {
+    let refusal = outcome.map(drop).expect_err("it must be refused");
+    assert_eq!(format!("{refusal:?}"), format!("{expected:?}"));
 }

@@ -25,7 +25,6 @@ const HASHES_AT_ONCE: usize = 64;
 pub(super) struct BloomFilter {
     /// A full part is followed by a new one.
     parts: Vec<Part>,
-    /// How many more ids fit into the last part.
     room: usize,
 }
 
@@ -57,7 +56,6 @@ impl BloomFilter {
         }
     }
 
-    /// The union of two filters.
     pub(super) fn join(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);
         Self { room: other.room, ..self }

@@ -2,9 +2,6 @@
 //!
 //! The thread takes everything in the queue as one group, decides each write in turn, appends the group to the
 //! write-ahead log as one record, shows it in the memtable, and answers. It never waits for a group to fill.
-//!
-//! When a segment of the log or the memtable is full, the other segment takes over, and the compaction thread brings the
-//! full memtable to sled. If that one is still busy with the memtable before, writes wait: back-pressure.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -32,15 +29,12 @@ use crate::fault;
 use crate::plant_record::{EncodedPlant, PlantRecord};
 use crate::{Revision, StoreError};
 
-/// The most writes in a group.
 const MAX_GROUP: usize = 1024;
 
-/// How long the thread polls an empty queue for a client that writes alone: waking the thread takes a part of the time
-/// that the disk takes. The poll yields to all other threads.
+/// How long the thread polls an empty queue, yielding, for a client that writes alone. Waking it would take longer.
 const AWAKE: Duration = Duration::from_micros(200);
 
-/// After this many groups of one write each, one client counts as writing alone. Several clients need the processors
-/// more than the poll does.
+/// After this many groups of one write each, one client counts as writing alone.
 const ALONE_AFTER: u32 = 8;
 
 type Outcome = Result<Decision, StoreError>;
@@ -55,7 +49,6 @@ pub(super) enum Message {
     Close(oneshot::Sender<()>),
 }
 
-/// Where the outcome of a write goes.
 enum Recipient {
     Single(oneshot::Sender<Outcome>),
     Import(Arc<ImportAnswers>),
@@ -115,7 +108,6 @@ pub(super) struct Committer {
     pub(super) write_ahead_log: WriteAheadLog,
     /// Frees the other segment of the log.
     pub(super) compaction: CompactionThread,
-    /// How many changes fill the memtable.
     pub(super) changes_in_memory: usize,
     pub(super) health: Arc<StoreHealth>,
     pub(super) room: Arc<Room>,

@@ -27,10 +27,8 @@ use crate::plant_record::EncodedPlant;
 /// The only writer to sled in an open database.
 pub(super) struct Compactor {
     pub(super) db: PacedDb,
-    /// Our own handle on sled's file.
     pub(super) file: File,
     pub(super) tree: Arc<MergeTree>,
-    /// How many of the newest events are kept at least.
     pub(super) keep_events: u64,
     pub(super) room: Arc<Room>,
 }
@@ -56,9 +54,8 @@ impl Compactor {
     }
 }
 
-/// The commit thread's end of the compaction thread, which compacts while commits go on, and looks how much room the
-/// disk has while idle. The thread starts with the store: a commit must not fail because no thread or file descriptor
-/// is left.
+/// The commit thread's end of the compaction thread. That thread starts with the store: a commit must not fail because no
+/// thread is left.
 #[derive(Debug)]
 pub(super) struct CompactionThread {
     orders: SyncSender<(Arc<Memtable>, Manifest)>,
@@ -138,11 +135,10 @@ fn thread_has_ended() -> anyhow::Error {
     anyhow!("the compaction thread has ended")
 }
 
-/// Writes the changes of a memtable into sled, and at last the manifest, which is returned with the events that it now
-/// keeps.
+/// Writes the changes of a memtable into sled, and last the manifest, which is returned.
 ///
 /// A kill leaves a prefix of the writes. Compacting the same memtable again, or one that has its changes and those of
-/// older ones, then writes only what is missing. `after_step` is called after each step.
+/// older ones, then writes only what is missing.
 pub(super) fn compact(
     db: &PacedDb,
     lock: &BlocksLock,
@@ -208,7 +204,6 @@ fn write_events(
     Ok(())
 }
 
-/// Removes the records whose events are all older than `kept_from`.
 fn forget_events(db: &PacedDb, kept_from: u64, after_step: impl Fn()) -> anyhow::Result<()> {
     for key in db.scan_prefix(EVENT_PREFIX).keys() {
         let key = key.context("reading old events")?;

@@ -19,7 +19,6 @@ pub(super) enum Findings {
 }
 
 impl Findings {
-    /// An empty list.
     pub(super) const fn list() -> Self {
         Self::List { listed: Vec::new(), unlisted: 0 }
     }
@@ -29,8 +28,7 @@ impl Findings {
         self.add_error(anyhow!("{finding}"))
     }
 
-    /// The value, or `None` after adding the error as a finding. An error of the disk is returned: it says nothing about
-    /// the database.
+    /// The value, or `None` after adding the error. An error of the disk is returned: it says nothing about the database.
     pub(super) fn value_of<T>(&mut self, looked: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
         match looked {
             Ok(value) => Ok(Some(value)),
@@ -38,7 +36,6 @@ impl Findings {
         }
     }
 
-    /// The listed findings, and how many more there were.
     pub(super) fn into_list(self) -> (Vec<String>, u64) {
         match self {
             Self::Refuse => (Vec::new(), 0),

@@ -43,12 +43,10 @@ impl StoreHealth {
         self.failure.borrow().clone()
     }
 
-    /// Returns the failure if the store has failed.
     pub(super) fn check(&self) -> Result<(), StoreFailure> {
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Waits until the store has failed.
     pub(super) async fn failed(&self) -> StoreFailure {
         let mut failure = self.failure.subscribe();
         let failed = failure.wait_for(Option::is_some).await.ok().and_then(|failed| failed.clone());
@@ -80,7 +78,6 @@ impl StoreHealth {
         self.group_begun_ms.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Compaction has made a step.
     pub(super) fn compaction_advances(&self) {
         self.compaction_steps.fetch_add(1, Ordering::Relaxed);
     }
@@ -92,7 +89,6 @@ impl StoreHealth {
         })
     }
 
-    /// When the current group began, if there is one.
     fn group_under_way(&self) -> Option<u64> {
         Some(self.group_begun_ms.load(Ordering::Relaxed)).filter(|begun_ms| *begun_ms != IDLE)
     }
@@ -102,7 +98,6 @@ impl StoreHealth {
     }
 }
 
-/// The memory of the watchdog between its looks.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// The group and the steps of compaction at the last look, and how many looks have found both unchanged.
@@ -134,42 +129,27 @@ impl Watch {
 mod tests {
     use super::*;
 
-    fn look_often(health: &StoreHealth, watch: &mut Watch, count: u32) {
-        for _ in 0..count {
-            watch.look(health);
-        }
-    }
-
-    #[test]
-    fn a_group_that_makes_no_progress_fails_the_store() {
+    /// Whether the store fails when so many looks at a group, and then `progress`, are repeated.
+    fn fails(rounds: u32, looks: u32, progress: fn(&StoreHealth, &mut Watch)) -> bool {
         let (health, mut watch) = (StoreHealth::new(), Watch::default());
         health.group_begins();
-        look_often(&health, &mut watch, FAILED_AFTER_LOOKS - 1);
-        assert!(health.failure().is_none());
-        look_often(&health, &mut watch, 1);
-        assert!(health.failure().is_some());
-    }
-
-    #[test]
-    fn a_group_that_waits_for_compaction_does_not_fail_the_store_while_that_advances() {
-        let (health, mut watch) = (StoreHealth::new(), Watch::default());
-        health.group_begins();
-        for _ in 0..3 {
-            look_often(&health, &mut watch, FAILED_AFTER_LOOKS - 1);
-            health.compaction_advances();
+        for _ in 0..rounds {
+            (0..looks).for_each(|_| watch.look(&health));
+            progress(&health, &mut watch);
         }
-        assert!(health.failure().is_none());
+        health.failure().is_some()
     }
 
     #[test]
-    fn groups_that_end_do_not_add_up() {
-        let (health, mut watch) = (StoreHealth::new(), Watch::default());
-        for _ in 0..2 {
-            health.group_begins();
-            look_often(&health, &mut watch, FAILED_AFTER_LOOKS - 1);
+    fn the_store_fails_once_a_group_and_compaction_have_made_no_progress_for_ten_seconds() {
+        assert!(!fails(1, FAILED_AFTER_LOOKS - 1, |_, _| ()));
+        assert!(fails(1, FAILED_AFTER_LOOKS, |_, _| ()));
+        assert!(!fails(3, FAILED_AFTER_LOOKS - 1, |health, _| health.compaction_advances()));
+        let another_group = |health: &StoreHealth, watch: &mut Watch| {
             health.group_ends();
-            look_often(&health, &mut watch, 1);
-        }
-        assert!(health.failure().is_none());
+            watch.look(health);
+            health.group_begins();
+        };
+        assert!(!fails(2, FAILED_AFTER_LOOKS - 1, another_group));
     }
 }

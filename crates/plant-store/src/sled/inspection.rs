@@ -13,13 +13,10 @@ use super::verify;
 use crate::plant_record::PlantRecord;
 use crate::{OpenError, StoreFailure};
 
-/// A database opened to look at it, also when [`SledRepository::open`] refuses it as damaged. No other process may have
-/// it open.
+/// A database opened to look at it, also when [`SledRepository`](super::SledRepository) refuses it as damaged.
 ///
 /// Opening changes what every start changes: writes to sled's file become synchronous, sled recovers its log, an
 /// unfinished snapshot is moved aside, and the write-ahead log is replayed. Nothing else changes.
-///
-/// [`SledRepository::open`]: super::SledRepository::open
 pub struct SledInspection {
     found: FoundDatabase,
     findings: Findings,

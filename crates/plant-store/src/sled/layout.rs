@@ -17,15 +17,15 @@
 //! a tag, because the rules allow no control character in one. Values are in the postcard format after a version byte.
 //! [`blocks`](super::blocks) describes blocks.
 
+use std::num::Wrapping;
 use std::ops::Range;
 
 use anyhow::{Context as _, bail, ensure};
 use plant_domain::PlantId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::digest::PlantsDigest;
-use super::ordered_map::IVec;
 use crate::EventKind;
 use crate::plant_record::{EncodedPlant, whole};
 
@@ -41,8 +41,7 @@ pub(super) const EVENT_PREFIX: &[u8] = b"e";
 pub(super) const TAG_PREFIX: &[u8] = b"t";
 const TAG_END: u8 = 0;
 
-/// The first byte of every value of kind `p`, `t` and `e` and of the manifest. Allows a new layout of one value without
-/// a new [`FORMAT`].
+/// The first byte of every value of kind `p`, `t` and `e` and of the manifest.
 pub(super) const VALUE_VERSION: u8 = 1;
 
 /// The size limit of a value, in bytes. sled moves pages over a quarter of its segments (512 KiB) to files of their own,
@@ -61,20 +60,18 @@ const MAX_SEQUENCE: u64 = u64::MAX / 4;
 pub(super) struct Manifest {
     pub(super) last_sequence: u64,
     pub(super) plants: u64,
-    /// The digest of all plants.
-    pub(super) digest: PlantsDigest,
+    pub(super) digest: Digest,
     /// The first kept event. Remains of older ones may be there.
     pub(super) kept_from: u64,
 }
 
 impl Default for Manifest {
     fn default() -> Self {
-        Self { last_sequence: 0, plants: 0, digest: PlantsDigest::default(), kept_from: 1 }
+        Self { last_sequence: 0, plants: 0, digest: Digest::default(), kept_from: 1 }
     }
 }
 
 impl Manifest {
-    /// The manifest before a group.
     pub(super) fn before(&self, group: &ChangeGroup) -> Self {
         Self {
             last_sequence: group.first_sequence - 1,
@@ -84,7 +81,6 @@ impl Manifest {
         }
     }
 
-    /// The manifest after changes.
     pub(super) fn after(&self, changes: &[Change]) -> anyhow::Result<Self> {
         let Self { mut plants, mut digest, .. } = *self;
         for change in changes {
@@ -101,14 +97,18 @@ impl Manifest {
     }
 }
 
-/// What one plant adds to the digest of all plants.
-pub(super) fn plant_digest(id: PlantId, record: &[u8]) -> PlantsDigest {
-    PlantsDigest::of(&ordered(id), record)
+/// The sum of the hashes of entries, which does not depend on their order. Digests of different entries are equal with a
+/// chance of one in 2^64; they do not guard against an attacker.
+pub(super) type Digest = Wrapping<u64>;
+
+/// The digest of one entry: an id with the record of the plant, or with its tag.
+pub(super) fn digest(id: PlantId, value: &[u8]) -> Digest {
+    hash(&ordered(id), value)
 }
 
-/// What a plant with a tag adds to the digest of the tag index.
-pub(super) fn tag_digest(tag: &[u8], id: PlantId) -> PlantsDigest {
-    PlantsDigest::of(&ordered(id), tag)
+/// Digests are on disk, so the hash must never change.
+fn hash(key: &[u8], value: &[u8]) -> Digest {
+    Wrapping(xxh3_64_with_seed(value, xxh3_64(key)))
 }
 
 /// A change as an event record keeps it.
@@ -123,10 +123,8 @@ pub(super) struct EventOfPlant {
 pub(super) struct ChangeGroup {
     /// The sequence number of the first change's event. The others follow without a gap.
     pub(super) first_sequence: u64,
-    /// The count of plants before the group.
     pub(super) plants_before: u64,
-    /// The digest of all plants before the group.
-    pub(super) digest_before: PlantsDigest,
+    pub(super) digest_before: Digest,
     pub(super) changes: Vec<Change>,
 }
 
@@ -141,13 +139,11 @@ impl ChangeGroup {
         Ok(group)
     }
 
-    /// The sequence number of the last change's event.
     pub(super) fn last_sequence(&self) -> u64 {
         (self.first_sequence + self.changes.len() as u64).saturating_sub(1)
     }
 }
 
-/// One change to one plant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Change {
     pub(super) kind: EventKind,
@@ -156,7 +152,7 @@ pub(super) struct Change {
     pub(super) left_tag: Option<Box<str>>,
     /// What the change adds to the digest of all plants: the plant after it, less the plant before. Kept because the
     /// plant before may be gone when the group is applied again.
-    pub(super) digest: PlantsDigest,
+    pub(super) digest: Digest,
     /// The plant after the change; `None` when it was deleted.
     pub(super) record: Option<EncodedPlant>,
 }
@@ -183,19 +179,17 @@ impl Change {
             }
         };
         let digest_of = |record: Option<&EncodedPlant>| {
-            record.map_or_else(PlantsDigest::default, |record| plant_digest(id, record.bytes()))
+            record.map_or_else(Digest::default, |record| digest(id, record.bytes()))
         };
         let digest = digest_of(after.as_ref()) - digest_of(before);
         Ok(Self { kind, id: id.get(), left_tag, digest, record: after })
     }
 
-    /// The event of the change.
     pub(super) const fn event(&self) -> EventOfPlant {
         EventOfPlant { kind: self.kind, id: self.id }
     }
 }
 
-/// The key of the record that holds an event.
 pub(super) fn event_key(sequence: u64) -> [u8; 9] {
     let mut key = [EVENT_PREFIX[0]; 9];
     key[1..].copy_from_slice(&first_of_record(sequence).to_be_bytes());
@@ -212,7 +206,6 @@ pub(super) const fn first_of_record(sequence: u64) -> u64 {
     sequence - (sequence - 1) % EVENTS_IN_A_RECORD
 }
 
-/// The sequence number in the key of an event record.
 pub(super) fn event_sequence(key: &[u8]) -> anyhow::Result<u64> {
     let bytes = key.strip_prefix(EVENT_PREFIX).context("not the key of an event record")?;
     let bytes = bytes.try_into().context("an event record's key has a wrong length")?;
@@ -225,7 +218,6 @@ pub(super) fn event_sequence(key: &[u8]) -> anyhow::Result<u64> {
     Ok(first_sequence)
 }
 
-/// The events of the record that begins with this number.
 pub(super) fn decode_events(
     first_sequence: u64,
     value: &[u8],
@@ -238,16 +230,10 @@ pub(super) fn decode_events(
     decoded.with_context(|| format!("the event record from number {first_sequence} on is damaged"))
 }
 
-/// The prefix of the keys of a tag's blocks.
 pub(super) fn tag_blocks_prefix(tag: &str) -> Vec<u8> {
-    let mut prefix = Vec::with_capacity(TAG_PREFIX.len() + tag.len() + 1);
-    prefix.extend_from_slice(TAG_PREFIX);
-    prefix.extend_from_slice(tag.as_bytes());
-    prefix.push(TAG_END);
-    prefix
+    [TAG_PREFIX, tag.as_bytes(), &[TAG_END]].concat()
 }
 
-/// The tag of the blocks with this prefix.
 pub(super) fn tag_of_prefix(prefix: &[u8]) -> anyhow::Result<&str> {
     let tag = prefix.strip_prefix(TAG_PREFIX).and_then(|tag| tag.strip_suffix(&[TAG_END]));
     let tag = tag.context("the key of a tag's block has no end of the tag")?;
@@ -264,19 +250,12 @@ pub(super) fn decode<T: DeserializeOwned>(value: &[u8]) -> anyhow::Result<T> {
     whole(unversioned(value)?)
 }
 
-/// The bytes after the version of a value.
 pub(super) fn unversioned(value: &[u8]) -> anyhow::Result<&[u8]> {
     match value {
         [VALUE_VERSION, bytes @ ..] => Ok(bytes),
         [version, ..] => bail!("a value has the unknown version {version}"),
         [] => bail!("a value is empty"),
     }
-}
-
-/// The value of the format key.
-pub(super) fn decode_format(value: &IVec) -> anyhow::Result<u32> {
-    let bytes: [u8; 4] = value.as_ref().try_into().context("the format number is damaged")?;
-    Ok(u32::from_be_bytes(bytes))
 }
 
 /// The bytes of an id, which sort as ids do.
@@ -306,6 +285,19 @@ mod tests {
     }
 
     #[test]
+    fn the_digest_of_an_entry_is_the_same_in_every_version() {
+        // XXH3 has a path for each range of lengths.
+        for (length, digest) in [
+            (0, 3_631_226_311_945_554_131),
+            (3, 11_029_246_363_082_579_538),
+            (100, 1_989_054_143_599_635_995),
+            (1_000, 10_415_174_115_763_034_001),
+        ] {
+            assert_eq!(hash(b"key", &vec![7; length]), Wrapping(digest), "{length}");
+        }
+    }
+
+    #[test]
     fn a_sequence_number_that_no_store_gets_to_is_an_error() {
         for (first_sequence, is_right) in [
             (0, false),
@@ -317,7 +309,7 @@ mod tests {
             let group = ChangeGroup {
                 first_sequence,
                 plants_before: 0,
-                digest_before: PlantsDigest::default(),
+                digest_before: Digest::default(),
                 changes: Vec::new(),
             };
             let payload = postcard::to_stdvec(&group).expect("small");

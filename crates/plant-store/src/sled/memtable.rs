@@ -1,9 +1,8 @@
 //! Memtables: the newest changes, which are on disk in the write-ahead log and not in sled yet.
 //!
-//! One change costs sled more than the rest of a create, and many changes by ascending id cost much less each. So changes
-//! gather in the active memtable until it, or its segment of the log, is full. Then it becomes immutable, and compaction
-//! brings it to sled while the next memtable fills beside the other segment. Reads look at the active memtable, the
-//! immutable one, and sled, in this order.
+//! sled takes many changes by ascending id for much less work than the same changes one by one. So changes gather in the
+//! active memtable until it, or its segment of the log, is full. Then it becomes immutable, and compaction brings it to
+//! sled while the next memtable fills beside the other segment.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -18,7 +17,6 @@ use super::layout::{ChangeGroup, EventOfPlant, Manifest};
 use crate::EventKind;
 use crate::plant_record::EncodedPlant;
 
-/// Whether a plant has a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Present,
@@ -98,12 +96,10 @@ impl MemtablePair {
         self.newest_first().find_map(|memtable| memtable.plants.get(&id))
     }
 
-    /// The number of changes in the active memtable.
     pub(super) fn active_changes(&self) -> usize {
         self.active.events.len()
     }
 
-    /// About `about` plants from an id on.
     pub(super) fn plants_from(&self, from: PlantId, about: usize) -> Run<Option<EncodedPlant>> {
         run(self.newest_first().map(|memtable| &memtable.plants), from, about)
     }
@@ -120,7 +116,6 @@ impl MemtablePair {
             .map_or(self.active.first_sequence, |immutable| immutable.first_sequence)
     }
 
-    /// The event with this sequence number, if it is in memory.
     pub(super) fn event(&self, sequence: u64) -> Option<EventOfPlant> {
         self.newest_first().find_map(|memtable| memtable.event(sequence))
     }
@@ -130,7 +125,6 @@ impl MemtablePair {
     }
 }
 
-/// What memory knows of consecutive ids.
 pub(super) struct Run<T> {
     pub(super) entries: Vec<(PlantId, T)>,
     /// The first id after the run, if there may be more.

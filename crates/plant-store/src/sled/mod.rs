@@ -11,12 +11,11 @@ mod bloom_filter;
 mod commit;
 mod compaction;
 mod config;
-mod digest;
 mod findings;
-#[cfg(feature = "__internal")]
-pub mod fuzzing;
 mod health;
 mod inspection;
+#[cfg(feature = "__internal")]
+pub mod internal;
 mod layout;
 mod memtable;
 mod open;
@@ -41,6 +40,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use self::commit::{Committer, Message};
 use self::compaction::{CompactionThread, Compactor};
 use self::health::StoreHealth;
+use self::open::FoundDatabase;
 use self::ordered_map::Db;
 use self::ordered_map::guarded::{LastHandle, open_error};
 use self::reader::SledReader;
@@ -53,15 +53,13 @@ use crate::{
     StoreError, StoreFailure, StoredPlant, fault,
 };
 
-/// The length of the write queue. A write that finds the queue full is refused ([`StoreError::Busy`]), so an accepted
-/// write waits for a few groups only.
+/// The length of the write queue. A write that finds it full is refused, so an accepted one waits for a few groups only.
 const QUEUE_CAPACITY: usize = 1024;
 
 /// How many imports may have plants in the queue. Bounds how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
 
-/// An unfiltered page of at most this many plants is read on the calling thread: a hand-over to another thread would
-/// take longer than the read.
+/// An unfiltered page of at most this many plants is read on the calling thread: a hand-over would take longer.
 const MAX_READ_AT_ONCE: usize = 1_000;
 
 pub use self::config::{DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, SledConfig};
@@ -106,15 +104,17 @@ impl SledRepository {
         })?;
         let health = Arc::new(StoreHealth::new());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let open::Opened { db, database_file, manifest, ids, write_ahead_log, last_handle, lock } =
-            opened;
+        let open::Opened { found, manifest, ids, write_ahead_log } = opened;
+        let FoundDatabase { db, file, last_handle, lock, .. } = found;
         let tree = Arc::new(MergeTree::new(Db::clone(&db), manifest, ids));
         let keep_events = config.keep_events;
-        let file = database_file.try_clone().context("cannot look how full the disk is")?;
-        let room = Arc::new(Room::new(file, config.directory.clone(), Arc::clone(&health)));
+        let looked_at = file.try_clone().context("cannot look how full the disk is")?;
+        let directory = config.directory.clone();
+        let room = Room::new(room::free_bytes, looked_at, directory, Arc::clone(&health));
+        let room = Arc::new(room);
         let compactor = Compactor {
             db: db.in_room(Arc::clone(&room)),
-            file: database_file,
+            file,
             tree: Arc::clone(&tree),
             keep_events,
             room: Arc::clone(&room),
@@ -149,7 +149,6 @@ impl SledRepository {
         })
     }
 
-    /// The outcomes of the writes, in their order.
     async fn write_all(
         &self,
         writes: Vec<Write>,
@@ -173,8 +172,7 @@ impl SledRepository {
         Ok(outcomes)
     }
 
-    /// Reads on a blocking thread. Only as many reads run at once as there are processors, so the commit thread keeps
-    /// its share.
+    /// Reads on a blocking thread. At most one read per processor runs at once, so the commit thread keeps its share.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&SledReader) -> anyhow::Result<T> + Send + 'static,
@@ -278,13 +276,11 @@ impl PlantRepository for SledRepository {
     }
 }
 
-/// How many pages are read at the same time.
 fn reads_at_once() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Closes sled when the repository is dropped. After a failure or on a full disk sled stays open, because its close may
-/// wait forever.
+/// Closes sled, except after a failure or on a full disk: sled's close may then wait forever.
 #[derive(Debug)]
 struct CloseOnDrop {
     last_handle: Option<LastHandle>,

@@ -27,32 +27,39 @@ use crate::fault;
 
 /// The name of sled's folder until the new database is whole.
 const UNFINISHED_DIRECTORY: &str = "sled.unfinished";
-/// sled's one file of data.
 const SLED_FILE: &str = "db";
 
 /// A checked database: sled has everything in the write-ahead log on disk.
 pub(super) struct Opened {
-    pub(super) db: PacedDb,
-    /// Our own handle on sled's file.
-    pub(super) database_file: File,
+    pub(super) found: FoundDatabase,
     pub(super) manifest: Manifest,
     pub(super) ids: BloomFilter,
     pub(super) write_ahead_log: WriteAheadLog,
-    pub(super) last_handle: LastHandle,
-    pub(super) lock: File,
 }
 
 /// A database with its write-ahead log replayed.
 pub(super) struct FoundDatabase {
     pub(super) db: PacedDb,
-    database_file: File,
-    /// The manifest, if it can be read.
+    /// Our own handle on sled's file.
+    pub(super) file: File,
     pub(super) manifest: Option<Manifest>,
-    last_handle: LastHandle,
-    lock: File,
+    pub(super) last_handle: LastHandle,
+    pub(super) lock: File,
 }
 
-/// Opens the database to serve it, or makes a new one.
+impl FoundDatabase {
+    /// Closes sled, unless the disk has failed.
+    fn close_after(self, error: anyhow::Error) -> anyhow::Error {
+        drop(self.db);
+        if is_of_disk(&error) {
+            self.last_handle.leave_open();
+        } else {
+            drop(self.last_handle);
+        }
+        error
+    }
+}
+
 pub(super) fn open(config: &SledConfig) -> anyhow::Result<Opened> {
     guarded(|| make_or_open(config)).map_err(advise_on_disk)
 }
@@ -69,28 +76,25 @@ fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
 
 /// Checks that nothing is missing, and brings what only the write-ahead log had to the disk in sled.
 fn bring_to_disk(config: &SledConfig, found: FoundDatabase) -> anyhow::Result<Opened> {
-    let FoundDatabase { db, database_file, manifest, last_handle, lock } = found;
     let check = || {
-        let (manifest, ids) = match check_all(&db, manifest) {
+        let db = &found.db;
+        let (manifest, ids) = match check_all(db, found.manifest) {
             Err(lost) if !is_of_disk(&lost) => {
                 warn_of_lost(&lost);
-                check_all(&db, read_kept(config, &db, Replay::All, &mut Findings::Refuse)?)?
+                check_all(db, read_kept(config, db, Replay::All, &mut Findings::Refuse)?)?
             }
             checked => checked?,
         };
-        checkpoint(&db, &database_file)?;
-        write_synced(&db, &manifest)?;
+        checkpoint(db, &found.file)?;
+        write_synced(db, &manifest)?;
         fault::point("before-opened");
         Ok((manifest, ids, WriteAheadLog::open(&config.directory)?))
     };
     match guarded(check).map_err(advise) {
         Ok((manifest, ids, write_ahead_log)) => {
-            Ok(Opened { db, database_file, manifest, ids, write_ahead_log, last_handle, lock })
+            Ok(Opened { found, manifest, ids, write_ahead_log })
         }
-        Err(error) => {
-            drop(db);
-            Err(last_handle.close_after(error))
-        }
+        Err(error) => Err(found.close_after(error)),
     }
 }
 
@@ -104,7 +108,6 @@ fn check_all(db: &PacedDb, manifest: Option<Manifest>) -> anyhow::Result<(Manife
     Ok((manifest, recovery::check(db, &manifest)?))
 }
 
-/// Opens an existing database to look at it, damaged or not.
 pub(super) fn open_to_look(
     config: &SledConfig,
     findings: &mut Findings,
@@ -132,29 +135,27 @@ fn find(
 ) -> anyhow::Result<FoundDatabase> {
     let sled_directory = config.directory.join(SLED_DIRECTORY);
     move_unfinished_snapshots_aside(&sled_directory)?;
-    let file = sled_directory.join(SLED_FILE);
-    if !file.try_exists().context("the folder cannot be read")? {
+    let path = sled_directory.join(SLED_FILE);
+    if !path.try_exists().context("the folder cannot be read")? {
         // sled would make an empty file.
-        return Err(advise(anyhow!("the file {} is missing", file.display())));
+        return Err(advise(anyhow!("the file {} is missing", path.display())));
     }
-    let database_file = File::open(&file)
-        .with_context(|| format!("cannot read {}; check who owns it", file.display()))?;
-    check_readable(&file)?;
-    make_writes_synchronous(&database_file, &file);
+    let file = File::open(&path)
+        .with_context(|| format!("cannot read {}; check who owns it", path.display()))?;
+    check_readable(&path)?;
+    make_writes_synchronous(&file, &path);
     let db = guarded(|| open_sled(config, &sled_directory)).map_err(|cause| {
         advise(cause.context(format!("sled cannot open {}", sled_directory.display())))
     })?;
     fault::point("after-sled-opened");
     let last_handle = LastHandle::new(db.clone());
     let db = PacedDb::new(db);
+    let found = FoundDatabase { db, file, manifest: None, last_handle, lock };
     // Nothing may build on the files that sled has made, renamed and removed before their names are on disk.
     let synced = sync_directory(&sled_directory);
-    match synced.and_then(|()| read_kept(config, &db, replay, findings)) {
-        Ok(manifest) => Ok(FoundDatabase { db, database_file, manifest, last_handle, lock }),
-        Err(error) => {
-            drop(db);
-            Err(last_handle.close_after(error))
-        }
+    match synced.and_then(|()| read_kept(config, &found.db, replay, findings)) {
+        Ok(manifest) => Ok(FoundDatabase { manifest, ..found }),
+        Err(error) => Err(found.close_after(error)),
     }
 }
 
@@ -185,7 +186,6 @@ fn read_kept(
     .map_err(advise)
 }
 
-/// Makes a folder and its missing parents, for their owner alone.
 fn make_directory(directory: &Path) -> anyhow::Result<()> {
     DirBuilder::new()
         .mode(0o700)
@@ -216,7 +216,6 @@ fn sync_names(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Locks the database for this process.
 fn lock(directory: &Path) -> anyhow::Result<File> {
     let path = directory.join("lock");
     // In a folder of another user, a link could lead to any file.

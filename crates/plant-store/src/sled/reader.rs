@@ -28,7 +28,6 @@ const MOST_UNDER_A_LOCK: usize = 1_024;
 #[derive(Clone, Debug)]
 pub(super) struct SledReader {
     pub(super) tree: Arc<MergeTree>,
-    /// How many of the newest events are shown.
     pub(super) keep_events: u64,
 }
 
@@ -186,7 +185,6 @@ impl SledReader {
     }
 }
 
-/// A page that is being filled.
 struct PageInProgress<'a> {
     filter: &'a PlantFilter,
     limit: usize,
@@ -216,8 +214,7 @@ impl<'a> PageInProgress<'a> {
         ends
     }
 
-    /// Adds a plant that the filter matches; `None` is a deleted plant. Returns false when the page ends before the
-    /// plant.
+    /// Adds a plant that the filter matches; `None` is a deleted plant. Returns false when the page ends before it.
     fn takes(&mut self, id: PlantId, record: Option<&[u8]>) -> anyhow::Result<bool> {
         let Some(record) = record else {
             self.looked_at += 1;

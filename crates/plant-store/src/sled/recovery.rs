@@ -9,11 +9,10 @@ use plant_domain::PlantId;
 use super::blocks::{Block, BlocksLock, check_order, plant_keys};
 use super::bloom_filter::BloomFilter;
 use super::compaction::compact;
-use super::digest::PlantsDigest;
 use super::findings::Findings;
 use super::layout::{
-    self, ChangeGroup, MANIFEST_KEY, Manifest, SYNCED_KEY, TAG_PREFIX, decode_events,
-    event_keys_from, event_sequence, plant_digest, tag_digest, tag_of_prefix,
+    self, ChangeGroup, Digest, MANIFEST_KEY, Manifest, SYNCED_KEY, TAG_PREFIX, decode_events,
+    event_keys_from, event_sequence, tag_of_prefix,
 };
 use super::memtable::Memtable;
 use super::ordered_map::guarded::guarded;
@@ -22,7 +21,6 @@ use super::ordered_map::{Db, IVec, Tree};
 use crate::fault;
 use crate::plant_record::RecordBytes;
 
-/// Which groups of the write-ahead log are compacted into sled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replay {
     /// Those that sled may not have on disk.
@@ -150,7 +148,6 @@ pub(super) fn check(tree: &Tree, manifest: &Manifest) -> anyhow::Result<BloomFil
     Ok(ids)
 }
 
-/// How many ids are added to a filter at a time.
 const IDS_AT_ONCE: usize = 1_024;
 
 /// A key in the middle between those of the first and the last block of plants.
@@ -174,8 +171,8 @@ fn middle_of_plants(tree: &Tree) -> anyhow::Result<Vec<u8>> {
 /// The sums over consecutive blocks of plants.
 struct PlantsSum {
     count: u64,
-    digest: PlantsDigest,
-    tags_digest: PlantsDigest,
+    digest: Digest,
+    tags_digest: Digest,
     /// The first id of the first block, and the last id in the last one.
     ends: Option<(PlantId, PlantId)>,
     ids: BloomFilter,
@@ -203,8 +200,8 @@ impl PlantsSum {
 fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Result<PlantsSum> {
     let mut sum = PlantsSum {
         count: 0,
-        digest: PlantsDigest::default(),
-        tags_digest: PlantsDigest::default(),
+        digest: Digest::default(),
+        tags_digest: Digest::default(),
         ends: None,
         ids: BloomFilter::with_room_for(about),
     };
@@ -221,12 +218,12 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
         for entry in block.entries().with_context(damaged)? {
             let (id, record) = entry.with_context(damaged)?;
             sum.count += 1;
-            sum.digest += plant_digest(id, record);
+            sum.digest += layout::digest(id, record);
             // Texts stay unparsed: damage to one shows in the digest.
             let record = RecordBytes::decode(record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             if let Some(tag) = record.tag {
-                sum.tags_digest += tag_digest(tag, id);
+                sum.tags_digest += layout::digest(id, tag);
             }
             new_ids.push(id);
             *last = id;
@@ -240,10 +237,10 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
     Ok(sum)
 }
 
-fn digest_of_index(tree: &Tree) -> anyhow::Result<PlantsDigest> {
-    let mut digest = PlantsDigest::default();
+fn digest_of_index(tree: &Tree) -> anyhow::Result<Digest> {
+    let mut digest = Digest::default();
     visit_index(tree, &mut Findings::Refuse, |tag, id, _| {
-        digest += tag_digest(tag.as_bytes(), id);
+        digest += layout::digest(id, tag.as_bytes());
         Ok(())
     })?;
     Ok(digest)

@@ -25,7 +25,6 @@ const RESERVE_BYTES: u64 = 32 * MIB;
 /// With this much room, in bytes, a full disk has room again. More than the reserve, so that the store does not flap.
 const ENOUGH_BYTES: u64 = 40 * MIB;
 
-/// With less room than this, in bytes, the log warns.
 const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
 
 /// The room on the file system of a database. The compaction thread looks; other threads read what it saw.
@@ -33,7 +32,7 @@ const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
 pub(super) struct Room {
     /// A file on the file system, because the folder may be renamed.
     file: File,
-    /// Asks how much of the file system is free, in bytes. Tests ask something else.
+    /// [`free_bytes`], or what a test says.
     free_bytes: fn(&File) -> Option<u64>,
     /// The folder of the database, for the log.
     directory: PathBuf,
@@ -44,12 +43,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Looks at the file system of `file`, for the database in `directory`.
-    pub(super) fn new(file: File, directory: PathBuf, health: Arc<StoreHealth>) -> Self {
-        Self::with(free_bytes, file, directory, health)
-    }
-
-    fn with(
+    /// Looks at the file system of `file`, for the database in `directory`, with [`free_bytes`].
+    pub(super) fn new(
         free_bytes: fn(&File) -> Option<u64>,
         file: File,
         directory: PathBuf,
@@ -61,7 +56,6 @@ impl Room {
         room
     }
 
-    /// Whether the disk was full at the last look.
     pub(super) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
@@ -94,8 +88,7 @@ impl Room {
         self.has_warned.store(is_low || warned_before, Ordering::Relaxed);
     }
 
-    /// Looks, and waits while the disk is full. A full disk is no failure, and the wait may take days. A failure of the
-    /// store ends the wait with an error.
+    /// Looks, and waits while the disk is full, which may take days. A failure of the store ends the wait with an error.
     pub(super) fn wait(&self) -> io::Result<()> {
         loop {
             self.look();
@@ -109,7 +102,7 @@ impl Room {
 }
 
 /// The bytes free for users other than root. sled makes no files once it is open, so inodes do not matter.
-fn free_bytes(file: &File) -> Option<u64> {
+pub(super) fn free_bytes(file: &File) -> Option<u64> {
     let found = fstatvfs(file).ok()?;
     // Some file systems without a limit report no blocks.
     (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
@@ -128,7 +121,7 @@ mod tests {
     /// A file system with this many free bytes.
     fn room(free_bytes: fn(&File) -> Option<u64>) -> Arc<Room> {
         let file = tempfile::tempfile().expect("a temporary file");
-        Arc::new(Room::with(free_bytes, file, PathBuf::new(), Arc::new(StoreHealth::new())))
+        Arc::new(Room::new(free_bytes, file, PathBuf::new(), Arc::new(StoreHealth::new())))
     }
 
     #[test]

@@ -9,15 +9,13 @@ use super::blocks::{Block, check_order, plant_keys};
 use super::ordered_map::guarded::guarded;
 use super::ordered_map::{IVec, Iter, Tree};
 
-/// The plants and their records, by ascending id. Plants that cannot be read are an error item; the plants after them
-/// follow.
+/// The plants and their records, by ascending id. Plants that cannot be read are an error in between.
 pub(super) struct PlantScan<'a> {
     tree: &'a Tree,
     /// Fused, because sled's iterator reads on after its end, and may meet damage there.
     blocks: Fuse<Iter>,
     /// The next block begins at this id or later; `None` after the greatest id.
     from: Option<PlantId>,
-    /// The rest of the current block.
     entries: vec::IntoIter<(PlantId, IVec)>,
     last: Option<PlantId>,
 }
@@ -29,7 +27,6 @@ impl<'a> PlantScan<'a> {
         Self { tree, blocks, from: Some(first), entries: Vec::new().into_iter(), last: None }
     }
 
-    /// Reads the next block, if there is one.
     fn read_block(&mut self) -> Option<anyhow::Result<()>> {
         let from = self.from?;
         let block = match guarded(|| Ok(self.blocks.next().transpose()?)) {
@@ -110,7 +107,6 @@ impl Iterator for PlantScan<'_> {
     }
 }
 
-/// The blocks that begin at an id or later.
 fn blocks_from(tree: &Tree, id: PlantId) -> Fuse<Iter> {
     tree.range(plant_keys(id)).fuse()
 }
@@ -120,13 +116,15 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::sled::config::SledConfig;
     use crate::sled::layout::TAG_PREFIX;
-    use crate::sled::ordered_map::Config;
+    use crate::sled::ordered_map::opening::open_sled;
 
     #[test]
     fn a_scan_that_has_ended_reads_nothing_after_the_plants() {
         let folder = tempfile::tempdir().expect("a folder");
-        let open = || Config::new().path(folder.path()).open().expect("a database");
+        let config = SledConfig::new(folder.path());
+        let open = || open_sled(&config, folder.path()).expect("a database");
         let entry = |number: u32| {
             let number = number.to_be_bytes();
             ([TAG_PREFIX, &number].concat(), number.repeat(64))

@@ -24,7 +24,6 @@ impl MergeTree {
         Self { db, memtables: Memtables::new(manifest, ids), blocks: BlocksLock::default() }
     }
 
-    /// The record of a plant, if there is one with this id.
     pub(super) fn record(&self, id: PlantId) -> anyhow::Result<Option<EncodedPlant>> {
         // Memory comes first: a record leaves a memtable only after sled has it.
         {

@@ -9,11 +9,9 @@ use anyhow::Context as _;
 use plant_domain::PlantId;
 
 use super::blocks;
-use super::digest::PlantsDigest;
 use super::findings::Findings;
 use super::layout::{
-    EVENT_PREFIX, Manifest, PLANT_PREFIX, decode_events, event_sequence, plant_digest,
-    tag_blocks_prefix,
+    self, EVENT_PREFIX, Manifest, PLANT_PREFIX, decode_events, event_sequence, tag_blocks_prefix,
 };
 use super::ordered_map::Db;
 use super::ordered_map::guarded::guarded;
@@ -36,13 +34,8 @@ pub(super) fn verify(
     Ok((plants, events))
 }
 
-/// The last kept event of each plant.
-type LastEvents = HashMap<PlantId, LastEvent>;
-
-struct LastEvent {
-    sequence: u64,
-    kind: EventKind,
-}
+/// The last kept event of each plant, and its sequence number.
+type LastEvents = HashMap<PlantId, (u64, EventKind)>;
 
 /// Checks that each event can follow the one before it of the same plant. Returns the number of events.
 fn read_events(
@@ -78,7 +71,7 @@ fn read_events(
             let id = PlantId::from(event.id);
             let is_new = event.kind == EventKind::Created;
             let follows = match last_events.get(&id) {
-                Some(before) => is_new == (before.kind == EventKind::Deleted),
+                Some((_, before)) => is_new == (*before == EventKind::Deleted),
                 // Events before the oldest kept one are not known.
                 None => is_new || kept_from > 1,
             };
@@ -88,7 +81,7 @@ fn read_events(
                     "event {sequence} ({kind:?}) cannot follow the event before it of plant {id}"
                 ))?;
             }
-            last_events.insert(id, LastEvent { sequence, kind: event.kind });
+            last_events.insert(id, (sequence, event.kind));
         }
     }
     if let Some(Manifest { last_sequence, .. }) = manifest
@@ -99,7 +92,6 @@ fn read_events(
     Ok(events)
 }
 
-/// Returns the number of plants.
 fn check_plants(
     db: &Db,
     manifest: Option<&Manifest>,
@@ -108,11 +100,11 @@ fn check_plants(
 ) -> anyhow::Result<u64> {
     let kept_from = manifest.map_or(1, |manifest| manifest.kept_from);
     let mut plants = 0;
-    let mut digest = PlantsDigest::default();
+    let mut digest = layout::Digest::default();
     for entry in PlantScan::new(db) {
         let Some((id, record)) = findings.value_of(entry)? else { continue };
         plants += 1;
-        digest += plant_digest(id, &record);
+        digest += layout::digest(id, &record);
         let last_event = last_events.remove(&id);
         let record = PlantRecord::decode(&record)
             .and_then(|record| record.to_stored_plant(id).map(|_| record))
@@ -130,9 +122,9 @@ fn check_plants(
         }
     }
     let mut missing: Vec<_> =
-        last_events.into_iter().filter(|(_, event)| event.kind != EventKind::Deleted).collect();
+        last_events.into_iter().filter(|(_, (_, kind))| *kind != EventKind::Deleted).collect();
     missing.sort_unstable_by_key(|(id, _)| *id);
-    for (id, LastEvent { sequence, .. }) in missing {
+    for (id, (sequence, _)) in missing {
         findings.add(format_args!("plant {id} is missing; event {sequence} is its last one"))?;
     }
     if let Some(manifest) = manifest {
@@ -151,16 +143,16 @@ fn check_plants(
 fn check_last_event(
     id: PlantId,
     record: &PlantRecord<'_>,
-    last_event: Option<LastEvent>,
+    last_event: Option<(u64, EventKind)>,
     kept_from: u64,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let revision = record.revision;
     match last_event {
-        Some(LastEvent { sequence, kind: EventKind::Deleted, .. }) => {
+        Some((sequence, EventKind::Deleted)) => {
             findings.add(format_args!("plant {id} is there, and event {sequence} removed it"))
         }
-        Some(LastEvent { sequence, .. }) if sequence != revision => findings.add(format_args!(
+        Some((sequence, _)) if sequence != revision => findings.add(format_args!(
             "plant {id} has the revision {revision}, and event {sequence} is its last one"
         )),
         None if revision >= kept_from => findings

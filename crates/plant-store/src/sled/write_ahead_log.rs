@@ -4,8 +4,8 @@
 //! a fixed size and are made once and overwritten in turn, so a sync has no file length to write. While one segment
 //! fills, the memtable of the other is compacted into sled, which frees that segment.
 //!
-//! The log stands beside sled's own because of what a sync through sled costs: its flush wakes a pool of seven threads,
-//! waits for `sync_file_range`, and is no fsync in the end. A record here is one write and one `fdatasync`.
+//! The log stands beside sled's own because a sync through sled wakes seven threads and is no fsync in the end. A record
+//! here is one write and one `fdatasync`.
 //!
 //! A segment begins with a salt. A record begins at a multiple of [`ALIGNMENT`]: a head (magic, length, CRC-32 of salt
 //! and payload), then the payload (a [`ChangeGroup`]). Recovery also searches the remains of older records for whole
@@ -23,8 +23,7 @@ use super::findings::Findings;
 use super::layout::ChangeGroup;
 use crate::fault;
 
-/// The size of a segment, in bytes. Larger segments make compaction cheaper for each change, and take more memory and a
-/// longer replay after a kill.
+/// The size of a segment, in bytes. Larger segments make compaction cheaper, and a replay after a kill longer.
 const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 
 const SEGMENT_NAMES: [&str; 2] = ["journal.0", "journal.1"];
@@ -52,11 +51,7 @@ struct Segment {
 /// The salts of both segments, one after the other. sled keeps them, to recognize the log that belongs to it.
 pub(super) type Salts = [u8; 2 * SALT_BYTES];
 
-/// Makes empty segments. They count once the database has its name; see `open`.
-///
-/// # Errors
-///
-/// Also when existing segments hold a record: then their database is missing.
+/// Makes empty segments. Fails when existing ones hold a record: then their database is missing.
 pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     let mut salts = Salts::default();
     getrandom::fill(&mut salts).context("the system gives no random bytes")?;
@@ -89,8 +84,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     Ok(salts)
 }
 
-/// Reads the salts, and the payloads of all whole records, in no order. A damaged segment is a finding; its whole records
-/// count all the same.
+/// Reads the salts, and the payloads of all whole records, also those in a damaged segment, in no order.
 pub(super) fn read(
     directory: &Path,
     findings: &mut Findings,
@@ -147,7 +141,6 @@ fn paths(directory: &Path) -> [PathBuf; 2] {
     SEGMENT_NAMES.map(|name| directory.join(name))
 }
 
-/// The payload of the whole record at the start of `bytes`, if there is one.
 fn whole_record(salt: [u8; SALT_BYTES], bytes: &[u8]) -> Option<&[u8]> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (length, rest) = rest.split_first_chunk()?;
@@ -266,7 +259,7 @@ impl WriteAheadLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sled::digest::PlantsDigest;
+    use crate::sled::layout::Digest;
 
     #[test]
     fn a_record_of_another_log_counts_as_none() {
@@ -277,7 +270,7 @@ mod tests {
         let group = ChangeGroup {
             first_sequence: 1,
             plants_before: 0,
-            digest_before: PlantsDigest::default(),
+            digest_before: Digest::default(),
             changes: Vec::new(),
         };
         let mut log = WriteAheadLog::open(one.path()).unwrap();

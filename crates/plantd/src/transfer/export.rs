@@ -223,8 +223,9 @@ fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<Ne
     let request = remote.request(Method::GET, &format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));
     let mut answer = remote.check(remote.send(request, ())?, Stop::Io).map_err(Stop::into_error)?;
     let mut rows = RowReader::new(ImportFormat::JsonArray);
-    let mut read = rows.read(&remote::read_body(&mut answer)?)?;
-    read.extend(rows.finish()?);
+    let mut read = Vec::new();
+    rows.read(&remote::read_body(&mut answer)?, &mut read)?;
+    rows.finish(&mut read)?;
     let plants: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
     let plants = plants.context("the answer does not come from plantd")?;
     let is_ascending = plants.first().is_none_or(|first| last.is_none_or(|last| last < first.id()))
@@ -254,19 +255,21 @@ impl ExportCheck {
         if let Some(byte) = part.last() {
             self.ends_with_line = *byte == b'\n';
         }
-        let read = self.rows.read(part);
-        self.check(read)
+        let mut rows = Vec::new();
+        self.rows.read(part, &mut rows)?;
+        self.check(rows)
     }
 
     /// Checks that the export does not end within a row.
     fn finish(&mut self) -> anyhow::Result<()> {
         ensure!(self.ends_with_line, "it ends within a row, after {} whole ones", self.plants);
-        let read = self.rows.finish();
-        self.check(read)
+        let mut rows = Vec::new();
+        self.rows.finish(&mut rows)?;
+        self.check(rows)
     }
 
-    fn check(&mut self, rows: Result<Vec<ReadRow>, plant_domain::Error>) -> anyhow::Result<()> {
-        for (line, plant) in rows? {
+    fn check(&mut self, rows: Vec<ReadRow>) -> anyhow::Result<()> {
+        for (line, plant) in rows {
             let plant = plant.map_err(|error| anyhow!("line {line} is no plant: {error}"))?;
             let id = plant.id();
             if let Some(last) = self.last.replace(id) {

@@ -47,8 +47,10 @@ impl Upload {
 
     /// How many rows were sent.
     pub(crate) fn finish(self) -> u64 {
-        let last = self.rows.and_then(|mut rows| rows.finish().ok());
-        self.count + last.map_or(0, |found| found.len() as u64)
+        let mut last = Vec::new();
+        // A body of which no row can be read has none.
+        let _ = self.rows.map(|mut rows| rows.finish(&mut last));
+        self.count + last.len() as u64
     }
 
     fn read_file(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -66,11 +68,9 @@ impl Upload {
             let cause = "it has become shorter meanwhile";
             return Err(io::Error::new(ErrorKind::UnexpectedEof, cause));
         }
-        match self.rows.as_mut().map(|rows| rows.read(&buffer[..read])) {
-            Some(Ok(found)) => self.count += found.len() as u64,
-            Some(Err(_)) => self.rows = None,
-            None => {}
-        }
+        let mut found = Vec::new();
+        self.rows.take_if(|rows| rows.read(&buffer[..read], &mut found).is_err());
+        self.count += found.len() as u64;
         self.sent += read as u64;
         self.left = self.left.map(|left| left.saturating_sub(read as u64));
         self.progress.inc(read as u64);

@@ -4,7 +4,7 @@
 //! tell a quote that is open at the end. So the few states of the format are here; a fuzz target compares the records
 //! with those of the `csv` crate.
 
-use plant_domain::{NewPlant, PlantId};
+use plant_domain::{Error, NewPlant, PlantId};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::transfer_format::CSV_HEADER;
@@ -136,7 +136,7 @@ impl Record {
 }
 
 impl ReadRows for CsvRows {
-    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         let Some(start) = &mut self.start else { return self.read_records(part, rows) };
         start.extend_from_slice(part);
         if start.len() < BYTE_ORDER_MARK.len() {
@@ -146,7 +146,7 @@ impl ReadRows for CsvRows {
         self.read_records(start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&start), rows)
     }
 
-    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         if let Some(start) = self.start.take() {
             self.read_records(&start, rows)?;
         }
@@ -158,7 +158,7 @@ impl ReadRows for CsvRows {
         }
         match self.columns {
             Some(_) => Ok(()),
-            None => Err(wrong_header("there is none")),
+            None => Err(wrong_header("there is none").into()),
         }
     }
 
@@ -172,7 +172,7 @@ impl CsvRows {
         Self { start: Some(Vec::new()), ..Self::default() }
     }
 
-    fn read_records(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    fn read_records(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         if self.is_stopped {
             return Ok(());
         }
@@ -192,7 +192,7 @@ impl CsvRows {
                     None => self.columns = Some(record.columns()?),
                     Some(columns) => {
                         let plant = record.plant(columns);
-                        rows.push((line, plant.map_err(|failure| failure.error())));
+                        rows.push((line, plant.map_err(Error::from)));
                     }
                 }
             }
@@ -202,12 +202,12 @@ impl CsvRows {
     }
 
     /// Ends a record that cannot be read to its end.
-    fn fail(&mut self, failure: Failure, rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    fn fail(&mut self, failure: Failure, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         if self.columns.is_none() {
-            return Err(wrong_header(&failure.error().message));
+            return Err(wrong_header(&failure.error().message).into());
         }
         let line = self.record_line.take().unwrap_or(self.lines.current());
-        rows.push((line, Err(failure.error())));
+        rows.push((line, Err(failure.into())));
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! A JSON array of plants.
 
+use plant_domain::Error;
 use serde::de::IgnoredAny;
 
 use crate::errors::{ErrorNumber, Failure};
@@ -47,7 +48,7 @@ enum JsonString {
 }
 
 impl ReadRows for JsonArrayRows {
-    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         for byte in part {
             if self.is_stopped {
                 break;
@@ -58,12 +59,12 @@ impl ReadRows for JsonArrayRows {
         Ok(())
     }
 
-    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         let ends_early = "the body ends before the array does; send all of it, up to the last ]";
         match self.place {
             _ if self.is_stopped => {}
             Place::AfterArray => {}
-            Place::BeforeArray => return Err(not_an_array()),
+            Place::BeforeArray => return Err(not_an_array().into()),
             Place::Element => self.stop(self.element_line, ends_early, rows),
             _ => self.stop(self.lines.current(), ends_early, rows),
         }
@@ -76,7 +77,7 @@ impl ReadRows for JsonArrayRows {
 }
 
 impl JsonArrayRows {
-    fn read_byte(&mut self, byte: u8, rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    fn read_byte(&mut self, byte: u8, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         if self.place == Place::Element {
             // A number, `true`, `false` or `null` ends before the next byte that is not part of it.
             let is_after = self.depth == 0
@@ -94,7 +95,7 @@ impl JsonArrayRows {
         let next = match (self.place, byte) {
             (place, b' ' | b'\t' | b'\n' | b'\r') => Ok(place),
             (Place::BeforeArray, b'[') => Ok(Place::ArrayStart),
-            (Place::BeforeArray, _) => return Err(not_an_array()),
+            (Place::BeforeArray, _) => return Err(not_an_array().into()),
             (Place::ArrayStart | Place::AfterElement, b']') => Ok(Place::AfterArray),
             (Place::AfterElement, b',') => Ok(Place::AfterComma),
             (Place::AfterElement, _) => Err("a comma is missing between two elements"),
@@ -121,7 +122,7 @@ impl JsonArrayRows {
     fn read_byte_of_element(&mut self, byte: u8, rows: &mut Vec<ReadRow>) {
         if self.element.len() == ROW_MAX_BYTES {
             self.is_stopped = true;
-            rows.push((self.element_line, Err(too_large_to_go_on().error())));
+            rows.push((self.element_line, Err(too_large_to_go_on().into())));
             return;
         }
         self.element.push(byte);
@@ -149,14 +150,14 @@ impl JsonArrayRows {
             self.is_stopped = true;
             plant = plant.map_err(|failure| failure.and_say(IMPORT_STOPS));
         }
-        rows.push((self.element_line, plant.map_err(|failure| failure.error())));
+        rows.push((self.element_line, plant.map_err(Error::from)));
         self.element.clear();
     }
 
     fn stop(&mut self, line: u64, problem: &str, rows: &mut Vec<ReadRow>) {
         self.is_stopped = true;
         let failure = Failure::new(ErrorNumber::NotJson, problem).and_say(IMPORT_STOPS);
-        rows.push((line, Err(failure.error())));
+        rows.push((line, Err(failure.into())));
     }
 }
 

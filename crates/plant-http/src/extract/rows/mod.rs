@@ -14,7 +14,6 @@ use self::csv::CsvRows;
 use self::json_array::JsonArrayRows;
 use self::ndjson::NdJsonRows;
 use self::row::ReadRows;
-use crate::errors::Failure;
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 
 /// Reads the rows of a body as an import reads them, in parts that end anywhere. Clients use it to count what they
@@ -24,9 +23,10 @@ use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 /// use plant_http::transfer::{RowReader, TransferFormat};
 ///
 /// let mut reader = RowReader::new(TransferFormat::Csv.into());
-/// let mut rows = reader.read(b"id,name,tag\n1,Rosa,\n\n2,Sa")?;
-/// rows.extend(reader.read(b"lix,\nnot a plant")?);
-/// rows.extend(reader.finish()?);
+/// let mut rows = Vec::new();
+/// reader.read(b"id,name,tag\n1,Rosa,\n\n2,Sa", &mut rows)?;
+/// reader.read(b"lix,\nnot a plant", &mut rows)?;
+/// reader.finish(&mut rows)?;
 /// let lines: Vec<u64> = rows.iter().map(|(line, _)| *line).collect();
 /// assert_eq!(lines, [2, 4, 5]);
 /// assert!(rows[1].1.is_ok() && rows[2].1.is_err());
@@ -45,39 +45,21 @@ impl RowReader {
         })
     }
 
-    /// The rows that end in the next part of the body.
+    /// Adds to `rows` those that end in the next part of the body.
     ///
     /// # Errors
     ///
     /// When no row at all can be read.
-    pub fn read(&mut self, part: &[u8]) -> Result<Vec<ReadRow>, Error> {
-        let mut rows = Vec::new();
-        self.read_into(part, &mut rows).map_err(|failure| failure.error())?;
-        Ok(rows)
+    pub fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
+        self.0.read(part, rows)
     }
 
-    /// The row that the end of the body ends.
+    /// Adds to `rows` the one that the end of the body ends.
     ///
     /// # Errors
     ///
     /// As for [`Self::read`].
-    pub fn finish(&mut self) -> Result<Vec<ReadRow>, Error> {
-        let mut rows = Vec::new();
-        self.finish_into(&mut rows).map_err(|failure| failure.error())?;
-        Ok(rows)
-    }
-
-    /// As [`Self::read`], for a list that has rows already.
-    pub(crate) fn read_into(
-        &mut self,
-        part: &[u8],
-        rows: &mut Vec<ReadRow>,
-    ) -> Result<(), Failure> {
-        self.0.read(part, rows)
-    }
-
-    /// As [`Self::finish`], for a list that has rows already.
-    pub(crate) fn finish_into(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    pub fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         self.0.finish(rows)
     }
 

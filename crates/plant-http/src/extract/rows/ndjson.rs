@@ -1,6 +1,7 @@
 //! NDJSON: a JSON object in each line.
 
-use crate::errors::Failure;
+use plant_domain::Error;
+
 use crate::extract::json;
 use crate::limits::ROW_MAX_BYTES;
 
@@ -17,7 +18,7 @@ pub(super) struct NdJsonRows {
 }
 
 impl ReadRows for NdJsonRows {
-    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         for piece in part.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n").unwrap_or(piece);
             // One more may be the carriage return before the line's end.
@@ -33,20 +34,16 @@ impl ReadRows for NdJsonRows {
     }
 
     /// Ends the line.
-    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Failure> {
+    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         self.lines += 1;
         let row = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         if self.is_too_large || row.len() > ROW_MAX_BYTES {
-            rows.push((self.lines, Err(too_large().error())));
+            rows.push((self.lines, Err(too_large().into())));
         } else if !row.trim_ascii().is_empty() {
-            rows.push((self.lines, json::read(row).map_err(|failure| failure.error())));
+            rows.push((self.lines, json::read(row).map_err(Error::from)));
         }
         self.line.clear();
         self.is_too_large = false;
         Ok(())
-    }
-
-    fn is_stopped(&self) -> bool {
-        false
     }
 }

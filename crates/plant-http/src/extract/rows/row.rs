@@ -11,13 +11,15 @@ pub type ReadRow = (u64, Result<NewPlant, Error>);
 /// Finds rows in the parts of a body, which may end anywhere.
 pub(super) trait ReadRows {
     /// Adds to `rows` those that end in this part. An error means that no row at all can be read.
-    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Failure>;
+    fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error>;
 
     /// Adds to `rows` the one that the end of the body ends.
-    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Failure>;
+    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Error>;
 
     /// Whether nothing is read after the last row.
-    fn is_stopped(&self) -> bool;
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 /// Added to the error of a row after which nothing is read.

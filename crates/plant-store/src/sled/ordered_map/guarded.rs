@@ -46,7 +46,6 @@ impl LastHandle {
         Self(Some(db))
     }
 
-    /// Closes the database.
     pub(in crate::sled) fn close(mut self) -> anyhow::Result<()> {
         self.close_once()
     }
@@ -54,14 +53,6 @@ impl LastHandle {
     /// Leaks the database: on a failed disk the close may wait forever.
     pub(in crate::sled) fn leave_open(mut self) {
         mem::forget(self.0.take());
-    }
-
-    /// Closes the database after this error, unless the disk has failed.
-    pub(in crate::sled) fn close_after(self, error: anyhow::Error) -> anyhow::Error {
-        if is_of_disk(&error) {
-            self.leave_open();
-        }
-        error
     }
 
     fn close_once(&mut self) -> anyhow::Result<()> {
@@ -135,12 +126,10 @@ fn is_about_content(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
 }
 
-/// The error of a background write of sled, if one has failed.
 pub(in crate::sled) fn failure_in_background(db: &sled::Db) -> sled::Result<()> {
     db.context.global_error()
 }
 
-/// The public error of a failed open.
 pub(in crate::sled) fn open_error(error: anyhow::Error) -> OpenError {
     match error.downcast_ref::<Damaged>() {
         Some(_) => OpenError::Damaged(StoreFailure::new(error)),

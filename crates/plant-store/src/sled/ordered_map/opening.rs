@@ -14,14 +14,13 @@ use anyhow::{Context as _, ensure};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use crate::sled::config::{LOCK_PATIENCE, LOCK_RETRY_INTERVAL, SledConfig};
-use crate::sled::layout::{self, FORMAT, FORMAT_KEY};
+use crate::sled::layout::{FORMAT, FORMAT_KEY};
 use crate::sled::ordered_map::guarded::{advise, guarded};
 
 /// How much of sled's file is read at a time, in bytes: less than a processor's own cache.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A kill while sled writes a snapshot can leave an unfinished one, which would fail the next open. Finished snapshots
-/// are part of the database.
+/// A kill while sled writes a snapshot can leave an unfinished one, which would fail the next open.
 pub(in crate::sled) fn move_unfinished_snapshots_aside(
     sled_directory: &Path,
 ) -> anyhow::Result<()> {
@@ -37,10 +36,8 @@ pub(in crate::sled) fn move_unfinished_snapshots_aside(
     Ok(())
 }
 
-/// Makes each write to sled's file synchronous, as `chattr +S` does.
-///
-/// sled counts a write as durable after `sync_file_range`, which leaves it in the disk's volatile cache, and then
-/// overwrites what it replaces. A power cut may take both.
+/// Makes each write to sled's file synchronous, as `chattr +S` does. sled counts a write as durable after
+/// `sync_file_range`, which leaves it in the disk's volatile cache, and then overwrites what it replaces.
 pub(in crate::sled) fn make_writes_synchronous(file: &File, path: &Path) {
     let set = ioctl_getflags(file).and_then(|flags| {
         if flags.contains(IFlags::SYNC) {
@@ -121,11 +118,15 @@ pub(in crate::sled) fn open_sled(
 }
 
 pub(in crate::sled) fn check_format(db: &sled::Db) -> anyhow::Result<()> {
-    let value = guarded(|| {
+    let read = || {
         let value = db.get(FORMAT_KEY).context("the format number cannot be read")?;
-        value.context("the format number is missing: this is no plant store, or most of it is lost")
-    });
-    let format = value.and_then(|value| layout::decode_format(&value)).map_err(advise)?;
+        let value = value.context(
+            "the format number is missing: this is no plant store, or most of it is lost",
+        )?;
+        let bytes = value.as_ref().try_into().context("the format number is damaged")?;
+        Ok(u32::from_be_bytes(bytes))
+    };
+    let format = guarded(read).map_err(advise)?;
     ensure!(
         format == FORMAT,
         "the database has format {format}, and this version reads format {FORMAT}; \

@@ -14,8 +14,7 @@ use sled::{Batch, IVec};
 
 use crate::sled::room::Room;
 
-/// About how many bytes of its log sled writes between two flushes. sled writes pieces of up to 512 KiB, and each keeps a
-/// thread busy.
+/// About how many bytes of its log sled writes between two flushes. A piece of up to 512 KiB keeps a thread busy.
 const LOG_BYTES: usize = 512 * 1024;
 
 /// The bounds on the bytes of keys and values between two flushes. Within them, the last flush tells how much log a byte
@@ -34,9 +33,7 @@ pub(in crate::sled) struct PacedDb {
     db: sled::Db,
     /// Bytes of keys and values since the last flush that made room.
     unflushed_bytes: Cell<usize>,
-    /// Batches since then.
     unflushed_batches: Cell<usize>,
-    /// The bytes allowed before the next flush.
     flushed_after_bytes: Cell<usize>,
     /// Where sled's log ended then, in bytes.
     log_end: Cell<i64>,
@@ -107,8 +104,7 @@ impl PacedDb {
         Ok(self.room.as_ref().map_or(Ok(()), |room| room.wait())?)
     }
 
-    /// Flushes and waits for room on the disk, if a write of these bytes would have to. The write itself then waits for
-    /// neither.
+    /// Flushes and waits for room on the disk, if a write of these bytes would have to. The write then waits for neither.
     pub(in crate::sled) fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
         let unflushed = self.unflushed_bytes.get();
         let fits = unflushed + counted(bytes) <= self.flushed_after_bytes.get();
@@ -128,7 +124,6 @@ impl PacedDb {
         self.wait_for_room()
     }
 
-    /// Counts a write of these bytes.
     fn count(&self, bytes: usize) -> sled::Result<()> {
         self.make_room_for(bytes)?;
         self.unflushed_bytes.update(|unflushed| unflushed + counted(bytes));
@@ -136,7 +131,6 @@ impl PacedDb {
     }
 }
 
-/// The bytes that a write counts for.
 fn counted(bytes: usize) -> usize {
     bytes.max(LEAST_OF_A_WRITE)
 }

@@ -1,6 +1,6 @@
 //! No fuzz target panics on the fuzzer's corpus, nor on random changes of it.
 //!
-//! `fuzz/corpus` has a folder for each target. The long form is `cargo xtask torture fuzz`, which is guided by the code
+//! `corpus` has a folder for each target. The long form is `cargo xtask torture fuzz`, which is guided by the code
 //! that an input reaches. The random changes here are the same in every run.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use plant_store::fuzzing::FuzzTarget;
+use plantd_fuzz::{FuzzTarget, targets};
 
 /// How many random inputs each target gets.
 const CHANGED_INPUTS: usize = 3_000;
@@ -18,12 +18,8 @@ const SEED: u64 = 7;
 /// The most changes of one input.
 const MAX_CHANGES: usize = 4;
 
-fn targets() -> impl Iterator<Item = FuzzTarget> {
-    plant_http::internal::fuzzing::TARGETS.into_iter().chain(plant_store::fuzzing::TARGETS)
-}
-
 fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
 /// The sorted names in a folder.
