@@ -1,26 +1,27 @@
 //! All routes on one screen.
 
 use std::future::ready;
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use actix_http::Method;
 use actix_http::header::{self, HeaderValue};
 use actix_web::guard::{self, GuardContext};
-use actix_web::web::ServiceConfig;
+use actix_web::web::{ReqData, ServiceConfig};
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, Route, web};
 
 use crate::access::gate::scope_needed;
 use crate::errors::{self, ErrorNumber, Failure};
-use crate::extract::caller::Mount;
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::handlers::{export, health, import, plants};
+use crate::middleware::context::RequestContext;
 use crate::openapi::operation::{Endpoint, Operation};
 use crate::openapi::static_file::StaticFile;
 use crate::openapi::{self, operations, page};
 
 /// Each path with its methods, their handlers and their descriptions in the OpenAPI document.
 fn paths() -> Vec<Path> {
-    vec![
+    let mut paths = vec![
         Path::new("/plants")
             // HEAD comes with each GET.
             .on(Method::GET, plants::list, operations::list_plants)
@@ -36,14 +37,12 @@ fn paths() -> Vec<Path> {
         Path::open("/readyz").on(Method::GET, health::ready, operations::check_ready),
         Path::open("/openapi.json").on(Method::GET, document, operations::read_openapi),
         Path::open("/").page(redirect("docs")),
-        Path::open("/docs").page(page::html),
         Path::open("/docs/").page(redirect("../docs")),
-        Path::open("/docs/page.js").page(page::script),
-        Path::open("/docs/page.css").page(page::style),
-        Path::open("/docs/swagger-ui-bundle.js").page(page::swagger_ui),
-        Path::open("/docs/swagger-ui-bundle.js.LICENSE.txt").page(page::swagger_ui_licenses),
-        Path::open("/docs/swagger-ui.css").page(page::swagger_ui_style),
-    ]
+    ];
+    paths.extend(page::FILES.iter().map(|(path, file)| {
+        Path::open(path).page(move |request: HttpRequest| ready(file.answer(&request)))
+    }));
+    paths
 }
 
 /// Registers every route, and the answers to unknown paths and methods.
@@ -54,8 +53,8 @@ pub(crate) fn configure(config: &mut ServiceConfig) {
     config.default_service(web::route().to(no_such_path));
 }
 
-async fn no_such_path(mount: Mount) -> Result<HttpResponse, Failure> {
-    Err(Failure::new(ErrorNumber::NoSuchPath, errors::no_such_path(&mount.plants())))
+async fn no_such_path(context: ReqData<Rc<RequestContext>>) -> Result<HttpResponse, Failure> {
+    Err(Failure::new(ErrorNumber::NoSuchPath, errors::no_such_path(&context.plants_path())))
 }
 
 /// The paths whose GET and HEAD need no token.
@@ -89,7 +88,8 @@ pub fn openapi_document() -> &'static str {
 
 /// `GET /openapi.json`.
 async fn document(request: HttpRequest) -> Result<HttpResponse, Failure> {
-    static FILE: LazyLock<StaticFile> = LazyLock::new(|| StaticFile::new(JSON, openapi_document()));
+    static FILE: LazyLock<StaticFile> =
+        LazyLock::new(|| StaticFile::new(JSON, openapi_document(), None));
     FILE.answer(&request)
 }
 

@@ -1,11 +1,11 @@
 //! The export: all plants, row by row, in bounded memory.
 
-use std::future::{Ready, ready};
+use std::rc::Rc;
 
 use actix_http::header;
-use actix_http::{Method, Payload, Version};
-use actix_web::web::{Bytes, Data};
-use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use actix_http::{Method, Version};
+use actix_web::web::{Bytes, Data, ReqData};
+use actix_web::{HttpRequest, HttpResponse};
 use anyhow::anyhow;
 use futures_util::stream;
 use plant_domain::{PlantFilter, PlantId};
@@ -13,10 +13,11 @@ use plant_store::{PageRequest, PlantRepository, StoredPlant};
 use tokio::task::yield_now;
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::extract::caller::Caller;
+use crate::extract::head::{FromHead, Head};
 use crate::extract::query::NoQuery;
 use crate::extract::transfer_format::TransferFormat;
 use crate::handlers::plants::TOTAL_COUNT_HEADER;
+use crate::middleware::context::RequestContext;
 
 /// How many plants are read at a time.
 const PAGE_PLANTS: usize = 1000;
@@ -27,15 +28,15 @@ const PAGE_PLANTS: usize = 1000;
 /// comes exactly once; one that is created or deleted meanwhile comes once or not at all.
 pub(crate) async fn export(
     repository: Data<dyn PlantRepository>,
-    caller: Caller,
-    ExportFormat(format): ExportFormat,
+    context: ReqData<Rc<RequestContext>>,
+    Head(ExportFormat(format)): Head<ExportFormat>,
     method: Method,
 ) -> Result<HttpResponse, Failure> {
     let total = repository.count().await?;
 
     let export = Export {
         repository,
-        caller,
+        context: context.into_inner(),
         format,
         // An answer to HEAD has no body: nothing is read for it.
         next: (method == Method::GET).then_some(Next::Start),
@@ -52,28 +53,19 @@ pub(crate) async fn export(
 /// whole.
 pub(crate) struct ExportFormat(TransferFormat);
 
-impl ExportFormat {
+impl FromHead for ExportFormat {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         if request.version() < Version::HTTP_11 {
             return Err(ErrorNumber::OldVersion.into());
         }
-        NoQuery::check(request.query_string())?;
+        NoQuery::read(request)?;
         Ok(Self(TransferFormat::of_answer(request)))
-    }
-}
-
-impl FromRequest for ExportFormat {
-    type Error = Failure;
-    type Future = Ready<Result<Self, Failure>>;
-
-    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        ready(Self::read(request))
     }
 }
 
 struct Export {
     repository: Data<dyn PlantRepository>,
-    caller: Caller,
+    context: Rc<RequestContext>,
     format: TransferFormat,
     /// `None` at the end.
     next: Option<Next>,
@@ -92,7 +84,7 @@ impl Export {
         // thread get a turn before each.
         yield_now().await;
         // An export may take hours; its token may be revoked meanwhile.
-        self.caller.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
+        self.context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
         let after = match next {
             Next::Start => None,
             Next::After(id) => Some(id),
@@ -119,6 +111,7 @@ mod tests {
     use std::sync::Arc;
 
     use actix_http::body::{BoxBody, MessageBody as _};
+    use actix_web::FromRequest as _;
     use actix_web::test::TestRequest;
     use futures_util::FutureExt as _;
     use plant_domain::NewPlant;
@@ -142,9 +135,10 @@ mod tests {
         repository.import(plants.collect(), OnConflict::Error).await.unwrap();
 
         let request = TestRequest::get().to_http_request();
-        let caller = Caller::extract(&request).await.unwrap();
-        let format = ExportFormat(TransferFormat::NdJson);
-        let answer = export(Data::from(repository), caller, format, Method::GET).await.unwrap();
+        RequestContext::begin(&request);
+        let context = ReqData::extract(&request).await.unwrap();
+        let format = Head(ExportFormat(TransferFormat::NdJson));
+        let answer = export(Data::from(repository), context, format, Method::GET).await.unwrap();
         let mut body = answer.into_body();
         let mut parts = 0;
         // Only the end is there without a wait.
