@@ -24,23 +24,32 @@ fn paths() -> Vec<Path> {
     let mut paths = vec![
         Path::new("/plants")
             // HEAD comes with each GET.
-            .on(Method::GET, plants::list, operations::list_plants)
-            .on(Method::POST, plants::create, operations::create_plant),
-        Path::new("/plants/import").on(Method::POST, import::import, operations::import_plants),
-        Path::new("/plants/export").on(Method::GET, export::export, operations::export_plants),
+            .on(Method::GET, plants::list, Some(operations::list_plants))
+            .on(Method::POST, plants::create, Some(operations::create_plant)),
+        Path::new("/plants/import").on(
+            Method::POST,
+            import::import,
+            Some(operations::import_plants),
+        ),
+        Path::new("/plants/export").on(
+            Method::GET,
+            export::export,
+            Some(operations::export_plants),
+        ),
         Path::new("/plants/{id}")
-            .on(Method::GET, plants::read, operations::read_plant)
-            .on(Method::PUT, plants::put, operations::put_plant)
-            .on(Method::PATCH, plants::patch, operations::patch_plant)
-            .on(Method::DELETE, plants::delete, operations::delete_plant),
-        Path::open("/livez").on(Method::GET, health::live, operations::check_live),
-        Path::open("/readyz").on(Method::GET, health::ready, operations::check_ready),
-        Path::open("/openapi.json").on(Method::GET, document, operations::read_openapi),
-        Path::open("/").page(redirect("docs")),
-        Path::open("/docs/").page(redirect("../docs")),
+            .on(Method::GET, plants::read, Some(operations::read_plant))
+            .on(Method::PUT, plants::put, Some(operations::put_plant))
+            .on(Method::PATCH, plants::patch, Some(operations::patch_plant))
+            .on(Method::DELETE, plants::delete, Some(operations::delete_plant)),
+        Path::open("/livez").on(Method::GET, health::live, Some(operations::check_live)),
+        Path::open("/readyz").on(Method::GET, health::ready, Some(operations::check_ready)),
+        Path::open("/openapi.json").on(Method::GET, document, Some(operations::read_openapi)),
+        Path::open("/").on(Method::GET, redirect("docs"), None),
+        Path::open("/docs/").on(Method::GET, redirect("../docs"), None),
     ];
     paths.extend(page::FILES.iter().map(|(path, file)| {
-        Path::open(path).page(move |request: HttpRequest| ready(file.answer(&request)))
+        let answer = move |request: HttpRequest| ready(file.answer(&request));
+        Path::open(path).on(Method::GET, answer, None)
     }));
     paths
 }
@@ -114,27 +123,8 @@ impl Path {
         Self { is_open: true, ..Self::new(pattern) }
     }
 
-    /// Answers a method, and describes it in the OpenAPI document.
-    fn on<F, Arguments>(self, method: Method, handler: F, describe: Describe) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.route(method, handler, Some(describe))
-    }
-
-    /// Answers GET without a description: pages and their files are for people.
-    fn page<F, Arguments>(self, handler: F) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.route(Method::GET, handler, None)
-    }
-
-    fn route<F, Arguments>(mut self, method: Method, handler: F, describe: Option<Describe>) -> Self
+    /// Answers a method. Pages for people have no description in the OpenAPI document.
+    fn on<F, Arguments>(mut self, method: Method, handler: F, describe: Option<Describe>) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,

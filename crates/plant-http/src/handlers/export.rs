@@ -8,7 +8,7 @@ use actix_web::web::{Bytes, Data, ReqData};
 use actix_web::{HttpRequest, HttpResponse};
 use anyhow::anyhow;
 use futures_util::stream;
-use plant_domain::{PlantFilter, PlantId};
+use plant_domain::PlantFilter;
 use plant_store::{PageRequest, PlantRepository, StoredPlant};
 use tokio::task::yield_now;
 
@@ -39,7 +39,11 @@ pub(crate) async fn export(
         context: context.into_inner(),
         format,
         // An answer to HEAD has no body: nothing is read for it.
-        next: (method == Method::GET).then_some(Next::Start),
+        next: (method == Method::GET).then(|| PageRequest {
+            filter: PlantFilter::default(),
+            after: None,
+            limit: PAGE_PLANTS,
+        }),
     };
     Ok(HttpResponse::Ok()
         .content_type(format.content_type())
@@ -67,38 +71,27 @@ struct Export {
     repository: Data<dyn PlantRepository>,
     context: Rc<RequestContext>,
     format: TransferFormat,
-    /// `None` at the end.
-    next: Option<Next>,
-}
-
-enum Next {
-    Start,
-    After(PlantId),
+    /// The next page; `None` at the end.
+    next: Option<PageRequest>,
 }
 
 impl Export {
     /// The next part of the body. An error cuts the body off, which the client notices.
     async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
-        let Some(next) = self.next else { return Ok(None) };
+        let Some(page_request) = self.next.take() else { return Ok(None) };
         // The socket takes megabytes before it is full, and until then asks for part after part. Other requests of this
         // thread get a turn before each.
         yield_now().await;
         // An export may take hours; its token may be revoked meanwhile.
         self.context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
-        let after = match next {
-            Next::Start => None,
-            Next::After(id) => Some(id),
-        };
-        let page_request =
-            PageRequest { filter: PlantFilter::default(), after, limit: PAGE_PLANTS };
-        let page = self.repository.list(page_request).await?;
+        let page = self.repository.list(page_request.clone()).await?;
         let plants: Vec<_> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
         let mut rows = Vec::new();
-        if after.is_none() {
+        if page_request.after.is_none() {
             rows.extend_from_slice(self.format.header().as_bytes());
         }
         self.format.write_rows(&plants, &mut rows)?;
-        self.next = page.next.map(Next::After);
+        self.next = page.next.map(|id| PageRequest { after: Some(id), ..page_request });
         Ok(Some((Bytes::from(rows), self)))
     }
 }
@@ -115,7 +108,7 @@ mod tests {
     use actix_web::test::TestRequest;
     use futures_util::FutureExt as _;
     use plant_domain::NewPlant;
-    use plant_store::{OnConflict, SledConfig, SledRepository};
+    use plant_store::{MemoryRepository, OnConflict};
 
     async fn next(body: &mut BoxBody) -> Option<Bytes> {
         let part = poll_fn(|context| Pin::new(&mut *body).poll_next(context)).await;
@@ -125,9 +118,7 @@ mod tests {
     #[tokio::test]
     async fn others_have_a_turn_before_each_part() {
         const PARTS: usize = 3;
-        let folder = tempfile::tempdir().unwrap();
-        let config = SledConfig::new(folder.path().join("plants"));
-        let repository: Arc<dyn PlantRepository> = Arc::new(SledRepository::open(&config).unwrap());
+        let repository: Arc<dyn PlantRepository> = Arc::new(MemoryRepository::default());
         let plants = (0..PARTS * PAGE_PLANTS).map(|id| {
             let id = i64::try_from(id).unwrap();
             NewPlant::new(id, "Rosa", None).unwrap()
