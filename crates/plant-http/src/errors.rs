@@ -209,21 +209,14 @@ pub(crate) fn late_body(allowed: Duration) -> String {
     format!("nothing, or not all, of the body arrived within {seconds} s; send it again")
 }
 
-/// Why a request failed, and the answer that says so.
-#[derive(Debug)]
+/// Why a request failed, and the answer that says so, which has this in its extensions for the log.
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     number: ErrorNumber,
     message: String,
     /// A header beyond the one in the table.
     header: Option<(HeaderName, HeaderValue)>,
     cause: Option<StoreFailure>,
-}
-
-/// What the log says about a failed request beyond its status. It is in the extensions of the response.
-#[derive(Clone, Debug)]
-pub(crate) struct LoggedFailure {
-    pub(crate) number: ErrorNumber,
-    pub(crate) cause: Option<StoreFailure>,
 }
 
 impl Failure {
@@ -251,6 +244,11 @@ impl Failure {
 
     pub(crate) const fn number(&self) -> ErrorNumber {
         self.number
+    }
+
+    /// What the log says of the failure, which clients must not see.
+    pub(crate) const fn cause(&self) -> Option<&StoreFailure> {
+        self.cause.as_ref()
     }
 
     /// The Error resource (specification, section "Error").
@@ -308,8 +306,7 @@ impl ResponseError for Failure {
             response.force_close();
         }
         let mut response = response.json(self.error());
-        let logged = LoggedFailure { number: self.number, cause: self.cause.clone() };
-        response.extensions_mut().insert(logged);
+        response.extensions_mut().insert(self.clone());
         response
     }
 }

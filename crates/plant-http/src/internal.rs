@@ -137,7 +137,7 @@ pub fn on_conflict(query: &str) -> Option<OnConflict> {
 /// The query of a list, and the query of the page after this plant; `None` if the query is wrong.
 #[must_use]
 pub fn list(query: &str, after: PlantId) -> Option<(PageRequest, String)> {
-    let read = ListQuery::read(query).ok()?;
+    let read = ListQuery::parse(query).ok()?;
     let next = read.next(after);
     Some((read.page_request, next))
 }

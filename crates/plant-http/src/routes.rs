@@ -1,49 +1,57 @@
 //! All routes on one screen.
 
 use std::future::ready;
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use actix_http::Method;
 use actix_http::header::{self, HeaderValue};
 use actix_web::guard::{self, GuardContext};
-use actix_web::web::ServiceConfig;
+use actix_web::web::{ReqData, ServiceConfig};
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, Route, web};
 
 use crate::access::gate::scope_needed;
 use crate::errors::{self, ErrorNumber, Failure};
-use crate::extract::caller::Mount;
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::handlers::{export, health, import, plants};
+use crate::middleware::context::RequestContext;
 use crate::openapi::operation::{Endpoint, Operation};
 use crate::openapi::static_file::StaticFile;
 use crate::openapi::{self, operations, page};
 
 /// Each path with its methods, their handlers and their descriptions in the OpenAPI document.
 fn paths() -> Vec<Path> {
-    vec![
+    let mut paths = vec![
         Path::new("/plants")
             // HEAD comes with each GET.
-            .on(Method::GET, plants::list, operations::list_plants)
-            .on(Method::POST, plants::create, operations::create_plant),
-        Path::new("/plants/import").on(Method::POST, import::import, operations::import_plants),
-        Path::new("/plants/export").on(Method::GET, export::export, operations::export_plants),
+            .on(Method::GET, plants::list, Some(operations::list_plants))
+            .on(Method::POST, plants::create, Some(operations::create_plant)),
+        Path::new("/plants/import").on(
+            Method::POST,
+            import::import,
+            Some(operations::import_plants),
+        ),
+        Path::new("/plants/export").on(
+            Method::GET,
+            export::export,
+            Some(operations::export_plants),
+        ),
         Path::new("/plants/{id}")
-            .on(Method::GET, plants::read, operations::read_plant)
-            .on(Method::PUT, plants::put, operations::put_plant)
-            .on(Method::PATCH, plants::patch, operations::patch_plant)
-            .on(Method::DELETE, plants::delete, operations::delete_plant),
-        Path::open("/livez").on(Method::GET, health::live, operations::check_live),
-        Path::open("/readyz").on(Method::GET, health::ready, operations::check_ready),
-        Path::open("/openapi.json").on(Method::GET, document, operations::read_openapi),
-        Path::open("/").page(redirect("docs")),
-        Path::open("/docs").page(page::html),
-        Path::open("/docs/").page(redirect("../docs")),
-        Path::open("/docs/page.js").page(page::script),
-        Path::open("/docs/page.css").page(page::style),
-        Path::open("/docs/swagger-ui-bundle.js").page(page::swagger_ui),
-        Path::open("/docs/swagger-ui-bundle.js.LICENSE.txt").page(page::swagger_ui_licenses),
-        Path::open("/docs/swagger-ui.css").page(page::swagger_ui_style),
-    ]
+            .on(Method::GET, plants::read, Some(operations::read_plant))
+            .on(Method::PUT, plants::put, Some(operations::put_plant))
+            .on(Method::PATCH, plants::patch, Some(operations::patch_plant))
+            .on(Method::DELETE, plants::delete, Some(operations::delete_plant)),
+        Path::open("/livez").on(Method::GET, health::live, Some(operations::check_live)),
+        Path::open("/readyz").on(Method::GET, health::ready, Some(operations::check_ready)),
+        Path::open("/openapi.json").on(Method::GET, document, Some(operations::read_openapi)),
+        Path::open("/").on(Method::GET, redirect("docs"), None),
+        Path::open("/docs/").on(Method::GET, redirect("../docs"), None),
+    ];
+    paths.extend(page::FILES.iter().map(|(path, file)| {
+        let answer = move |request: HttpRequest| ready(file.answer(&request));
+        Path::open(path).on(Method::GET, answer, None)
+    }));
+    paths
 }
 
 /// Registers every route, and the answers to unknown paths and methods.
@@ -54,8 +62,8 @@ pub(crate) fn configure(config: &mut ServiceConfig) {
     config.default_service(web::route().to(no_such_path));
 }
 
-async fn no_such_path(mount: Mount) -> Result<HttpResponse, Failure> {
-    Err(Failure::new(ErrorNumber::NoSuchPath, errors::no_such_path(&mount.plants())))
+async fn no_such_path(context: ReqData<Rc<RequestContext>>) -> Result<HttpResponse, Failure> {
+    Err(Failure::new(ErrorNumber::NoSuchPath, errors::no_such_path(&context.plants_path())))
 }
 
 /// The paths whose GET and HEAD need no token.
@@ -89,7 +97,8 @@ pub fn openapi_document() -> &'static str {
 
 /// `GET /openapi.json`.
 async fn document(request: HttpRequest) -> Result<HttpResponse, Failure> {
-    static FILE: LazyLock<StaticFile> = LazyLock::new(|| StaticFile::new(JSON, openapi_document()));
+    static FILE: LazyLock<StaticFile> =
+        LazyLock::new(|| StaticFile::new(JSON, openapi_document(), None));
     FILE.answer(&request)
 }
 
@@ -114,27 +123,8 @@ impl Path {
         Self { is_open: true, ..Self::new(pattern) }
     }
 
-    /// Answers a method, and describes it in the OpenAPI document.
-    fn on<F, Arguments>(self, method: Method, handler: F, describe: Describe) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.route(method, handler, Some(describe))
-    }
-
-    /// Answers GET without a description: pages and their files are for people.
-    fn page<F, Arguments>(self, handler: F) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.route(Method::GET, handler, None)
-    }
-
-    fn route<F, Arguments>(mut self, method: Method, handler: F, describe: Option<Describe>) -> Self
+    /// Answers a method. Pages for people have no description in the OpenAPI document.
+    fn on<F, Arguments>(mut self, method: Method, handler: F, describe: Option<Describe>) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,

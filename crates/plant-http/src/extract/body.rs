@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_http::Payload;
 use actix_http::header::{self, HeaderMap};
-use actix_web::web::{Bytes, BytesMut};
+use actix_web::web::Bytes;
 use actix_web::{FromRequest, HttpRequest};
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
@@ -99,28 +99,21 @@ pub(super) fn read_whole(
     request: &HttpRequest,
     payload: &mut Payload,
     media_types: &[&str],
-) -> Result<impl Future<Output = Result<Bytes, Failure>> + use<>, Failure> {
+) -> Result<impl Future<Output = Result<Vec<u8>, Failure>> + use<>, Failure> {
     let headers = request.headers();
     check_media_type(headers, media_types)?;
     check_length(headers)?;
     let mut body = BodyStream::new(request, payload);
     let deadline = Instant::now() + BODY_DEADLINE;
     Ok(async move {
-        // Almost every body comes in one part, which then is not copied.
-        let mut first = Bytes::new();
-        let mut all = BytesMut::new();
+        let mut all = Vec::new();
         while let Some(part) = body.next_until(deadline, BODY_DEADLINE).await? {
-            if first.len() + all.len() + part.len() > BODY_MAX_BYTES {
+            if all.len() + part.len() > BODY_MAX_BYTES {
                 return Err(ErrorNumber::BodyTooLarge.into());
             }
-            if first.is_empty() && all.is_empty() {
-                first = part;
-            } else {
-                all.extend_from_slice(&std::mem::take(&mut first));
-                all.extend_from_slice(&part);
-            }
+            all.extend_from_slice(&part);
         }
-        Ok(if all.is_empty() { first } else { all.freeze() })
+        Ok(all)
     })
 }
 

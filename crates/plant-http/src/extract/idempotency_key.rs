@@ -1,27 +1,21 @@
 //! The `Idempotency-Key` header (IETF draft "The Idempotency-Key HTTP Header Field", section 2.1).
 
-use std::future::{Ready, ready};
-
-use actix_http::Payload;
 use actix_http::header::{HeaderMap, HeaderName};
-use actix_web::{FromRequest, HttpRequest};
+use actix_web::HttpRequest;
 use sfv::{BareItem, Item, Parser};
 
 use crate::errors::{ErrorNumber, Failure};
+use crate::extract::head::FromHead;
 use crate::limits::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The key of the request, if there is one: a Structured Field string (RFC 9651, section 3.3.3).
-#[derive(Debug, PartialEq)]
 pub(crate) struct IdempotencyKey(pub(crate) Option<String>);
 
-impl FromRequest for IdempotencyKey {
-    type Error = Failure;
-    type Future = Ready<Result<Self, Failure>>;
-
-    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        ready(read(request.headers()).map(Self))
+impl FromHead for IdempotencyKey {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        read(request.headers()).map(Self)
     }
 }
 

@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::read_whole;
-use crate::extract::caller::Caller;
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::extract::members::{Member, Members};
 use crate::extract::target::id_in_path;
+use crate::middleware::context::RequestContext;
 
 /// The body of a request as a resource of the domain, which follows its rules.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -28,11 +28,11 @@ impl<T: JsonResource> FromRequest for Json<T> {
         let reading = read_whole(request, payload, T::MEDIA_TYPES);
         // The extractor of the target refuses an id in the path that is none.
         let id_in_path = id_in_path(request).and_then(|id| id.parse().ok());
-        let caller = Caller::of(request);
+        let context = RequestContext::of(request);
         Box::pin(async move {
             let resource = T::from_members(Members::read(&reading?.await?)?, id_in_path)?;
             // The body may have taken long to come, and the token been revoked meanwhile.
-            caller.check_still_valid()?;
+            context.check_still_valid()?;
             Ok(Self(resource))
         })
     }

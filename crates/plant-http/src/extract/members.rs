@@ -14,8 +14,8 @@ pub(crate) struct Members<'a> {
     pub(super) id: Member<'a>,
     pub(super) name: Member<'a>,
     pub(super) tag: Member<'a>,
-    /// The first of their values that is a string with a lone surrogate, and so not text.
-    not_text: Option<&'a RawValue>,
+    /// The first of their values that is a string with a lone surrogate, and what serde_json says of it.
+    not_text: Option<(&'a RawValue, serde_json::Error)>,
 }
 
 /// How often a member appears in the object.
@@ -47,11 +47,10 @@ impl<'a> Members<'a> {
     /// Refuses a lone surrogate. serde_json finds one only when it reads the value as text, and then counts from the
     /// start of the value.
     fn check_text(&self, body: &[u8]) -> Result<(), Failure> {
-        let Some(value) = self.not_text else { return Ok(()) };
-        let Err(cause) = serde_json::from_str::<String>(value.get()) else { return Ok(()) };
+        let Some((value, cause)) = &self.not_text else { return Ok(()) };
         // The value is a slice of the body, and a string is on one line.
         let start = value.get().as_ptr().addr() - body.as_ptr().addr();
-        Err(not_json(&what(&cause), place(&body[..start + cause.column()])))
+        Err(not_json(&what(cause), place(&body[..start + cause.column()])))
     }
 
     fn of_name(&mut self, name: &RawValue) -> Option<&mut Member<'a>> {
@@ -91,8 +90,12 @@ impl<'de> Deserialize<'de> for Members<'de> {
                         Member::Absent => Member::Once(value),
                         Member::Once(_) | Member::Repeated => Member::Repeated,
                     };
-                    if members.not_text.is_none() && has_lone_surrogate(value) {
-                        members.not_text = Some(value);
+                    let text = value.get();
+                    if text.starts_with('"')
+                        && text.contains("\\u")
+                        && let Err(cause) = serde_json::from_str::<String>(text)
+                    {
+                        members.not_text.get_or_insert((value, cause));
                     }
                 }
                 Ok(members)
@@ -101,12 +104,6 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
         deserializer.deserialize_map(MembersVisitor)
     }
-}
-
-fn has_lone_surrogate(value: &RawValue) -> bool {
-    let value = value.get();
-    let has_escape = value.starts_with('"') && value.contains("\\u");
-    has_escape && serde_json::from_str::<String>(value).is_err()
 }
 
 fn wrong_syntax(cause: &serde_json::Error) -> Failure {

@@ -1,14 +1,12 @@
 //! Query parameters.
 
-use std::future::{Ready, ready};
-
-use actix_http::Payload;
-use actix_web::{FromRequest, HttpRequest};
+use actix_web::HttpRequest;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use plant_domain::{PlantFilter, PlantId};
 use plant_store::{OnConflict, PageRequest, UnknownOnConflict};
 
 use crate::errors::{ErrorNumber, Failure};
+use crate::extract::head::FromHead;
 use crate::extract::transfer_format::ImportFormat;
 use crate::limits::{PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS};
 
@@ -20,18 +18,12 @@ const ALL_BUT_UNRESERVED: &AsciiSet =
 /// that is silently ignored would hide a client's mistake.
 pub(crate) struct NoQuery;
 
-impl NoQuery {
-    pub(crate) fn check(text: &str) -> Result<Self, Failure> {
-        if text.is_empty() { Ok(Self) } else { Err(ErrorNumber::WrongParameter.into()) }
-    }
-}
-
-impl FromRequest for NoQuery {
-    type Error = Failure;
-    type Future = Ready<Result<Self, Failure>>;
-
-    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        ready(Self::check(request.query_string()))
+impl FromHead for NoQuery {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        match request.query_string() {
+            "" => Ok(Self),
+            _ => Err(ErrorNumber::WrongParameter.into()),
+        }
     }
 }
 
@@ -44,7 +36,7 @@ pub(crate) struct ListQuery {
 }
 
 impl ListQuery {
-    pub(crate) fn read(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let [limit, after, tag, name] = query(text, ["limit", "after", "tag", "name"])?;
         let filter = PlantFilter::new(name.as_deref(), tag.clone());
         let page_request = PageRequest {
@@ -68,12 +60,9 @@ impl ListQuery {
     }
 }
 
-impl FromRequest for ListQuery {
-    type Error = Failure;
-    type Future = Ready<Result<Self, Failure>>;
-
-    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        ready(Self::read(request.query_string()))
+impl FromHead for ListQuery {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        Self::parse(request.query_string())
     }
 }
 
@@ -83,19 +72,10 @@ pub(crate) struct ImportParameters {
     pub(crate) format: ImportFormat,
 }
 
-impl ImportParameters {
+impl FromHead for ImportParameters {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         let on_conflict = on_conflict(request.query_string())?;
         Ok(Self { on_conflict, format: ImportFormat::of_body(request.headers())? })
-    }
-}
-
-impl FromRequest for ImportParameters {
-    type Error = Failure;
-    type Future = Ready<Result<Self, Failure>>;
-
-    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        ready(Self::read(request))
     }
 }
 

@@ -1,16 +1,14 @@
 //! The plant in the path of a request.
 
-use std::future::{Ready, ready};
-
-use actix_http::Payload;
-use actix_web::{FromRequest, HttpRequest};
+use actix_web::HttpRequest;
 use plant_domain::PlantId;
 use plant_store::Preconditions;
 
 use crate::errors::Failure;
-use crate::extract::caller::Caller;
 use crate::extract::entity_tag::preconditions;
+use crate::extract::head::FromHead;
 use crate::extract::query::{NoQuery, read_id};
+use crate::middleware::context::RequestContext;
 
 /// The plant in the path, and the preconditions of the request.
 pub(crate) struct Target {
@@ -18,21 +16,12 @@ pub(crate) struct Target {
     pub(crate) preconditions: Preconditions,
 }
 
-impl Target {
+impl FromHead for Target {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         let id = read_id("id", id_in_path(request).unwrap_or_default())?;
-        Caller::of(request).record_plant(id);
-        NoQuery::check(request.query_string())?;
+        RequestContext::of(request).record_plant(id);
+        NoQuery::read(request)?;
         Ok(Self { id, preconditions: preconditions(request.headers())? })
-    }
-}
-
-impl FromRequest for Target {
-    type Error = Failure;
-    type Future = Ready<Result<Self, Failure>>;
-
-    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        ready(Self::read(request))
     }
 }
 

@@ -1,22 +1,23 @@
 //! The export: all plants, row by row, in bounded memory.
 
-use std::future::{Ready, ready};
+use std::rc::Rc;
 
 use actix_http::header;
-use actix_http::{Method, Payload, Version};
-use actix_web::web::{Bytes, Data};
-use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use actix_http::{Method, Version};
+use actix_web::web::{Bytes, Data, ReqData};
+use actix_web::{HttpRequest, HttpResponse};
 use anyhow::anyhow;
 use futures_util::stream;
-use plant_domain::{PlantFilter, PlantId};
+use plant_domain::PlantFilter;
 use plant_store::{PageRequest, PlantRepository, StoredPlant};
 use tokio::task::yield_now;
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::extract::caller::Caller;
+use crate::extract::head::{FromHead, Head};
 use crate::extract::query::NoQuery;
 use crate::extract::transfer_format::TransferFormat;
 use crate::handlers::plants::TOTAL_COUNT_HEADER;
+use crate::middleware::context::RequestContext;
 
 /// How many plants are read at a time.
 const PAGE_PLANTS: usize = 1000;
@@ -27,18 +28,22 @@ const PAGE_PLANTS: usize = 1000;
 /// comes exactly once; one that is created or deleted meanwhile comes once or not at all.
 pub(crate) async fn export(
     repository: Data<dyn PlantRepository>,
-    caller: Caller,
-    ExportFormat(format): ExportFormat,
+    context: ReqData<Rc<RequestContext>>,
+    Head(ExportFormat(format)): Head<ExportFormat>,
     method: Method,
 ) -> Result<HttpResponse, Failure> {
     let total = repository.count().await?;
 
     let export = Export {
         repository,
-        caller,
+        context: context.into_inner(),
         format,
         // An answer to HEAD has no body: nothing is read for it.
-        next: (method == Method::GET).then_some(Next::Start),
+        next: (method == Method::GET).then(|| PageRequest {
+            filter: PlantFilter::default(),
+            after: None,
+            limit: PAGE_PLANTS,
+        }),
     };
     Ok(HttpResponse::Ok()
         .content_type(format.content_type())
@@ -52,61 +57,41 @@ pub(crate) async fn export(
 /// whole.
 pub(crate) struct ExportFormat(TransferFormat);
 
-impl ExportFormat {
+impl FromHead for ExportFormat {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         if request.version() < Version::HTTP_11 {
             return Err(ErrorNumber::OldVersion.into());
         }
-        NoQuery::check(request.query_string())?;
+        NoQuery::read(request)?;
         Ok(Self(TransferFormat::of_answer(request)))
-    }
-}
-
-impl FromRequest for ExportFormat {
-    type Error = Failure;
-    type Future = Ready<Result<Self, Failure>>;
-
-    fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
-        ready(Self::read(request))
     }
 }
 
 struct Export {
     repository: Data<dyn PlantRepository>,
-    caller: Caller,
+    context: Rc<RequestContext>,
     format: TransferFormat,
-    /// `None` at the end.
-    next: Option<Next>,
-}
-
-enum Next {
-    Start,
-    After(PlantId),
+    /// The next page; `None` at the end.
+    next: Option<PageRequest>,
 }
 
 impl Export {
     /// The next part of the body. An error cuts the body off, which the client notices.
     async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
-        let Some(next) = self.next else { return Ok(None) };
+        let Some(page_request) = self.next.take() else { return Ok(None) };
         // The socket takes megabytes before it is full, and until then asks for part after part. Other requests of this
         // thread get a turn before each.
         yield_now().await;
         // An export may take hours; its token may be revoked meanwhile.
-        self.caller.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
-        let after = match next {
-            Next::Start => None,
-            Next::After(id) => Some(id),
-        };
-        let page_request =
-            PageRequest { filter: PlantFilter::default(), after, limit: PAGE_PLANTS };
-        let page = self.repository.list(page_request).await?;
+        self.context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
+        let page = self.repository.list(page_request.clone()).await?;
         let plants: Vec<_> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
         let mut rows = Vec::new();
-        if after.is_none() {
+        if page_request.after.is_none() {
             rows.extend_from_slice(self.format.header().as_bytes());
         }
         self.format.write_rows(&plants, &mut rows)?;
-        self.next = page.next.map(Next::After);
+        self.next = page.next.map(|id| PageRequest { after: Some(id), ..page_request });
         Ok(Some((Bytes::from(rows), self)))
     }
 }
@@ -119,10 +104,11 @@ mod tests {
     use std::sync::Arc;
 
     use actix_http::body::{BoxBody, MessageBody as _};
+    use actix_web::FromRequest as _;
     use actix_web::test::TestRequest;
     use futures_util::FutureExt as _;
     use plant_domain::NewPlant;
-    use plant_store::{OnConflict, SledConfig, SledRepository};
+    use plant_store::{MemoryRepository, OnConflict};
 
     async fn next(body: &mut BoxBody) -> Option<Bytes> {
         let part = poll_fn(|context| Pin::new(&mut *body).poll_next(context)).await;
@@ -132,9 +118,7 @@ mod tests {
     #[tokio::test]
     async fn others_have_a_turn_before_each_part() {
         const PARTS: usize = 3;
-        let folder = tempfile::tempdir().unwrap();
-        let config = SledConfig::new(folder.path().join("plants"));
-        let repository: Arc<dyn PlantRepository> = Arc::new(SledRepository::open(&config).unwrap());
+        let repository: Arc<dyn PlantRepository> = Arc::new(MemoryRepository::default());
         let plants = (0..PARTS * PAGE_PLANTS).map(|id| {
             let id = i64::try_from(id).unwrap();
             NewPlant::new(id, "Rosa", None).unwrap()
@@ -142,9 +126,10 @@ mod tests {
         repository.import(plants.collect(), OnConflict::Error).await.unwrap();
 
         let request = TestRequest::get().to_http_request();
-        let caller = Caller::extract(&request).await.unwrap();
-        let format = ExportFormat(TransferFormat::NdJson);
-        let answer = export(Data::from(repository), caller, format, Method::GET).await.unwrap();
+        RequestContext::begin(&request);
+        let context = ReqData::extract(&request).await.unwrap();
+        let format = Head(ExportFormat(TransferFormat::NdJson));
+        let answer = export(Data::from(repository), context, format, Method::GET).await.unwrap();
         let mut body = answer.into_body();
         let mut parts = 0;
         // Only the end is there without a wait.

@@ -2,20 +2,21 @@
 
 use std::mem;
 use std::pin::pin;
+use std::rc::Rc;
 
 use actix_web::HttpResponse;
-use actix_web::web::Data;
+use actix_web::web::{Data, ReqData};
 use plant_domain::NewPlant;
 use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::BodyStream;
-use crate::extract::caller::Caller;
+use crate::extract::head::Head;
 use crate::extract::query::ImportParameters;
 use crate::extract::rows::{ReadRow, RowReader};
 use crate::handlers::import_report::{ImportReport, way_to_go_on};
 use crate::middleware::audit::AuditedImport;
-use crate::middleware::context::ImportCounts;
+use crate::middleware::context::{ImportCounts, RequestContext};
 use crate::server::drain::Draining;
 
 /// The most rows that the repository gets at a time.
@@ -28,11 +29,11 @@ const BATCH_ROWS: usize = 1024;
 pub(crate) async fn import(
     repository: Data<dyn PlantRepository>,
     draining: Data<Draining>,
-    caller: Caller,
-    parameters: Result<ImportParameters, Failure>,
+    context: ReqData<Rc<RequestContext>>,
+    parameters: Result<Head<ImportParameters>, Failure>,
     mut body: BodyStream,
 ) -> Result<HttpResponse, Failure> {
-    let ImportParameters { on_conflict, format } = match parameters {
+    let Head(ImportParameters { on_conflict, format }) = match parameters {
         Ok(parameters) => parameters,
         Err(failure) => {
             // A client that still sends would miss the answer.
@@ -40,10 +41,16 @@ pub(crate) async fn import(
             return Err(failure);
         }
     };
-    caller.context().count_import(|_| {});
+    context.count_import(|_| {});
     let report = ImportReport::default();
-    let mut import =
-        Import { repository, caller, on_conflict, draining, report, has_logged_refusal: false };
+    let mut import = Import {
+        repository,
+        context: context.into_inner(),
+        on_conflict,
+        draining,
+        report,
+        has_logged_refusal: false,
+    };
     let imported = import.run(RowReader::new(format), &mut body).await;
     let stop = import.draining.imports_stop();
     tokio::select! {
@@ -59,7 +66,7 @@ pub(crate) async fn import(
 
 struct Import {
     repository: Data<dyn PlantRepository>,
-    caller: Caller,
+    context: Rc<RequestContext>,
     on_conflict: OnConflict,
     draining: Data<Draining>,
     report: ImportReport,
@@ -78,7 +85,7 @@ impl Import {
                 part = body.next() => part,
             };
             // An import may take hours; its token may be revoked meanwhile.
-            self.caller.check_still_valid()?;
+            self.context.check_still_valid()?;
             let read = match &part {
                 Ok(Some(part)) => rows.read(part, &mut batch),
                 Ok(None) => rows.finish(&mut batch),
@@ -113,10 +120,8 @@ impl Import {
             }
             let mut imported = Vec::new();
             if !new_plants.is_empty() {
-                let audited = AuditedImport::begin(
-                    self.caller.context(),
-                    new_plants.iter().map(NewPlant::id),
-                );
+                let audited =
+                    AuditedImport::begin(&self.context, new_plants.iter().map(NewPlant::id));
                 imported = self
                     .repository
                     .import(new_plants, self.on_conflict)
@@ -132,7 +137,7 @@ impl Import {
                         if let Imported::Refused(cause) = &imported
                             && !mem::replace(&mut self.has_logged_refusal, true)
                         {
-                            log::error!("{cause}: {} plant={id}", self.caller.context());
+                            log::error!("{cause}: {} plant={id}", self.context);
                         }
                         self.report.add(line, id, imported);
                     }
@@ -140,7 +145,7 @@ impl Import {
                 }
             }
             let ImportReport { created, replaced, skipped, failed, errors: _ } = self.report;
-            self.caller.context().count_import(|counts| {
+            self.context.count_import(|counts| {
                 *counts = ImportCounts { created, replaced, skipped, failed, ..*counts };
             });
         }

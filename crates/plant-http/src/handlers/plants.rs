@@ -1,20 +1,23 @@
 //! The operations on one plant, and the list of them.
 
+use std::rc::Rc;
+
 use actix_http::header;
 use actix_web::HttpResponse;
-use actix_web::web::Data;
+use actix_web::web::{Data, ReqData};
 use plant_domain::{NewPlant, Plant, PlantPatch};
 use plant_store::{
     Created, IdempotencyDigest, PlantRepository, Precondition, Put, StoreError, StoredPlant,
 };
 
 use crate::errors::Failure;
-use crate::extract::caller::{Caller, Mount};
 use crate::extract::entity_tag::entity_tag;
+use crate::extract::head::Head;
 use crate::extract::idempotency_key::IdempotencyKey;
 use crate::extract::json::Json;
 use crate::extract::query::{ListQuery, NoQuery};
 use crate::extract::target::Target;
+use crate::middleware::context::RequestContext;
 
 /// The header with the number of all plants.
 pub const TOTAL_COUNT_HEADER: &str = "x-total-count";
@@ -22,13 +25,12 @@ pub const TOTAL_COUNT_HEADER: &str = "x-total-count";
 /// `POST /plants`: the operation of the specification.
 pub(crate) async fn create(
     repository: Data<dyn PlantRepository>,
-    caller: Caller,
-    mount: Mount,
-    _: NoQuery,
-    IdempotencyKey(key): IdempotencyKey,
+    context: ReqData<Rc<RequestContext>>,
+    _: Head<NoQuery>,
+    Head(IdempotencyKey(key)): Head<IdempotencyKey>,
     Json(new_plant): Json<NewPlant>,
 ) -> Result<HttpResponse, Failure> {
-    caller.record_plant(new_plant.id());
+    context.record_plant(new_plant.id());
     let idempotency = key.map(|key| IdempotencyDigest::new(&key, &new_plant));
 
     #[cfg(feature = "__fault-points")]
@@ -40,14 +42,16 @@ pub(crate) async fn create(
         // A tag of a later revision would not belong to the plant in this answer.
         response.insert_header(entity_tag(stored.revision));
     }
-    Ok(response.insert_header((header::LOCATION, mount.plant(stored.id))).json(&stored.plant))
+    Ok(response
+        .insert_header((header::LOCATION, context.plant_path(stored.id)))
+        .json(&stored.plant))
 }
 
 /// `GET /plants`.
 pub(crate) async fn list(
     repository: Data<dyn PlantRepository>,
-    mount: Mount,
-    query: ListQuery,
+    context: ReqData<Rc<RequestContext>>,
+    Head(query): Head<ListQuery>,
 ) -> Result<HttpResponse, Failure> {
     let page = repository.list(query.page_request.clone()).await?;
 
@@ -56,8 +60,8 @@ pub(crate) async fn list(
         response.insert_header((TOTAL_COUNT_HEADER, repository.count().await?));
     }
     if let Some(after) = page.next {
-        let next = mount.list(&query.next(after));
-        response.insert_header((header::LINK, format!("<{next}>; rel=\"next\"")));
+        let (plants, next) = (context.plants_path(), query.next(after));
+        response.insert_header((header::LINK, format!("<{plants}?{next}>; rel=\"next\"")));
     }
     let plants: Vec<NewPlant> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
     Ok(response.json(plants))
@@ -66,7 +70,7 @@ pub(crate) async fn list(
 /// `GET /plants/{id}`.
 pub(crate) async fn read(
     repository: Data<dyn PlantRepository>,
-    Target { id, preconditions }: Target,
+    Head(Target { id, preconditions }): Head<Target>,
 ) -> Result<HttpResponse, Failure> {
     let found = repository.get(id).await?;
 
@@ -86,15 +90,15 @@ pub(crate) async fn read(
 /// `PUT /plants/{id}`.
 pub(crate) async fn put(
     repository: Data<dyn PlantRepository>,
-    mount: Mount,
-    Target { id, preconditions }: Target,
+    context: ReqData<Rc<RequestContext>>,
+    Head(Target { id, preconditions }): Head<Target>,
     Json(plant): Json<Plant>,
 ) -> Result<HttpResponse, Failure> {
     let Put { stored, is_new } = repository.put(plant.with_id(id), preconditions).await?;
 
     let mut response = if is_new { HttpResponse::Created() } else { HttpResponse::Ok() };
     if is_new {
-        response.insert_header((header::LOCATION, mount.plant(id)));
+        response.insert_header((header::LOCATION, context.plant_path(id)));
     }
     Ok(response.insert_header(entity_tag(stored.revision)).json(&stored.plant))
 }
@@ -102,7 +106,7 @@ pub(crate) async fn put(
 /// `PATCH /plants/{id}`: a merge patch (RFC 7396).
 pub(crate) async fn patch(
     repository: Data<dyn PlantRepository>,
-    Target { id, preconditions }: Target,
+    Head(Target { id, preconditions }): Head<Target>,
     Json(patch): Json<PlantPatch>,
 ) -> Result<HttpResponse, Failure> {
     let stored = repository.patch(id, patch, preconditions).await?;
@@ -113,7 +117,7 @@ pub(crate) async fn patch(
 /// `DELETE /plants/{id}`.
 pub(crate) async fn delete(
     repository: Data<dyn PlantRepository>,
-    Target { id, preconditions }: Target,
+    Head(Target { id, preconditions }): Head<Target>,
 ) -> Result<HttpResponse, Failure> {
     repository.delete(id, preconditions).await?;
 

@@ -16,7 +16,7 @@ use crate::limits::REQUEST_ID_MAX_CHARACTERS;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Kept in the request's extensions.
+/// Kept in the request's extensions, from which handlers take it as `ReqData<Rc<RequestContext>>`.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     pub(super) id: HeaderValue,
@@ -80,9 +80,14 @@ impl RequestContext {
         self.mount.get_or_init(|| mount.to_owned());
     }
 
-    /// The path that the service is mounted on, without a trailing slash.
-    pub(crate) fn mount(&self) -> &str {
-        self.mount.get().map_or("", String::as_str)
+    /// The path of all plants. It begins with the path that the service is mounted on.
+    pub(crate) fn plants_path(&self) -> String {
+        format!("{}/plants", self.mount.get().map_or("", String::as_str))
+    }
+
+    /// The path of a plant.
+    pub(crate) fn plant_path(&self, id: PlantId) -> String {
+        format!("{}/{id}", self.plants_path())
     }
 
     /// Asks the gate whether the request may be answered. Repeated calls count once against the rate of the token.
@@ -103,9 +108,9 @@ impl RequestContext {
         Ok(())
     }
 
-    /// The request's token; `None` on an open path.
-    pub(crate) fn identity(&self) -> Option<&Identity> {
-        self.identity.get()
+    /// Fails if the token has expired or was revoked since the request began.
+    pub(crate) fn check_still_valid(&self) -> Result<(), Failure> {
+        self.identity.get().map_or(Ok(()), Identity::check_still_valid)
     }
 
     /// Adds the plant to the log line.

@@ -15,7 +15,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Bytes;
 use log::Level;
 
-use crate::errors::{ErrorNumber, LoggedFailure};
+use crate::errors::{ErrorNumber, Failure};
 use crate::middleware::audit::{
     ACCESS_LOG, AUDIT_LOG, LOGGED_METHOD_MAX_BYTES, LOGGED_PATH_MAX_BYTES, cut,
 };
@@ -85,9 +85,9 @@ impl Exchange {
 
     /// Adds what every answer has.
     pub(crate) fn end(mut self, mut response: HttpResponse) -> HttpResponse {
-        if let Some(LoggedFailure { number, cause }) = response.extensions().get() {
-            self.error = Some(*number);
-            if let Some(cause) = cause {
+        if let Some(failure) = response.extensions().get::<Failure>() {
+            self.error = Some(failure.number());
+            if let Some(cause) = failure.cause() {
                 self.log_error(&cause.to_string());
             }
         }

@@ -30,14 +30,12 @@ pub(crate) struct StaticFile {
 }
 
 impl StaticFile {
-    pub(crate) const fn new(content_type: &'static str, content: &'static str) -> Self {
-        let entity_tag = OnceLock::new();
-        Self { content_type, content, content_security_policy: None, entity_tag }
-    }
-
-    pub(crate) const fn with_policy(mut self, content_security_policy: &'static str) -> Self {
-        self.content_security_policy = Some(content_security_policy);
-        self
+    pub(crate) const fn new(
+        content_type: &'static str,
+        content: &'static str,
+        content_security_policy: Option<&'static str>,
+    ) -> Self {
+        Self { content_type, content, content_security_policy, entity_tag: OnceLock::new() }
     }
 
     pub(crate) fn answer(&'static self, request: &HttpRequest) -> Result<HttpResponse, Failure> {
