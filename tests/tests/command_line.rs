@@ -63,7 +63,7 @@ fn help_names_every_flag_and_variable() {
 
 #[test]
 fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 25] = [
         (&["--nonsense"], "--nonsense"),
         (&["nonsense"], "nonsense"),
         (&["serve", "nonsense"], "nonsense"),
