@@ -6,8 +6,8 @@
 use plant_domain::{NewPlant, Plant, PlantId, PlantPatch};
 
 use crate::{
-    Created, EventKind, IdempotencyDigest, Imported, OnConflict, Preconditions, Put, Revision,
-    StoreError, StoredPlant,
+    EventKind, IdempotencyDigest, Imported, OnConflict, Preconditions, Revision, StoreError,
+    StoredPlant,
 };
 
 /// A request to change one plant, with the arguments of the method of [`PlantRepository`](crate::PlantRepository).
@@ -156,6 +156,25 @@ impl Decision {
     pub fn into_put(self) -> Put {
         Put { is_new: self.change == Some(EventKind::Created), stored: self.plant.stored }
     }
+}
+
+/// The result of a [`PlantRepository::create`](crate::PlantRepository::create).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// The plant as it was sent, with the revision that the plant has now.
+    pub stored: StoredPlant,
+    /// Whether the plant still is as it was sent. When an earlier send of the same request has created it, it may have
+    /// changed since.
+    pub is_current: bool,
+}
+
+/// The result of a [`PlantRepository::put`](crate::PlantRepository::put).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// The plant as it is stored now.
+    pub stored: StoredPlant,
+    /// Whether the put created the plant.
+    pub is_new: bool,
 }
 
 /// The report on one plant of an import.

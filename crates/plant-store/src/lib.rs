@@ -33,15 +33,14 @@ mod repository;
 mod sled;
 mod stored_plant;
 
+pub use decision::{Created, Put};
 pub use error::{OpenError, StoreError, StoreFailure};
 pub use event::{Event, EventKind, EventPage};
 pub use idempotency::IdempotencyDigest;
 pub use import::{Imported, OnConflict, UnknownOnConflict};
 pub use memory::MemoryRepository;
 pub use preconditions::{Precondition, Preconditions, Revisions};
-pub use repository::{
-    Created, DEFAULT_KEEP_EVENTS, PAGE_MAX_WORK, Page, PageRequest, PlantRepository, Put,
-};
+pub use repository::{DEFAULT_KEEP_EVENTS, PAGE_MAX_WORK, Page, PageRequest, PlantRepository};
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use sled::bare_loop;

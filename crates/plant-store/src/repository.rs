@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 
-use crate::decision::{Decision, Write};
+use crate::decision::{Created, Decision, Put, Write};
 use crate::{
     EventPage, IdempotencyDigest, Imported, OnConflict, Preconditions, Revision, StoreError,
     StoreFailure, StoredPlant,
@@ -163,25 +163,6 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// When the store has failed, now or before. The waiting callers have been told.
     async fn close(&self) -> Result<(), StoreFailure>;
-}
-
-/// The result of a [`PlantRepository::create`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Created {
-    /// The plant as it was sent, with the revision that the plant has now.
-    pub stored: StoredPlant,
-    /// Whether the plant still is as it was sent. When an earlier send of the same request has created it, it may have
-    /// changed since.
-    pub is_current: bool,
-}
-
-/// The result of a [`PlantRepository::put`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Put {
-    /// The plant as it is stored now.
-    pub stored: StoredPlant,
-    /// Whether the put created the plant.
-    pub is_new: bool,
 }
 
 /// A request for a page of plants.
