@@ -42,8 +42,11 @@ pub fn event_record(value: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + D
     Ok((encoded, events))
 }
 
+/// Ids and their values.
+pub type Entries = Vec<(PlantId, Vec<u8>)>;
+
 /// A block: the least id that belongs into it, and its entries.
-pub fn block(key: &[u8], value: &[u8]) -> anyhow::Result<(PlantId, Vec<(PlantId, Vec<u8>)>)> {
+pub fn block(key: &[u8], value: &[u8]) -> anyhow::Result<(PlantId, Entries)> {
     let block = Block::new(key.into(), value.into());
     let entries = block.owned_entries()?.into_iter().map(|(id, value)| (id, value.to_vec()));
     Ok((block.first_id()?, entries.collect()))
