@@ -2,7 +2,7 @@
 //!
 //! - [`Cluster`] is a server with a folder of its own, which can be stopped, killed, started again and
 //!   followed by a standby.
-//! - [`Database`] is a database, whoever runs its server; [`shared`] is one for all tests.
+//! - [`Database`] is a database on any server; [`shared`] is one for all tests.
 //! - [`fresh_schema_name`] is a schema of one test in a shared database.
 //! - [`command`] runs a program of PostgreSQL, and [`program_folders`] are the folders of these programs.
 //! - [`wait_for`] and [`wait_until`] wait for a condition.
@@ -15,7 +15,6 @@
 mod cluster;
 mod database;
 mod guardian;
-mod postmaster;
 mod programs;
 mod wait;
 
