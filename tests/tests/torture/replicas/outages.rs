@@ -1,5 +1,6 @@
 //! Outages of a server, of PostgreSQL, of its sessions, and of the network between them.
 
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -165,21 +166,24 @@ const KINDS: [Disturbance; 5] = [
 
 impl Disturbance {
     fn happen(self, proxy: &Proxy, closed: Duration) {
-        let enough = proxy.cut() + CUTS;
+        let enough = proxy.cut.load(Ordering::Relaxed) + CUTS;
+        let wait_for_cuts = || {
+            wait_until("connections to be cut", || proxy.cut.load(Ordering::Relaxed) >= enough);
+        };
         match self {
             Self::CutAll => proxy.cut_all(),
             Self::CutAnywhere => {
-                proxy.cut_new_within(CUT_WITHIN);
+                proxy.cut_within.store(CUT_WITHIN, Ordering::Relaxed);
                 proxy.cut_all();
-                wait_until("connections to be cut", || proxy.cut() >= enough);
-                proxy.cut_new_within(0);
+                wait_for_cuts();
+                proxy.cut_within.store(0, Ordering::Relaxed);
                 // Connections that are still to be cut must not be cut after the disturbance.
                 proxy.cut_all();
             }
             Self::CutCommits => {
-                proxy.set_cuts_commits(true);
-                wait_until("commits to be cut", || proxy.cut() >= enough);
-                proxy.set_cuts_commits(false);
+                proxy.cuts_commits.store(true, Ordering::Relaxed);
+                wait_for_cuts();
+                proxy.cuts_commits.store(false, Ordering::Relaxed);
             }
             Self::Hold | Self::Lose => {
                 proxy.set_way(if self == Self::Hold { Way::Held } else { Way::Lost });
@@ -203,7 +207,7 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
             Instant::now()
         });
     }
-    let (cut, longest) = (proxy.cut(), fleet.longest_return);
+    let (cut, longest) = (proxy.cut.load(Ordering::Relaxed), fleet.longest_return);
     let answers = fleet.end();
     Report {
         test: "replicas",
