@@ -100,8 +100,8 @@ fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
     let mut operations = 0;
     for history in 0..histories {
         let launch = Launch::new();
-        let folds_early = history % 2 == 1;
-        let launch = if folds_early { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch };
+        let compacts_early = history % 2 == 1;
+        let launch = if compacts_early { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch };
         let mut server = TestServer::start_with(launch);
         let mut history = Histories::new();
         let clock = Instant::now();

@@ -4,9 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use plantd_tests::{Launch, Ledgers, TestServer, Told, wait_for, wait_until};
-
-use super::IO;
+use plantd_tests::{IO, Launch, Ledgers, TestServer, Told, wait_for, wait_until};
 
 const DRAIN_DELAY: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
