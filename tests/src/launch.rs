@@ -193,10 +193,6 @@ impl Launch {
 
     /// Runs the program to its end. Claims that it ends with this exit code, prints nothing, and says these
     /// words on standard error. Returns what it said.
-    ///
-    /// # Panics
-    ///
-    /// When it does something else.
     #[track_caller]
     pub fn assert_refused(&self, exit_code: i32, words: &[&str]) -> String {
         let mut process = self.spawn();
