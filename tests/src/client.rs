@@ -201,10 +201,6 @@ impl Client {
     }
 
     /// As [`Self::send`], to a server that may be gone. Every answer has to be in the OpenAPI document.
-    ///
-    /// # Errors
-    ///
-    /// When there is no answer.
     #[track_caller]
     pub fn try_send(
         &self,

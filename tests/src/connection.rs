@@ -33,10 +33,6 @@ impl Connection {
     }
 
     /// As [`Self::open`], to a server that may accept no more connections.
-    ///
-    /// # Errors
-    ///
-    /// When the server refuses it.
     pub fn try_open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -44,19 +40,11 @@ impl Connection {
     }
 
     /// A new connection to a Unix socket.
-    ///
-    /// # Errors
-    ///
-    /// When the server refuses it.
     pub fn open_unix(path: &Path) -> io::Result<Self> {
         Self::over(UnixStream::connect(path)?.into(), None)
     }
 
-    /// A new connection with TLS, after the handshake.
-    ///
-    /// # Errors
-    ///
-    /// When the server refuses it, or the handshake fails.
+    /// A new connection with TLS, after the handshake, which may fail.
     pub fn open_tls(address: SocketAddr, client: &Arc<ClientConfig>) -> io::Result<Self> {
         let Self { mut socket, .. } = Self::try_open(address)?;
         let name = ServerName::from(address.ip());
@@ -112,10 +100,6 @@ impl Connection {
     }
 
     /// Sends bytes below TLS, as they are.
-    ///
-    /// # Errors
-    ///
-    /// When the server does not take them.
     pub fn send_sealed(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.write_all(bytes)
     }
@@ -127,10 +111,6 @@ impl Connection {
     }
 
     /// As [`Self::send`], to a server that may have closed the connection.
-    ///
-    /// # Errors
-    ///
-    /// When the server does not take them.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         let Self { socket, tls, .. } = self;
         let Some(session) = tls else { return socket.write_all(bytes.as_ref()) };
@@ -186,10 +166,6 @@ impl Connection {
     }
 
     /// As [`Self::receive`], from a server that may be gone.
-    ///
-    /// # Errors
-    ///
-    /// When none comes.
     pub fn try_receive(&mut self) -> io::Result<Answer> {
         let mut answer = self.try_receive_head()?;
         answer.body = if answer.header("transfer-encoding") == Some("chunked") {
@@ -237,10 +213,6 @@ impl Connection {
     }
 
     /// As [`Self::receive_head`], from a server that may be gone.
-    ///
-    /// # Errors
-    ///
-    /// When none comes.
     pub fn try_receive_head(&mut self) -> io::Result<Answer> {
         loop {
             if let Some((length, answer)) = Answer::parse_head(&self.received)? {
@@ -337,10 +309,6 @@ impl Connection {
     }
 
     /// As [`Self::finish_sending`], to a server that may have closed the connection.
-    ///
-    /// # Errors
-    ///
-    /// When the connection is gone.
     pub fn try_finish_sending(&mut self) -> io::Result<()> {
         if let Some(session) = &mut self.tls {
             session.send_close_notify();

@@ -9,8 +9,8 @@ use crate::wait_for;
 /// The records of plants in sled, by id.
 pub type PlantRecords = BTreeMap<i64, Vec<u8>>;
 
-/// Changes the plants in sled, in the data folder of a server that has ended. The journal loses all but its newest
-/// record, so that its replay does not undo the changes. The newest write cannot be changed.
+/// Changes the plants in sled, in the data folder of a server that has ended. The write-ahead log loses all but its
+/// newest record, so that its replay does not undo the changes. The newest write cannot be changed.
 pub fn edit_plants(data: &Path, change: impl FnOnce(&mut PlantRecords)) {
     let plants = data.join("plants");
     // sled releases its lock a little after the close.

@@ -98,21 +98,11 @@ enum DataChangeKind {
     Resize(usize),
 }
 
-/// Which changes that were not synced survive.
-#[derive(Clone, Copy, Debug)]
-enum Luck {
-    Nothing,
-    Everything,
-    /// Chance decides for each change, and for the sectors of some.
-    Any,
-}
+/// The chance of each sector that was not synced to survive. `None` chooses one for each change.
+type Odds = Option<f64>;
 
-impl Luck {
-    const ALL: [Self; 3] = [Self::Nothing, Self::Everything, Self::Any];
-
-    fn any(chance: &mut Rng) -> Self {
-        Self::ALL[chance.usize(..Self::ALL.len())]
-    }
+fn odds_of_a_file(chance: &mut Rng) -> Odds {
+    [Some(0.0), Some(1.0), None][chance.usize(..3)]
 }
 
 impl Disk {
@@ -201,15 +191,14 @@ impl Disk {
             }
             "fsync" | "fdatasync" => self.sync(call),
             "ftruncate" => {
-                let length = call.number(1);
+                let length = call.last_number();
                 if let Some(file) = self.file_of(call) {
                     // Not durable even if the file is synchronous, which concerns writes.
                     self.files[file].change(call, DataChangeKind::Resize(length));
                 }
             }
             "lseek" => {
-                let descriptor = call.descriptor().expect("it has a descriptor");
-                if let Some(position) = self.positions.get_mut(&descriptor) {
+                if let Some(position) = self.positions.get_mut(&leading_number(&call.arguments)) {
                     position.offset = leading_number(&call.result);
                 }
             }
@@ -264,7 +253,7 @@ impl Disk {
 
     /// The file behind the call's descriptor, if it is on this disk.
     fn file_of(&self, call: &SystemCall) -> Option<usize> {
-        match self.node(&call.descriptor_path()?)? {
+        match self.node(Path::new(call.file()?))? {
             Node::File(file) => Some(file),
             Node::Folder(_) => None,
         }
@@ -306,8 +295,7 @@ impl Disk {
         assert!(bytes.len() >= written, "strace does not show all that is written");
         bytes.truncate(written);
         let offset = if call.name == "write" {
-            let descriptor = call.descriptor().expect("a write has a descriptor");
-            let position = self.positions.get_mut(&descriptor);
+            let position = self.positions.get_mut(&leading_number(&call.arguments));
             let position = position.filter(|position| position.file == file);
             let position =
                 position.expect("a plain write needs a file that is open for writing alone");
@@ -328,13 +316,13 @@ impl Disk {
     }
 
     fn sync(&mut self, call: &SystemCall) {
-        let Some(path) = call.descriptor_path() else { return };
-        match self.node(&path) {
+        let Some(path) = call.file().map(Path::new) else { return };
+        match self.node(path) {
             Some(Node::File(file)) => {
                 self.files[file].became_durable(|change| change.returned < call.begun);
             }
             Some(Node::Folder(folder)) => {
-                let way = self.way_to(&path).expect("it is there");
+                let way = self.way_to(path).expect("it is there");
                 self.sync_folder(folder, way);
             }
             None => {}
@@ -371,9 +359,9 @@ impl Disk {
         for change in &self.pending_names[..kept] {
             change.apply(&mut names);
         }
-        // The same luck for all files, or another one for each.
-        let luck = chance.bool().then(|| Luck::any(chance));
-        let lost = self.leave(&names, ROOT, target, luck, chance);
+        // The same odds for all files, or others for each.
+        let odds = chance.bool().then(|| odds_of_a_file(chance));
+        let lost = self.leave(&names, ROOT, target, odds, chance);
         lost + self.pending_names.len() - kept
     }
 
@@ -383,7 +371,7 @@ impl Disk {
         names: &Names,
         folder: usize,
         target: &Path,
-        luck: Option<Luck>,
+        odds: Option<Odds>,
         chance: &mut Rng,
     ) -> usize {
         fs::create_dir(target).expect("a folder can be made");
@@ -392,10 +380,10 @@ impl Disk {
         for ((_, name), node) in entries {
             let path = target.join(name);
             match node {
-                Node::Folder(folder) => lost += self.leave(names, *folder, &path, luck, chance),
+                Node::Folder(folder) => lost += self.leave(names, *folder, &path, odds, chance),
                 Node::File(file) => {
-                    let luck = luck.unwrap_or_else(|| Luck::any(chance));
-                    let (bytes, lost_of_file) = self.files[*file].after_a_cut(luck, chance);
+                    let odds = odds.unwrap_or_else(|| odds_of_a_file(chance));
+                    let (bytes, lost_of_file) = self.files[*file].after_a_cut(odds, chance);
                     fs::write(&path, bytes).expect("a file can be written");
                     lost += lost_of_file;
                 }
@@ -442,64 +430,43 @@ impl FileOnDisk {
         // A durable change is applied for good when all changes before it are durable.
         let durable = self.pending.iter().take_while(|change| change.is_durable).count();
         for change in self.pending.drain(..durable) {
-            change.kind.apply(&mut self.durable);
+            change.kind.apply(&mut self.durable, || true);
         }
     }
 
     /// The bytes that survive, and how many changes are lost, in whole or in part.
-    fn after_a_cut(&self, luck: Luck, chance: &mut Rng) -> (Vec<u8>, usize) {
+    fn after_a_cut(&self, odds: Odds, chance: &mut Rng) -> (Vec<u8>, usize) {
         let (mut bytes, mut lost) = (self.durable.clone(), 0);
         for change in &self.pending {
-            let kept = match luck {
-                _ if change.is_durable => Kept::All,
-                Luck::Everything => Kept::All,
-                Luck::Nothing => Kept::Nothing,
-                Luck::Any => Kept::any(chance),
-            };
-            match kept {
-                Kept::All => change.kind.apply(&mut bytes),
-                Kept::Part => lost += usize::from(!change.kind.apply_in_part(&mut bytes, chance)),
-                Kept::Nothing => lost += 1,
-            }
+            let odds = odds.unwrap_or_else(|| [0.0, 0.5, 1.0][chance.usize(..3)]);
+            let is_whole =
+                change.kind.apply(&mut bytes, || change.is_durable || chance.f64() < odds);
+            lost += usize::from(!is_whole);
         }
         (bytes, lost)
     }
 }
 
-/// How much of one change survives.
-#[derive(Clone, Copy)]
-enum Kept {
-    Nothing,
-    Part,
-    All,
-}
-
-impl Kept {
-    fn any(chance: &mut Rng) -> Self {
-        [Self::Nothing, Self::Part, Self::All][chance.usize(..3)]
-    }
-}
-
 impl DataChangeKind {
-    fn apply(&self, file: &mut Vec<u8>) {
-        match self {
-            Self::Write { offset, bytes } => write_at(file, *offset, bytes),
-            Self::Resize(length) => file.resize(*length, 0),
-        }
-    }
-
-    /// Applies some sectors only. Returns whether these were all.
-    fn apply_in_part(&self, file: &mut Vec<u8>, chance: &mut Rng) -> bool {
-        let Self::Write { offset, bytes } = self else {
-            self.apply(file);
-            return true;
+    /// Applies the sectors that survive, each of which `survives` decides. Returns whether these were all.
+    fn apply(&self, file: &mut Vec<u8>, mut survives: impl FnMut() -> bool) -> bool {
+        let (offset, bytes) = match self {
+            Self::Write { offset, bytes } => (*offset, bytes),
+            Self::Resize(length) => {
+                let survives = survives();
+                if survives {
+                    file.resize(*length, 0);
+                }
+                return survives;
+            }
         };
         let (mut begin, mut is_whole) = (0, true);
         while begin < bytes.len() {
             let to_next_sector = SECTOR_BYTES - (offset + begin) % SECTOR_BYTES;
             let end = bytes.len().min(begin + to_next_sector);
-            if chance.bool() {
-                write_at(file, offset + begin, &bytes[begin..end]);
+            if survives() {
+                file.resize(file.len().max(offset + end), 0);
+                file[offset + begin..offset + end].copy_from_slice(&bytes[begin..end]);
             } else {
                 is_whole = false;
             }
@@ -509,14 +476,6 @@ impl DataChangeKind {
     }
 }
 
-fn write_at(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
-    let end = offset + bytes.len();
-    if file.len() < end {
-        file.resize(end, 0);
-    }
-    file[offset..end].copy_from_slice(bytes);
-}
-
 /// The number at the beginning of a text, such as the descriptor before its path.
 fn leading_number(text: &str) -> usize {
     let digits = text.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(text.len());
@@ -524,16 +483,6 @@ fn leading_number(text: &str) -> usize {
 }
 
 impl SystemCall {
-    /// The descriptor that is the first argument, where strace shows its path.
-    fn descriptor(&self) -> Option<usize> {
-        self.file().map(|_| leading_number(&self.arguments))
-    }
-
-    /// The path of the descriptor that is the first argument.
-    fn descriptor_path(&self) -> Option<PathBuf> {
-        self.file().map(PathBuf::from)
-    }
-
     /// The paths among its arguments.
     fn paths(&self) -> Vec<PathBuf> {
         let path = |text: &Text| match &text.folder {
@@ -541,12 +490,6 @@ impl SystemCall {
             None => PathBuf::from(OsStr::from_bytes(&text.bytes)),
         };
         self.texts().iter().map(path).collect()
-    }
-
-    /// The number that is this argument.
-    fn number(&self, argument: usize) -> usize {
-        let arguments: Vec<&str> = self.arguments.split(", ").collect();
-        arguments[argument].parse().expect("the argument is a number")
     }
 
     fn last_number(&self) -> usize {

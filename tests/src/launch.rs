@@ -193,10 +193,6 @@ impl Launch {
 
     /// Runs the program to its end. Claims that it ends with this exit code, prints nothing, and says these
     /// words on standard error. Returns what it said.
-    ///
-    /// # Panics
-    ///
-    /// When it does something else.
     #[track_caller]
     pub fn assert_refused(&self, exit_code: i32, words: &[&str]) -> String {
         let mut process = self.spawn();
@@ -255,45 +251,41 @@ pub fn copy_program(folder: &Path) -> PathBuf {
     path
 }
 
+/// The features of `plantd` that `cargo xtask test` builds, so that its build is fresh here.
+const FEATURES: &str = "plant-store/conformance,plant-http/__internal";
+
 /// The program under test, built once if it is not fresh.
 pub fn program() -> &'static Path {
-    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-        // The same arguments as in `cargo xtask test`, so that its build is fresh.
-        run_build(
-            build()
-                .args([
-                    "--workspace",
-                    "--features",
-                    "plant-store/conformance,plant-http/__internal",
-                ])
-                .current_release(),
-        )
-    });
+    static PROGRAM: LazyLock<PathBuf> =
+        LazyLock::new(|| build(escargot::CargoBuild::new().current_release(), FEATURES));
     &PROGRAM
 }
 
-/// The same with fault points, for torture alone. A target folder of its own keeps it apart, and serves all profiles.
+/// The same program with fault points. It is placed in a target folder of its own, and shares all dependencies with the
+/// other builds of this profile.
 fn program_with_fault_points() -> &'static Path {
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-        run_build(
-            build()
-                .manifest_path(repository("Cargo.toml"))
-                .target_dir(repository("target/fault-points"))
-                .package("plantd")
-                .features("__fault-points"),
-        )
+        let build_folder =
+            env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository("target"), PathBuf::from);
+        let own = escargot::CargoBuild::new()
+            .env("CARGO_BUILD_BUILD_DIR", build_folder)
+            .target_dir(repository("target/fault-points"));
+        build(own, &format!("{FEATURES},plantd/__fault-points"))
     });
     &PROGRAM
 }
 
-/// A build without the variables that cargo sets for a test: dependencies that read them would be built again.
-fn build() -> escargot::CargoBuild {
+/// Builds without the variables that cargo sets for a test: dependencies that read them would be built again.
+fn build(build: escargot::CargoBuild, features: &str) -> PathBuf {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     names
         .filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-        .fold(escargot::CargoBuild::new(), |build, name| build.env_remove(name))
-}
-
-fn run_build(build: escargot::CargoBuild) -> PathBuf {
-    build.bin("plantd").run().expect("plantd must build").path().to_owned()
+        .fold(build, |build, name| build.env_remove(name))
+        .manifest_path(repository("Cargo.toml"))
+        .args(["--workspace", "--features", features])
+        .bin("plantd")
+        .run()
+        .expect("plantd must build")
+        .path()
+        .to_owned()
 }

@@ -11,7 +11,6 @@ mod write;
 use std::thread;
 
 use fastrand::Rng;
-use tempfile::TempDir;
 
 use self::account::{Account, REQUEST_ID_PREFIX};
 pub use self::store::{Plants, TAGS, plants_in, store_of};
@@ -25,16 +24,12 @@ pub struct Ledgers {
     accounts: Vec<Account>,
     /// The most rows of an import.
     most_rows: usize,
-    /// Holds a file for each client, and stays when a test fails.
-    folder: TempDir,
 }
 
 impl Ledgers {
     /// Empty ledgers for so many clients, whose imports have at most so many rows.
     pub fn of_clients(clients: i64, most_rows: usize) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let accounts = (0..clients).map(|number| Account::new(number, folder.path())).collect();
-        Self { accounts, most_rows, folder }
+        Self { accounts: (0..clients).map(Account::new).collect(), most_rows }
     }
 
     /// How many writes were ever acknowledged.
@@ -162,16 +157,6 @@ impl Ledgers {
     /// Takes the store as the state before all later writes.
     pub fn settle(&mut self, store: &Plants) {
         self.accounts.iter_mut().for_each(|account| account.settle(store));
-    }
-}
-
-impl Drop for Ledgers {
-    #[allow(clippy::print_stderr, reason = "a test that fails shows where to look")]
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.folder.disable_cleanup(true);
-            eprintln!("what the clients have written: {}", self.folder.path().display());
-        }
     }
 }
 

@@ -16,7 +16,8 @@
 //!   thousands of clients.
 //! - [`wait_for`] and [`wait_until`] wait for a condition; [`at_once`] checks the rows of a table side by side.
 //!
-//! Everything here panics when its claim does not hold, or when the machine lacks what it needs.
+//! Everything here panics when its claim does not hold, or when the machine lacks what it needs. A function that returns
+//! an `io::Error` fails when the server refuses the connection, has closed it, or is gone.
 
 #![forbid(unsafe_code)]
 

@@ -65,10 +65,6 @@ pub struct LoadConnection {
 
 impl LoadConnection {
     /// A new connection.
-    ///
-    /// # Errors
-    ///
-    /// When the server refuses it.
     pub async fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -76,19 +72,11 @@ impl LoadConnection {
     }
 
     /// Sends bytes.
-    ///
-    /// # Errors
-    ///
-    /// When the server does not take them.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref()).await
     }
 
     /// Receives the next answer, whose body has a length.
-    ///
-    /// # Errors
-    ///
-    /// When none comes.
     pub async fn receive(&mut self) -> io::Result<Answer> {
         loop {
             if let Some((head, mut answer)) = Answer::parse_head(&self.received)? {
@@ -106,10 +94,6 @@ impl LoadConnection {
     }
 
     /// Waits until the server has closed the connection, and discards what arrives before.
-    ///
-    /// # Errors
-    ///
-    /// When the server keeps the connection.
     pub async fn wait_for_close(&mut self) -> io::Result<()> {
         loop {
             match self.receive_some().await {

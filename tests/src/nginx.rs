@@ -125,10 +125,6 @@ impl Nginx {
     }
 
     /// As [`Self::connect`].
-    ///
-    /// # Errors
-    ///
-    /// When nginx refuses it.
     pub fn try_connect(&self) -> io::Result<Connection> {
         Connection::try_open(self.address)
     }

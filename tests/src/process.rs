@@ -191,11 +191,6 @@ impl Process {
         self.send(Signal::TERM);
     }
 
-    /// Sends SIGINT.
-    pub fn send_interrupt(&self) {
-        self.send(Signal::INT);
-    }
-
     /// Stops it until [`Self::send_continue`].
     pub fn send_stop(&self) {
         self.send(Signal::STOP);

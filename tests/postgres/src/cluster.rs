@@ -5,14 +5,15 @@ use std::fs::{self, File, Permissions};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::database::Database;
 use crate::guardian::Guardian;
-use crate::postmaster::Postmaster;
 use crate::programs;
 use crate::wait::{wait_for, wait_until};
 
@@ -25,6 +26,12 @@ const SETTINGS: [(&str, &str); 2] = [("max_connections", "400"), ("shared_buffer
 /// Ports outside the range of outgoing connections, so that none of these takes the port of a stopped server.
 const PORTS: std::ops::Range<u16> = 15_000..30_000;
 
+/// The line of `postmaster.pid` that holds the status of the server.
+const STATUS_LINE: usize = 7;
+
+/// Messages about conditions that end by themselves: the shared memory of a killed server, or a port in use.
+const TRANSIENT: [&str; 2] = ["pre-existing shared memory block", "could not bind"];
+
 /// The longest path of a Unix socket on Linux.
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -32,11 +39,11 @@ const SOCKET_PATH_MAX: usize = 107;
 /// everybody; its superuser is `postgres`. Dropping this, or the end of this process, ends it and removes its folder.
 #[derive(Debug)]
 pub struct Cluster {
-    postmaster: Option<Postmaster>,
+    /// The first process of the server, the parent of all others.
+    postmaster: Option<Child>,
     name: String,
     port: u16,
     database: Database,
-    // Dropped after the server, which has to end first.
     _guardian: Guardian,
     folder: PathBuf,
 }
@@ -79,24 +86,49 @@ impl Cluster {
         };
         cluster.postmaster = Some(wait_for("a free port", || {
             cluster.port = free_port();
-            cluster.try_start().ok()
+            cluster.try_start()
         }));
         cluster.database = Database::at(&cluster.url());
         cluster
     }
 
+    /// Starts the server, and returns its process when it accepts connections. `None` when it ends before, for a
+    /// [`TRANSIENT`] reason.
     #[track_caller]
-    fn try_start(&self) -> Result<Postmaster, String> {
+    fn try_start(&self) -> Option<Child> {
+        let file = File::create(self.folder.join("log")).expect("a log can be made");
+        let mut command = programs::unprivileged("postgres");
+        command.arg("-D").arg(self.data());
         // On the command line, because a standby has a copy of its primary's configuration.
-        let settings = [
+        for setting in [
             format!("port={}", self.port),
             "listen_addresses=127.0.0.1".to_owned(),
             // A list, in which an element may have quotes.
             format!("unix_socket_directories=\"{}\"", self.socket_folder_text()),
             // The name of a standby at its primary.
             format!("cluster_name={}", self.name),
-        ];
-        Postmaster::start(&self.data(), &self.folder.join("log"), &settings)
+        ] {
+            command.args(["-c", &setting]);
+        }
+        command.stdout(file.try_clone().expect("a file can be cloned")).stderr(file);
+        // Signals of the terminal must not reach it.
+        let mut child = command.process_group(0).spawn().expect("postgres can be started");
+        let is_ready = wait_for("postgres to be ready or to end", || {
+            let has_ended = has_ended(&mut child);
+            if self.says_ready(child.id()) { Some(true) } else { has_ended.then_some(false) }
+        });
+        let is_transient = || TRANSIENT.iter().any(|reason| self.log().contains(reason));
+        assert!(is_ready || is_transient(), "postgres does not start: {}", self.log());
+        is_ready.then_some(child)
+    }
+
+    /// Whether the server with this process id accepts connections.
+    fn says_ready(&self, id: u32) -> bool {
+        // The file may be that of an earlier server, or incomplete.
+        let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+        let mut lines = text.lines();
+        lines.next() == Some(&*id.to_string())
+            && lines.nth(STATUS_LINE - 1).is_some_and(|status| status.trim_end() == "ready")
     }
 
     /// Its URL over the Unix socket.
@@ -174,7 +206,7 @@ impl Cluster {
 
     /// Whether it runs.
     pub fn is_running(&mut self) -> bool {
-        self.postmaster.as_mut().is_some_and(Postmaster::is_running)
+        self.postmaster.as_mut().is_some_and(|child| !has_ended(child))
     }
 
     /// An immediate shutdown, which is a crash: the next start has to recover from the write-ahead log.
@@ -192,32 +224,53 @@ impl Cluster {
     #[track_caller]
     fn stop(&mut self, signal: Signal) {
         let mut postmaster = self.postmaster.take().expect("it runs");
-        postmaster.send(signal);
-        postmaster.wait_for_exit();
+        send(postmaster.id(), signal);
+        wait_until("postgres to end", || has_ended(&mut postmaster));
     }
 
-    /// Kills all its processes.
+    /// Kills all its processes, and waits until none is left.
     #[track_caller]
     pub fn kill(&mut self) {
-        self.postmaster.take().expect("it runs").kill();
+        let children = self.freeze();
+        for id in &children {
+            send(*id, Signal::KILL);
+        }
+        self.stop(Signal::KILL);
+        // Init may be slow to reap them.
+        wait_until("the processes of postgres to end", || {
+            children.iter().all(|id| matches!(state(*id), None | Some('Z' | 'X')))
+        });
     }
 
-    /// Stops all its processes by SIGSTOP, until [`Self::unfreeze`].
+    /// Stops all its processes by SIGSTOP until [`Self::unfreeze`], and returns the ids of the postmaster's children.
     #[track_caller]
-    pub fn freeze(&self) {
-        let _ = self.postmaster.as_ref().expect("it runs").freeze();
+    pub fn freeze(&self) -> Vec<u32> {
+        let postmaster = self.postmaster_id();
+        send(postmaster, Signal::STOP);
+        // Once stopped, it starts no more children.
+        wait_until("postgres to be stopped", || state(postmaster) == Some('T'));
+        let children = children(postmaster);
+        children.iter().for_each(|id| send(*id, Signal::STOP));
+        children
     }
 
     /// Continues all its processes.
     pub fn unfreeze(&self) {
-        self.postmaster.as_ref().expect("it runs").unfreeze();
+        let postmaster = self.postmaster_id();
+        for id in children(postmaster).into_iter().chain([postmaster]) {
+            send(id, Signal::CONT);
+        }
+    }
+
+    fn postmaster_id(&self) -> u32 {
+        self.postmaster.as_ref().expect("it runs").id()
     }
 
     /// Starts it again, on the same folder and port.
     #[track_caller]
     pub fn start_again(&mut self) {
         assert!(!self.is_running(), "it still runs");
-        self.postmaster = Some(wait_for("postgres to start again", || self.try_start().ok()));
+        self.postmaster = Some(wait_for("postgres to start again", || self.try_start()));
     }
 
     /// Starts a standby that follows this one. It serves reads, and has a replication slot.
@@ -256,6 +309,39 @@ impl Cluster {
             is_over
         });
     }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.is_running() {
+            self.unfreeze();
+            send(self.postmaster_id(), Signal::QUIT);
+            // A panic here would hide the first one; the guardian still cleans up.
+            let _ = self.postmaster.take().map(|mut child| child.wait());
+        }
+    }
+}
+
+fn has_ended(child: &mut Child) -> bool {
+    child.try_wait().expect("a child can be waited for").is_some()
+}
+
+fn children(id: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+    let children = children.expect("the system tells of a process's children");
+    children.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+fn send(id: u32, signal: Signal) {
+    let id = i32::try_from(id).expect("a process id is an i32");
+    // This fails only when the process has ended.
+    let _ = kill_process(Pid::from_raw(id).expect("a process id is not 0"), signal);
+}
+
+/// The state of a process as a letter, as in `ps`. `None` if it does not exist.
+fn state(id: u32) -> Option<char> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("State:\t"))?.chars().next()
 }
 
 /// A new folder that belongs to the server and is open to everybody.

@@ -1,4 +1,4 @@
-//! A database on any server.
+//! A database on any server of PostgreSQL.
 
 use std::env;
 use std::process;

@@ -15,7 +15,6 @@
 mod cluster;
 mod database;
 mod guardian;
-mod postmaster;
 mod programs;
 mod wait;
 

@@ -31,10 +31,6 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Checks all rows of a table at the same time, since most of them wait. A row that fails is named as the
 /// thread that panicked.
-///
-/// # Panics
-///
-/// When a check does.
 pub fn at_once<T: Debug + Sync>(rows: &[T], check: impl Fn(&T) + Sync) {
     let check = &check;
     thread::scope(|scope| {

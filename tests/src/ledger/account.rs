@@ -1,17 +1,12 @@
 //! The ledger of one client.
 
-use std::fs::File;
-use std::io::Write as _;
 use std::ops::Range;
-use std::path::Path;
 
 use fastrand::Rng;
-use serde_json::json;
 
 use super::store::Plants;
 use super::write::{Change, Told, Write, in_few_words};
 use crate::client::Client;
-use crate::plant::NewPlant;
 
 /// The most plants of a client.
 const PLANTS: i64 = 64;
@@ -20,11 +15,9 @@ const PLANTS: i64 = 64;
 pub(super) const REQUEST_ID_PREFIX: &str = "ledger-";
 
 /// The writes of one client, one after the other, to plants that nobody else writes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Account {
     number: i64,
-    /// Records each write before it is sent, and then what the client was told.
-    file: File,
     /// The plants before the writes.
     settled: Plants,
     /// The changes of each write that may have been carried out.
@@ -38,10 +31,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new(number: i64, folder: &Path) -> Self {
-        let file = File::create(folder.join(number.to_string())).expect("a file can be made");
-        let (settled, writes) = (Plants::new(), Vec::new());
-        Self { number, file, settled, writes, acknowledged: 0, seen: 0, total: 0 }
+    pub(super) fn new(number: i64) -> Self {
+        Self { number, ..Self::default() }
     }
 
     fn ids(&self) -> Range<i64> {
@@ -83,12 +74,7 @@ impl Account {
         acknowledged.for_each(|change| change.apply(&mut plants));
         loop {
             let write = Write::any(&plants, self.ids(), most_rows, chance);
-            let changes = write.changes.iter();
-            let changes =
-                changes.map(|Change { id, after }| (id, after.as_ref().map(NewPlant::json)));
-            self.note(&json!({ "send": changes.collect::<Vec<_>>() }));
             let told = write.send(client, &self.request_id(self.sent()));
-            self.note(&json!({ "told": format!("{told:?}") }));
             let is_single = write.changes.len() == 1;
             match told {
                 Told::Refused => {}
@@ -108,10 +94,6 @@ impl Account {
                 return told;
             }
         }
-    }
-
-    fn note(&mut self, line: &serde_json::Value) {
-        writeln!(self.file, "{line}").expect("a ledger can be written");
     }
 
     /// Remembers what reads have shown: it and what was written before it must stay.

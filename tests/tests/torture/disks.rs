@@ -11,10 +11,7 @@ mod load;
 
 use std::path::Path;
 
-use plantd_tests::{Launch, Ledgers, Process, TestServer, store_of};
-
-/// The exit code for a disk that cannot be used.
-const IO: i32 = 74;
+use plantd_tests::{IO, Launch, Ledgers, Process, TestServer, store_of};
 
 /// Claims that the last error says where the disk is, and what to do.
 #[track_caller]

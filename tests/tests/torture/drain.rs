@@ -1,18 +1,16 @@
 //! SIGTERM under load: every request that was sent is answered, and no plant is lost.
 
-use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use plantd_tests::torture::{Latencies, Report, is_long, times};
 use plantd_tests::{
-    Connection, Launch, LoadConnection, LoadOutcome, TestServer, create_request, plant_body,
-    raw_head, run_load, store_of, wait_until,
+    Connection, Launch, LoadOutcome, TestServer, create_request, plant_body, raw_head, store_of,
+    wait_until,
 };
 
 const CLIENTS: u32 = 64;
@@ -26,86 +24,59 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client waits for a free port.
 const PORT_PAUSE: Duration = Duration::from_millis(20);
 
-/// What the clients saw until their connections were refused.
+/// What the clients share, and saw until their connections were refused.
 #[derive(Debug, Default)]
-struct Seen {
+struct Load {
+    /// How many creates have begun, which is the id of the last one.
+    begun: AtomicI64,
     /// The plants whose creates were acknowledged.
-    acknowledged: Vec<i64>,
+    acknowledged: Mutex<Vec<i64>>,
     /// The creates without an answer, and when each was sent.
-    unanswered: Vec<(i64, Instant)>,
+    unanswered: Mutex<Vec<(i64, Instant)>>,
     /// When a connection was refused first.
-    refused: Option<Instant>,
+    refused: OnceLock<Instant>,
 }
 
-/// Creates plants on one connection after the other, until the server refuses one.
-async fn create_to_the_end(address: SocketAddr, next_id: &AtomicI64, seen: &RefCell<Seen>) {
-    loop {
-        let mut connection = match LoadConnection::open(address).await {
-            Ok(connection) => connection,
-            Err(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
-                // Ended connections occupy all ports of this machine.
-                tokio::time::sleep(PORT_PAUSE).await;
-                continue;
-            }
-            Err(_) => {
-                seen.borrow_mut().refused.get_or_insert_with(Instant::now);
-                return;
-            }
-        };
+impl Load {
+    /// Creates plants on one connection after the other, until the server refuses one.
+    fn create_to_the_end(&self, address: SocketAddr) {
         loop {
-            let id = next_id.fetch_add(1, Ordering::Relaxed);
-            let sent = connection.send(create_request(&plant_body(id, "Rosa", None))).await;
-            let sent_at = Instant::now();
-            let answer = match sent {
-                Ok(()) => connection.receive().await,
-                Err(cause) => Err(cause),
+            let mut connection = match Connection::try_open(address) {
+                Ok(connection) => connection,
+                Err(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
+                    // Ended connections occupy all ports of this machine.
+                    thread::sleep(PORT_PAUSE);
+                    continue;
+                }
+                Err(_) => {
+                    self.refused.get_or_init(Instant::now);
+                    return;
+                }
             };
-            match answer {
-                Ok(answer) => {
-                    if LoadOutcome::of(&answer) == LoadOutcome::Created {
-                        seen.borrow_mut().acknowledged.push(id);
-                    }
-                    if answer
-                        .header("connection")
-                        .is_some_and(|it| it.eq_ignore_ascii_case("close"))
-                    {
-                        break;
-                    }
+            while self.create(&mut connection) {}
+        }
+    }
+
+    /// Creates one plant. Returns whether the connection can be used again.
+    fn create(&self, connection: &mut Connection) -> bool {
+        let id = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        let sent = connection.try_send(create_request(&plant_body(id, "Rosa", None)));
+        let sent_at = Instant::now();
+        match sent.and_then(|()| connection.try_receive()) {
+            Ok(answer) => {
+                if LoadOutcome::of(&answer) == LoadOutcome::Created {
+                    self.acknowledged.lock().expect("no client panicked").push(id);
                 }
-                Err(cause) => {
-                    assert_ne!(cause.kind(), ErrorKind::TimedOut, "neither an answer nor an end");
-                    seen.borrow_mut().unanswered.push((id, sent_at));
-                    break;
-                }
+                answer.header("connection").is_none_or(|it| !it.eq_ignore_ascii_case("close"))
+            }
+            Err(cause) => {
+                let is_silent = matches!(cause.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock);
+                assert!(!is_silent, "neither an answer nor an end");
+                self.unanswered.lock().expect("no client panicked").push((id, sent_at));
+                false
             }
         }
     }
-}
-
-/// Runs the clients in a thread of their own.
-fn start_clients(address: SocketAddr, next_id: &Arc<AtomicI64>) -> mpsc::Receiver<Seen> {
-    let (done, seen) = mpsc::channel();
-    let next_id = Arc::clone(next_id);
-    thread::spawn(move || {
-        let seen = run_load(async move {
-            let seen = Rc::new(RefCell::new(Seen::default()));
-            let clients: Vec<_> = (0..CLIENTS)
-                .map(|_| {
-                    let (next_id, seen) = (Arc::clone(&next_id), Rc::clone(&seen));
-                    tokio::task::spawn_local(async move {
-                        create_to_the_end(address, &next_id, &seen).await;
-                    })
-                })
-                .collect();
-            for client in clients {
-                client.await.expect("no client panicked");
-            }
-            seen.take()
-        });
-        // Without a receiver the test has failed.
-        let _ = done.send(seen);
-    });
-    seen
 }
 
 /// Asks on a new connection whether the server is ready. `None` when it refuses the connection.
@@ -128,9 +99,15 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         let launch = Launch::new().arguments(["--drain-delay", "1s", "--drain-timeout", "10s"]);
         let mut server = TestServer::start_with(launch);
         let address = server.address();
-        let next_id = Arc::new(AtomicI64::new(1));
-        let clients = start_clients(address, &next_id);
-        wait_until("the load", || next_id.load(Ordering::Relaxed) > PLANTS_BEFORE);
+        let load = Arc::new(Load::default());
+        // Not scoped: when a claim fails, the end of the server ends them.
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let load = Arc::clone(&load);
+                thread::spawn(move || load.create_to_the_end(address))
+            })
+            .collect();
+        wait_until("the load", || load.begun.load(Ordering::Relaxed) >= PLANTS_BEFORE);
         // Its body follows when the server refuses new connections.
         let body = plant_body(-1, "Abies", None);
         let mut half_sent = server.connect();
@@ -156,16 +133,19 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         exits.push(signalled.elapsed());
         assert_eq!(status.code(), Some(0), "round {round}");
 
-        let seen = clients.recv().expect("the clients are done");
+        clients.into_iter().for_each(|client| client.join().expect("no client panicked"));
+        let load = Arc::into_inner(load).expect("the clients have ended");
         let closed = signalled + DELAY;
-        let refused = seen.refused.expect("the clients went on until they were refused");
+        let refused = load.refused.into_inner().expect("the clients were refused");
         assert!(refused >= closed, "round {round}: the listener closed too early");
+        let of_round = load.acknowledged.into_inner().expect("no client panicked");
+        let unanswered = load.unanswered.into_inner().expect("no client panicked");
         server.restart();
         let stored = store_of(&server.client(), "after the end");
-        let lost: Vec<_> = seen.acknowledged.iter().filter(|id| !stored.contains_key(id)).collect();
+        let lost: Vec<_> = of_round.iter().filter(|id| !stored.contains_key(id)).collect();
         assert!(lost.is_empty(), "round {round}: lost {lost:?}");
         assert!(stored.contains_key(&-1), "round {round}");
-        for (id, sent) in &seen.unanswered {
+        for (id, sent) in &unanswered {
             assert!(!stored.contains_key(id), "round {round}: {id} was done and not answered");
             // The server has to answer what was sent before the listener closed.
             let early = closed.saturating_duration_since(*sent);
@@ -174,9 +154,9 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
                 "round {round}: {id}, sent {early:?} before the end, has no answer"
             );
         }
-        acknowledged += seen.acknowledged.len() + 1;
+        acknowledged += of_round.len() + 1;
         stored_plants += stored.len();
-        late += seen.unanswered.len();
+        late += unanswered.len();
     }
     if is_long() {
         assert!(exits.percentile(100) < DELAY + TIMEOUT, "the end took too long: {exits}");

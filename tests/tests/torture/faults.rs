@@ -29,7 +29,7 @@ const READY_DEADLINE: Duration = Duration::from_secs(1);
 
 const CLIENTS: i64 = 4;
 
-/// The most rows of an import: a few imports fill a segment of the journal.
+/// The most rows of an import: a few imports fill a segment of the write-ahead log.
 const MOST_ROWS: usize = 256;
 
 /// The number of changes before anything is disturbed.
@@ -50,10 +50,10 @@ const fn point(name: &'static str, thread: &'static str, passes: u32) -> Point {
 }
 
 const COMMIT_THREAD: &str = "plant-commit";
-const FOLD_THREAD: &str = "plant-compact";
+const COMPACTION_THREAD: &str = "plant-compact";
 const OPENING_THREAD: &str = "main";
 
-/// The steps of a commit and of the folds that follow it, in their order.
+/// The steps of a commit and of the compaction that follows it, in their order.
 const COMMIT: [Point; 20] = [
     point("before-decision", COMMIT_THREAD, 50),
     point("before-segment-switch", COMMIT_THREAD, 4),
@@ -64,25 +64,25 @@ const COMMIT: [Point; 20] = [
     point("after-shown", COMMIT_THREAD, 50),
     point("before-answers", COMMIT_THREAD, 50),
     point("before-answers", COMMIT_THREAD, 2),
-    point("after-fold-step", FOLD_THREAD, 100),
-    point("after-plants", FOLD_THREAD, 4),
-    point("before-events", FOLD_THREAD, 4),
-    point("after-events", FOLD_THREAD, 4),
-    point("before-state", FOLD_THREAD, 4),
-    point("before-old-events-removed", FOLD_THREAD, 3),
-    point("before-checkpoint-flush", FOLD_THREAD, 4),
-    point("before-checkpoint-sync", FOLD_THREAD, 4),
-    point("after-checkpoint-sync", FOLD_THREAD, 4),
-    point("before-folded", FOLD_THREAD, 4),
-    point("after-folded", FOLD_THREAD, 4),
+    point("after-fold-step", COMPACTION_THREAD, 100),
+    point("after-plants", COMPACTION_THREAD, 4),
+    point("before-events", COMPACTION_THREAD, 4),
+    point("after-events", COMPACTION_THREAD, 4),
+    point("before-state", COMPACTION_THREAD, 4),
+    point("before-old-events-removed", COMPACTION_THREAD, 3),
+    point("before-checkpoint-flush", COMPACTION_THREAD, 4),
+    point("before-checkpoint-sync", COMPACTION_THREAD, 4),
+    point("after-checkpoint-sync", COMPACTION_THREAD, 4),
+    point("before-folded", COMPACTION_THREAD, 4),
+    point("after-folded", COMPACTION_THREAD, 4),
 ];
 
 /// The steps of the close.
 const CLOSE: [Point; 4] = [
     point("before-last-fold", COMMIT_THREAD, 1),
-    point("before-checkpoint-flush", FOLD_THREAD, 1),
-    point("before-checkpoint-sync", FOLD_THREAD, 1),
-    point("after-checkpoint-sync", FOLD_THREAD, 1),
+    point("before-checkpoint-flush", COMPACTION_THREAD, 1),
+    point("before-checkpoint-sync", COMPACTION_THREAD, 1),
+    point("after-checkpoint-sync", COMPACTION_THREAD, 1),
 ];
 
 /// The steps that make a new database, in their order.
@@ -105,7 +105,7 @@ const OPEN: [Point; 6] = [
     point("before-opened", OPENING_THREAD, 1),
 ];
 
-/// The steps of the replay of the journal in an opening.
+/// The steps of the replay of the write-ahead log in an opening.
 const REPLAY: [Point; 5] = [
     point("after-fold-step", OPENING_THREAD, 5),
     point("after-plants", OPENING_THREAD, 1),
@@ -154,8 +154,8 @@ fn launch(faults: &str) -> Launch {
         .environment("PLANTD_DRAIN_TIMEOUT", format!("{}s", DRAIN_TIMEOUT.as_secs()))
 }
 
-/// Clients write a little, and then the server is killed: the next opening has to replay the journal, and there are
-/// old events to remove.
+/// Clients write a little, and then the server is killed: the next opening has to replay the write-ahead log, and
+/// there are old events to remove.
 fn begin(chance: Rng) -> Ordeal {
     let mut ordeal = Ordeal::begin(launch(""), CLIENTS, MOST_ROWS, chance);
     while_written(&mut ordeal, |server| {

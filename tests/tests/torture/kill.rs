@@ -15,7 +15,7 @@ pub(crate) const MOST_ROWS: usize = 64;
 const MAX_LOAD_MS: u64 = 400;
 
 /// Limits so small that every task of a group of writes happens often: events are soon forgotten, and every other
-/// server folds early.
+/// server compacts early.
 fn small_limits(chance: &mut Rng) -> Launch {
     let keep_events = *chance.choice(&["1", "100", "2000", "1000000"]).expect("some");
     let launch = Launch::new().arguments(["--keep-events", keep_events, "--cache-mb", "4"]);

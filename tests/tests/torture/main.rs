@@ -19,7 +19,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use plantd_tests::{Launch, Ledgers, TestServer, Told, store_of};
 
-/// A fault that folds the memtable all the time, because it holds so few changes.
+/// A fault that lets the memtable hold so few changes that it is compacted all the time.
 const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";
 
 /// The number of these changes.

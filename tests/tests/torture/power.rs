@@ -66,11 +66,11 @@ impl Run {
     }
 
     /// Lines of the trace at which the power is cut, ascending: half of them where an answer begins, and a quarter
-    /// where a write to the journal begins.
+    /// where a write to the write-ahead log begins.
     fn moments(&self, wanted: u32, chance: &mut fastrand::Rng) -> Vec<usize> {
         let answers: Vec<usize> = self.answered.values().copied().collect();
-        let is_journal = |file: &str| file.contains("plants/journal.");
-        let is_write = |call: &SystemCall| call.is_write() && call.file().is_some_and(is_journal);
+        let is_log = |file: &str| file.contains("plants/journal.");
+        let is_write = |call: &SystemCall| call.is_write() && call.file().is_some_and(is_log);
         let writes: Vec<usize> = self.calls.all(is_write).map(|call| call.begun).collect();
         let moment = |cut| match cut % 4 {
             0 | 2 => chance.choice(&answers).expect("there are answers") + 1,

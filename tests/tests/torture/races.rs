@@ -1,7 +1,6 @@
 //! Concurrent operations on few plants, also across kills: each plant is linearizable.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -76,15 +75,10 @@ fn any_operation(chance: &mut fastrand::Rng) -> HistoryOperation {
 
 /// The operations of one client until the server is gone. The caller has to correct the end of the last one, if it
 /// has no answer.
-fn operate(
-    client: &Client,
-    clock: Instant,
-    is_over: &AtomicBool,
-    chance: &mut fastrand::Rng,
-) -> Vec<(i64, Entry)> {
+fn operate(client: &Client, clock: Instant, chance: &mut fastrand::Rng) -> Vec<(i64, Entry)> {
     let now = || u64::try_from(clock.elapsed().as_nanos()).expect("a short time");
     let mut entries = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
+    loop {
         let (id, operation) = (chance.i64(0..PLANTS), any_operation(chance));
         let (method, path, body) = request(id, &operation);
         let begun = now();
@@ -95,10 +89,9 @@ fn operate(
         let is_answered = outcome.is_some();
         entries.push((id, Entry { begun, ended, operation, outcome }));
         if !is_answered {
-            break;
+            return entries;
         }
     }
-    entries
 }
 
 #[test]
@@ -107,24 +100,21 @@ fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
     let mut operations = 0;
     for history in 0..histories {
         let launch = Launch::new();
-        let folds_early = history % 2 == 1;
-        let launch = if folds_early { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch };
+        let compacts_early = history % 2 == 1;
+        let launch = if compacts_early { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch };
         let mut server = TestServer::start_with(launch);
         let mut history = Histories::new();
         let clock = Instant::now();
         for _ in 0..=kills_in_each {
-            let is_over = AtomicBool::new(false);
             let entries = thread::scope(|scope| {
                 let clients: Vec<_> = (0..CLIENTS)
                     .map(|_| {
                         let (client, mut chance) = (server.client(), chance.fork());
-                        let is_over = &is_over;
-                        scope.spawn(move || operate(&client, clock, is_over, &mut chance))
+                        scope.spawn(move || operate(&client, clock, &mut chance))
                     })
                     .collect();
                 thread::sleep(Duration::from_millis(chance.u64(0..MAX_RUN_MS)));
                 server.kill();
-                is_over.store(true, Ordering::Relaxed);
                 let clients = clients.into_iter();
                 clients.flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
             });

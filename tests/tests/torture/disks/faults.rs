@@ -13,11 +13,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use plantd_tests::torture::{Report, chance, check_all, is_long, time, times};
 use plantd_tests::{
-    Format, Launch, Ledgers, SystemCalls, TestServer, copy_folder, plant_body, wait_until,
+    Format, IO, Launch, Ledgers, SystemCalls, TestServer, copy_folder, plant_body, wait_until,
 };
 
 use super::load::{Failed, launch, new_ledgers, write_until_it_fails};
-use super::{IO, assert_helps, check_repaired, start_and_end};
+use super::{assert_helps, check_repaired, start_and_end};
 use crate::{CHANGES_IN_MEMORY, FEW_CHANGES_IN_MEMORY};
 
 /// How often enough is written for a fault whose time is not known.
@@ -26,7 +26,7 @@ const MOST_ROUNDS: u32 = 8;
 /// The number of servers at the same time.
 const AT_ONCE: usize = 4;
 
-const JOURNAL: &[&str] = &["journal.0", "journal.1"];
+const LOG: &[&str] = &["journal.0", "journal.1"];
 /// Longer than the server waits for a disk. A process with a delayed call ends only when strace releases it.
 const HANGS: &str = "delay_enter=13s";
 
@@ -95,7 +95,7 @@ impl Arming {
         let trace = folder.path().join("trace");
         let armed = server.data().canonicalize().expect("it is there").join("armed");
         let options = fault.options(files.iter().map(|file| armed.join(file)));
-        // Folds all the time, so that sled writes.
+        // Compacts all the time, so that sled writes.
         let launch = if files == SLED { launch().faults(FEW_CHANGES_IN_MEMORY) } else { launch() };
         server.restart_with(under_strace(launch, &trace, &options));
         Self { server, trace, _folder: folder }
@@ -187,10 +187,10 @@ fn faults(call: &'static str, tamper: &'static str, last: u32) -> Vec<Fault> {
 
 #[test]
 fn a_write_or_sync_that_fails_once_or_for_ever_loses_nothing_that_was_acknowledged() {
-    // Sled's own syncs may fail: the journal keeps the changes until a checkpoint has synced them.
+    // Sled's own syncs may fail: the write-ahead log keeps the changes until a checkpoint has synced them.
     let kinds: [(&str, &[&str], bool); 6] = [
-        ("pwrite64", JOURNAL, true),
-        ("fdatasync", JOURNAL, true),
+        ("pwrite64", LOG, true),
+        ("fdatasync", LOG, true),
         ("pwrite64", SLED, true),
         ("sync_file_range", SLED, true),
         ("fdatasync", SLED, false),
@@ -224,8 +224,8 @@ fn a_checkpoint_that_fails_ends_the_server() {
 #[test]
 fn a_disk_that_does_not_answer_any_more_ends_the_server() {
     let cases = [
-        ("pwrite64", JOURNAL, true),
-        ("fdatasync", JOURNAL, true),
+        ("pwrite64", LOG, true),
+        ("fdatasync", LOG, true),
         ("pwrite64", SLED, false),
         ("fdatasync", SLED, false),
     ];
@@ -237,7 +237,8 @@ fn a_disk_that_does_not_answer_any_more_ends_the_server() {
     print("A disk that stops answering ends the server and loses no acknowledged write", sums);
 }
 
-/// A full segment of the journal goes to sled, which meets the fault when all writes are answered, or nearly.
+/// A full segment of the write-ahead log is compacted into sled, which meets the fault when nearly all writes are
+/// answered.
 #[test]
 fn a_fault_that_only_sled_meets_is_told_without_another_write() {
     // A segment holds about 5,000.
@@ -295,20 +296,12 @@ fn nothing_is_begun_in_a_store_that_has_failed() {
     assert_eq!(server.terminate().code(), Some(0));
 }
 
-/// How a start begins.
-#[derive(Clone, Copy, Debug)]
-enum Start {
-    /// Without a folder and without a token.
-    First,
-    /// On a database whose server was killed.
-    Later,
-}
-
-/// What a test has to know about a start to disturb it.
+/// A start to disturb: the first one, without a folder and without a token, or one on a database whose server was
+/// killed.
 struct Known {
-    start: Start,
-    /// Holds the folder on which the start begins.
-    template: tempfile::TempDir,
+    launch: Launch,
+    /// Holds the folder on which the start begins, unless it is the first.
+    template: Option<tempfile::TempDir>,
     ledgers: Ledgers,
     /// The paths that the start uses, relative to its folder.
     files: BTreeSet<PathBuf>,
@@ -332,15 +325,21 @@ const CALLS_OF_A_START: &[&str] = &[
 ];
 
 impl Known {
-    fn learn(start: Start, chance: &mut Rng) -> Self {
+    fn first() -> Self {
+        Self::learn(Launch::new().without_environment("PLANTD_TOKEN"), None, new_ledgers())
+    }
+
+    fn later(chance: &mut Rng) -> Self {
         let template = tempfile::tempdir().expect("a temporary folder can be made");
         let mut ledgers = new_ledgers();
-        if matches!(start, Start::Later) {
-            let mut server = TestServer::start_at(Launch::new(), &template.path().join("data"));
-            ledgers.write_some(&mut server, chance, 10);
-            server.kill();
-        }
-        let mut known = Self { start, template, ledgers, files: BTreeSet::new() };
+        let mut server = TestServer::start_at(Launch::new(), &template.path().join("data"));
+        ledgers.write_some(&mut server, chance, 10);
+        server.kill();
+        Self::learn(Launch::new(), Some(template), ledgers)
+    }
+
+    fn learn(launch: Launch, template: Option<tempfile::TempDir>, ledgers: Ledgers) -> Self {
+        let mut known = Self { launch, template, ledgers, files: BTreeSet::new() };
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
         let data = folder.path().canonicalize().expect("it is there").join("data");
@@ -349,7 +348,7 @@ impl Known {
         let options: Vec<String> =
             options.chain([format!("trace={}", CALLS_OF_A_START.join(","))]).collect();
         let mut server =
-            TestServer::start_at(under_strace(known.launch(), &trace, &options), &data);
+            TestServer::start_at(under_strace(known.launch.clone(), &trace, &options), &data);
         assert_eq!(server.terminate().code(), Some(0));
         drop(SystemCalls::read(&trace, server.process().id()));
         let text =
@@ -362,17 +361,10 @@ impl Known {
         known
     }
 
-    fn launch(&self) -> Launch {
-        match self.start {
-            Start::First => Launch::new().without_environment("PLANTD_TOKEN"),
-            Start::Later => Launch::new(),
-        }
-    }
-
     /// Makes the folder on which the start begins.
     fn lay(&self, data: &Path) {
-        if matches!(self.start, Start::Later) {
-            copy_folder(&self.template.path().join("data"), data);
+        if let Some(template) = &self.template {
+            copy_folder(&template.path().join("data"), data);
         }
     }
 
@@ -385,7 +377,7 @@ impl Known {
         let data = folder.path().canonicalize().expect("it is there").join("data");
         self.lay(&data);
         let options = fault.options(self.files.iter().map(|file| data.join(file)));
-        let launch = under_strace(self.launch(), &trace, &options);
+        let launch = under_strace(self.launch.clone(), &trace, &options);
         let advice = ["has room", "and who owns it"];
         let (is_ready, process) = start_and_end(&launch, &data, &advice);
         let stderr = process.stderr();
@@ -401,7 +393,7 @@ impl Known {
 #[test]
 fn a_start_that_meets_a_fault_ends_with_74_and_the_next_one_has_everything() {
     let mut chance = chance();
-    let known = [Start::First, Start::Later].map(|start| Known::learn(start, &mut chance));
+    let known = [Known::first(), Known::later(&mut chance)];
     let mut cases = Vec::new();
     for known in &known {
         for &call in CALLS_OF_A_START {

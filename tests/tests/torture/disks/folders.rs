@@ -5,13 +5,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use plantd_tests::torture::Report;
-use plantd_tests::{Launch, SmallDisk, TestServer, UNPRIVILEGED, copy_program, is_root};
+use plantd_tests::{
+    CONFIGURATION, IO, Launch, SmallDisk, TestServer, UNPRIVILEGED, copy_program, is_root,
+};
 use tempfile::TempDir;
 
-use super::{IO, assert_ends, assert_refused, load};
-
-/// The exit code for a configuration that cannot be right.
-const CONFIGURATION: i32 = 78;
+use super::{assert_ends, assert_refused, load};
 
 /// A folder that belongs to a user whom permissions bind, and a program for this user.
 struct Stage {

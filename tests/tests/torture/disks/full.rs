@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Answer, Client, Counts, Format, Launch, Ledgers, SmallDisk, TestServer, Told, plant_body,
+    Answer, Client, Counts, Format, IO, Launch, Ledgers, SmallDisk, TestServer, Told, plant_body,
     plants_in, replacement_body, store_of, wait_until,
 };
 
 use super::load::{self, new_ledgers};
-use super::{IO, assert_helps, check_repaired, start_and_end};
+use super::{assert_helps, check_repaired, start_and_end};
 use crate::FEW_CHANGES_IN_MEMORY;
 
 const ROOM: &str = "size=256m";
@@ -87,7 +87,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
     let rounds = times(3, 30);
     let (mut writes, mut doubts, mut starts, mut refused) = (0, 0, 0, 0);
     for round in 0..rounds {
-        // The journal takes 16 MiB, and 32 MiB are the reserve.
+        // The write-ahead log takes 16 MiB, and 32 MiB are the reserve.
         let kib = chance.u32(49 * 1024..50 * 1024);
         let disk = SmallDisk::new(&format!("size={kib}k"));
         let launch = load::launch().faults(FEW_CHANGES_IN_MEMORY).within(&disk);
@@ -131,7 +131,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
     .print();
 }
 
-/// A whole segment of the journal waits for sled, and the disk has no room for it.
+/// A whole segment of the write-ahead log waits for sled, and the disk has no room for it.
 #[test]
 fn an_import_that_fills_the_disk_is_cut_off_and_what_it_brought_waits_for_room() {
     // A segment holds about 5,000.

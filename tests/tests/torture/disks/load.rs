@@ -2,13 +2,9 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use plantd_tests::torture::SetOnDrop;
-use plantd_tests::{Client, Launch, Ledgers, TestServer, Told, wait_for, wait_until};
-
-use super::IO;
+use plantd_tests::{IO, Launch, Ledgers, TestServer, Told, wait_for, wait_until};
 
 const DRAIN_DELAY: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -19,7 +15,8 @@ const SLACK: Duration = Duration::from_secs(7);
 /// How long `/readyz` may take to tell of a failure on a busy machine. The promise is a second.
 const READY_LIMIT: Duration = Duration::from_secs(5);
 
-/// How much is written if the store does not fail: some segments of the journal, and more than the small disks hold.
+/// How much is written if the store does not fail: some segments of the write-ahead log, and
+/// more than the small disks hold.
 const ENOUGH_BYTES: usize = 32 * 1024 * 1024;
 
 /// A server with a short drain.
@@ -50,7 +47,7 @@ struct Load {
     stop: AtomicBool,
 }
 
-/// Empty ledgers of clients whose long imports fill the journal.
+/// Empty ledgers of clients whose long imports fill the write-ahead log.
 pub(super) fn new_ledgers() -> Ledgers {
     Ledgers::of_clients(4, 256)
 }
@@ -100,46 +97,30 @@ impl Load {
     /// ends.
     fn watch(&self, server: &mut TestServer) -> Option<Failed> {
         let client = server.client();
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let not_ready = scope.spawn(|| self.wait_until_not_ready(&client, &is_over));
-            let _over = SetOnDrop(&is_over);
-            let mut is_over = || {
-                let is_over = self.stop.load(Ordering::Relaxed) || self.failed.get().is_some();
-                is_over || !server.process().is_running()
-            };
-            while !is_over() {
-                let written = || self.written_bytes.load(Ordering::Relaxed);
-                let before = written();
-                wait_until("a failure, or one more write", || is_over() || written() > before);
-            }
-            let failed = self.failed.get().map(|first| {
-                server.process().assert_exit_code(IO);
-                let ended_after = first.elapsed();
-                let limit = DRAIN_DELAY + DRAIN_TIMEOUT + SLACK;
-                assert!(ended_after < limit, "it took {ended_after:?}");
-                let not_ready = not_ready.join().expect("/readyz answers");
-                let not_ready = not_ready.expect("/readyz tells of the failure");
-                let not_ready_after = not_ready.saturating_duration_since(*first);
-                assert!(not_ready_after < READY_LIMIT, "it took {not_ready_after:?}");
-                Failed { not_ready_after, ended_after }
-            });
-            self.stop.store(true, Ordering::Relaxed);
-            failed
-        })
-    }
-
-    /// The moment at which `/readyz` was not 200; `None` when that did not come in time, or the test ended before.
-    fn wait_until_not_ready(&self, client: &Client, is_over: &AtomicBool) -> Option<Instant> {
-        let is_late = || self.failed.get().is_some_and(|first| first.elapsed() > READY_LIMIT);
-        while !is_over.load(Ordering::Relaxed) && !is_late() {
-            let answer = client.get("/readyz");
-            if answer.status != 200 {
-                assert_eq!(answer.status, 503, "{answer:?}");
-                return Some(Instant::now());
-            }
-            thread::sleep(Duration::from_millis(10));
+        let written = || self.written_bytes.load(Ordering::Relaxed);
+        let mut is_over = || {
+            let is_over = self.stop.load(Ordering::Relaxed) || self.failed.get().is_some();
+            is_over || !server.process().is_running()
+        };
+        while !is_over() {
+            let before = written();
+            wait_until("a failure, or one more write", || is_over() || written() > before);
         }
-        None
+        let failed = self.failed.get().map(|first| {
+            let mut answer = client.get("/readyz");
+            while answer.status == 200 {
+                assert!(first.elapsed() < READY_LIMIT, "/readyz is 200 after a failure");
+                answer = client.get("/readyz");
+            }
+            let not_ready_after = first.elapsed();
+            assert_eq!(answer.status, 503, "{answer:?}");
+            server.process().assert_exit_code(IO);
+            let ended_after = first.elapsed();
+            let limit = DRAIN_DELAY + DRAIN_TIMEOUT + SLACK;
+            assert!(ended_after < limit, "it took {ended_after:?}");
+            Failed { not_ready_after, ended_after }
+        });
+        self.stop.store(true, Ordering::Relaxed);
+        failed
     }
 }

@@ -7,7 +7,7 @@ use plantd_tests::torture::{Report, chance, is_long, time, times};
 use plantd_tests::wait_until;
 use test_postgres::{Cluster, Database};
 
-use super::fleet::{Fleet, Meanwhile};
+use super::fleet::{Fleet, Site};
 use super::replica::Replica;
 
 /// The most acknowledged writes before a disturbance.
@@ -67,11 +67,11 @@ fn fail_over_after_ended_waits(
     primary: &mut Cluster,
     standby: &mut Cluster,
     contested: i64,
-    meanwhile: &mut Meanwhile<'_>,
+    site: &mut Site,
 ) -> Instant {
-    let (probes, schema) = (meanwhile.probes, meanwhile.schema);
+    let Site { probes, schema, url, .. } = &*site;
     // Servers without other work.
-    let [mut first, second] = [0; 2].map(|_| Replica::start(meanwhile.url, schema));
+    let [mut first, second] = [0; 2].map(|_| Replica::start(url, schema));
     let clients = [&first, &second].map(Replica::client);
     standby.stop_immediate();
     wait_for_waiting(primary.database(), schema);
@@ -103,7 +103,7 @@ fn fail_over(
     primary: &mut Cluster,
     standby: &mut Cluster,
     contested: i64,
-    meanwhile: &mut Meanwhile<'_>,
+    site: &mut Site,
 ) -> Instant {
     let took_over = match end {
         End::Sudden => {
@@ -113,15 +113,15 @@ fn fail_over(
         }
         End::Lonely => {
             standby.stop_immediate();
-            wait_for_waiting(primary.database(), meanwhile.schema);
+            wait_for_waiting(primary.database(), &site.schema);
             primary.kill();
             standby.start_again();
             standby.promote();
             Instant::now()
         }
-        End::Impatient => fail_over_after_ended_waits(primary, standby, contested, meanwhile),
+        End::Impatient => fail_over_after_ended_waits(primary, standby, contested, site),
     };
-    *meanwhile.database = standby.database().clone();
+    site.database = standby.database().clone();
     took_over
 }
 
@@ -136,8 +136,8 @@ fn nothing_acknowledged_is_lost_when_a_standby_takes_the_place_of_its_primary() 
         let mut standby = primary.standby();
         primary.wait_for_commits_on(&standby);
         fleet.move_to(&both(&primary, &standby));
-        fleet.disturb(&mut chance, MOST_WRITES, |meanwhile| {
-            fail_over(*end, &mut primary, &mut standby, CONTESTED - number, meanwhile)
+        fleet.disturb(&mut chance, MOST_WRITES, |site| {
+            fail_over(*end, &mut primary, &mut standby, CONTESTED - number, site)
         });
         primary = standby;
     }
@@ -169,11 +169,11 @@ fn nothing_is_acknowledged_while_the_standby_is_frozen_and_readiness_says_so() {
     for freeze in 0..freezes {
         let frozen_for =
             Duration::from_millis(if freeze == 0 { 0 } else { chance.u64(..LONGEST_MS) });
-        fleet.disturb(&mut chance, MOST_WRITES, |meanwhile| {
+        fleet.disturb(&mut chance, MOST_WRITES, |site| {
             standby.freeze();
             let frozen = Instant::now();
-            let (goes_on, served) = meanwhile.probe_each(|| {
-                meanwhile.wait_for_readiness(false);
+            let (goes_on, served) = site.probe_each(|| {
+                site.wait_for_readiness(false);
                 longest_ready = longest_ready.max(frozen.elapsed());
                 thread::sleep(frozen_for.saturating_sub(frozen.elapsed()));
                 let goes_on = Instant::now();

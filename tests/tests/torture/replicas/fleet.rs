@@ -1,8 +1,8 @@
 //! Three servers on one PostgreSQL, with clients that write to all of them.
 
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,20 +36,25 @@ const PROBE_NAME: &str = "Rosa";
 
 /// Servers that share their plants, and the ledgers of the clients that write to all of them.
 pub(super) struct Fleet {
-    pub(super) replicas: Vec<Replica>,
-    /// The URL of PostgreSQL for the servers.
-    url: String,
-    /// The database for looks at the tables.
-    pub(super) database: Database,
-    pub(super) schema: String,
+    pub(super) site: Site,
     ledgers: Ledgers,
-    probes: Probes,
     /// The number of changes by clients.
     changes: usize,
-    answers: Answers,
     follower: Option<Follower>,
     /// The longest time from the end of a disturbance until all servers took writes.
     pub(super) longest_return: Duration,
+}
+
+/// The part of a fleet that a disturbance may use while clients write.
+pub(super) struct Site {
+    pub(super) replicas: Vec<Replica>,
+    /// The URL of PostgreSQL for the servers.
+    pub(super) url: String,
+    /// The database for looks at the tables.
+    pub(super) database: Database,
+    pub(super) schema: String,
+    pub(super) probes: Probes,
+    pub(super) answers: Arc<Answers>,
 }
 
 /// Counts of answers to clients.
@@ -60,7 +65,7 @@ pub(super) struct Answers {
     failed: AtomicU64,
     none: AtomicU64,
     /// Whether a follower has seen exactly the log.
-    is_followed: bool,
+    is_followed: AtomicBool,
 }
 
 impl Answers {
@@ -81,7 +86,8 @@ impl Answers {
 
     /// The losses: none, for every comparison was successful.
     pub(super) fn losses(&self) -> String {
-        let followed = if self.is_followed { ", no event missed or seen twice" } else { "" };
+        let is_followed = self.is_followed.load(Ordering::Relaxed);
+        let followed = if is_followed { ", no event missed or seen twice" } else { "" };
         format!("0 of {} acknowledged writes, no write done twice{followed}", self.acknowledged())
     }
 
@@ -164,17 +170,7 @@ impl Probes {
     }
 }
 
-/// Access to the fleet while clients write.
-pub(super) struct Meanwhile<'a> {
-    pub(super) replicas: &'a mut Vec<Replica>,
-    pub(super) answers: &'a Answers,
-    pub(super) database: &'a mut Database,
-    pub(super) url: &'a str,
-    pub(super) schema: &'a str,
-    pub(super) probes: &'a Probes,
-}
-
-impl Meanwhile<'_> {
+impl Site {
     /// Waits until `/readyz` of all servers says that they take writes, or that they do not.
     #[track_caller]
     pub(super) fn wait_for_readiness(&self, is_ready: bool) {
@@ -222,14 +218,16 @@ impl Fleet {
         let schema = fresh_schema_name();
         let replicas = (0..SERVERS).map(|_| Replica::start(url, &schema)).collect();
         Self {
-            replicas,
-            url: url.to_owned(),
-            database: database.clone(),
-            schema,
+            site: Site {
+                replicas,
+                url: url.to_owned(),
+                database: database.clone(),
+                schema,
+                probes: Probes::default(),
+                answers: Arc::default(),
+            },
             ledgers: Ledgers::of_clients(CLIENTS, MOST_ROWS),
-            probes: Probes::default(),
             changes: 0,
-            answers: Answers::default(),
             follower: None,
             longest_return: Duration::ZERO,
         }
@@ -238,7 +236,7 @@ impl Fleet {
     /// As [`Self::start`], with a follower of the events.
     pub(super) fn start_followed(url: &str, database: &Database) -> Self {
         let fleet = Self::start(url, database);
-        let follower = Some(Follower::start(url, &fleet.schema));
+        let follower = Some(Follower::start(url, &fleet.site.schema));
         Self { follower, ..fleet }
     }
 
@@ -248,13 +246,13 @@ impl Fleet {
         &mut self,
         chance: &mut Rng,
         most_writes: u64,
-        disturb: impl FnOnce(&mut Meanwhile<'_>) -> Instant,
+        disturb: impl FnOnce(&mut Site) -> Instant,
     ) {
         let before = chance.u64(1..most_writes);
-        let took = self.while_written(chance, |meanwhile| {
-            meanwhile.answers.wait_for(before);
-            let is_over = disturb(meanwhile);
-            meanwhile.wait_for_service() - is_over
+        let took = self.while_written(chance, |site| {
+            site.answers.wait_for(before);
+            let is_over = disturb(site);
+            site.wait_for_service() - is_over
         });
         assert!(took < RETURN_DEADLINE, "{took:?} until writes were taken again");
         self.longest_return = self.longest_return.max(took);
@@ -262,14 +260,11 @@ impl Fleet {
 
     /// Lets all clients write while something happens, each up to its first write in doubt. Then waits until nothing
     /// is under way, and makes all claims. Returns the result of `meanwhile`.
-    fn while_written<T>(
-        &mut self,
-        chance: &mut Rng,
-        meanwhile: impl FnOnce(&mut Meanwhile<'_>) -> T,
-    ) -> T {
+    fn while_written<T>(&mut self, chance: &mut Rng, meanwhile: impl FnOnce(&mut Site) -> T) -> T {
         let is_over = AtomicBool::new(false);
-        let Self { replicas, url, database, schema, ledgers, probes, answers, .. } = self;
-        let clients: Vec<Client> = replicas.iter().map(Replica::client).collect();
+        let Self { site, ledgers, .. } = self;
+        let answers = Arc::clone(&site.answers);
+        let clients: Vec<Client> = site.replicas.iter().map(Replica::client).collect();
         let new_end = || {
             |told: Told| {
                 answers.count(told);
@@ -279,24 +274,18 @@ impl Fleet {
                 told.is_in_doubt() || is_over.load(Ordering::Relaxed)
             }
         };
-        let (processes, mut done) = (process_ids(replicas), None);
+        let (processes, mut done) = (process_ids(&mut site.replicas), None);
         let told = ledgers.write_through(&clients, chance, new_end, || {
             let _over = SetOnDrop(&is_over);
-            done = Some(meanwhile(&mut Meanwhile {
-                replicas,
-                answers,
-                database,
-                url,
-                schema,
-                probes,
-            }));
+            done = Some(meanwhile(&mut *site));
         });
-        let were_killed =
-            processes.iter().zip(process_ids(replicas)).map(|(before, now)| *before != now);
-        for (told, was_killed) in
-            told.iter().zip(were_killed.collect::<Vec<_>>().into_iter().cycle())
-        {
-            assert!(*told != Told::Nothing || was_killed, "a server that lives answers everyone");
+        let were_killed: Vec<bool> = processes
+            .iter()
+            .zip(process_ids(&mut site.replicas))
+            .map(|(before, now)| *before != now)
+            .collect();
+        for (told, was_killed) in told.iter().zip(were_killed.iter().cycle()) {
+            assert!(*told != Told::Nothing || *was_killed, "a server that lives answers everyone");
         }
         self.check();
         done.expect("it has been done")
@@ -305,14 +294,14 @@ impl Fleet {
     /// Claims that any server has the plants of the ledgers, and that the log leads to these plants.
     fn check(&mut self) {
         self.wait_for_rest();
-        let replica = fastrand::choice(&self.replicas).expect("some");
+        let replica = fastrand::choice(&self.site.replicas).expect("some");
         let all = store_of(&replica.client(), "after it was disturbed");
         let mut probed = all.clone();
         let plants = probed.split_off(&0);
         self.changes += self.ledgers.compare_and_settle(&plants);
-        self.probes.assert_are(&probed);
+        self.site.probes.assert_are(&probed);
         let log = self.log();
-        log.assert_leads_to(&all, &self.database, &self.schema);
+        log.assert_leads_to(&all, &self.site.database, &self.site.schema);
         assert_eq!(log.events.len(), self.changes + probed.len(), "one event for each change");
     }
 
@@ -321,35 +310,37 @@ impl Fleet {
         let busy = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '{}%' \
              AND (state <> 'idle' OR backend_xid IS NOT NULL)",
-            self.schema
+            self.site.schema
         );
-        wait_until("all sessions to have nothing to do", || self.database.query(&busy) == "0");
+        let database = &self.site.database;
+        wait_until("all sessions to have nothing to do", || database.query(&busy) == "0");
     }
 
     /// Restarts all servers in order, with PostgreSQL at another URL.
     pub(super) fn move_to(&mut self, url: &str) {
-        self.url = url.to_owned();
-        for replica in &mut self.replicas {
+        let Site { replicas, schema, url: old_url, .. } = &mut self.site;
+        url.clone_into(old_url);
+        for replica in replicas {
             assert_eq!(replica.server.terminate().code(), Some(0));
-            replica.restart(url, &self.schema);
+            replica.restart(url, schema);
         }
     }
 
     /// The log in the tables.
     fn log(&self) -> Log {
-        Log::read(&self.database, &self.schema)
+        Log::read(&self.site.database, &self.site.schema)
     }
 
     /// Ends all servers in order, and claims that the follower, if there is one, has seen exactly the log.
-    pub(super) fn end(mut self) -> Answers {
-        for replica in &mut self.replicas {
+    pub(super) fn end(mut self) -> Arc<Answers> {
+        for replica in &mut self.site.replicas {
             assert_eq!(replica.server.terminate().code(), Some(0), "{}", replica.server.stderr());
         }
         if let Some(follower) = self.follower.take() {
             follower.assert_has_seen(&self.log());
-            self.answers.is_followed = true;
+            self.site.answers.is_followed.store(true, Ordering::Relaxed);
         }
-        self.answers
+        self.site.answers
     }
 }
 

@@ -1,5 +1,6 @@
 //! A server looks for the outcome of a commit whose events are already forgotten.
 
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use plantd_tests::{Launch, TestServer, plant_body, wait_until};
@@ -21,7 +22,7 @@ fn a_create_whose_events_are_forgotten_before_its_commit_is_looked_for_is_not_ca
     let (cut_off, other) = (start(&proxy.url()), start(&cluster.url()));
     let (client, other_client) = (cut_off.client(), other.client());
     let answer = thread::scope(|scope| {
-        proxy.lose_answer_of_commit();
+        proxy.loses_answer.store(true, Ordering::Relaxed);
         let creating = scope.spawn(|| client.create_from(&plant_body(1, "Rosa", None)));
         let (look, mut id) = (format!("SELECT count(*) FROM {schema}.plants WHERE id = 1"), 1);
         wait_until("the commit", || cluster.query(&look) == "1");

@@ -1,5 +1,6 @@
 //! Outages of a server, of PostgreSQL, of its sessions, and of the network between them.
 
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,12 @@ fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
     let mut fleet = Fleet::start_followed(database.url(), database);
     for _ in 0..kills {
         let after = chance.u64(0..MOST_WRITES);
-        let killed = chance.usize(..fleet.replicas.len());
-        fleet.disturb(&mut chance, MOST_WRITES, |meanwhile| {
-            meanwhile.replicas[killed].kill(meanwhile.database);
+        let killed = chance.usize(..fleet.site.replicas.len());
+        fleet.disturb(&mut chance, MOST_WRITES, |site| {
+            site.replicas[killed].kill(&site.database);
             // The others go on.
-            meanwhile.answers.wait_for(after);
-            meanwhile.replicas[killed].restart(meanwhile.url, meanwhile.schema);
+            site.answers.wait_for(after);
+            site.replicas[killed].restart(&site.url, &site.schema);
             Instant::now()
         });
     }
@@ -45,14 +46,14 @@ fn nothing_is_lost_when_postgresql_ends_and_service_returns_by_itself_when_it_is
     let mut fleet = Fleet::start_followed(&cluster.url(), cluster.database());
     for end in 0..ends {
         let waits_for_readiness = chance.bool();
-        fleet.disturb(&mut chance, 200, |meanwhile| {
+        fleet.disturb(&mut chance, 200, |site| {
             if end % 2 == 0 {
                 cluster.stop_immediate();
             } else {
                 cluster.kill();
             }
             if waits_for_readiness || end == 0 {
-                meanwhile.wait_for_readiness(false);
+                site.wait_for_readiness(false);
             }
             cluster.start_again();
             Instant::now()
@@ -97,9 +98,9 @@ fn nothing_is_lost_or_done_twice_by_sessions_that_are_ended_in_a_commit() {
     let mut ended = 0;
     for victims in VICTIMS.iter().cycle().take(usize::try_from(rounds).expect("a few")) {
         let after = chance.u64(1..MOST_WRITES);
-        fleet.disturb(&mut chance, MOST_WRITES, |meanwhile| {
-            ended += end_sessions(meanwhile.database, meanwhile.schema, victims);
-            meanwhile.answers.wait_for(after);
+        fleet.disturb(&mut chance, MOST_WRITES, |site| {
+            ended += end_sessions(&site.database, &site.schema, victims);
+            site.answers.wait_for(after);
             Instant::now()
         });
     }
@@ -165,21 +166,24 @@ const KINDS: [Disturbance; 5] = [
 
 impl Disturbance {
     fn happen(self, proxy: &Proxy, closed: Duration) {
-        let enough = proxy.cut() + CUTS;
+        let enough = proxy.cut.load(Ordering::Relaxed) + CUTS;
+        let wait_for_cuts = || {
+            wait_until("connections to be cut", || proxy.cut.load(Ordering::Relaxed) >= enough);
+        };
         match self {
             Self::CutAll => proxy.cut_all(),
             Self::CutAnywhere => {
-                proxy.cut_new_within(CUT_WITHIN);
+                proxy.cut_within.store(CUT_WITHIN, Ordering::Relaxed);
                 proxy.cut_all();
-                wait_until("connections to be cut", || proxy.cut() >= enough);
-                proxy.cut_new_within(0);
+                wait_for_cuts();
+                proxy.cut_within.store(0, Ordering::Relaxed);
                 // Connections that are still to be cut must not be cut after the disturbance.
                 proxy.cut_all();
             }
             Self::CutCommits => {
-                proxy.set_cuts_commits(true);
-                wait_until("commits to be cut", || proxy.cut() >= enough);
-                proxy.set_cuts_commits(false);
+                proxy.cuts_commits.store(true, Ordering::Relaxed);
+                wait_for_cuts();
+                proxy.cuts_commits.store(false, Ordering::Relaxed);
             }
             Self::Hold | Self::Lose => {
                 proxy.set_way(if self == Self::Hold { Way::Held } else { Way::Lost });
@@ -203,7 +207,7 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
             Instant::now()
         });
     }
-    let (cut, longest) = (proxy.cut(), fleet.longest_return);
+    let (cut, longest) = (proxy.cut.load(Ordering::Relaxed), fleet.longest_return);
     let answers = fleet.end();
     Report {
         test: "replicas",

@@ -1,6 +1,7 @@
 //! A proxy between the servers and PostgreSQL, which disturbs their connections.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -27,9 +28,10 @@ const CREATE: &[u8] = b"\0WITH block AS";
 const CUT_COMMITS: u8 = 8;
 
 /// The state of the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Way {
     /// Bytes are forwarded.
+    #[default]
     Open,
     /// Bytes are kept, and forwarded when the way is open again, even if the sender is gone by then.
     Held,
@@ -44,32 +46,36 @@ pub(super) struct Proxy {
     _end: oneshot::Sender<()>,
 }
 
-struct Control {
-    target: SocketAddr,
+/// What tests change while a proxy runs.
+#[derive(Default)]
+pub(super) struct Control {
     way: watch::Sender<Way>,
     /// Changes with each cut of all connections.
     cuts: watch::Sender<u64>,
     /// If not 0, each new connection is cut after fewer bytes than this in one direction.
-    cut_within: AtomicUsize,
-    /// Whether some connections are cut at a commit.
-    cuts_commits: AtomicBool,
-    /// Whether the answer to the next commit is lost, and all bytes are held from then on.
-    loses_answer: AtomicBool,
-    cut: AtomicUsize,
+    pub(super) cut_within: AtomicUsize,
+    /// Whether some connections are cut at a commit, which may still reach PostgreSQL later.
+    pub(super) cuts_commits: AtomicBool,
+    /// Whether the connection of the next commit is cut as soon as PostgreSQL has the commit, and all bytes are held
+    /// from then on.
+    pub(super) loses_answer: AtomicBool,
+    /// How many connections were cut.
+    pub(super) cut: AtomicUsize,
+}
+
+impl Deref for Proxy {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        &self.control
+    }
 }
 
 impl Proxy {
     /// A proxy before a port of this machine.
     pub(super) fn before(port: u16) -> Self {
-        let control = Arc::new(Control {
-            target: SocketAddr::from(([127, 0, 0, 1], port)),
-            way: watch::Sender::new(Way::Open),
-            cuts: watch::Sender::new(0),
-            cut_within: AtomicUsize::new(0),
-            cuts_commits: AtomicBool::new(false),
-            loses_answer: AtomicBool::new(false),
-            cut: AtomicUsize::new(0),
-        });
+        let control = Arc::<Control>::default();
+        let target = SocketAddr::from(([127, 0, 0, 1], port));
         let (end, is_over) = oneshot::channel();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
         listener.set_nonblocking(true).expect("a socket can be told so");
@@ -81,7 +87,7 @@ impl Proxy {
                 runtime.expect("a runtime can be made").block_on(async {
                     let listener = TcpListener::from_std(listener).expect("it is a socket");
                     tokio::select! {
-                        () = take_connections(&listener, &control) => {}
+                        () = take_connections(&listener, target, &control) => {}
                         _ = is_over => {}
                     }
                 });
@@ -94,36 +100,6 @@ impl Proxy {
     pub(super) fn url(&self) -> String {
         format!("postgres://postgres@{}/postgres", self.address)
     }
-
-    /// Sets the state of the network.
-    pub(super) fn set_way(&self, way: Way) {
-        self.control.way.send_replace(way);
-    }
-
-    /// Cuts all connections.
-    pub(super) fn cut_all(&self) {
-        self.control.cuts.send_modify(|cuts| *cuts += 1);
-    }
-
-    /// From now on each new connection is cut after fewer than so many bytes in one direction; with 0, none is.
-    pub(super) fn cut_new_within(&self, bytes: usize) {
-        self.control.cut_within.store(bytes, Ordering::Relaxed);
-    }
-
-    /// From now on some connections are cut at a commit, which may still reach PostgreSQL later; or none is.
-    pub(super) fn set_cuts_commits(&self, cuts_commits: bool) {
-        self.control.cuts_commits.store(cuts_commits, Ordering::Relaxed);
-    }
-
-    /// Cuts the next connection that sends a commit as soon as PostgreSQL has it, and holds all bytes from then on.
-    pub(super) fn lose_answer_of_commit(&self) {
-        self.control.loses_answer.store(true, Ordering::Relaxed);
-    }
-
-    /// How many connections were cut.
-    pub(super) fn cut(&self) -> usize {
-        self.control.cut.load(Ordering::Relaxed)
-    }
 }
 
 /// The fate of a commit.
@@ -134,9 +110,19 @@ enum Fate {
 }
 
 impl Control {
+    /// Sets the state of the network.
+    pub(super) fn set_way(&self, way: Way) {
+        self.way.send_replace(way);
+    }
+
+    /// Cuts all connections.
+    pub(super) fn cut_all(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
     fn fate_of_commit(&self) -> Fate {
         if self.loses_answer.swap(false, Ordering::Relaxed) {
-            self.way.send_replace(Way::Held);
+            self.set_way(Way::Held);
             return Fate::Late(Duration::ZERO);
         }
         if !self.cuts_commits.load(Ordering::Relaxed) || fastrand::u8(..CUT_COMMITS) > 0 {
@@ -150,17 +136,17 @@ impl Control {
     }
 }
 
-async fn take_connections(listener: &TcpListener, control: &Arc<Control>) {
+async fn take_connections(listener: &TcpListener, target: SocketAddr, control: &Arc<Control>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        tokio::spawn(carry(client, Arc::clone(control)));
+        tokio::spawn(carry(client, target, Arc::clone(control)));
     }
 }
 
 /// Forwards one connection up to its end.
-async fn carry(mut client: TcpStream, control: Arc<Control>) {
+async fn carry(mut client: TcpStream, target: SocketAddr, control: Arc<Control>) {
     // When PostgreSQL is away, the client is disconnected.
-    let Ok(mut server) = TcpStream::connect(control.target).await else { return };
+    let Ok(mut server) = TcpStream::connect(target).await else { return };
     let cut_within = control.cut_within.load(Ordering::Relaxed);
     let bytes = (cut_within > 0).then(|| fastrand::usize(..cut_within));
     let is_first = fastrand::bool();
