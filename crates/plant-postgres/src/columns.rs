@@ -1,27 +1,13 @@
-//! Rows and events as statements take and return them.
+//! Rows and events as statements take them.
 
 use std::collections::BTreeMap;
 
-use anyhow::Context as _;
-use plant_domain::{Plant, PlantId, fold_name};
-use plant_store::{EventKind, Revision, StoredPlant};
-use tokio_postgres::Row;
+use plant_domain::{PlantId, fold_name};
+use plant_store::EventKind;
 use tokio_postgres::types::ToSql;
 
 use crate::group::{PlannedEvent, PlannedRow};
 use crate::statements::kind_number;
-
-/// The plant in a row that begins with id, revision, name and tag; `None` for a removed plant. It goes through the create
-/// rules again: a row that breaks one was not written by this program.
-pub(super) fn stored_plant(row: &Row) -> anyhow::Result<Option<StoredPlant>> {
-    let (id, revision): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    let (name, tag): (Option<String>, Option<String>) = (row.try_get(2)?, row.try_get(3)?);
-    let Some(name) = name else { return Ok(None) };
-    let plant = Plant::new(name, tag);
-    let plant = plant.with_context(|| format!("the row of plant {id} breaks the rules"))?;
-    let revision = Revision::from(revision.cast_unsigned());
-    Ok(Some(StoredPlant { id: PlantId::from(id), plant, revision }))
-}
 
 /// Events, column by column.
 #[derive(Default)]

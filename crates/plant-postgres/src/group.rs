@@ -10,9 +10,8 @@ use plant_store::decision::{Decision, KeptPlant, Write};
 use plant_store::{EventKind, IdempotencyDigest, Revision, StoreError};
 use tokio_postgres::Row;
 
-use crate::columns::stored_plant;
 use crate::sessions::{Session, SessionError};
-use crate::statements::{EVENTS_IN_A_BLOCK, PLANTS_WITH_IDS};
+use crate::statements::{EVENTS_IN_A_BLOCK, PLANTS_WITH_IDS, stored_plant};
 
 /// How many writes a group has at most.
 pub(super) const MAX_GROUP: usize = 512;

@@ -14,11 +14,10 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::columns::stored_plant;
 use crate::sessions::{PATIENCE, SessionError, Sessions, pause};
 use crate::statements::{
     COUNT, EVENTS_FROM, EVENTS_IN_A_BLOCK, FORGOTTEN, KEPT_EVENTS, NEWEST_BLOCK, PLANTS_WITH_IDS,
-    SEAL_BLOCKS, kind_of, plants_from,
+    SEAL_BLOCKS, kind_of, plants_from, stored_plant,
 };
 
 /// How many rows the second and later queries for a page read: rows of removed plants may be in the way.

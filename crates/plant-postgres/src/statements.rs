@@ -12,7 +12,9 @@
 //! with `1 / (SELECT count(*) FROM counted)` fails, and rolls everything back, when no counter was changed.
 
 use anyhow::Context as _;
-use plant_store::EventKind;
+use plant_domain::{Plant, PlantId};
+use plant_store::{EventKind, Revision, StoredPlant};
+use tokio_postgres::Row;
 
 /// How many revisions a block has; 1024 in the SQL. A group has no more events.
 pub(super) const EVENTS_IN_A_BLOCK: i64 = 1024;
@@ -32,6 +34,18 @@ pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
         .into_iter()
         .find(|kind| kind_number(*kind) == number)
         .with_context(|| format!("an event is of kind {number}, which is unknown"))
+}
+
+/// The plant in a row that begins with id, revision, name and tag; `None` for a removed plant. It goes through the create
+/// rules again: a row that breaks one was not written by this program.
+pub(super) fn stored_plant(row: &Row) -> anyhow::Result<Option<StoredPlant>> {
+    let (id, revision): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let (name, tag): (Option<String>, Option<String>) = (row.try_get(2)?, row.try_get(3)?);
+    let Some(name) = name else { return Ok(None) };
+    let plant = Plant::new(name, tag);
+    let plant = plant.with_context(|| format!("the row of plant {id} breaks the rules"))?;
+    let revision = Revision::from(revision.cast_unsigned());
+    Ok(Some(StoredPlant { id: PlantId::from(id), plant, revision }))
 }
 
 /// Inserts new rows, their events and their counts in one statement. Fails when an id is taken. `$1` to `$6`: as in

@@ -11,12 +11,12 @@ use plant_store::{EventKind, StoreFailure, StoredPlant};
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 
-use crate::columns::{EventColumns, RowColumns, stored_plant};
+use crate::columns::{EventColumns, RowColumns};
 use crate::group::{KEPT, PlannedEvent, PlannedRow};
 use crate::sessions::{Session, SessionError, Sessions};
 use crate::statements::{
     ADD_TO_COUNTER, BEGIN, INSERT_EVENTS, INSERT_PLANTS, NEWEST_PLANTS, PLANTS_WITH_IDS,
-    SEAL_BLOCKS, SEAL_GROUP, UPDATE_PLANTS,
+    SEAL_BLOCKS, SEAL_GROUP, UPDATE_PLANTS, stored_plant,
 };
 use crate::transaction::{counter_slot, random_group_id, skip_block, wait_for_standby};
 
