@@ -1,4 +1,4 @@
-//! Rows and events as parameters of statements, column by column.
+//! Rows and events as statements take them.
 
 use std::collections::BTreeMap;
 
