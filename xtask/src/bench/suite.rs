@@ -181,7 +181,7 @@ fn transfers<'a>(
     file: &'a Path,
     plants: u64,
 ) -> anyhow::Result<[Vec<Entry<'a>>; 2]> {
-    let example = ["-p", "plant-store", "--features", "benches", "--example", "bare_sled"];
+    let example = ["-p", "plant-store", "--features", "__internal", "--example", "bare_sled"];
     let sled = build(workspace, example)?;
     let bare_sled = |way: &'static str| {
         let sled = sled.clone();
