@@ -23,19 +23,18 @@ pub(super) struct Options {
     only: Option<String>,
     pub(super) workspace: Metadata,
     /// `target/bench`, on the disk of the checkout; a temporary folder of the system may be in memory.
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 impl Options {
     pub(super) fn parse(arguments: &[String], usage: &'static str) -> anyhow::Result<Self> {
         let (mut rounds, mut seconds, mut plants, mut only) = (5, 4, None, None);
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            let problem = |problem| UsageError::new(format!("`{name}` {problem}"), usage);
-            let value = arguments.next().ok_or_else(|| problem("is unknown or has no value"))?;
+        for pair in arguments.chunks(2) {
+            let problem = |problem| UsageError::new(format!("`{}` {problem}", pair[0]), usage);
+            let value = pair.get(1).ok_or_else(|| problem("is unknown or has no value"))?;
             let number = value.parse::<u32>().ok().filter(|number| *number > 0);
             let number = number.ok_or_else(|| problem("needs a whole number above 0"));
-            match name.as_str() {
+            match pair[0].as_str() {
                 "--rounds" => rounds = number?,
                 "--seconds" => seconds = number?,
                 "--plants" => plants = Some(number?.into()),
@@ -60,15 +59,9 @@ impl Options {
         self.plants.unwrap_or(documented)
     }
 
-    /// Whether the figures belong into the document.
+    /// Whether the figures belong in the document.
     pub(super) fn is_documented(&self) -> bool {
         self.only.is_none() && self.plants.is_none()
-    }
-
-    /// The folder of the plots.
-    pub(super) fn plots(&self) -> PathBuf {
-        let documents = self.workspace.workspace_root.join("docs/performance").into_std_path_buf();
-        if self.is_documented() { documents } else { self.folder.clone() }
     }
 
     /// A new folder that is removed when it is dropped.
