@@ -63,7 +63,7 @@ impl Results {
                 }
                 let what = format!("round {}: {work}: {program}", round + 1);
                 let measurement = measure(options.temporary()?.path()).context(what.clone())?;
-                println!("{what}: {:.0}/s, {measurement:?}", measurement.per_s());
+                println!("{what}: {:.0}/s, {measurement:.3?}", measurement.per_s());
                 self.add(work, program, measurement);
             }
         }
