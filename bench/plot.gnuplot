@@ -1,5 +1,5 @@
-# Every plot of the bench. `data` is the path of a table with tabs between its cells, whose first line names the columns,
-# and `series` says how many series it has. The bench also sets `svg`, `title`, `y_label` and, for lines, `x_label`.
+# Every plot of the bench. `data` is the path of a table with tabs between its cells, whose first line names the columns;
+# those behind `series` series are not drawn. The bench also sets `svg`, `title`, `y_label` and, for lines, `x_label`.
 
 set terminal svg size 900,440 dynamic background rgb 'white' font 'sans-serif,13'
 set output svg

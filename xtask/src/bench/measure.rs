@@ -112,23 +112,13 @@ fn rotated<T>(entries: &[T], round: usize) -> impl Iterator<Item = &T> {
     entries.iter().cycle().skip(round % entries.len()).take(entries.len())
 }
 
-/// The middle and the ends of a handful of values.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
-}
-
-impl Spread {
-    /// The spread of values, if there are any.
-    pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        // Both are the same if the number of values is odd.
-        let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Some(Self { median: f64::midpoint(lower, upper), min, max })
-    }
+/// The median, the least and the greatest of values, if there are any.
+pub(super) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
+    values.sort_by(f64::total_cmp);
+    let (min, max) = (*values.first()?, *values.last()?);
+    // Both are the same if the number of values is odd.
+    let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    Some([f64::midpoint(lower, upper), min, max])
 }
 
 /// What the median is to reach.
@@ -172,10 +162,9 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_of_values_lies_between_the_two_in_the_middle() {
-        let spread = |median, min, max| Some(Spread { median, min, max });
-        assert_eq!(Spread::of(vec![9.0, 1.0, 4.0]), spread(4.0, 1.0, 9.0));
-        assert_eq!(Spread::of(vec![8.0, 1.0, 2.0, 4.0]), spread(3.0, 1.0, 8.0));
-        assert_eq!(Spread::of(Vec::new()), None);
+        assert_eq!(spread(vec![9.0, 1.0, 4.0]), Some([4.0, 1.0, 9.0]));
+        assert_eq!(spread(vec![8.0, 1.0, 2.0, 4.0]), Some([3.0, 1.0, 8.0]));
+        assert_eq!(spread(Vec::new()), None);
     }
 
     #[test]
@@ -187,8 +176,7 @@ mod tests {
                 results.add("read", program, measurement);
             }
         }
-        let ratio = Spread::of(results.ratios("read", "rose", "fern"));
-        assert_eq!(ratio, Some(Spread { median: 0.5, min: 0.4, max: 0.9 }));
+        assert_eq!(spread(results.ratios("read", "rose", "fern")), Some([0.5, 0.4, 0.9]));
         assert!(results.ratios("list", "rose", "fern").is_empty());
     }
 

@@ -43,26 +43,19 @@ impl Contender {
     }
 }
 
-/// plantd as users get it.
-pub(super) fn plantd(workspace: &Metadata) -> anyhow::Result<Contender> {
-    let executable = build(workspace, &["-p", "plantd", "-p", "plant-http", "--bin", PLANTD])?;
-    Ok(Contender { name: PLANTD, command: vec![executable] })
-}
+pub(super) const PLANTD_BUILD: &str = "-p plantd -p plant-http --bin plantd";
+/// A build of its own: one with both would give plantd the features that examples ask for.
+pub(super) const CEILING_BUILD: &str = "-p plantd -p plant-http --example ceiling";
+pub(super) const BARE_SLED_BUILD: &str = "-p plant-store --features __internal --example bare_sled";
 
-/// The same server with a repository that stores nothing.
-pub(super) fn ceiling(workspace: &Metadata) -> anyhow::Result<Contender> {
-    // A build of its own: one with both would give plantd the features that examples ask for.
-    let arguments = ["-p", "plantd", "-p", "plant-http", "--example", CEILING];
-    Ok(Contender { name: CEILING, command: vec![build(workspace, &arguments)?] })
-}
-
-/// Builds the program that the last argument names, and returns its path.
-pub(super) fn build(workspace: &Metadata, arguments: &[&str]) -> anyhow::Result<String> {
+/// Builds the program that the last argument names, as users get it.
+pub(super) fn build(workspace: &Metadata, arguments: &'static str) -> anyhow::Result<Contender> {
     let mut command = cargo::command(&workspace.workspace_root);
-    cargo::run(command.args(["build", "--release"]).args(arguments))?;
-    let folder = if arguments.contains(&"--example") { "release/examples" } else { "release" };
-    let name = arguments.last().context("no program is named")?;
-    Ok(workspace.target_directory.join(folder).join(name).into())
+    cargo::run(command.args(["build", "--release"]).args(arguments.split(' ')))?;
+    let name = arguments.rsplit(' ').next().unwrap_or_default();
+    let folder = if arguments.contains("--example") { "release/examples" } else { "release" };
+    let command = vec![workspace.target_directory.join(folder).join(name).into()];
+    Ok(Contender { name, command })
 }
 
 /// Services with the same contract on other frameworks, which bench/peers has.

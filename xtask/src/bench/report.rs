@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::{Context as _, ensure};
 
-use super::measure::{Measurement, Results, Spread, Target};
+use super::measure::{Measurement, Results, Target, spread};
 use super::options::Options;
 use super::program::output;
 
@@ -59,25 +59,21 @@ pub(super) fn number(value: f64, decimals: usize) -> String {
 
 /// The median of values, if there are any.
 pub(super) fn median(values: Vec<f64>, decimals: usize) -> String {
-    Spread::of(values).map(|spread| number(spread.median, decimals)).unwrap_or_default()
+    spread(values).map(|[median, ..]| number(median, decimals)).unwrap_or_default()
 }
 
 /// The median of values with the ends in brackets, if there are any.
 fn with_ends(values: Vec<f64>, decimals: usize) -> String {
-    let text = Spread::of(values).map(|Spread { median, min, max }| {
-        let [median, min, max] = [median, min, max].map(|value| number(value, decimals));
-        format!("{median} ({min} to {max})")
-    });
-    text.unwrap_or_default()
+    let numbers = spread(values).map(|spread| spread.map(|value| number(value, decimals)));
+    numbers.map(|[median, min, max]| format!("{median} ({min} to {max})")).unwrap_or_default()
 }
 
 /// What is to be reached, and the values of all rounds. Claims without values are left out.
 pub(super) fn claims(claims: Vec<(&str, Target, Vec<f64>)>) -> String {
     let row = |(what, target, values): (&str, Target, Vec<f64>)| {
-        let Spread { median, min, max } = Spread::of(values)?;
-        let [what, verdict] = [what, target.verdict(median)].map(str::to_owned);
-        let [median, min, max] = [median, min, max].map(|value| number(value, 2));
-        Some(vec![what, verdict, target.to_string(), median, min, max])
+        let spread = spread(values)?;
+        let texts = [what.to_owned(), target.verdict(spread[0]).to_owned(), target.to_string()];
+        Some(texts.into_iter().chain(spread.map(|value| number(value, 2))).collect())
     };
     let rows = claims.into_iter().filter_map(row).collect();
     table(&["claim", "", "target", "median", "min", "max"], 2, rows)
@@ -121,48 +117,48 @@ fn refreshed(text: &str, name: &str, content: &str) -> anyhow::Result<String> {
     Ok(format!("{before}{start}\n{}\n\n{end}{after}", content.trim()))
 }
 
-/// Has `bench/plot.gnuplot`, which says what `columns` are, draw `NAME.svg`: for the document, or in target/bench.
-/// `labels` are its variables in the syntax of gnuplot.
+/// Has `bench/plot.gnuplot`, which says what the columns are, draw `NAME.svg`: for the document, or in target/bench.
+/// `variables` are those of that script that only one plot has.
 pub(super) fn plot(
     options: &Options,
     name: &str,
-    labels: &str,
-    series: usize,
-    columns: &[Vec<String>],
+    variables: &str,
+    head: &[&str],
+    rows: &[Vec<String>],
 ) -> anyhow::Result<()> {
     let root = options.workspace.workspace_root.as_std_path();
     let documents = root.join("docs/performance");
     let folder = if options.is_documented() { &documents } else { &options.folder };
     let svg = folder.join(format!("{name}.svg"));
     let data = options.folder.join(format!("{name}.tsv"));
-    fs::write(&data, columns.iter().map(|row| row.join("\t") + "\n").collect::<String>())?;
-    let (svg, data) = (svg.display(), data.display());
-    let variables = format!("svg='{svg}'; data='{data}'; series={series}; {labels}");
+    let lines = rows.iter().map(|row| row.join("\t").replace(',', "") + "\n");
+    fs::write(&data, head.join("\t") + "\n" + &lines.collect::<String>())?;
+    let paths = format!("svg='{}'; data='{}'", svg.display(), data.display());
     let mut gnuplot = Command::new("gnuplot");
-    output(gnuplot.args(["-e", &variables]).arg(root.join("bench/plot.gnuplot"))).map(drop)
+    gnuplot.args(["-e", &paths, "-e", variables]).arg(root.join("bench/plot.gnuplot"));
+    output(&mut gnuplot).map(drop)
 }
 
 /// Draws bars with whiskers: for each row a group with the values of each series. Without values, nothing.
 pub(super) fn bars(
     options: &Options,
     name: &str,
-    labels: &str,
+    variables: &str,
     series: &[&str],
     rows: &[(&str, Vec<Vec<f64>>)],
 ) -> anyhow::Result<()> {
-    let mut columns = vec![vec![String::new()]];
-    columns[0].extend(series.iter().flat_map(|name| [*name; 3]).map(str::to_owned));
-    for (group, values) in rows {
-        let cells = values.iter().flat_map(|values| match Spread::of(values.clone()) {
-            Some(Spread { median, min, max }) => [median, min, max].map(|value| value.to_string()),
-            None => ["?"; 3].map(str::to_owned),
-        });
-        columns.push([(*group).to_owned()].into_iter().chain(cells).collect());
-    }
     if rows.iter().all(|(_, values)| values.iter().all(Vec::is_empty)) {
         return Ok(());
     }
-    plot(options, name, labels, series.len(), &columns)
+    let cells = |values: &Vec<f64>| {
+        spread(values.clone()).map_or(["?"; 3].map(str::to_owned), |it| it.map(|it| it.to_string()))
+    };
+    let row = |(group, values): &(&str, Vec<Vec<f64>>)| {
+        [(*group).to_owned()].into_iter().chain(values.iter().flat_map(cells)).collect()
+    };
+    let head: Vec<&str> = [""].into_iter().chain(series.iter().flat_map(|it| [*it; 3])).collect();
+    let variables = format!("{variables}; series={}", series.len());
+    plot(options, name, &variables, &head, &rows.iter().map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::load::{Load, Request};
 use super::measure::Target::{AtLeast, AtMost};
 use super::measure::{Entry, Measurement, Results};
 use super::options::Options;
-use super::program::{self, Contender, Program, copy_data, output, serve};
+use super::program::{Contender, PLANTD_BUILD, Program, build, copy_data, output, serve};
 use super::report::{claims, machine, measurements, median, number, plot, publish, table};
 use crate::tools;
 
@@ -40,37 +40,51 @@ const CACHE_COLUMNS: [&str; 5] =
 /// The number of the first plant after a kill, which no store has.
 const FIRST_NUMBER_AFTER_KILL: u64 = 1 << 40;
 
-const READY: &str = "ready after a clean stop";
-const READY_AFTER_KILL: &str = "ready after SIGKILL under load";
+const READY: &str = "ready after a clean stop, s";
+const READY_AFTER_KILL: &str = "ready after SIGKILL under load, s";
 type Disturbance = fn(&Contender, &Path) -> anyhow::Result<()>;
 /// What happens to a store before it is started again.
 const STARTS: [(&str, Disturbance); 3] = [
     (READY, |_, _| Ok(())),
-    ("ready after a clean stop, read from disk", forget_files),
+    ("ready after a clean stop, read from disk, s", forget_files),
     (READY_AFTER_KILL, kill_under_load),
 ];
 
+/// A store that plantd has filled.
+struct Store {
+    plantd: Contender,
+    folder: PathBuf,
+    plants: u64,
+    /// The row of the table after each window of creates.
+    growth: Vec<Vec<String>>,
+    /// The most memory that plantd has had meanwhile.
+    memory_mb: f64,
+}
+
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     tools::ensure(&[tools::GNUPLOT])?;
-    let executable = program::plantd(&options.workspace)?;
+    let plantd = build(&options.workspace, PLANTD_BUILD)?;
     let material = options.temporary()?;
     let plants = options.plants(10_000_000);
-    let mut stores = Vec::new();
-    for (name, stored) in [(SMALL, plants.min(100_000)), (LARGE, plants)] {
-        let (plantd, store) =
-            (Contender { name, ..executable.clone() }, material.path().join(name));
-        let growth = grow(options, &plantd, &store, stored)?;
-        stores.push((plantd, store, stored, growth));
-    }
-    let (mut loads, mut starts): (Vec<Entry<'_>>, Vec<Entry<'_>>) = (Vec::new(), Vec::new());
+    let fill = |(name, plants)| {
+        let plantd = Contender { name, ..plantd.clone() };
+        grow(options, plantd, material.path().join(name), plants)
+    };
+    let (small, large) = (fill((SMALL, plants.min(100_000)))?, fill((LARGE, plants))?);
+
+    let mut loads: Vec<Entry<'_>> = Vec::new();
     for (work, request) in LOADS {
-        for (plantd, store, stored, _) in &stores {
-            let load = Load { stored: *stored, ..Load::new(request, options.duration) };
-            loads.push(load.entry(work, plantd, Some(store)));
+        for Store { plantd, folder, plants, .. } in [&small, &large] {
+            let load = Load { stored: *plants, ..Load::new(request, options.duration) };
+            loads.push(load.entry(work, plantd, Some(folder)));
         }
     }
+    let mut rates = Results::default();
+    rates.measure(options, &loads)?;
+
+    let mut starts: Vec<Entry<'_>> = Vec::new();
     for (start, disturb) in STARTS {
-        for (plantd, store, ..) in &stores {
+        for Store { plantd, folder: store, .. } in [&small, &large] {
             let measure = move |folder: &Path| {
                 copy_data(store, folder)?;
                 disturb(plantd, folder)?;
@@ -83,88 +97,85 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             starts.push((start, plantd.name, Box::new(measure)));
         }
     }
-    let (mut rates, mut times) = (Results::default(), Results::default());
-    rates.measure(options, &loads)?;
+    let mut times = Results::default();
     times.measure(options, &starts)?;
+    let caches = compare_caches(options, &large)?;
 
-    let growth = &stores[1].3;
-    let last =
-        |store: usize, column: usize| vec![stores[store].3[stores[store].3.len() - 1][column]];
     let seconds = |start, size| times.values(start, size, |one| Some(one.seconds));
     let memory = |start, size| times.values(start, size, |one| one.memory_mb);
-    let mut costs = vec![
-        ("most memory under load, MB", last(0, 2), last(1, 2)),
-        ("most memory after a start, MB", memory(READY, SMALL), memory(READY, LARGE)),
-        ("bytes on disk a plant", last(0, 4), last(1, 4)),
-    ];
-    costs.extend(STARTS.map(|(start, _)| (start, seconds(start, SMALL), seconds(start, LARGE))));
-    let cost_row = |(cost, small, large): (&str, Vec<f64>, Vec<f64>)| {
-        vec![cost.to_owned(), median(small, 2), median(large, 2)]
+    let row = |name: &str, value: &dyn Fn(&Store) -> String| {
+        vec![name.to_owned(), value(&small), value(&large)]
     };
-    let peak = STARTS.iter().flat_map(|(start, _)| memory(start, LARGE)).chain(last(1, 2));
-    let peak: Vec<f64> = peak.reduce(f64::max).into_iter().collect();
-    let slowdown = rates.ratios(CREATE, LARGE, SMALL);
-    let targets = vec![
-        ("seconds until ready after a clean stop", AtMost(3.0), seconds(READY, LARGE)),
-        (
-            "seconds until ready after SIGKILL under load",
-            AtMost(15.0),
-            seconds(READY_AFTER_KILL, LARGE),
-        ),
-        ("most memory at the default cache, MB", AtMost(1_000.0), peak.clone()),
-        ("the same, aim", AtMost(600.0), peak),
-        ("creates, large/small store", AtLeast(0.6), slowdown.clone()),
-        ("the same, aim", AtLeast(0.8), slowdown),
+    let mut costs = vec![
+        row("most memory under load, MB", &|store| number(store.memory_mb, 0)),
+        row("most memory after a start, MB", &|store| median(memory(READY, store.plantd.name), 0)),
+        row("bytes on disk a plant", &|store| store.growth[store.growth.len() - 1][4].clone()),
     ];
-    let caches = compare_caches(options, &stores[1].0, &stores[1].1, plants)?;
+    for (start, _) in STARTS {
+        costs.push(row(start, &|store| median(seconds(start, store.plantd.name), 2)));
+    }
+    let memories = STARTS.iter().flat_map(|(start, _)| memory(start, LARGE));
+    let peak = vec![memories.fold(large.memory_mb, f64::max)];
+    let ratios = rates.ratios(CREATE, LARGE, SMALL);
+    let targets = vec![
+        (READY, AtMost(3.0), seconds(READY, LARGE)),
+        (READY_AFTER_KILL, AtMost(15.0), seconds(READY_AFTER_KILL, LARGE)),
+        ("most memory at the default cache, MB", AtMost(1_000.0), peak.clone()),
+        ("aim: most memory at the default cache, MB", AtMost(600.0), peak),
+        ("creates, large/small store", AtLeast(0.6), ratios.clone()),
+        ("aim: creates, large/small store", AtLeast(0.8), ratios),
+    ];
     // At most so many windows, among them the last one.
-    let step = growth.len().div_ceil(GROWTH_ROWS);
-    let shown: Vec<_> = growth.iter().rev().step_by(step).rev().copied().collect();
+    let step = large.growth.len().div_ceil(GROWTH_ROWS);
+    let shown: Vec<_> = large.growth.iter().rev().step_by(step).rev().cloned().collect();
     let text = format!(
-        "{}. The small store has {} plants, the large one {}.\n\n{}\n{}\n{}\n{}\n{}\n\
+        "{}. The small store has {} plants, the large one {}. Times, memory and ratios of the claims are of the large one.\n\n\
+         {}\n{}\n{}\n{}\n{}\n\
          ![Creates and memory as a store grows](performance/scale-growth.svg)\n\
          ![What memory for the cache buys](performance/scale-cache.svg)",
         machine()?,
-        number(stores[0].2 as f64, 0),
+        number(small.plants as f64, 0),
         number(plants as f64, 0),
         claims(targets),
         measurements(&rates, SMALL),
-        table(&["medians", SMALL, LARGE], 1, costs.into_iter().map(cost_row).collect()),
-        number_table(&GROWTH_COLUMNS, &shown, [0, 0, 0, 1, 0]),
-        number_table(&CACHE_COLUMNS, &caches, [0, 0, 0, 0, 2]),
+        table(&["medians", SMALL, LARGE], 1, costs),
+        table(&GROWTH_COLUMNS, 0, shown),
+        table(&CACHE_COLUMNS, 0, caches.clone()),
     );
     publish(options, "scale", &text)?;
-    let labels =
-        "title='Creates and memory as a store grows'; y_label='requests/s'; x_label='plants'";
-    plot_columns(options, "scale-growth", labels, &GROWTH_COLUMNS, growth, 2)?;
-    let labels =
-        "title='What memory for the cache buys'; y_label='requests/s'; x_label='--cache-mb'";
-    let labels = format!("{labels}; set logscale x 2");
-    plot_columns(options, "scale-cache", &labels, &CACHE_COLUMNS, &caches, 3)
+    let labels = "title='Creates and memory as a store grows'; y_label='requests/s'";
+    let variables = format!("{labels}; x_label='plants'; series=2");
+    plot(options, "scale-growth", &variables, &GROWTH_COLUMNS, &large.growth)?;
+    let labels = "title='What memory for the cache buys'; y_label='requests/s'";
+    let variables = format!("{labels}; x_label='--cache-mb'; set logscale x 2; series=3");
+    plot(options, "scale-cache", &variables, &CACHE_COLUMNS, &caches)
 }
 
-/// Creates so many plants in a new store, and returns what the columns of the table are after each window of creates.
+/// Fills a new store, window by window.
 fn grow(
     options: &Options,
-    plantd: &Contender,
-    store: &PathBuf,
+    plantd: Contender,
+    folder: PathBuf,
     plants: u64,
-) -> anyhow::Result<Vec<[f64; 5]>> {
-    fs::create_dir(store)?;
+) -> anyhow::Result<Store> {
+    fs::create_dir(&folder)?;
     let created = AtomicU64::new(0);
     let load = Load::new(Request::Create, 2 * options.duration);
-    serve(plantd, 1, store, |programs| {
-        let mut windows = Vec::new();
+    let load = Load { plants_max: plants, ..load };
+    let mut growth = Vec::new();
+    let memory_mb = serve(&plantd, 1, &folder, |programs| {
         while created.load(Ordering::Relaxed) < plants {
-            let creates = Load { plants_max: plants, ..load }.run(programs, &created)?;
+            let creates = load.run(programs, &created)?;
             let stored = created.load(Ordering::Relaxed) as f64;
             println!("{stored} plants: {:.0} creates/s", creates.per_s());
             let p99 = creates.latency_ms.context("no latency")?[1];
-            let disk = disk_bytes(store)? / stored;
-            windows.push([stored, creates.per_s(), programs[0].memory_mb()?, p99, disk]);
+            let (memory, disk) = (programs[0].memory_mb()?, disk_bytes(&folder)? / stored);
+            let values = [(stored, 0), (creates.per_s(), 0), (memory, 0), (p99, 1), (disk, 0)];
+            growth.push(values.map(|(value, decimals)| number(value, decimals)).into());
         }
-        Ok(windows)
-    })
+        programs[0].memory_mb()
+    })?;
+    Ok(Store { plantd, folder, plants, growth, memory_mb })
 }
 
 /// Bytes that a store takes of the disk.
@@ -200,47 +211,24 @@ fn kill_under_load(plantd: &Contender, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures a copy of a store with each size of the cache, and returns what the columns of the table are.
-fn compare_caches(
-    options: &Options,
-    plantd: &Contender,
-    store: &Path,
-    stored: u64,
-) -> anyhow::Result<Vec<[f64; 5]>> {
-    let mut caches = Vec::new();
+/// Measures a copy of a store with each size of the cache, and returns the rows of the table.
+fn compare_caches(options: &Options, store: &Store) -> anyhow::Result<Vec<Vec<String>>> {
+    let mut rows = Vec::new();
     for size_mb in CACHE_SIZES_MB {
         println!("--cache-mb {size_mb}");
-        let plantd = plantd.with(&["--cache-mb", size_mb]);
         let folder = options.temporary()?;
-        copy_data(store, folder.path())?;
-        let creates = Load { stored, ..Load::new(Request::Create, 4 * options.duration) };
-        let reads = Load { stored, ..Load::new(Request::Read, options.duration) };
-        caches.push(serve(&plantd, 1, folder.path(), |programs| {
-            let (creates, reads) = (creates.measure(programs)?, reads.measure(programs)?);
+        copy_data(&store.folder, folder.path())?;
+        let plantd = store.plantd.with(&["--cache-mb", size_mb]);
+        let load = |request| Load { stored: store.plants, ..Load::new(request, options.duration) };
+        let creates = Load { duration: 4 * options.duration, ..load(Request::Create) };
+        rows.push(serve(&plantd, 1, folder.path(), |programs| {
+            let creates = creates.measure(programs)?.per_s();
+            let reads = load(Request::Read).measure(programs)?.per_s();
             let (memory, ready) = (programs[0].memory_mb()?, programs[0].ready_after.as_secs_f64());
-            Ok([size_mb.parse()?, creates.per_s(), reads.per_s(), memory, ready])
+            let values = [(creates, 0), (reads, 0), (memory, 0), (ready, 2)];
+            let values = values.map(|(value, decimals)| number(value, decimals));
+            Ok([size_mb.to_owned()].into_iter().chain(values).collect())
         })?);
     }
-    Ok(caches)
-}
-
-fn number_table(head: &[&str; 5], rows: &[[f64; 5]], decimals: [usize; 5]) -> String {
-    let cells =
-        |row: &[f64; 5]| row.iter().zip(decimals).map(|(value, it)| number(*value, it)).collect();
-    table(head, 0, rows.iter().map(cells).collect())
-}
-
-/// Draws so many columns over the first one.
-fn plot_columns(
-    options: &Options,
-    name: &str,
-    labels: &str,
-    head: &[&str; 5],
-    rows: &[[f64; 5]],
-    series: usize,
-) -> anyhow::Result<()> {
-    let head = head[..=series].iter().map(|name| (*name).to_owned()).collect();
-    let row = |row: &[f64; 5]| row[..=series].iter().map(f64::to_string).collect();
-    let columns: Vec<Vec<String>> = [head].into_iter().chain(rows.iter().map(row)).collect();
-    plot(options, name, labels, series, &columns)
+    Ok(rows)
 }

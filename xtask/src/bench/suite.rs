@@ -14,7 +14,10 @@ use super::measure::Target::{self, AtLeast, AtMost};
 use super::measure::{Entry, Measurement, Results, quotients};
 use super::options::Options;
 use super::plants::write_file;
-use super::program::{self, CEILING, FASTIFY, PLANTD, build, output, serve, transfer};
+use super::program::{
+    BARE_SLED_BUILD, CEILING, CEILING_BUILD, Contender, FASTIFY, PLANTD, PLANTD_BUILD,
+};
+use super::program::{build, output, peers, serve, transfer};
 use super::report::{bars, claims, machine, measurements, number, publish};
 use crate::tools;
 
@@ -50,9 +53,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let stored = options.plants(100_000);
     let imported = options.plants(1_000_000);
     let has_reads = READS.iter().any(|(work, _)| options.wants(work));
-    let mut servers = vec![program::plantd(workspace)?, program::ceiling(workspace)?];
+    let mut servers = vec![build(workspace, PLANTD_BUILD)?, build(workspace, CEILING_BUILD)?];
     if has_reads || options.wants(CREATE_64) {
-        servers.extend(program::peers(workspace)?);
+        servers.extend(peers(workspace)?);
     }
     let stores: Vec<_> = servers.iter().map(|server| material.path().join(server.name)).collect();
     for (server, store) in servers.iter().zip(&stores).filter(|_| has_reads) {
@@ -82,11 +85,10 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let import = |folder: &Path| transfer(&servers[0], folder, "import", &file, imported);
     entries.push((IMPORT, PLANTD, Box::new(import)));
     if options.wants(IMPORT) {
-        let arguments = ["-p", "plant-store", "--features", "__internal", "--example", "bare_sled"];
-        let executable = build(workspace, &arguments)?;
+        let executable = build(workspace, BARE_SLED_BUILD)?;
         for (program, way) in [(BARE_SLED, "one-by-one"), (FOLDING_SLED, "folding")] {
-            let executable = executable.clone();
-            let measure = move |folder: &Path| bare_sled(&executable, way, imported, folder);
+            let contender = executable.with(&[way, &imported.to_string()]);
+            let measure = move |folder: &Path| bare_sled(&contender, imported, folder);
             entries.push((IMPORT, program, Box::new(measure)));
         }
     }
@@ -165,15 +167,10 @@ fn draw(options: &Options, results: &Results) -> anyhow::Result<()> {
     bars(options, "latencies", labels, &programs, &rows)
 }
 
-/// Puts so many plants into sled, in the layout of plantd, `one-by-one` or `folding`.
-fn bare_sled(
-    executable: &str,
-    way: &str,
-    plants: u64,
-    folder: &Path,
-) -> anyhow::Result<Measurement> {
-    let mut command = Command::new(executable);
-    let stdout = output(command.args([way, &plants.to_string()]).arg(folder.join("bare-sled")))?;
+/// Has a loop put plants into sled, in the layout of plantd.
+fn bare_sled(program: &Contender, plants: u64, folder: &Path) -> anyhow::Result<Measurement> {
+    let mut command = Command::new(&program.command[0]);
+    let stdout = output(command.args(&program.command[1..]).arg(folder.join("bare-sled")))?;
     let report: serde_json::Value = serde_json::from_str(&stdout)?;
     let duration_us = report["duration_us"].as_u64().context("no duration")?;
     let seconds = Duration::from_micros(duration_us).as_secs_f64();
