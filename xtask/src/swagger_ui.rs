@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
@@ -52,7 +52,7 @@ pub(crate) fn run(version: Option<&str>) -> anyhow::Result<()> {
 /// Fetches a version of the package into a folder. Nothing in the package is run.
 fn unpack(version: &str, folder: &Path) -> anyhow::Result<()> {
     let mut pack = Command::new(tools::find(&tools::NPM)?);
-    pack.current_dir(folder).stdin(Stdio::null()).args(["pack", "--silent", "--ignore-scripts"]);
+    pack.current_dir(folder).args(["pack", "--silent", "--ignore-scripts"]);
     let archive = cargo::run_for_output(pack.arg(format!("{PACKAGE}@{version}")))?;
     let mut tar = Command::new("tar");
     tar.current_dir(folder).args(["-xz", "--strip-components=1", "-f", archive.trim()]);
