@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -82,8 +82,6 @@ pub(super) struct Program {
     pub(super) address: SocketAddr,
     /// From the start of the process to the line that says it is ready.
     pub(super) ready_after: Duration,
-    /// Stays open, so that a further line does not end the program.
-    _stdout: BufReader<ChildStdout>,
 }
 
 impl Program {
@@ -91,7 +89,7 @@ impl Program {
     pub(super) fn start(contender: &Contender, data: &Path) -> anyhow::Result<Self> {
         let start = Instant::now();
         // The program ends with the bench, however that ends.
-        let mut child = Command::new("setpriv")
+        let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .args(&contender.command)
             .args(["--listen", "127.0.0.1:0", "--data"])
@@ -104,14 +102,17 @@ impl Program {
             .stderr(File::create(data.with_extension("log"))?)
             .spawn()
             .context("cannot run setpriv")?;
-        let stdout = BufReader::new(child.stdout.take().context("no stdout")?);
-        let address = SocketAddr::from(([0; 4], 0));
-        let mut program = Self { child, address, ready_after: Duration::ZERO, _stdout: stdout };
-        let mut readable = [PollFd::new(program._stdout.get_ref(), PollFlags::IN)];
-        poll(&mut readable, Some(&Timespec::try_from(PATIENCE)?))?;
-        ensure!(!readable[0].revents().is_empty(), "it is not ready after {PATIENCE:?}");
+        let unknown = SocketAddr::from(([0; 4], 0));
+        let mut program = Self { child, address: unknown, ready_after: Duration::ZERO };
+        // Stays open, so that a further line does not end the program.
+        let stdout = program.child.stdout.as_mut().context("no stdout")?;
+        let mut readable = [PollFd::new(stdout, PollFlags::IN)];
+        ensure!(
+            poll(&mut readable, Some(&Timespec::try_from(PATIENCE)?))? > 0,
+            "it is not ready after {PATIENCE:?}"
+        );
         let mut line = String::new();
-        program._stdout.read_line(&mut line)?;
+        BufReader::new(stdout).read_line(&mut line)?;
         program.ready_after = start.elapsed();
         let address = line.trim_end().rsplit_once(" listening on http://");
         let address = address.and_then(|(_, address)| address.parse().ok());

@@ -102,7 +102,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     results.measure(options, &entries)?;
     if let Some(best_rate) = results.rates(CREATE_64, PLANTD).into_iter().reduce(f64::max) {
         let rate = Some(best_rate / 2.0);
-        let load = Load { rate, ..Load::new(Request::Create, options.duration) };
+        let load = Load { rate, ..Load::new(Request::CreateAscending, options.duration) };
         let half_load = servers[..2].iter().map(|server| load.entry(HALF_LOAD, server, None));
         results.measure(options, &half_load.collect::<Vec<_>>())?;
     }
