@@ -22,6 +22,7 @@ mod torture;
 use std::path::PathBuf;
 
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
@@ -36,7 +37,7 @@ enum Command {
     /// Run the long form of the torture tests, and print a table of their figures
     Torture {
         /// The parts to run; all by default
-        #[arg(value_parser = torture::PARTS)]
+        #[arg(value_parser = PossibleValuesParser::new(torture::parts()))]
         parts: Vec<String>,
     },
     /// Measure plantd on this machine, and write docs/performance.md
@@ -62,7 +63,7 @@ fn main() -> anyhow::Result<()> {
     match Command::parse() {
         Command::Check => check::run(),
         Command::Test { arguments } => test::run(&arguments),
-        Command::Torture { parts } => torture::run(parts),
+        Command::Torture { parts } => torture::run(&parts),
         Command::Bench { bench, arguments } => bench::run(bench, arguments),
         Command::Advisories { path } => advisories::run(path.as_deref()),
         Command::SwaggerUi { version } => swagger_ui::run(version.as_deref()),
