@@ -168,15 +168,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let claim = "creates at 64 connections, plantd on PostgreSQL/pgbench with a row a statement";
     let ratios = results.ratios(CREATE_64, PLANTD, PGBENCH);
     let text = format!(
-        "{}\n\n\
-         Rounds: {}, of {} s for each measurement. {} plants are stored for reads and lists. Values are medians of the\n\
-         rounds, with the least and the greatest in brackets. Rates are of plants, and of lists.\n\n{}\n{}",
+        "{}\n\n{} plants are stored for reads and lists. Rates are of plants, and of lists.\n\n{}\n{}",
         server.description,
-        options.rounds,
-        options.duration.as_secs(),
         number(stored as f64, 0),
         claims(vec![(claim, Target::AtLeast(1.5), ratios)]),
-        measurements(&results, PGBENCH),
+        measurements(options, &results, PGBENCH),
     );
     publish(options, "postgres", &text)
 }

@@ -76,11 +76,12 @@ pub(super) fn claims(claims: Vec<(&str, Target, Vec<f64>)>) -> String {
         Some(texts.into_iter().chain(spread.map(|value| number(value, 2))).collect())
     };
     let rows = claims.into_iter().filter_map(row).collect();
-    table(&["claim", "", "target", "median", "min", "max"], 2, rows)
+    let table = table(&["claim", "", "target", "median", "min", "max"], 2, rows);
+    format!("Claims; each value is one of a round.\n\n{table}")
 }
 
 /// All measurements, with the ratio of each rate to that of the program `reference` at the same work.
-pub(super) fn measurements(results: &Results, reference: &str) -> String {
+pub(super) fn measurements(options: &Options, results: &Results, reference: &str) -> String {
     let row = |(work, program, _): &(&str, &str, Vec<Measurement>)| {
         let is_compared = *program != reference;
         let ratios = if is_compared { results.ratios(work, program, reference) } else { vec![] };
@@ -91,7 +92,12 @@ pub(super) fn measurements(results: &Results, reference: &str) -> String {
     };
     let ratio = format!("of {reference}");
     let head = ["work", "program", "per second", "p50, ms", "p99, ms", "p99.9, ms", &ratio];
-    table(&head, 2, results.0.iter().map(row).collect())
+    format!(
+        "Medians of {} rounds, of {} s for each measurement, with the least and the greatest in brackets.\n\n{}",
+        options.rounds,
+        options.duration.as_secs(),
+        table(&head, 2, results.0.iter().map(row).collect())
+    )
 }
 
 /// Prints the text of a bench and, if the options say so, puts it between `<!-- measured: NAME -->` and `<!-- end -->`

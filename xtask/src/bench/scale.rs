@@ -137,7 +137,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         number(small.plants as f64, 0),
         number(plants as f64, 0),
         claims(targets),
-        measurements(&rates, SMALL),
+        measurements(options, &rates, SMALL),
         table(&["medians", SMALL, LARGE], 1, costs),
         table(&GROWTH_COLUMNS, 0, shown),
         table(&CACHE_COLUMNS, 0, caches.clone()),

@@ -107,16 +107,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         results.measure(options, &half_load.collect::<Vec<_>>())?;
     }
     let text = format!(
-        "{}. Rounds: {}, of {} s for each measurement. {} plants are imported, and {} stored\n\
-         for reads, lists and the mix. Values are medians of the rounds, with the least and the greatest in brackets.\n\n\
-         Claims; each value is one of a round.\n\n{}\nMeasurements.\n\n{}",
+        "{}. {} plants are imported, and {} stored for reads, lists and the mix.\n\n{}\n{}",
         machine()?,
-        options.rounds,
-        options.duration.as_secs(),
         number(imported as f64, 0),
         number(stored as f64, 0),
         claims(targets(&results)),
-        measurements(&results, CEILING),
+        measurements(options, &results, CEILING),
     );
     publish(options, "suite", &text)?;
     draw(options, &results)
