@@ -123,8 +123,9 @@ impl<'a> Server<'a> {
         };
         let failed = value("number of failed transactions: ")?;
         ensure!(failed == "0", "{failed} transactions failed");
-        ensure!(stdout.contains("(without initial connection time)"), "another rate:\n{stdout}");
         let count: u64 = value("number of transactions actually processed: ")?.parse()?;
+        ensure!(count > 0, "pgbench ended no transaction: measure for longer");
+        ensure!(stdout.contains("(without initial connection time)"), "another rate:\n{stdout}");
         let seconds = count as f64 / value("tps = ")?.parse::<f64>()?;
         Ok(Measurement { count, seconds, ..Measurement::default() })
     }
