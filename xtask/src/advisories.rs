@@ -2,15 +2,11 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
-use crate::usage::UsageError;
 use crate::{cargo, packages};
-
-const USAGE: &str =
-    "usage: cargo xtask advisories [PATH of a copy of the RustSec advisory database]\n";
 
 /// The variable from which `deny.toml` reads the folder of advisory databases.
 const DATABASES: &str = "PLANTD_ADVISORY_DATABASES";
@@ -18,19 +14,15 @@ const DATABASES: &str = "PLANTD_ADVISORY_DATABASES";
 /// The folder in which cargo-deny keeps the database of RustSec.
 const DATABASE: &str = "advisory-db-3157b0e258782691";
 
-pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+pub(crate) fn run(copy: Option<&Path>) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
     let deny = || packages::cargo_deny(&workspace);
     let databases = workspace.target_directory.join("advisory-databases").into_std_path_buf();
-    match arguments {
-        [] => cargo::run(deny()?.env(DATABASES, &databases).args(["fetch", "db"])).context(
+    match copy {
+        None => cargo::run(deny()?.env(DATABASES, &databases).args(["fetch", "db"])).context(
             "cannot fetch the advisory database; give the path of a copy: `cargo xtask advisories PATH`",
         )?,
-        [path] if !path.starts_with('-') => place(Path::new(path), &databases.join(DATABASE))?,
-        [.., unexpected] => {
-            let problem = format!("unexpected argument `{unexpected}`");
-            return Err(UsageError::new(problem, USAGE).into());
-        }
+        Some(copy) => place(copy, &databases.join(DATABASE))?,
     }
     // Brings the registry's word on yanked versions; with a lock file that fits, nothing else asks for it.
     let mut update = cargo::command(&workspace.workspace_root);
@@ -46,7 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 /// Puts a link to a copy of the database where cargo-deny looks for the one that it fetched.
 fn place(copy: &Path, database: &Path) -> anyhow::Result<()> {
     ensure!(copy.join("crates").is_dir(), "{} is no advisory database", copy.display());
-    let copy: PathBuf = copy.canonicalize()?;
+    let copy = copy.canonicalize()?;
     if database.exists() {
         fs::remove_dir_all(database)?;
     }

@@ -1,4 +1,4 @@
-//! Runs cargo and other programs, and shows each command line as a person would type it.
+//! Runs cargo and other programs, without standard input, and shows each command line as a person would type it.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ pub(crate) fn workspace() -> anyhow::Result<Metadata> {
 pub(crate) fn command(folder: impl AsRef<Path>) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
-    command.current_dir(folder).stdin(Stdio::null());
+    command.current_dir(folder);
     // Build scripts that read what cargo tells xtask about its own package would run again, and rebuild their crates.
     for (name, _) in env::vars_os() {
         let is_about_xtask =
@@ -33,7 +33,8 @@ pub(crate) fn command(folder: impl AsRef<Path>) -> Command {
 /// Runs a command whose output goes to the terminal; an error if it fails.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let line = announce(command);
-    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
+    let status =
+        command.stdin(Stdio::null()).status().with_context(|| format!("cannot start `{line}`"))?;
     ensure!(status.success(), "`{line}` failed ({status})");
     Ok(())
 }
@@ -41,7 +42,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
 /// Runs a command, and returns its standard output; an error if it fails.
 pub(crate) fn run_for_output(command: &mut Command) -> anyhow::Result<String> {
     let line = announce(command);
-    let output = command.stderr(Stdio::inherit()).output();
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let Output { status, stdout, .. } = output.with_context(|| format!("cannot start `{line}`"))?;
     ensure!(status.success(), "`{line}` failed ({status})");
     String::from_utf8(stdout).with_context(|| format!("the output of `{line}` is not UTF-8"))

@@ -5,16 +5,10 @@ use std::process::Command;
 use anyhow::ensure;
 use cargo_metadata::Metadata;
 
-use crate::usage::UsageError;
 use crate::{cargo, invariants, module_cycles, packages};
 
-const USAGE: &str = "usage: cargo xtask check\n";
-
 /// Runs every check, also after a failure, and then says what to do about each failure.
-pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    if let Some(argument) = arguments.first() {
-        return Err(UsageError::new(format!("unexpected argument `{argument}`"), USAGE).into());
-    }
+pub(crate) fn run() -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
     let mut failures = Vec::new();
     for (mut command, advice) in commands(&workspace)? {

@@ -9,47 +9,18 @@ use cargo_metadata::Metadata;
 
 use crate::cargo;
 
-/// What a crate must not be built upon, however deep in its tree of dependencies.
-struct Layer {
-    package: &'static str,
-    /// The features to look at it with, as arguments of cargo.
-    features: &'static [&'static str],
-    /// Names of packages; a `*` at the end matches any rest.
-    forbidden: &'static [&'static str],
-    reason: &'static str,
-}
-
-const LAYERS: [Layer; 5] = [
-    Layer {
-        package: "plant-domain",
-        features: &["--all-features"],
-        forbidden: &["plant-*", "tokio*", "futures*", "mio", "actix-*", "http*", "sled"],
-        reason: "the domain does no I/O, and knows no HTTP and no storage",
-    },
-    Layer {
-        package: "plant-store",
-        features: &["--all-features"],
-        forbidden: &["plant-http", "plant-postgres", "plantd*", "actix-*", "http*", "hyper*"],
-        reason: "a store knows no HTTP, and no other store",
-    },
-    Layer {
-        package: "plant-postgres",
-        features: &["--all-features"],
-        forbidden: &["plant-http", "plantd*", "actix-*", "http*", "hyper*"],
-        reason: "a store knows no HTTP",
-    },
-    Layer {
-        package: "plant-http",
-        features: &["--all-features"],
-        forbidden: &["plant-postgres", "plantd*", "tokio-postgres", "clap", "env_logger", "ureq"],
-        reason: "the library serves any repository, and leaves command line and log to the program",
-    },
-    Layer {
-        package: "plantd",
-        features: &[],
-        forbidden: &["fail"],
-        reason: "fault points are for tests, so no default feature may switch them on",
-    },
+/// What the crates must not be built upon, however deep in their trees of dependencies; a `*` stands for any rest of a
+/// name.
+const LAYERS: [(&str, &str); 5] = [
+    // The domain does no I/O, and knows no HTTP and no storage.
+    ("plant-domain", "plant-* tokio* futures* mio actix-* http* sled"),
+    // A store knows no HTTP, and no other store.
+    ("plant-store", "plant-http plant-postgres plantd* actix-* http* hyper*"),
+    ("plant-postgres", "plant-http plantd* actix-* http* hyper*"),
+    // The library serves any repository, and leaves command line and log to the program.
+    ("plant-http", "plant-postgres plantd* tokio-postgres clap env_logger ureq"),
+    // Fault points are for tests, so no default feature may switch them on.
+    ("plantd", "fail"),
 ];
 
 /// The document that names tests as evidence, and the folder of those tests.
@@ -60,21 +31,21 @@ const TESTS: &str = "tests/tests";
 pub(crate) fn violations(workspace: &Metadata) -> anyhow::Result<Vec<String>> {
     let root = workspace.workspace_root.as_std_path();
     let mut violations = Vec::new();
-    for layer in LAYERS {
+    for (package, forbidden) in LAYERS {
+        let features: &[&str] = if package == "plantd" { &[] } else { &["--all-features"] };
         let mut tree = cargo::command(root);
         tree.args(["tree", "--offline", "--edges", "normal,build", "--prefix", "none"]);
-        tree.args(["--format", "{p}", "--package", layer.package]).args(layer.features);
+        tree.args(["--format", "{p}", "--package", package]).args(features);
         let packages = cargo::run_for_output(&mut tree)?;
         let names = packages.lines().filter_map(|line| line.split(' ').next());
-        let names: BTreeSet<&str> = names.filter(|name| *name != layer.package).collect();
-        violations.extend(names.into_iter().filter(|name| is_forbidden(name, &layer)).map(
-            |name| {
-                let Layer { package, reason, .. } = layer;
-                format!(
-                    "{package} is built upon {name} (`cargo tree -p {package} -i {name}`): {reason}"
-                )
-            },
-        ));
+        let names: BTreeSet<&str> = names.filter(|name| *name != package).collect();
+        violations
+            .extend(names.into_iter().filter(|name| is_forbidden(name, forbidden)).map(|name| {
+            format!(
+                "{package} must not be built upon {name} (`cargo tree -p {package} -i {name}`): \
+                 xtask/src/invariants.rs says why"
+            )
+        }));
     }
     for package in workspace.workspace_packages() {
         let manifest = read(package.manifest_path.as_std_path())?;
@@ -92,10 +63,10 @@ pub(crate) fn violations(workspace: &Metadata) -> anyhow::Result<Vec<String>> {
     Ok(violations)
 }
 
-fn is_forbidden(name: &str, layer: &Layer) -> bool {
-    layer.forbidden.iter().any(|pattern| match pattern.strip_suffix('*') {
+fn is_forbidden(name: &str, patterns: &str) -> bool {
+    patterns.split(' ').any(|pattern| match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
-        None => name == *pattern,
+        None => name == pattern,
     })
 }
 

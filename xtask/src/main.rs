@@ -1,4 +1,4 @@
-//! The chores of plantd's developers: `cargo xtask check`, `test`, `torture`, `bench` and two comparisons with the outside.
+//! The chores of plantd's developers, and two comparisons with the outside.
 
 #![allow(
     clippy::print_stdout,
@@ -18,58 +18,54 @@ mod swagger_ui;
 mod test;
 mod tools;
 mod torture;
-mod usage;
 
-use std::env;
-use std::process::ExitCode;
+use std::path::PathBuf;
 
-use usage::UsageError;
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
 
-/// `EX_USAGE` of sysexits.h.
-const EXIT_USAGE: u8 = 64;
-
-const USAGE: &str = "\
-usage: cargo xtask <command>
-
-  check                    format, lints, documentation, dependencies, module cycles
-  test [arguments]         all tests; with arguments, one run of cargo test with them
-  torture [part]...        the long form of the torture tests, and a table of their figures
-  bench [suite] [options]  the benchmarks, and docs/performance.md from them
-  advisories [PATH]        compare the dependencies with the newest RustSec advisories, or with a copy at PATH
-  swagger-ui [VERSION]     compare the vendored Swagger UI with its npm package, or take VERSION
-";
-
-fn main() -> ExitCode {
-    let Err(error) = run() else {
-        return ExitCode::SUCCESS;
-    };
-    match error.downcast_ref::<UsageError>() {
-        Some(usage_error) => {
-            eprint!("{usage_error}");
-            ExitCode::from(EXIT_USAGE)
-        }
-        None => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
+enum Command {
+    /// Check format, lints, documentation, dependencies and module cycles
+    Check,
+    /// Run all tests, or `cargo test` once with the given arguments
+    Test {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run the long form of the torture tests, and print a table of their figures
+    Torture {
+        /// The parts to run; all by default
+        #[arg(value_parser = PossibleValuesParser::new(torture::parts()))]
+        parts: Vec<String>,
+    },
+    /// Measure plantd on this machine, and write docs/performance.md
+    Bench {
+        /// What to measure; by default plantd next to a server that stores nothing, and to services on other frameworks
+        bench: Option<bench::Bench>,
+        #[command(flatten)]
+        arguments: bench::Arguments,
+    },
+    /// Compare the dependencies with the newest RustSec advisories
+    Advisories {
+        /// A copy of the RustSec advisory database
+        path: Option<PathBuf>,
+    },
+    /// Compare the vendored Swagger UI with its npm package, or take another version
+    SwaggerUi {
+        /// The version to take
+        version: Option<String>,
+    },
 }
 
-fn run() -> anyhow::Result<()> {
-    let arguments: Vec<String> = env::args_os()
-        .skip(1)
-        .map(|argument| argument.into_string())
-        .collect::<Result<_, _>>()
-        .map_err(|argument| UsageError::new(format!("{argument:?} is not UTF-8"), USAGE))?;
-    let (command, rest) =
-        arguments.split_first().ok_or_else(|| UsageError::new("no command", USAGE))?;
-    match command.as_str() {
-        "check" => check::run(rest),
-        "test" => test::run(rest),
-        "torture" => torture::run(rest),
-        "bench" => bench::run(rest),
-        "advisories" => advisories::run(rest),
-        "swagger-ui" => swagger_ui::run(rest),
-        unknown => Err(UsageError::new(format!("there is no command `{unknown}`"), USAGE).into()),
+fn main() -> anyhow::Result<()> {
+    match Command::parse() {
+        Command::Check => check::run(),
+        Command::Test { arguments } => test::run(&arguments),
+        Command::Torture { parts } => torture::run(&parts),
+        Command::Bench { bench, arguments } => bench::run(bench, arguments),
+        Command::Advisories { path } => advisories::run(path.as_deref()),
+        Command::SwaggerUi { version } => swagger_ui::run(version.as_deref()),
     }
 }

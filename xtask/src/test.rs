@@ -2,8 +2,8 @@
 
 use std::io::Cursor;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Context as _, ensure};
 use cargo_metadata::camino::Utf8PathBuf;
@@ -50,23 +50,15 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         return cargo::run(cargo.args(arguments));
     }
     cargo::run(cargo.arg("--doc"))?;
-    run_programs(test_programs(&messages)?, &cluster.url())
+    run_programs(&test_programs(&messages)?, &cluster.url())
 }
 
 fn install(workspace: &Metadata) -> anyhow::Result<()> {
-    tools::ensure(&[
-        tools::STRACE,
-        tools::CURL,
-        tools::OPENSSL,
-        tools::MOUNT,
-        tools::UNSHARE,
-        tools::POSTGRESQL,
-        tools::NGINX,
-        tools::PYTHON,
-        tools::NODE,
-        tools::NPM,
-        tools::CHROMIUM,
-    ])?;
+    use tools::{
+        CHROMIUM, CURL, MOUNT, NGINX, NODE, NPM, OPENSSL, POSTGRESQL, PYTHON, STRACE, UNSHARE,
+    };
+    tools::ensure(&[STRACE, CURL, OPENSSL, MOUNT, UNSHARE, POSTGRESQL])?;
+    tools::ensure(&[NGINX, PYTHON, NODE, NPM, CHROMIUM])?;
     packages::PYTHON.ensure(workspace)?;
     packages::NODE.ensure(workspace)?;
     Ok(())
@@ -120,24 +112,20 @@ fn test_programs(messages: &str) -> anyhow::Result<Vec<TestProgram>> {
 }
 
 /// Runs all programs; an error that names the ones that failed.
-fn run_programs(programs: Vec<TestProgram>, postgres_url: &str) -> anyhow::Result<()> {
-    let (waiting, failed) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
-    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-    thread::scope(|scope| {
-        for _ in 0..PROGRAMS_AT_A_TIME {
-            scope.spawn(|| {
-                while let Some(program) = next() {
-                    if let Err(error) = program.run(postgres_url) {
-                        failed
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(format!("{error:#}"));
-                    }
-                }
-            });
+fn run_programs(programs: &[TestProgram], postgres_url: &str) -> anyhow::Result<()> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut failed = Vec::new();
+        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            failed.extend(program.run(postgres_url).err().map(|error| format!("{error:#}")));
         }
+        failed
+    };
+    let failed = thread::scope(|scope| {
+        let workers: Vec<_> = (0..PROGRAMS_AT_A_TIME).map(|_| scope.spawn(worker)).collect();
+        let join = |worker: ScopedJoinHandle<'_, _>| worker.join().expect("a worker never panics");
+        workers.into_iter().map(join).collect::<Vec<Vec<String>>>().concat()
     });
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(())
 }

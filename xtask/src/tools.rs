@@ -94,10 +94,9 @@ pub(crate) fn runs(program: &Path, arguments: &[&str]) -> bool {
 }
 
 fn apt_get(arguments: &[&str]) -> anyhow::Result<()> {
+    let is_root = rustix::process::geteuid().is_root();
     // sudo clears the environment, and `env` sets the variable behind it.
-    let env = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
-    let is_root = Command::new("id").arg("-u").output()?.stdout == b"0\n";
     let mut command = Command::new(if is_root { "env" } else { "sudo" });
     command.args(if is_root { &[][..] } else { &["-n", "env"] });
-    cargo::run(command.args(&env[1..]).args(arguments).stdin(Stdio::null()))
+    cargo::run(command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(arguments))
 }

@@ -1,34 +1,28 @@
-//! The load generator: requests over keep-alive connections, on two threads.
+//! The load generator: requests over keep-alive connections, each with a thread of its own.
 //!
 //! Without a rate it is a closed loop: each connection sends its next request when the response has come. With a rate
 //! it is an open loop: requests are due on a schedule, and a latency counts from the moment a request was due, so that
 //! a slow response cannot hide the delay of the requests behind it (coordinated omission).
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::measure::{Figures, Latency};
+use super::measure::{Entry, Measurement};
 use super::plants::{json, scattered};
-use super::program::{Program, TOKEN};
+use super::program::{Contender, Program, TOKEN, copy_data, serve};
 
-/// How many clients there are, where their number is not what is compared.
 pub(super) const CONNECTIONS: usize = 64;
-
-/// How many threads send; each has its share of the connections.
-pub(super) const THREADS: usize = 2;
 
 pub(super) const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Long enough that one slow sync of a disk is a latency, not an error.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Long enough that a slow disk is a latency, not an error: Fastify reads many requests of one connection in a row.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
@@ -45,142 +39,109 @@ pub(super) enum Request {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Load<'a> {
+pub(super) struct Load {
     pub(super) request: Request,
     pub(super) connections: usize,
     pub(super) duration: Duration,
     /// Requests per second of an open loop.
     pub(super) rate: Option<f64>,
-    /// The number of the next plant to create. After a load, all plants with lower numbers have been created.
-    pub(super) next_number: &'a AtomicU64,
-    /// The load also ends when the plant with this number has been created.
-    pub(super) last_number: u64,
     /// Reads and lists pick among the plants with the numbers 1 to `stored`.
     pub(super) stored: u64,
+    /// The load also ends when so many plants have been created.
+    pub(super) plants_max: u64,
 }
 
-impl<'a> Load<'a> {
-    /// A closed loop over 64 connections, which ends with its last plant at the latest after a day.
-    pub(super) fn new(request: Request, next_number: &'a AtomicU64) -> Self {
-        let (connections, duration) = (CONNECTIONS, Duration::from_secs(24 * 60 * 60));
-        let last_number = u64::MAX;
-        Self { request, connections, duration, rate: None, next_number, last_number, stored: 0 }
+impl Load {
+    /// A closed loop over 64 connections on an empty store.
+    pub(super) fn new(request: Request, duration: Duration) -> Self {
+        let (connections, plants_max) = (CONNECTIONS, u64::MAX);
+        Self { request, connections, duration, rate: None, stored: 0, plants_max }
     }
 
-    /// Runs the load after a closed loop as a warm-up.
-    pub(super) fn measure(&self, programs: &[&Program]) -> anyhow::Result<Figures> {
+    /// Measures the load on a new process, which begins with a copy of a store.
+    pub(super) fn entry<'a>(
+        self,
+        work: &'static str,
+        server: &'a Contender,
+        store: Option<&'a PathBuf>,
+    ) -> Entry<'a> {
+        let measure = move |folder: &Path| {
+            store.map(|store| copy_data(store, folder)).transpose()?;
+            serve(server, 1, folder, |programs| self.measure(programs))
+        };
+        (work, server.name, Box::new(measure))
+    }
+
+    /// Runs the load after a closed loop as a warm-up, on programs that have only the stored plants.
+    pub(super) fn measure(&self, programs: &[Program]) -> anyhow::Result<Measurement> {
+        let created = AtomicU64::new(self.stored);
         if self.request == Request::List {
-            check_list(programs[0])?;
+            check_list(&programs[0])?;
         }
-        let warm_up = Load { duration: WARM_UP, rate: None, ..*self };
-        warm_up.run(programs).context("the warm-up failed")?;
-        self.run(programs)
+        let warm_up = Self { duration: WARM_UP, rate: None, ..*self };
+        warm_up.run(programs, &created).context("the warm-up failed")?;
+        self.run(programs, &created)
     }
 
     /// Sends requests to programs that do the same; the connections are spread over them. Fails unless every response
-    /// has a 2xx status.
-    pub(super) fn run(&self, programs: &[&Program]) -> anyhow::Result<Figures> {
-        let threads = THREADS.min(self.connections);
-        let mut clients: Vec<Vec<Client>> = (0..threads).map(|_| Vec::new()).collect();
-        for (index, program) in (0..self.connections).zip(programs.iter().cycle()) {
-            clients[index % threads].push(Client::connect(program.address)?);
-        }
+    /// has a 2xx status. `created` counts the plants, and each new plant has the next number.
+    pub(super) fn run(
+        &self,
+        programs: &[Program],
+        created: &AtomicU64,
+    ) -> anyhow::Result<Measurement> {
+        let scheduled = AtomicU64::new(0);
         let start = Instant::now();
-        let latencies = thread::scope(|scope| {
-            let drive =
-                |(index, clients)| scope.spawn(move || self.drive(clients, index, threads, start));
-            let running: Vec<_> = clients.into_iter().enumerate().map(drive).collect();
+        let latencies: Vec<Duration> = thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (seed, program) in (0..self.connections as u64).zip(programs.iter().cycle()) {
+                let mut client = Client::connect(program)?;
+                let scheduled = &scheduled;
+                threads.push(scope.spawn(move || {
+                    // A fixed seed: each program gets the same requests.
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let mut latencies = Vec::new();
+                    while let Some(due) = self.next_due(start, scheduled)
+                        && let Some(request) = self.next_request(&mut random, created)
+                    {
+                        thread::sleep(due.saturating_duration_since(Instant::now()));
+                        client.exchange(&request)?;
+                        latencies.push(due.elapsed());
+                    }
+                    anyhow::Ok(latencies)
+                }));
+            }
             let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Vec<Duration>>>| {
                 thread.join().unwrap_or_else(|_| bail!("a thread of the load panicked"))
             };
-            running.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()
-        });
+            let latencies = threads.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
+            anyhow::Ok(latencies.concat())
+        })?;
         // Every response counts, in all the time until the last one.
-        let seconds = start.elapsed().as_secs_f64();
-        let latencies = latencies?.concat();
-        let count = latencies.len() as u64;
-        let latency = Latency::of(latencies).context("no request was sent: measure for longer")?;
-        let figures = Figures { count, seconds, latency: Some(latency) };
-        if let Some(rate) = self.rate {
-            let reached = figures.per_s();
-            ensure!(
-                reached >= 0.95 * rate,
-                "{reached:.0} requests per second came of {rate:.0} that were due: ask for a lower rate"
-            );
-        }
-        Ok(figures)
+        let measurement = Measurement::of(latencies, start.elapsed());
+        ensure!(measurement.count > 0, "no request was sent: measure for longer");
+        let (reached, rate) = (measurement.per_s(), self.rate.unwrap_or(0.0));
+        ensure!(
+            reached >= 0.95 * rate,
+            "{reached:.0} requests per second came of {rate:.0} that were due: ask for a lower rate"
+        );
+        Ok(measurement)
     }
 
-    /// Sends every request of one thread, and returns the latencies.
-    fn drive(
-        &self,
-        mut clients: Vec<Client>,
-        thread: usize,
-        threads: usize,
-        start: Instant,
-    ) -> anyhow::Result<Vec<Duration>> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        for (index, client) in clients.iter().enumerate() {
-            epoll::add(&epoll, &client.stream, EventData::new_u64(index as u64), EventFlags::IN)?;
-        }
-        // A fixed seed: each program gets the same requests.
-        let mut random = fastrand::Rng::with_seed(thread as u64);
-        let end = start + self.duration;
-        let mut scheduled = thread;
-        let mut idle: Vec<usize> = (0..clients.len()).collect();
-        let mut events = Vec::with_capacity(clients.len());
-        let mut latencies = Vec::new();
-        let mut last_response = start;
-        let mut is_over = false;
-        loop {
-            let mut wait = None;
-            while let (false, Some(&index)) = (is_over, idle.last()) {
-                let now = Instant::now();
-                let offset = |rate| Duration::from_secs_f64(scheduled as f64 / rate);
-                let due = self.rate.map_or(now, |rate| start + offset(rate));
-                if now < due && due < end {
-                    wait = Some(due - now);
-                    break;
-                }
-                // A number is taken only for a request that is sent.
-                let request = if due < end { self.next_request(&mut random) } else { None };
-                is_over = request.is_none();
-                if let Some(request) = request {
-                    clients[index].send(&request, due)?;
-                    scheduled += threads;
-                    idle.pop();
-                }
-            }
-            if is_over && idle.len() == clients.len() {
-                return Ok(latencies);
-            }
-            let mut timeout = RESPONSE_TIMEOUT;
-            if let Some(wait) = wait {
-                // Its timeout is in nanoseconds, that of `epoll_wait` in milliseconds.
-                let mut ready = [PollFd::new(&epoll, PollFlags::IN)];
-                poll(&mut ready, Some(&Timespec::try_from(wait)?))?;
-                timeout = Duration::ZERO;
-            }
-            events.clear();
-            epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec::try_from(timeout)?))?;
-            for event in &events {
-                let index = usize::try_from(event.data.u64())?;
-                if clients[index].receive()? {
-                    last_response = Instant::now();
-                    latencies.push(last_response - clients[index].due);
-                    idle.push(index);
-                }
-            }
-            let is_late = idle.len() < clients.len() && last_response.elapsed() > RESPONSE_TIMEOUT;
-            ensure!(!is_late, "no response came within {RESPONSE_TIMEOUT:?}");
-        }
+    /// When the next request is due, unless the load has ended then.
+    fn next_due(&self, start: Instant, scheduled: &AtomicU64) -> Option<Instant> {
+        let due = self.rate.map_or_else(Instant::now, |rate| {
+            let place = scheduled.fetch_add(1, Ordering::Relaxed);
+            start + Duration::from_secs_f64(place as f64 / rate)
+        });
+        (due - start < self.duration).then_some(due)
     }
 
     /// The text of the next request, unless the last plant has been created.
-    fn next_request(&self, random: &mut fastrand::Rng) -> Option<String> {
+    fn next_request(&self, random: &mut fastrand::Rng, created: &AtomicU64) -> Option<String> {
         let number = || {
-            let next = |number| (number <= self.last_number).then_some(number + 1);
-            self.next_number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+            let next = |created| (created < self.plants_max).then_some(created + 1);
+            created.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(|it| it + 1)
         };
         let post = |id| {
             let body = json(id);
@@ -188,15 +149,13 @@ impl<'a> Load<'a> {
             request("POST /plants", &format!("{head}{}\r\n\r\n{body}", body.len()))
         };
         let stored = scattered(random.u64(1..=self.stored.max(1)));
-        match self.request {
-            Request::CreateAscending => Some(post(number()?)),
-            Request::Create => Some(post(scattered(number()?))),
-            Request::Mix if random.u32(..10) == 0 => Some(post(scattered(number()?))),
-            Request::Read | Request::Mix => Some(request(&format!("GET /plants/{stored}"), "\r\n")),
-            Request::List => {
-                Some(request(&format!("GET /plants?limit=100&after={stored}"), "\r\n"))
-            }
-        }
+        Some(match self.request {
+            Request::CreateAscending => post(number()?),
+            Request::Create => post(scattered(number()?)),
+            Request::Mix if random.u32(..10) == 0 => post(scattered(number()?)),
+            Request::Read | Request::Mix => request(&format!("GET /plants/{stored}"), "\r\n"),
+            Request::List => request(&format!("GET /plants?limit=100&after={stored}"), "\r\n"),
+        })
     }
 }
 
@@ -208,54 +167,51 @@ fn request(method_and_target: &str, rest: &str) -> String {
 
 /// Fails unless a list has 100 plants, before thousands like it are only counted.
 fn check_list(program: &Program) -> anyhow::Result<()> {
-    let mut client = Client::connect(program.address)?;
-    client.send(&request("GET /plants?limit=100", "\r\n"), Instant::now())?;
-    while !client.receive()? {}
+    let mut client = Client::connect(program)?;
+    client.exchange(&request("GET /plants?limit=100", "\r\n"))?;
     let list = String::from_utf8_lossy(&client.received);
     ensure!(list.matches("\"id\":").count() == 100, "a list of 100 plants is:\n{list}");
     Ok(())
 }
 
-/// A connection with at most one request under way. Its socket blocks, but is read only when it has bytes.
 struct Client {
     stream: TcpStream,
-    /// When the request was due.
-    due: Instant,
-    /// What has come of the response.
+    /// The last response.
     received: Vec<u8>,
 }
 
 impl Client {
-    fn connect(address: SocketAddr) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).context("cannot connect")?;
+    fn connect(program: &Program) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(program.address).context("cannot connect")?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, due: Instant::now(), received: Vec::new() })
+        stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+        Ok(Self { stream, received: Vec::new() })
     }
 
-    fn send(&mut self, request: &str, due: Instant) -> anyhow::Result<()> {
+    /// Sends a request and reads its response. Fails unless its status is 2xx.
+    fn exchange(&mut self, request: &str) -> anyhow::Result<()> {
+        self.stream.write_all(request.as_bytes()).context("cannot send a request")?;
         self.received.clear();
-        self.due = due;
-        self.stream.write_all(request.as_bytes()).context("cannot send a request")
+        let mut chunk = [0; 16 * 1024];
+        while !self.is_complete()? {
+            let length = self.stream.read(&mut chunk);
+            let length = length.with_context(|| format!("no response in {RESPONSE_TIMEOUT:?}"))?;
+            ensure!(length > 0, "the server closed the connection without a response");
+            self.received.extend_from_slice(&chunk[..length]);
+        }
+        let text = || String::from_utf8_lossy(&self.received);
+        ensure!(self.received.starts_with(b"HTTP/1.1 2"), "a status is not 2xx:\n{}", text());
+        Ok(())
     }
 
-    /// Reads what has come, and returns whether the response is complete. Fails unless its status is 2xx.
-    fn receive(&mut self) -> anyhow::Result<bool> {
-        let mut chunk = [0; 16 * 1024];
-        let length = self.stream.read(&mut chunk).context("cannot read a response")?;
-        ensure!(length > 0, "the server closed the connection without a response");
-        self.received.extend_from_slice(&chunk[..length]);
+    fn is_complete(&self) -> anyhow::Result<bool> {
         let Some(head) = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
             return Ok(false);
         };
-        let text = || String::from_utf8_lossy(&self.received);
-        let fields = str::from_utf8(&self.received[..head])?.split("\r\n").skip(1);
-        let length = fields.filter_map(|field| field.split_once(':')).find_map(|(name, value)| {
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-        });
-        let length: usize = length.with_context(|| format!("no length in:\n{}", text()))?;
-        let is_success = self.received.starts_with(b"HTTP/1.1 2");
-        let is_complete = self.received.len() >= head + 4 + length;
-        ensure!(is_success || !is_complete, "a status is not 2xx:\n{}", text());
-        Ok(is_complete)
+        let head_text = str::from_utf8(&self.received[..head])?;
+        let fields = head_text.split("\r\n").filter_map(|line| line.split_once(':'));
+        let length = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let length = length.last().with_context(|| format!("no length in:\n{head_text}"))?.1;
+        Ok(self.received.len() >= head + 4 + length.trim().parse::<usize>()?)
     }
 }

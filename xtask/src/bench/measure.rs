@@ -1,4 +1,4 @@
-//! Measurements in rounds, and what they say: medians, ratios within a round, and claims.
+//! Measurements in rounds, and what they say: medians, ratios within a round, and targets.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -8,122 +8,120 @@ use anyhow::Context as _;
 
 use super::options::Options;
 
-/// One measurement of one program.
-#[derive(Debug, Clone)]
-pub(super) struct Figures {
-    /// Requests or plants.
+/// What one program did in one measurement.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Measurement {
+    /// Requests, plants or starts.
     pub(super) count: u64,
     pub(super) seconds: f64,
-    pub(super) latency: Option<Latency>,
+    /// The 50th, 99th and 99.9th percentile, if latencies were measured.
+    pub(super) latency_ms: Option<[f64; 3]>,
+    /// The most memory that the process has had, if it was measured.
+    pub(super) memory_mb: Option<f64>,
 }
 
-impl Figures {
+impl Measurement {
+    pub(super) fn of(mut latencies: Vec<Duration>, duration: Duration) -> Self {
+        latencies.sort_unstable();
+        // The least latency that this share of all latencies does not exceed.
+        let percentile = |permille: usize| {
+            let rank = (latencies.len() * permille).div_ceil(1_000);
+            latencies[rank - 1].as_secs_f64() * 1_000.0
+        };
+        let latency_ms = (!latencies.is_empty()).then(|| [500, 990, 999].map(percentile));
+        let (count, seconds) = (latencies.len() as u64, duration.as_secs_f64());
+        Self { count, seconds, latency_ms, memory_mb: None }
+    }
+
     pub(super) fn per_s(&self) -> f64 {
         self.count as f64 / self.seconds
     }
 }
 
-/// Percentiles, in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Latency {
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    pub(super) p999: f64,
-    pub(super) max: f64,
-}
-
-impl Latency {
-    /// The least latencies that these shares of all latencies do not exceed, if there are any.
-    pub(super) fn of(mut latencies: Vec<Duration>) -> Option<Self> {
-        latencies.sort_unstable();
-        let percentile = |permille: usize| {
-            let rank = (latencies.len() * permille).div_ceil(1_000);
-            Some(latencies.get(rank.checked_sub(1)?)?.as_secs_f64() * 1_000.0)
-        };
-        let [p50, p99, p999, max] = [500, 990, 999, 1_000].map(percentile);
-        Some(Self { p50: p50?, p99: p99?, p999: p999?, max: max? })
-    }
-}
-
-/// The middle and the ends of a handful of values.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
-}
-
-impl Spread {
-    /// The spread of values, if there are any.
-    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        // Both are the same if the number of values is odd.
-        let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Some(Self { median: f64::midpoint(lower, upper), min, max })
-    }
-
-    /// The spread of a value over all rounds that have it.
-    pub(super) fn over(rounds: &[Round], value: impl Fn(&Round) -> Option<f64>) -> Option<Self> {
-        Self::of(rounds.iter().filter_map(value))
-    }
-}
-
-/// A work, a program and its measurement, which works in the folder that it gets.
+/// A work, a program, and how this program does this work in an empty folder.
 pub(super) type Entry<'a> =
-    (&'static str, &'static str, Box<dyn Fn(&Path) -> anyhow::Result<Figures> + 'a>);
+    (&'static str, &'static str, Box<dyn Fn(&Path) -> anyhow::Result<Measurement> + 'a>);
 
-/// The figures of one round, with their works and programs, in the order of the measurements.
+/// For each work and program the measurements, one of each round.
 #[derive(Debug, Default)]
-pub(super) struct Round(pub(super) Vec<(&'static str, &'static str, Figures)>);
+pub(super) struct Results(pub(super) Vec<(&'static str, &'static str, Vec<Measurement>)>);
 
-impl Round {
-    pub(super) fn figures(&self, work: &str, program: &str) -> Option<&Figures> {
-        let mut measurements = self.0.iter();
-        let found = measurements.find(|(one, by, _)| (*one, *by) == (work, program))?;
-        Some(&found.2)
-    }
-
-    pub(super) fn latency(&self, work: &str, program: &str) -> Option<Latency> {
-        self.figures(work, program)?.latency
-    }
-
-    /// The rate of a program divided by that of another.
-    pub(super) fn ratio(&self, work: &str, program: &str, other: &str) -> Option<f64> {
-        Some(self.figures(work, program)?.per_s() / self.figures(work, other)?.per_s())
-    }
-}
-
-/// Adds the measurements of all turns to each round. The entries of a turn are compared, so they run one right after
-/// the other; each round begins with another one, because the first meets a cooler machine and an emptier disk queue.
-pub(super) fn measure(
-    options: &Options,
-    rounds: &mut Vec<Round>,
-    turns: &[Vec<Entry<'_>>],
-) -> anyhow::Result<()> {
-    rounds.resize_with(options.rounds, Round::default);
-    for (index, round) in rounds.iter_mut().enumerate() {
-        for (work, program, measure) in turns.iter().flat_map(|turn| rotated(turn, index)) {
-            if !options.wants(work) {
-                continue;
+impl Results {
+    /// Carries out all entries in each round. Those of one work are neighbors: they are compared, so they run one right
+    /// after the other. Each round begins with another of them, because the first meets a cooler machine and an emptier
+    /// disk queue.
+    pub(super) fn measure(
+        &mut self,
+        options: &Options,
+        entries: &[Entry<'_>],
+    ) -> anyhow::Result<()> {
+        for round in 0..options.rounds {
+            let same_work = entries.chunk_by(|one, next| one.0 == next.0);
+            for (work, program, measure) in same_work.flat_map(|entries| rotated(entries, round)) {
+                if !options.wants(work) {
+                    continue;
+                }
+                let what = format!("round {}: {work}: {program}", round + 1);
+                let measurement = measure(options.temporary()?.path()).context(what.clone())?;
+                println!("{what}: {:.0}/s, {measurement:.3?}", measurement.per_s());
+                self.add(work, program, measurement);
             }
-            let what = format!("round {}: {work}: {program}", index + 1);
-            let figures = measure(options.temporary()?.path()).with_context(|| what.clone())?;
-            println!("{what}: {:.0}/s, {:?}", figures.per_s(), figures.latency);
-            round.0.push((work, program, figures));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, work: &'static str, program: &'static str, measurement: Measurement) {
+        match self.0.iter_mut().find(|(one, by, _)| (*one, *by) == (work, program)) {
+            Some((_, _, measurements)) => measurements.push(measurement),
+            None => self.0.push((work, program, vec![measurement])),
         }
     }
-    Ok(())
+
+    /// A value of each round; none if this was not measured.
+    pub(super) fn values(
+        &self,
+        work: &str,
+        program: &str,
+        value: impl Fn(&Measurement) -> Option<f64>,
+    ) -> Vec<f64> {
+        let measured = self.0.iter().filter(|(one, by, _)| (*one, *by) == (work, program));
+        measured.flat_map(|(_, _, measurements)| measurements).filter_map(value).collect()
+    }
+
+    pub(super) fn rates(&self, work: &str, program: &str) -> Vec<f64> {
+        self.values(work, program, |measurement| Some(measurement.per_s()))
+    }
+
+    /// A percentile of each round, by its place in [`Measurement::latency_ms`].
+    pub(super) fn latencies(&self, work: &str, program: &str, percentile: usize) -> Vec<f64> {
+        self.values(work, program, |measurement| Some(measurement.latency_ms?[percentile]))
+    }
+
+    /// The rates of a program divided by those of another in the same round.
+    pub(super) fn ratios(&self, work: &str, program: &str, other: &str) -> Vec<f64> {
+        quotients(self.rates(work, program), self.rates(work, other))
+    }
 }
 
-fn rotated<T>(turn: &[T], round: usize) -> impl Iterator<Item = &T> {
-    turn.iter().cycle().skip(round % turn.len().max(1)).take(turn.len())
+/// The values divided by those at the same places.
+pub(super) fn quotients(values: Vec<f64>, divisors: Vec<f64>) -> Vec<f64> {
+    values.into_iter().zip(divisors).map(|(value, divisor)| value / divisor).collect()
 }
 
-/// What is to be reached, the target for the median, and the value of a round that has all that the claim needs.
-pub(super) type Claim = (&'static str, Target, fn(&Round) -> Option<f64>);
+fn rotated<T>(entries: &[T], round: usize) -> impl Iterator<Item = &T> {
+    entries.iter().cycle().skip(round % entries.len()).take(entries.len())
+}
 
+/// The median, the least and the greatest of values, if there are any.
+pub(super) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
+    values.sort_by(f64::total_cmp);
+    let (min, max) = (*values.first()?, *values.last()?);
+    // Both are the same if the number of values is odd.
+    let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    Some([f64::midpoint(lower, upper), min, max])
+}
+
+/// What the median is to reach.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
     AtLeast(f64),
@@ -155,30 +153,31 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_the_sorted_latencies() {
+        let of = |latencies| Measurement::of(latencies, Duration::from_secs(1)).latency_ms;
         let latencies = (1..=1_000).rev().map(Duration::from_millis).collect();
-        let expected = Latency { p50: 500.0, p99: 990.0, p999: 999.0, max: 1_000.0 };
-        assert_eq!(Latency::of(latencies), Some(expected));
-        assert_eq!(Latency::of(vec![Duration::from_millis(7)]).unwrap().p50, 7.0);
-        assert_eq!(Latency::of(Vec::new()), None);
+        assert_eq!(of(latencies), Some([500.0, 990.0, 999.0]));
+        assert_eq!(of(vec![Duration::from_millis(7)]), Some([7.0; 3]));
+        assert_eq!(of(Vec::new()), None);
     }
 
     #[test]
     fn the_median_of_an_even_number_of_values_lies_between_the_two_in_the_middle() {
-        let spread = |median, min, max| Some(Spread { median, min, max });
-        assert_eq!(Spread::of([9.0, 1.0, 4.0]), spread(4.0, 1.0, 9.0));
-        assert_eq!(Spread::of([8.0, 1.0, 2.0, 4.0]), spread(3.0, 1.0, 8.0));
-        assert_eq!(Spread::of([]), None);
+        assert_eq!(spread(vec![9.0, 1.0, 4.0]), Some([4.0, 1.0, 9.0]));
+        assert_eq!(spread(vec![8.0, 1.0, 2.0, 4.0]), Some([3.0, 1.0, 8.0]));
+        assert_eq!(spread(Vec::new()), None);
     }
 
     #[test]
     fn a_ratio_is_the_median_of_those_within_a_round_and_not_the_ratio_of_the_medians() {
-        let figures = |count| Figures { count, seconds: 1.0, latency: None };
-        let rounds = [(90, 100), (100, 200), (160, 400)].map(|(rose, fern)| {
-            Round(vec![("read", "rose", figures(rose)), ("read", "fern", figures(fern))])
-        });
-        let ratio = Spread::over(&rounds, |round| round.ratio("read", "rose", "fern"));
-        assert_eq!(ratio, Some(Spread { median: 0.5, min: 0.4, max: 0.9 }));
-        assert_eq!(Spread::over(&rounds, |round| round.ratio("list", "rose", "fern")), None);
+        let mut results = Results::default();
+        for (rose, fern) in [(90, 100), (100, 200), (160, 400)] {
+            for (program, count) in [("rose", rose), ("fern", fern)] {
+                let measurement = Measurement { count, seconds: 1.0, ..Measurement::default() };
+                results.add("read", program, measurement);
+            }
+        }
+        assert_eq!(spread(results.ratios("read", "rose", "fern")), Some([0.5, 0.4, 0.9]));
+        assert!(results.ratios("list", "rose", "fern").is_empty());
     }
 
     #[test]

@@ -6,69 +6,60 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use cargo_metadata::Metadata;
+use clap::value_parser;
 use tempfile::TempDir;
 
 use crate::cargo;
-use crate::usage::UsageError;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// How often each program is measured
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
+    rounds: u64,
+    /// How long each measurement takes
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Only works whose name contains this; docs/performance.md stays as it is
+    #[arg(long)]
+    only: Option<String>,
+    /// Another number of plants; docs/performance.md stays as it is
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    plants: Option<u64>,
+}
 
 #[derive(Debug)]
 pub(super) struct Options {
-    /// How often each program is measured.
+    arguments: Arguments,
     pub(super) rounds: usize,
-    /// How long each measurement takes.
     pub(super) duration: Duration,
-    /// Another number of plants than the document has.
-    plants: Option<u64>,
-    /// A part of the names of the works to measure; without it, all are measured.
-    only: Option<String>,
     pub(super) workspace: Metadata,
     /// `target/bench`, on the disk of the checkout; a temporary folder of the system may be in memory.
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 impl Options {
-    pub(super) fn parse(arguments: &[String], usage: &'static str) -> anyhow::Result<Self> {
-        let (mut rounds, mut seconds, mut plants, mut only) = (5, 4, None, None);
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            let problem = |problem| UsageError::new(format!("`{name}` {problem}"), usage);
-            let value = arguments.next().ok_or_else(|| problem("is unknown or has no value"))?;
-            let number = value.parse::<u32>().ok().filter(|number| *number > 0);
-            let number = number.ok_or_else(|| problem("needs a whole number above 0"));
-            match name.as_str() {
-                "--rounds" => rounds = number?,
-                "--seconds" => seconds = number?,
-                "--plants" => plants = Some(number?.into()),
-                "--only" => only = Some(value.clone()),
-                _ => return Err(problem("is not an option").into()),
-            }
-        }
+    pub(super) fn new(arguments: Arguments) -> anyhow::Result<Self> {
         let workspace = cargo::workspace()?;
         let folder = workspace.target_directory.join("bench").into_std_path_buf();
         // An interrupted bench leaves its folders there.
         drop(fs::remove_dir_all(&folder));
         fs::create_dir_all(&folder).context("cannot make target/bench")?;
-        let duration = Duration::from_secs(seconds.into());
-        Ok(Self { rounds: rounds as usize, duration, plants, only, workspace, folder })
+        let (rounds, duration) =
+            (usize::try_from(arguments.rounds)?, Duration::from_secs(arguments.seconds));
+        Ok(Self { arguments, rounds, duration, workspace, folder })
     }
 
     pub(super) fn wants(&self, work: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| work.contains(only))
+        self.arguments.only.as_ref().is_none_or(|only| work.contains(only))
     }
 
     pub(super) fn plants(&self, documented: u64) -> u64 {
-        self.plants.unwrap_or(documented)
+        self.arguments.plants.unwrap_or(documented)
     }
 
-    /// Whether the figures belong into the document.
+    /// Whether the figures belong in the document.
     pub(super) fn is_documented(&self) -> bool {
-        self.only.is_none() && self.plants.is_none()
-    }
-
-    /// The folder of the plots.
-    pub(super) fn plots(&self) -> PathBuf {
-        let documents = self.workspace.workspace_root.join("docs/performance").into_std_path_buf();
-        if self.is_documented() { documents } else { self.folder.clone() }
+        self.arguments.only.is_none() && self.arguments.plants.is_none()
     }
 
     /// A new folder that is removed when it is dropped.

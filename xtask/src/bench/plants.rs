@@ -11,17 +11,12 @@ use anyhow::Context as _;
 const ID_MASK: u64 = (1 << 53) - 1;
 
 /// Odd, so that no two numbers have the same id. It has 40 bits, so that PostgreSQL, whose integers must not
-/// overflow, can multiply it by numbers of 23 bits.
-const ID_FACTOR: u64 = 0x9E_3779_B97F;
+/// overflow, can multiply it by numbers of 23 bits; the scripts in bench/pgbench do.
+const ID_FACTOR: u64 = 679_535_556_991;
 
 /// The id of the plant with a number, anywhere in the range of ids.
 pub(super) fn scattered(number: u64) -> u64 {
     number.wrapping_mul(ID_FACTOR) & ID_MASK
-}
-
-/// [`scattered`] for pgbench and PostgreSQL.
-pub(super) fn scattered_sql(number: &str) -> String {
-    format!("(({number} * {ID_FACTOR}) & {ID_MASK})")
 }
 
 /// Genera with their families, and epithets.

@@ -1,15 +1,14 @@
-//! What a bench writes: tables in Markdown, plots, JSON, and the measured parts of docs/performance.md.
+//! What a bench writes: tables in Markdown, plots, and the measured parts of docs/performance.md.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::fs;
+use std::process::Command;
 use std::thread;
 
 use anyhow::{Context as _, ensure};
 
-use super::measure::{Claim, Figures, Latency, Round, Spread};
+use super::measure::{Measurement, Results, Target, spread};
 use super::options::Options;
+use super::program::output;
 
 /// The cores, the processor and the kernel of this machine.
 pub(super) fn machine() -> anyhow::Result<String> {
@@ -21,30 +20,30 @@ pub(super) fn machine() -> anyhow::Result<String> {
     Ok(format!("{cores} cores of {model}, Linux {}", kernel.trim()))
 }
 
-/// A table whose first `text_columns` columns are text; the others are numbers.
-pub(super) fn table(head: &[&str], text_columns: usize, rows: &[Vec<String>]) -> String {
-    let head: Vec<String> = head.iter().map(|name| (*name).to_owned()).collect();
-    let rows: Vec<&Vec<String>> = [&head].into_iter().chain(rows).collect();
-    let widths: Vec<usize> = (0..head.len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
-        .collect();
-    let mut lines = Vec::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            if column < text_columns {
-                format!(" {cell:<width$} |")
-            } else {
-                format!(" {cell:>width$} |")
-            }
-        });
-        lines.push(format!("|{}\n", cells.collect::<String>()));
+/// A table whose first `text_columns` columns are text; the others are numbers. Without rows, nothing.
+pub(super) fn table(head: &[&str], text_columns: usize, mut rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() {
+        return String::new();
     }
-    let rules = widths.iter().enumerate().map(|(column, width)| {
-        let colon = if column < text_columns { "-" } else { ":" };
-        format!(" {}{colon} |", "-".repeat(width.saturating_sub(1)))
-    });
-    lines.insert(1, format!("|{}\n", rules.collect::<String>()));
-    lines.concat()
+    rows.insert(0, head.iter().map(|name| (*name).to_owned()).collect());
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..head.len()).filter_map(width).collect();
+    let rule = |(column, width): (usize, &usize)| {
+        let last = if column < text_columns { "-" } else { ":" };
+        "-".repeat(width.saturating_sub(1)) + last
+    };
+    rows.insert(1, widths.iter().enumerate().map(rule).collect());
+    let mut text = String::new();
+    for row in rows {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            text += &match column < text_columns {
+                true => format!("| {cell:<width$} "),
+                false => format!("| {cell:>width$} "),
+            };
+        }
+        text += "|\n";
+    }
+    text
 }
 
 /// A number with so many decimals, and with commas between thousands.
@@ -58,60 +57,47 @@ pub(super) fn number(value: f64, decimals: usize) -> String {
     text
 }
 
-/// The median, with the ends in brackets.
-pub(super) fn with_ends(spread: Option<Spread>, decimals: usize) -> String {
-    let text = spread.map(|Spread { median, min, max }| {
-        let [median, min, max] = [median, min, max].map(|value| number(value, decimals));
-        format!("{median} ({min} to {max})")
-    });
-    text.unwrap_or_default()
+/// The median of values, if there are any.
+pub(super) fn median(values: Vec<f64>, decimals: usize) -> String {
+    spread(values).map(|[median, ..]| number(median, decimals)).unwrap_or_default()
 }
 
-/// The claims that the rounds say something about.
-pub(super) fn claim_section(claims: &[Claim], rounds: &[Round]) -> String {
-    let row = |(what, target, value): &Claim| {
-        let Spread { median, min, max } = Spread::over(rounds, value)?;
-        let verdict = target.verdict(median).to_owned();
-        let numbers = [median, min, max].map(|value| number(value, 2));
-        Some([(*what).to_owned(), verdict, target.to_string()].into_iter().chain(numbers).collect())
+/// The median of values with the ends in brackets, if there are any.
+fn with_ends(values: Vec<f64>, decimals: usize) -> String {
+    let numbers = spread(values).map(|spread| spread.map(|value| number(value, decimals)));
+    numbers.map(|[median, min, max]| format!("{median} ({min} to {max})")).unwrap_or_default()
+}
+
+/// What is to be reached, and the values of all rounds. Claims without values are left out.
+pub(super) fn claims(claims: Vec<(&str, Target, Vec<f64>)>) -> String {
+    let row = |(what, target, values): (&str, Target, Vec<f64>)| {
+        let spread = spread(values)?;
+        let texts = [what.to_owned(), target.verdict(spread[0]).to_owned(), target.to_string()];
+        Some(texts.into_iter().chain(spread.map(|value| number(value, 2))).collect())
     };
-    let rows = claims.iter().filter_map(row).collect();
-    let head = ["claim", "", "target", "median", "min", "max"];
-    section("Claims; each value is one of a round.", &head, 2, rows)
+    let rows = claims.into_iter().filter_map(row).collect();
+    let table = table(&["claim", "", "target", "median", "min", "max"], 2, rows);
+    format!("Claims; each value is one of a round.\n\n{table}")
 }
 
-/// The rates of all measurements but those of the work `except`. The ratio is to the first of `references`, none of
-/// which has one.
-pub(super) fn rate_section(rounds: &[Round], references: &[&str], except: &str) -> String {
-    let row = |(work, program, _): &(&'static str, &'static str, Figures)| {
-        let median = |value: fn(Latency) -> f64| {
-            let spread = Spread::over(rounds, |round| round.latency(work, program).map(value));
-            spread.map(|spread| number(spread.median, 3)).unwrap_or_default()
-        };
-        let rate = Spread::over(rounds, |round| Some(round.figures(work, program)?.per_s()));
-        let ratio = Spread::over(rounds, |round| round.ratio(work, program, references[0]));
-        let ratio = ratio.filter(|_| !references.contains(program));
-        let [p50, p99] = [median(|latency| latency.p50), median(|latency| latency.p99)];
+/// All measurements, with the ratio of each rate to that of the program `reference` at the same work.
+pub(super) fn measurements(options: &Options, results: &Results, reference: &str) -> String {
+    let row = |(work, program, _): &(&str, &str, Vec<Measurement>)| {
+        let is_compared = *program != reference;
+        let ratios = if is_compared { results.ratios(work, program, reference) } else { vec![] };
+        let latency = |percentile| median(results.latencies(work, program, percentile), 3);
+        let rate = with_ends(results.rates(work, program), 0);
         let [work, program] = [*work, *program].map(str::to_owned);
-        vec![work, program, with_ends(rate, 0), p50, p99, with_ends(ratio, 2)]
+        vec![work, program, rate, latency(0), latency(1), latency(2), with_ends(ratios, 2)]
     };
-    // The first round has the order of the turns.
-    let measurements = rounds.iter().take(1).flat_map(|round| &round.0);
-    let rows = measurements.filter(|(work, ..)| *work != except).map(row).collect();
-    let ratio = format!("of {}", references[0]);
-    let head = ["work", "program", "per second", "p50, ms", "p99, ms", &ratio];
-    section("Rates, as fast as it goes.", &head, 2, rows)
-}
-
-/// A heading and a table, unless that has no rows.
-pub(super) fn section(
-    heading: &str,
-    head: &[&str],
-    text_columns: usize,
-    rows: Vec<Vec<String>>,
-) -> String {
-    let table = table(head, text_columns, &rows);
-    if rows.is_empty() { String::new() } else { format!("\n{heading}\n\n{table}") }
+    let ratio = format!("of {reference}");
+    let head = ["work", "program", "per second", "p50, ms", "p99, ms", "p99.9, ms", &ratio];
+    format!(
+        "Medians of {} rounds, of {} s for each measurement, with the least and the greatest in brackets.\n\n{}",
+        options.rounds,
+        options.duration.as_secs(),
+        table(&head, 2, results.0.iter().map(row).collect())
+    )
 }
 
 /// Prints the text of a bench and, if the options say so, puts it between `<!-- measured: NAME -->` and `<!-- end -->`
@@ -137,89 +123,48 @@ fn refreshed(text: &str, name: &str, content: &str) -> anyhow::Result<String> {
     Ok(format!("{before}{start}\n{}\n\n{end}{after}", content.trim()))
 }
 
-/// A plot of series that have a value for each row.
-pub(super) struct Plot<'a> {
-    pub(super) title: &'a str,
-    pub(super) y_label: &'a str,
-    /// For lines, the label of the x axis and how that scales; without it, rows are groups of bars with whiskers.
-    pub(super) lines: Option<(&'a str, &'a str)>,
-    /// The last line is memory, on an axis of its own.
-    pub(super) series: Vec<&'a str>,
-    /// The name of a group or the place on the x axis, and the values.
-    pub(super) rows: Vec<(String, Vec<Option<Spread>>)>,
+/// Has `bench/plot.gnuplot`, which says what the columns are, draw `NAME.svg`: for the document, or in target/bench.
+/// `variables` are those of that script that only one plot has.
+pub(super) fn plot(
+    options: &Options,
+    name: &str,
+    variables: &str,
+    head: &[&str],
+    rows: &[Vec<String>],
+) -> anyhow::Result<()> {
+    let root = options.workspace.workspace_root.as_std_path();
+    let documents = root.join("docs/performance");
+    let folder = if options.is_documented() { &documents } else { &options.folder };
+    let svg = folder.join(format!("{name}.svg"));
+    let data = options.folder.join(format!("{name}.tsv"));
+    let lines = rows.iter().map(|row| row.join("\t").replace(',', "") + "\n");
+    fs::write(&data, head.join("\t") + "\n" + &lines.collect::<String>())?;
+    let paths = format!("svg='{}'; data='{}'", svg.display(), data.display());
+    let mut gnuplot = Command::new("gnuplot");
+    gnuplot.args(["-e", &paths, "-e", variables]).arg(root.join("bench/plot.gnuplot"));
+    output(&mut gnuplot).map(drop)
 }
 
-impl Plot<'_> {
-    /// Has gnuplot draw it as SVG, unless nothing of it was measured.
-    pub(super) fn draw(&self, path: &Path) -> anyhow::Result<()> {
-        if self.rows.iter().flat_map(|(_, values)| values).all(Option::is_none) {
-            return Ok(());
-        }
-        let svg = File::create(path).with_context(|| path.display().to_string())?;
-        let mut gnuplot = Command::new("gnuplot").stdin(Stdio::piped()).stdout(svg).spawn()?;
-        // The script ends where stdin is closed, right here.
-        gnuplot.stdin.take().context("no stdin")?.write_all(self.script().as_bytes())?;
-        let status = gnuplot.wait()?;
-        ensure!(status.success(), "gnuplot cannot draw {} ({status})", path.display());
-        Ok(())
+/// Draws bars with whiskers: for each row a group with the values of each series. Without values, nothing.
+pub(super) fn bars(
+    options: &Options,
+    name: &str,
+    variables: &str,
+    series: &[&str],
+    rows: &[(&str, Vec<Vec<f64>>)],
+) -> anyhow::Result<()> {
+    if rows.iter().all(|(_, values)| values.iter().all(Vec::is_empty)) {
+        return Ok(());
     }
-
-    fn script(&self) -> String {
-        let mut script = format!(
-            "set terminal svg size 900,440 dynamic background rgb 'white' font 'sans-serif,13'\n\
-             set title \"{}\" noenhanced\n\
-             set ylabel \"{}\" noenhanced\n\
-             set yrange [0:*]\n\
-             set format y \"%'.10g\"\n\
-             set grid ytics linecolor rgb '#dddddd'\n\
-             set ytics nomirror\n\
-             set xtics nomirror noenhanced\n\
-             set key outside bottom center horizontal noenhanced\n\
-             set datafile missing '?'\n\
-             $data << END\n",
-            self.title, self.y_label
-        );
-        for (name, values) in &self.rows {
-            let values = values.iter().map(|value| {
-                value.map_or(" ? ? ?".to_owned(), |Spread { median, min, max }| {
-                    format!(" {median} {min} {max}")
-                })
-            });
-            let quote = if self.lines.is_some() { "" } else { "\"" };
-            script.push_str(&format!("{quote}{name}{quote}{}\n", values.collect::<String>()));
-        }
-        script.push_str("END\n");
-        script.push_str(&match self.lines {
-            Some((x_label, x_scale)) => format!(
-                "set border 11\n\
-                 set xlabel \"{x_label}\" noenhanced\n\
-                 {x_scale}\n\
-                 set y2label \"memory, MB\" noenhanced\n\
-                 set y2range [0:*]\n\
-                 set format y2 \"%'.10g\"\n\
-                 set y2tics nomirror\n"
-            ),
-            None => "set border 3\n\
-                     set xtics scale 0\n\
-                     set style data histograms\n\
-                     set style histogram errorbars gap 1 linewidth 1\n\
-                     set style fill solid 0.9 noborder\n\
-                     set errorbars 0.6 linecolor rgb '#333333'\n"
-                .to_owned(),
-        });
-        let plots = self.series.iter().enumerate().map(|(index, name)| {
-            let (median, min, max) = (3 * index + 2, 3 * index + 3, 3 * index + 4);
-            let axes = if index + 1 == self.series.len() { "x1y2" } else { "x1y1" };
-            match self.lines {
-                Some(_) => format!(
-                    "$data using 1:{median} axes {axes} with linespoints linewidth 2 pointtype 7 \
-                     pointsize 0.5 title \"{name}\""
-                ),
-                None => format!("$data using {median}:{min}:{max}:xtic(1) title \"{name}\""),
-            }
-        });
-        script + "plot " + &plots.collect::<Vec<_>>().join(", ") + "\n"
-    }
+    let cells = |values: &Vec<f64>| {
+        spread(values.clone()).map_or(["?"; 3].map(str::to_owned), |it| it.map(|it| it.to_string()))
+    };
+    let row = |(group, values): &(&str, Vec<Vec<f64>>)| {
+        [(*group).to_owned()].into_iter().chain(values.iter().flat_map(cells)).collect()
+    };
+    let head: Vec<&str> = [""].into_iter().chain(series.iter().flat_map(|it| [*it; 3])).collect();
+    let variables = format!("{variables}; series={}", series.len());
+    plot(options, name, &variables, &head, &rows.iter().map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -252,11 +197,9 @@ mod tests {
         let expected = "| name         |      rate |\n\
                         | ------------ | --------: |\n\
                         | plantd – all | 1,234,567 |\n";
-        assert_eq!(table(&["name", "rate"], 1, &[row]), expected);
-        assert_eq!(
-            [0.4, 999.6, 123_456.0].map(|value| number(value, 0)),
-            ["0", "1,000", "123,456"]
-        );
+        assert_eq!(table(&["name", "rate"], 1, vec![row]), expected);
+        let whole = |value| number(value, 0);
+        assert_eq!([0.4, 999.6, 123_456.0].map(whole), ["0", "1,000", "123,456"]);
         assert_eq!([0.4, 2_594.36].map(|value| number(value, 1)), ["0.4", "2,594.4"]);
     }
 }

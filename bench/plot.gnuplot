@@ -1,0 +1,37 @@
+# Every plot of the bench. `data` is the path of a table with tabs between its cells, whose first line names the columns;
+# those behind `series` series are not drawn. The bench also sets `svg`, `title`, `y_label` and, for lines, `x_label`.
+
+set terminal svg size 900,440 dynamic background rgb 'white' font 'sans-serif,13'
+set output svg
+set datafile separator "\t"
+set datafile missing '?'
+set title title noenhanced
+set ylabel y_label noenhanced
+set yrange [0:*]
+set format y "%'.10g"
+set grid ytics linecolor rgb '#dddddd'
+set ytics nomirror
+set xtics nomirror noenhanced
+set key outside bottom center horizontal noenhanced
+
+if (exists('x_label')) {
+    # Columns: the place on the x axis, and a value of each series. The last series is memory, on an axis of its own.
+    set border 11
+    set xlabel x_label noenhanced
+    set y2label 'memory, MB' noenhanced
+    set y2range [0:*]
+    set format y2 "%'.10g"
+    set y2tics nomirror
+    set style data linespoints
+    plot for [i=2:series] data using 1:i linewidth 2 pointtype 7 pointsize 0.5 title columnheader(i), \
+         data using 1:series+1 axes x1y2 linewidth 2 pointtype 7 pointsize 0.5 title columnheader(series+1)
+} else {
+    # Columns: the name of a group of bars, and the median, minimum and maximum of each series.
+    set border 3
+    set xtics scale 0
+    set style data histograms
+    set style histogram errorbars gap 1 linewidth 1
+    set style fill solid 0.9 noborder
+    set errorbars 0.6 linecolor rgb '#333333'
+    plot for [i=2:3*series:3] data using i:i+1:i+2:xtic(1) title columnheader(i)
+}
