@@ -20,9 +20,9 @@ const FEATURES: [&str; 3] =
 /// The variable that tells the black-box tests which store their servers use.
 const STORE: &str = "PLANTD_TESTS_STORE";
 
-/// How many test programs run at a time, each with as many threads as there are cores. Most tests wait for a disk or
-/// for a deadline.
+/// How many test programs run at a time, and how many tests in each. Most tests wait for a disk or for a deadline.
 const PROGRAMS_AT_A_TIME: usize = 2;
+const TESTS_AT_A_TIME: &str = "4";
 
 /// The programs that take longest, which start first.
 const SLOWEST: [&str; 4] = ["torture", "access", "postgres", "sockets"];
@@ -72,7 +72,14 @@ fn build(workspace: &Metadata, with_tests: bool) -> anyhow::Result<String> {
         return Ok(String::new());
     }
     let json = ["--no-run", "--message-format", "json-render-diagnostics"];
-    cargo::run_for_output(cargo().arg("test").args(FEATURES).args(json))
+    let messages = cargo::run_for_output(cargo().arg("test").args(FEATURES).args(json))?;
+    // As `tests/src/launch.rs` builds it, before tests with a deadline wait for it.
+    let with_fault_points = format!("{},plantd/__fault-points", FEATURES[2]);
+    let mut fault_points = cargo();
+    fault_points.args(["build", "--workspace", "--features", &with_fault_points]);
+    fault_points.args(["--bin", "plantd", "--target-dir", "target/fault-points"]);
+    cargo::run(fault_points.env("CARGO_BUILD_BUILD_DIR", &workspace.target_directory))?;
+    Ok(messages)
 }
 
 /// A program with the tests of one target.
@@ -135,6 +142,7 @@ impl TestProgram {
     fn run(&self, postgres_url: &str) -> anyhow::Result<()> {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).stdin(Stdio::null()).env(SHARED_URL, postgres_url);
+        command.env("RUST_TEST_THREADS", TESTS_AT_A_TIME);
         let mut name = self.name.clone();
         if self.is_on_postgres {
             command.env(STORE, "postgres");
