@@ -502,8 +502,8 @@ fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_tha
     at_once(&NO_WRITES, |(harm, mend, is_seen)| {
         let tables = OnTables::start();
         let client = tables.server.client();
-        // So many that a sequence which begins anew is behind them for a while.
-        for id in -20..=0 {
+        // More blocks than the tries of one write, so that a sequence that begins anew stays behind them.
+        for id in -100..=0 {
             client.create(id, "Rosa", None).assert_plant("Rosa", None);
         }
         tables.harm(harm, "true");
@@ -522,7 +522,7 @@ fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_tha
         wait_until("/readyz to say yes", || is_ready(&client));
         client.create(1, "Abies", None).assert_plant("Abies", None);
         client.put(0, put).assert_plant("Salix", None);
-        assert_eq!(client.list("").total_count(), Some(22));
+        assert_eq!(client.list("").total_count(), Some(102));
     });
 }
 
