@@ -17,12 +17,16 @@ const DATABASE: &str = "advisory-db-3157b0e258782691";
 pub(crate) fn run(copy: Option<&Path>) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
     let deny = || packages::cargo_deny(&workspace);
-    let databases = workspace.target_directory.join("advisory-databases").into_std_path_buf();
+    let for_copies = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let mut databases = workspace.target_directory.join("advisory-databases").into_std_path_buf();
     match copy {
         None => cargo::run(deny()?.env(DATABASES, &databases).args(["fetch", "db"])).context(
             "cannot fetch the advisory database; give the path of a copy: `cargo xtask advisories PATH`",
         )?,
-        Some(copy) => place(copy, &databases.join(DATABASE))?,
+        Some(copy) => {
+            databases = for_copies.path().to_owned();
+            place(copy, &databases.join(DATABASE))?;
+        }
     }
     // Brings the registry's word on yanked versions; with a lock file that fits, nothing else asks for it.
     let mut update = cargo::command(&workspace.workspace_root);
@@ -39,9 +43,6 @@ pub(crate) fn run(copy: Option<&Path>) -> anyhow::Result<()> {
 fn place(copy: &Path, database: &Path) -> anyhow::Result<()> {
     ensure!(copy.join("crates").is_dir(), "{} is no advisory database", copy.display());
     let copy = copy.canonicalize()?;
-    if database.exists() {
-        fs::remove_dir_all(database)?;
-    }
     fs::create_dir_all(database.join(".git"))?;
     // cargo-deny refuses a database that was not fetched for 90 days. The age of a copy is not known.
     File::create(database.join(".git/FETCH_HEAD"))?;
