@@ -1,7 +1,7 @@
 //! The decision of one write, the same for every store.
 //!
-//! A store reads the current plant, asks [`Write::decide`], brings the [`Decision`] to the disk, and then answers. Only
-//! the way to the disk is its own.
+//! A store reads the current plant, calls [`Write::decide`], makes the [`Decision`] durable, and then answers. Each
+//! store implements only how a decision reaches the disk.
 
 use plant_domain::{NewPlant, Plant, PlantId, PlantPatch};
 
@@ -23,7 +23,7 @@ pub enum Write {
     Delete(PlantId, Preconditions),
 }
 
-/// Everything that a store keeps of a plant.
+/// The stored state of a plant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptPlant {
     /// The plant and its revision.
@@ -35,13 +35,13 @@ pub struct KeptPlant {
 /// The outcome of a write that is not refused.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// What happens to the plant; `None` when nothing changes and nothing has to be written.
+    /// What happens to the plant; `None` when nothing changes and there is nothing to write.
     pub change: Option<EventKind>,
-    /// The plant of the answer: after the write, or before it was deleted. The store keeps it when it is created or
-    /// updated.
+    /// The plant for the answer: its state after the write, or before its deletion. The store writes this plant when it
+    /// is created or updated.
     pub plant: KeptPlant,
-    /// Whether this is the current plant. A create that is sent again is answered with the plant that it made, which may
-    /// have changed since.
+    /// Whether this is the current plant. A repeated create is answered with the plant as first created, which may have
+    /// changed since.
     pub is_current: bool,
 }
 
@@ -79,7 +79,7 @@ impl Write {
                 let (id, plant) = new_plant.into_parts();
                 match current {
                     None => Ok(Decision::created(id, plant, idempotency, revision)),
-                    // The same create, sent again.
+                    // A repeated create.
                     Some(current)
                         if idempotency.is_some() && current.idempotency == idempotency =>
                     {

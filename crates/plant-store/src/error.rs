@@ -25,14 +25,14 @@ pub enum StoreError {
     /// Too many writes wait, or the disk does not answer; nothing was written.
     #[error("the store is too busy")]
     Busy,
-    /// The disk has too little room; nothing was written, except that an import may have taken some of its plants. With
-    /// room, the store takes writes again.
+    /// The disk has too little free space; nothing was written, except that an import may have stored some of its
+    /// plants. Once space is free, the store takes writes again.
     #[error("the disk of the store is full")]
     DiskFull,
     /// The database does not answer, or takes no writes; nothing was written.
     #[error("the database does not answer or takes no writes: {0}")]
     Unavailable(StoreFailure),
-    /// The database refuses this write, now and later, and takes others; nothing was written.
+    /// The database refuses this write permanently, but takes others; nothing was written.
     #[error("the database refuses this write: {0}")]
     Refused(StoreFailure),
     /// The store is closed; nothing was written.

@@ -8,7 +8,7 @@ use crate::Revision;
 /// One change to one plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The revision that the event led to. A deletion has a number of its own too.
+    /// The revision that the event led to. A deletion has its own number too.
     pub revision: Revision,
     /// What happened.
     pub kind: EventKind,

@@ -11,7 +11,7 @@ mod switched_on {
     use std::sync::Once;
     use std::thread;
 
-    /// A place where a test may interfere. Panics when the environment says so, or cannot be parsed.
+    /// A place where a test may interfere. Panics when `FAILPOINTS` says so or cannot be parsed.
     pub fn point(name: &str) {
         read_environment();
         fail::fail_point!(name, |_| stop(name));

@@ -1,4 +1,4 @@
-//! Recognizes a create that is sent again.
+//! Recognizes a repeated create.
 
 use plant_domain::NewPlant;
 use sha2::{Digest, Sha256};

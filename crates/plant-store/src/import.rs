@@ -43,7 +43,7 @@ impl FromStr for OnConflict {
 #[error("it must be error, skip or replace")]
 pub struct UnknownOnConflict;
 
-/// What became of one plant of an import.
+/// The outcome of one plant of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Imported {
     /// Its id was free: it was created.

@@ -1,13 +1,12 @@
-//! Where plants are kept: the contract of a repository, the decision of one write, and repositories that keep the
-//! contract.
+//! Plant storage: the contract of a repository, the decision of one write, and implementations of the contract.
 //!
-//! - [`PlantRepository`] is the contract; its documentation says what every repository promises.
+//! - [`PlantRepository`] is the contract; its documentation lists the promises of every repository.
 //! - [`SledRepository`] keeps plants on one disk, with group commit: a log-structured merge tree with sled as its on-disk
-//!   ordered map. [`SledInspection`] looks at such a database, also at a damaged one.
+//!   ordered map. [`SledInspection`] inspects such a database, even a damaged one.
 //! - [`MemoryRepository`] keeps plants in memory, for tests.
 //! - [`decision`] decides a write for any store, and the feature `conformance` tests a store against the contract.
 //!
-//! The crate plant-postgres keeps the contract in PostgreSQL. This crate knows no HTTP.
+//! The crate plant-postgres implements the contract on PostgreSQL. This crate knows no HTTP.
 //!
 //! A repository is written with `#[async_trait]` of async-trait 0.1. Plants are those of [`plant_domain`].
 //!

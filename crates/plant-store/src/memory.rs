@@ -14,8 +14,8 @@ use crate::{
     PlantRepository, Revision, StoreError, StoreFailure, StoredPlant,
 };
 
-/// Keeps plants in memory only, for tests: they are gone when the last repository of them is dropped. Except for
-/// durability it keeps the contract of [`PlantRepository`].
+/// Keeps plants in memory only, for tests: the plants are lost when the last repository that shares them is
+/// dropped. Except for durability, it fulfills the contract of [`PlantRepository`].
 #[derive(Debug, Default)]
 pub struct MemoryRepository {
     kept: Arc<Mutex<Kept>>,

@@ -19,7 +19,7 @@ pub const PAGE_MAX_WORK: usize = 10_000;
 /// Keeps plants. This documentation is the contract; the conformance suite tests an implementation against it.
 ///
 /// - **Durable.** What a method reports as done is on disk, and survives a kill.
-/// - **A read shows only what is on disk.** It never shows a change that a crash could still take away, and never hides a
+/// - **A read shows only what is on disk.** It never shows a change that a crash could still undo, and never hides a
 ///   plant because of a deletion that a crash could still undo.
 /// - **Atomic.** Concurrent changes to one plant happen one after the other, each as a whole and with its event.
 /// - **A caller that goes away cancels nothing.** An accepted change is carried out even when its future is dropped.
@@ -27,11 +27,11 @@ pub const PAGE_MAX_WORK: usize = 10_000;
 /// - **No guess after a failure.** A write whose outcome is unknown says so. Once a repository cannot know what it holds,
 ///   every later write fails, until it is opened again.
 ///
-/// An implementation has one way to write, [`Self::write`], and [`Self::import`] for many plants. [`Self::create`],
-/// [`Self::put`], [`Self::patch`] and [`Self::delete`] are made of the first.
+/// An implementation provides [`Self::write`] for one plant and [`Self::import`] for many. [`Self::create`],
+/// [`Self::put`], [`Self::patch`] and [`Self::delete`] call [`Self::write`].
 #[async_trait]
 pub trait PlantRepository: Send + Sync {
-    /// Decides one write as [`Write::decide`] does, and brings its change to the disk.
+    /// Decides one write with [`Write::decide`], and makes its change durable.
     ///
     /// # Errors
     ///
@@ -42,8 +42,8 @@ pub trait PlantRepository: Send + Sync {
 
     /// Adds a plant whose id is free.
     ///
-    /// With an `idempotency` digest, a plant that was created with the same digest counts as this very plant: it is
-    /// returned as it was sent, and nothing is written.
+    /// If the stored plant was created with the same `idempotency` digest, this is the same create again: it returns
+    /// the plant as it was sent, and writes nothing.
     ///
     /// # Errors
     ///
@@ -94,13 +94,13 @@ pub trait PlantRepository: Send + Sync {
         self.write(Write::Delete(id, preconditions)).await.map(drop)
     }
 
-    /// Takes many plants in order, each as a write of its own, and reports what became of each. Waits for room where a
-    /// create would be told [`StoreError::Busy`].
+    /// Takes many plants in order, each as its own write, and reports the outcome of each. Waits for room in the queue
+    /// where a create would fail with [`StoreError::Busy`].
     ///
     /// # Errors
     ///
     /// [`StoreError::Closed`] or [`StoreError::Failed`]: the plants up to some point were taken, and those after it not,
-    /// unless another client has changed some of them meanwhile. [`StoreError::DiskFull`]: some were not taken, in no
+    /// unless another client has changed some of them in between. [`StoreError::DiskFull`]: some were not taken, in no
     /// order. [`StoreError::Busy`] and [`StoreError::Unavailable`]: nothing was written.
     async fn import(
         &self,
@@ -127,7 +127,7 @@ pub trait PlantRepository: Send + Sync {
     /// [`StoreError::Failed`] when the page cannot be read.
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError>;
 
-    /// The number of plants. The number is kept, so this counts nothing.
+    /// The number of plants. The repository maintains this number, so the call does not count the plants.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ pub trait PlantRepository: Send + Sync {
     /// the revision that it led to. The numbers grow; whether they have gaps is up to the repository.
     /// [`Revision::BEFORE_ALL`] asks for the oldest event.
     ///
-    /// A repository may forget old events: then it answers [`EventPage::Forgotten`] and never skips events silently.
+    /// A repository may forget old events: then it returns [`EventPage::Forgotten`], and never skips events silently.
     ///
     /// # Errors
     ///
@@ -154,14 +154,14 @@ pub trait PlantRepository: Send + Sync {
     /// [`StoreError::Failed`] once the store has failed.
     async fn check_ready(&self) -> Result<(), StoreError>;
 
-    /// Waits until the store has failed for good; forever, if it does not fail.
+    /// Waits until the store has failed permanently; never returns if the store does not fail.
     async fn failed(&self) -> StoreFailure;
 
-    /// Carries out the accepted writes, and accepts no more. Reads go on.
+    /// Carries out the accepted writes, and accepts no others. Reads still work.
     ///
     /// # Errors
     ///
-    /// When the store has failed, now or before. The waiting callers have been told.
+    /// When the store has failed, now or before. The waiting callers have got the error.
     async fn close(&self) -> Result<(), StoreFailure>;
 }
 

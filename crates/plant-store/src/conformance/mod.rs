@@ -1,8 +1,8 @@
 //! Tests a repository against the contract of [`PlantRepository`].
 //!
-//! [`check`] tests what needs concurrency, many plants, edge cases or a caller that goes away. [`model`] compares the
+//! [`check`] tests cases that need concurrency, many plants, edge cases or a canceled caller. [`model`] compares the
 //! repository with a model, operation by operation: creates, puts, patches, deletes, imports, revisions, events, pages,
-//! reopens and kills. A repository that passes both keeps the contract.
+//! reopens and kills. A repository that passes both fulfills the contract.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -59,16 +59,16 @@ pub trait StoreUnderTest: Send + Sync {
     /// Opens the repository here. Called again only after the repository was closed and dropped.
     async fn open(&self) -> Arc<dyn PlantRepository>;
 
-    /// Ends the repository as a kill would: what is not on disk is lost. The default closes it instead.
+    /// Ends the repository as a kill would: data that is not on disk is lost. The default closes it instead.
     async fn kill(&self, repository: Arc<dyn PlantRepository>) {
         repository.close().await.expect("closes");
     }
 
-    /// Checks what the repository, which is closed, does not show.
+    /// Checks the state on disk of the closed repository, beyond what its methods show.
     async fn verify(&self) {}
 }
 
-/// The deadline of a claim: many times what the slowest takes on a slow disk.
+/// The deadline of a claim: many times the duration of the slowest one on a slow disk.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Checks each claim with a new empty store, and prints the claim on standard error as it begins. Needs a tokio runtime

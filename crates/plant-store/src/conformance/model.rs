@@ -337,7 +337,7 @@ impl Model {
         assert_eq!(all_pages(repository, &filter, 3).await, expected, "{filter:?}");
     }
 
-    /// Checks that the newest events are there, and that older ones are forgotten, or may be.
+    /// Checks that the newest events are kept, and that older ones are forgotten where they must be.
     async fn check_events(&self, repository: &dyn PlantRepository, kept_events: KeptEvents) {
         let (KeptEvents::Exactly(keep_events) | KeptEvents::AtLeast(keep_events)) = kept_events;
         let forgotten = self.events.len().saturating_sub(keep_events);

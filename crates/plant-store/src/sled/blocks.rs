@@ -1,7 +1,7 @@
 //! Blocks: many short values by id, in few entries of sled.
 //!
-//! sled does about as much work for an entry of fifty bytes as for one of a thousand. The key of a block ends with the
-//! least id that belongs into it; the block holds the ids up to the key of the next one. The first block begins at the
+//! An entry of fifty bytes costs sled about as much work as one of a thousand. The key of a block ends with the least
+//! id that belongs in the block; the block holds the ids below the key of the next block. The first block begins at the
 //! least id of all.
 //!
 //! A block is a version byte and its entries by ascending id: the distance from the id before (for the first entry, from
@@ -22,27 +22,27 @@ use super::ordered_map::{IVec, Tree};
 use crate::fault;
 use crate::plant_record::EncodedPlant;
 
-/// A larger block, in bytes, is cut. Larger blocks make shorter lists in sled, and dearer changes in the middle.
+/// A block above this size, in bytes, is split. Larger blocks would make sled's lists shorter, and changes in the
+/// middle of a block more expensive.
 const BLOCK_BYTES: usize = 1024;
 
 const VERSION_BYTES: usize = 1;
 
-/// A block that gets smaller than this absorbs the next one.
+/// A block that becomes smaller than this, in bytes, is merged with the next one.
 const SMALL_BLOCK_BYTES: usize = BLOCK_BYTES / 4;
 
 /// The most changes in one step of [`merge_into`]. Bounds how long readers wait.
 const CHANGES_IN_A_STEP: usize = 256;
 
-/// About the most bytes of values in one step, which sled gets at once.
+/// About the most bytes of values in one step, which is one sled batch.
 const BYTES_IN_A_STEP: usize = 32 * 1024;
 
-/// Keeps readers from seeing a block that is half split. The value is true while a write is under way, and after one has
-/// failed.
+/// Keeps readers from seeing a block that is half split. The value is true during a write, and after a failed write.
 #[derive(Debug, Default)]
 pub(super) struct BlocksLock(RwLock<bool>);
 
 impl BlocksLock {
-    /// Fails once a write has failed half way, and the store with it.
+    /// Fails once a write has failed halfway; the store has then failed too.
     pub(super) fn read(&self) -> anyhow::Result<RwLockReadGuard<'_, bool>> {
         let is_torn = self.0.read().unwrap_or_else(PoisonError::into_inner);
         ensure!(!*is_torn, "sled failed while it wrote plants");
@@ -101,7 +101,7 @@ impl Block {
         Ok(ids)
     }
 
-    /// The entries, with values that may outlive the block.
+    /// The entries, with values that can outlive the block.
     pub(super) fn owned_entries(&self) -> anyhow::Result<Vec<(PlantId, IVec)>> {
         let begin = self.value.as_ptr().addr();
         let entries = self.all_entries()?.into_iter().map(|(id, value)| {
@@ -241,10 +241,10 @@ pub(super) fn merge_into<'a>(
                 new.extend(next.all_entries()?);
                 replaced.push(next);
             }
-            // Appended ids get full blocks: nothing will come between them.
+            // Appended ids get full blocks: no id is likely to be inserted between them.
             let is_full = next.is_none() && new.starts_with(&old);
             let written = cut(prefix, begin, &new, is_full)?;
-            // Before the lock, so that readers do not wait for the disk.
+            // Flushed before the lock is taken, so that readers do not wait for the disk.
             db.make_room_for(bytes_in(&replaced, &written))?;
             lock.write(|| write(db, &replaced, written))?;
         }

@@ -1,7 +1,7 @@
 //! A Bloom filter over the ids in use.
 //!
-//! A create must know that its id is free. In a store larger than sled's cache, asking sled would read a page from the
-//! disk for each create.
+//! A create must check that its id is free. In a store larger than sled's cache, a lookup in sled would read a page
+//! from the disk for each create.
 //!
 //! The filter is blocked: all bits of an id are in one word, so an id costs one memory access, and a start can add every
 //! plant (Putze, Sanders and Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007).
@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::layout::ordered;
 
-/// About one in thirty free ids is taken for a used one, and looked for in sled.
+/// For about one in thirty free ids, the filter says that it may be in use, and the id is looked up in sled.
 const BITS_FOR_AN_ID: usize = 12;
 
 /// The least capacity of a filter, in ids: 1.5 MB.
@@ -20,7 +20,8 @@ const LEAST_ROOM: usize = 1_000_000;
 /// How many ids are hashed before the first of their words is fetched from memory.
 const HASHES_AT_ONCE: usize = 64;
 
-/// Contains every id that was added, and a few others. The id of a deleted plant stays until the next start.
+/// A set that contains every added id, and reports a few others as contained. The id of a deleted plant stays until the
+/// next start.
 #[derive(Debug)]
 pub(super) struct BloomFilter {
     /// A full part is followed by a new one.
@@ -29,7 +30,7 @@ pub(super) struct BloomFilter {
 }
 
 impl BloomFilter {
-    /// For about this many ids. The filter grows when more come.
+    /// A filter for about this many ids. It grows when more are added.
     pub(super) fn with_room_for(ids: u64) -> Self {
         let room = usize::try_from(ids).unwrap_or(usize::MAX).max(LEAST_ROOM);
         Self { parts: vec![Part::with_room_for(room)], room }
@@ -39,7 +40,7 @@ impl BloomFilter {
         self.add_all(&[id]);
     }
 
-    /// Adds many ids faster than one by one: no memory access waits for the one before.
+    /// Adds many ids faster than one by one, because their memory accesses overlap.
     pub(super) fn add_all(&mut self, mut ids: &[PlantId]) {
         while !ids.is_empty() {
             if self.room == 0 {

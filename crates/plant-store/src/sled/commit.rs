@@ -1,7 +1,8 @@
 //! Group commit: the one thread that writes.
 //!
 //! The thread takes everything in the queue as one group, decides each write in turn, appends the group to the
-//! write-ahead log as one record, shows it in the memtable, and answers. It never waits for a group to fill.
+//! write-ahead log as one record, makes the group visible in the memtable, and answers. It never waits for a group to
+//! fill.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -31,7 +32,8 @@ use crate::{Revision, StoreError};
 
 const MAX_GROUP: usize = 1024;
 
-/// How long the thread polls an empty queue, yielding, for a client that writes alone. Waking it would take longer.
+/// How long the thread polls an empty queue, yielding, for a client that writes alone. Waking the thread would take
+/// longer.
 const AWAKE: Duration = Duration::from_micros(200);
 
 /// After this many groups of one write each, one client counts as writing alone.
@@ -45,7 +47,7 @@ pub(super) enum Message {
     /// Many writes, and the permit that they hold until they are carried out. Their outcomes come in the same order;
     /// fewer outcomes mean that the store failed.
     Import(Vec<Write>, mpsc::UnboundedSender<Outcome>, OwnedSemaphorePermit),
-    /// Carry out what waits, then end, and say so.
+    /// Carry out the waiting writes, report that, and end.
     Close(oneshot::Sender<()>),
 }
 
@@ -102,7 +104,7 @@ fn receive(
     }
 }
 
-/// Everything that a commit needs. Belongs to the commit thread.
+/// The state of the commit thread.
 pub(super) struct Committer {
     pub(super) tree: Arc<MergeTree>,
     pub(super) write_ahead_log: WriteAheadLog,
@@ -225,8 +227,8 @@ impl Committer {
         }
     }
 
-    /// Decides each write on the plants as the writes before it leave them, and brings the changes to the disk. After an
-    /// error nobody knows what is on disk.
+    /// Decides each write on the result of the writes before it, and makes the changes durable. After an error, it is
+    /// unknown which changes are on disk.
     fn commit(&mut self, writes: Vec<Write>) -> anyhow::Result<Vec<Outcome>> {
         fault::point("before-decision");
         let count = writes.len();
@@ -287,7 +289,7 @@ impl Committer {
             if !self.compaction.wait(&self.room)? {
                 return Ok(false);
             }
-            // The wait may have been so long that the callers were told of a failure.
+            // The wait may have been so long that the store has failed and the callers have got the error.
             self.health.check()?;
             fault::point("before-segment-switch");
             self.write_ahead_log.switch_segment();
@@ -303,7 +305,7 @@ impl Committer {
         self.compaction.begin(immutable, manifest)
     }
 
-    /// Compacts everything at a close, so that the next start has little to replay.
+    /// Compacts all memtables when the repository closes, so that the next start has little to replay.
     fn last_compaction(&mut self) -> anyhow::Result<()> {
         fault::point("before-last-fold");
         let mut is_in_sled = self.compaction.wait(&self.room)?;

@@ -54,8 +54,8 @@ impl Compactor {
     }
 }
 
-/// The commit thread's end of the compaction thread. That thread starts with the store: a commit must not fail because no
-/// thread is left.
+/// The commit thread's end of the compaction thread. The compaction thread starts with the store, because a commit must
+/// not fail when the system can start no more threads.
 #[derive(Debug)]
 pub(super) struct CompactionThread {
     orders: SyncSender<(Arc<Memtable>, Manifest)>,
@@ -66,7 +66,7 @@ pub(super) struct CompactionThread {
 
 impl CompactionThread {
     /// Starts the thread, which ends when this is dropped. A compaction that fails or panics fails the store at once:
-    /// the commit thread may not ask for a long time.
+    /// the commit thread may not ask for a report for a long time.
     pub(super) fn start(
         compactor: Compactor,
         health: Arc<StoreHealth>,
@@ -171,7 +171,7 @@ pub(super) fn compact(
     Ok(manifest)
 }
 
-/// Writes the records of a memtable's events from `kept_from` on. Older events are forgotten already.
+/// Writes the records of a memtable's events from `kept_from` on. Older events are already forgotten.
 fn write_events(
     db: &PacedDb,
     memtable: &Memtable,
@@ -217,13 +217,13 @@ fn forget_events(db: &PacedDb, kept_from: u64, after_step: impl Fn()) -> anyhow:
     Ok(())
 }
 
-/// Notes that sled has everything up to this manifest on disk, so that a start need not replay it.
+/// Records that sled has everything up to this manifest on disk, so that a start need not replay those groups.
 pub(super) fn write_synced(db: &PacedDb, manifest: &Manifest) -> anyhow::Result<()> {
     let synced = manifest.last_sequence.to_be_bytes().to_vec();
     db.insert(SYNCED_KEY, synced).context("writing how much is synced")
 }
 
-/// A checkpoint: brings everything that sled was given to the disk. sled's flush alone does not: on Linux it is
+/// A checkpoint: makes everything that was written to sled durable. sled's flush alone does not: on Linux it is
 /// `sync_file_range`, which leaves data in the disk's volatile cache, and the file's length unwritten.
 pub(super) fn checkpoint(db: &Db, file: &File) -> anyhow::Result<()> {
     fault::point("before-checkpoint-flush");

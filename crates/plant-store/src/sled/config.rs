@@ -23,14 +23,14 @@ pub(super) const SLED_DIRECTORY: &str = "sled";
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SledConfig {
-    /// The folder of the database. A missing folder is made, for its owner alone (mode 0700).
+    /// The folder of the database. A missing folder is created with access for its owner only (mode 0700).
     pub directory: PathBuf,
-    /// The size of sled's cache, in MiB. The process takes several times as much.
+    /// The size of sled's cache, in MiB. The process takes several times as much memory.
     pub cache_mib: u64,
     /// How many of the newest events are shown. A few more may be kept.
     pub keep_events: u64,
-    /// How many changes fill a memtable. Compaction costs less for each change the more it takes at once. Memory may
-    /// hold twice as many: while one memtable is compacted, the next one fills.
+    /// How many changes fill a memtable. The more changes a compaction takes at once, the less each costs. Memory
+    /// may hold twice as many: while one memtable is compacted, the next one fills.
     pub changes_in_memory: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The health of the store: the failure in force, and how long the current group has been on its way to the disk.
+//! The health of the store: its failure, if it has failed, and how long the commit of the current group has taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(1);
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The store fails when this many looks (10 s) find the same group on its way to the disk: sled can wait forever on a
-/// full disk. Counts looks instead of time, because a process that was stopped meanwhile has not looked.
+/// full disk. The limit counts looks instead of time, because a process that is stopped (SIGSTOP) makes no looks.
 const FAILED_AFTER_LOOKS: u32 = 40;
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl StoreHealth {
         }
     }
 
-    /// Fails the store. The first failure stays: later ones follow from it.
+    /// Fails the store. Only the first failure is kept: later failures follow from it.
     pub(super) fn fail(&self, cause: anyhow::Error) {
         let cause = StoreFailure::new(cause);
         self.failure.send_if_modified(|failure| {
@@ -82,7 +82,7 @@ impl StoreHealth {
         self.compaction_steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a group takes so long that no more writes should come.
+    /// Whether a group takes so long that further writes should be refused.
     pub(super) fn is_stalled(&self) -> bool {
         self.group_under_way().is_some_and(|begun_ms| {
             Duration::from_millis(self.now_ms().saturating_sub(begun_ms)) > STALLED_AFTER

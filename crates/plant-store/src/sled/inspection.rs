@@ -1,4 +1,4 @@
-//! Looks at a database that no server has open.
+//! Inspects a database that no server has open.
 
 use anyhow::Context as _;
 use plant_domain::{NewPlant, PlantId};
@@ -13,7 +13,7 @@ use super::verify;
 use crate::plant_record::PlantRecord;
 use crate::{OpenError, StoreFailure};
 
-/// A database opened to look at it, also when [`SledRepository`](super::SledRepository) refuses it as damaged.
+/// A database that is open for inspection, even if [`SledRepository`](super::SledRepository) refuses it as damaged.
 ///
 /// Opening changes what every start changes: writes to sled's file become synchronous, sled recovers its log, an
 /// unfinished snapshot is moved aside, and the write-ahead log is replayed. Nothing else changes.
@@ -31,7 +31,7 @@ pub struct Verification {
     pub events: u64,
     /// The first thousand disagreements, a sentence each.
     pub disagreements: Vec<String>,
-    /// How many more there are.
+    /// How many further disagreements there are.
     pub more_disagreements: u64,
 }
 
@@ -44,7 +44,7 @@ impl Verification {
 }
 
 impl SledInspection {
-    /// Opens the database. Only the folder and the cache size of the configuration count.
+    /// Opens the database. Only the folder and the cache size of the configuration are used.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The readers of bytes from the disk, as the fuzz targets in `fuzz/` call them. What is returned to be compared stands
-//! after its bytes, encoded again.
+//! The readers of bytes from the disk, as the fuzz targets in `fuzz/` call them. Functions also return the decoded
+//! value's bytes, encoded again, for comparison.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ pub fn whole_records(segment: &[u8]) -> Vec<&[u8]> {
     write_ahead_log::whole_records(segment)
 }
 
-/// sled without entries, which goes when it is closed.
+/// An empty temporary sled database, removed when it is closed.
 pub fn new_sled() -> anyhow::Result<Db> {
     Ok(Config::new().temporary(true).flush_every_ms(None).open()?)
 }

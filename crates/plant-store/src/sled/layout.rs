@@ -1,6 +1,6 @@
 //! The keys and values in sled, and their bytes.
 //!
-//! Everything stands in one sled tree, so that a kill leaves a prefix of the writes. The first byte of a key names its
+//! All entries are in one sled tree, so that a kill leaves a prefix of the writes. The first byte of a key names its
 //! kind:
 //!
 //! | key | value |
@@ -52,16 +52,16 @@ pub(super) const MAX_VALUE_BYTES: usize = 6 * 1024;
 /// record, and writing a record again changes nothing.
 pub(super) const EVENTS_IN_A_RECORD: u64 = 256;
 
-/// The greatest valid sequence number. No store gets there, and sums with it do not overflow.
+/// The greatest valid sequence number. No store reaches it, and sums with it do not overflow.
 const MAX_SEQUENCE: u64 = u64::MAX / 4;
 
-/// What the database holds, up to one event.
+/// What the database holds as of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) last_sequence: u64,
     pub(super) plants: u64,
     pub(super) digest: Digest,
-    /// The first kept event. Remains of older ones may be there.
+    /// The first kept event. Records of older events may remain.
     pub(super) kept_from: u64,
 }
 
@@ -121,7 +121,7 @@ pub(super) struct EventOfPlant {
 /// The changes of one group as the write-ahead log keeps them: enough to apply the group again.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChangeGroup {
-    /// The sequence number of the first change's event. The others follow without a gap.
+    /// The sequence number of the first change's event. Those of the other changes follow without a gap.
     pub(super) first_sequence: u64,
     pub(super) plants_before: u64,
     pub(super) digest_before: Digest,

@@ -1,8 +1,8 @@
 //! Memtables: the newest changes, which are on disk in the write-ahead log and not in sled yet.
 //!
-//! sled takes many changes by ascending id for much less work than the same changes one by one. So changes gather in the
-//! active memtable until it, or its segment of the log, is full. Then it becomes immutable, and compaction brings it to
-//! sled while the next memtable fills beside the other segment.
+//! Writing many changes to sled by ascending id takes much less work than writing the same changes one by one. So
+//! changes gather in the active memtable until it, or its segment of the log, is full. Then it becomes immutable, and
+//! compaction merges it into sled while the next memtable fills along with the other segment.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -91,7 +91,8 @@ pub(super) struct MemtablePair {
 }
 
 impl MemtablePair {
-    /// The state of a plant in memory: `None` when memory does not know, `Some(None)` when it was deleted.
+    /// The state of a plant in memory: `None` when no memtable has the plant, `Some(None)` when the plant was
+    /// deleted.
     pub(super) fn plant(&self, id: PlantId) -> Option<&Option<EncodedPlant>> {
         self.newest_first().find_map(|memtable| memtable.plants.get(&id))
     }
@@ -131,7 +132,7 @@ pub(super) struct Run<T> {
     pub(super) next: Option<PlantId>,
 }
 
-/// Merges what memtables, newest first, know of the ids from one on.
+/// Merges the changes of memtables, newest first, from an id on.
 fn run<'a, T: Clone + 'a>(
     memtables: impl Iterator<Item = &'a BTreeMap<PlantId, T>> + Clone,
     from: PlantId,
@@ -168,7 +169,7 @@ impl Memtables {
         Self(RwLock::new(MemtablePair { manifest, ids, active, immutable: None }))
     }
 
-    /// Hold it for a moment only: writes wait meanwhile.
+    /// Hold the lock only briefly: writes wait for it.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, MemtablePair> {
         // A group that a panic has left half applied is on disk in the log, and the store has failed.
         self.0.read().unwrap_or_else(PoisonError::into_inner)
@@ -184,7 +185,7 @@ impl Memtables {
         let manifest = pair.manifest.after(&group.changes)?;
         for change in &group.changes {
             let id = PlantId::from(change.id);
-            // An id that is used again must not use up the filter's room.
+            // An id that is used again must not be added twice, or the filter would fill up.
             if change.kind == EventKind::Created && !pair.ids.may_contain(id) {
                 pair.ids.add(id);
             }
@@ -194,7 +195,7 @@ impl Memtables {
         Ok(())
     }
 
-    /// Makes the active memtable immutable and begins the next one. The one before must be in sled already.
+    /// Makes the active memtable immutable and begins the next one. The previous one must be in sled already.
     pub(super) fn freeze(&self) -> anyhow::Result<(Arc<Memtable>, Manifest)> {
         let mut pair = self.write();
         ensure!(pair.immutable.is_none(), "a memtable is immutable already");

@@ -53,7 +53,8 @@ use crate::{
     StoreError, StoreFailure, StoredPlant, fault,
 };
 
-/// The length of the write queue. A write that finds it full is refused, so an accepted one waits for a few groups only.
+/// The length of the write queue. When the queue is full, a write is refused, so an accepted write waits for a few
+/// groups only.
 const QUEUE_CAPACITY: usize = 1024;
 
 /// How many imports may have plants in the queue. Bounds how long other writes wait behind them.
@@ -79,8 +80,8 @@ pub struct SledRepository {
     reads: Arc<Semaphore>,
     health: Arc<StoreHealth>,
     room: Arc<Room>,
-    // Fields drop in this order. Without the queue the commit thread ends, and with it the other threads; the lock may
-    // fall only after every handle on the database is gone.
+    // Fields drop in this order. Dropping the queue ends the commit thread, which ends the other threads; the lock may
+    // be released only after every handle on the database is dropped.
     _threads: JoinOnDrop,
     reader: SledReader,
     _close: CloseOnDrop,
@@ -157,7 +158,7 @@ impl SledRepository {
         let count = writes.len();
         let mut outcomes = Vec::with_capacity(count);
         let (answers, mut answered) = mpsc::unbounded_channel();
-        // The permit travels with the writes: they stay in the queue when the caller goes away.
+        // The permit moves with the writes: they stay in the queue when the caller is canceled.
         let permit = Arc::clone(&self.imports).acquire_owned().await;
         let permit = permit.context("importing is closed").map_err(StoreFailure::new)?;
         if self.queue.send(Message::Import(writes, answers, permit)).await.is_err() {
@@ -181,7 +182,7 @@ impl SledRepository {
         let permit = Arc::clone(&self.reads).acquire_owned().await;
         let permit = permit.context("reading is closed").map_err(StoreFailure::new)?;
         let read = tokio::task::spawn_blocking(move || {
-            // The read goes on when its caller goes away, so it keeps its permit.
+            // The read continues when its caller is canceled, so the read keeps its permit.
             let _permit = permit;
             read(&reader)
         })
@@ -208,8 +209,8 @@ impl PlantRepository for SledRepository {
         tokio::select! {
             biased;
             Ok(outcome) = outcome => outcome,
-            // The commit thread may be stuck in a disk that does not answer, or it has panicked and dropped the
-            // write: then nobody knows what is on disk, and the failure follows.
+            // The commit thread may be stuck on a disk that does not answer, or it has panicked and dropped the write:
+            // then the state on disk is unknown, and the failure is reported soon.
             failure = self.health.failed() => Err(failure.into()),
         }
     }
@@ -269,7 +270,7 @@ impl PlantRepository for SledRepository {
             if self.queue.send(Message::Close(done)).await.is_ok() { closed.await } else { Ok(()) }
         };
         tokio::select! {
-            // When the commit thread ends without an answer, the failure follows.
+            // When the commit thread ends without an answer, the failure is reported soon.
             Ok(()) = closing => self.health.check(),
             failure = self.health.failed() => Err(failure),
         }
@@ -307,7 +308,7 @@ struct JoinOnDrop {
 impl Drop for JoinOnDrop {
     fn drop(&mut self) {
         for thread in self.threads.drain(..) {
-            // After a failure a thread may be stuck forever in a disk that does not answer.
+            // After a failure, a thread may be stuck forever on a disk that does not answer.
             if self.health.failure().is_none() && thread.join().is_err() {
                 log::error!("a thread of the store panicked");
             }
