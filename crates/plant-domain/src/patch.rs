@@ -14,8 +14,8 @@ pub enum TagPatch {
     Set(String),
 }
 
-/// A valid change to some members of a plant. The result of applying it is always valid, because no rule concerns more than
-/// one member.
+/// A valid change to some members of a plant. The result of applying it is always valid, because each rule concerns
+/// only one member.
 ///
 /// ```
 /// use plant_domain::{Plant, PlantPatch, TagPatch};

@@ -1,4 +1,4 @@
-//! A plant, with and without its id. Only the constructors make one, and they check the rules.
+//! A plant, with and without its id. Only the constructors create one, and they check the rules.
 
 use serde::Serialize;
 

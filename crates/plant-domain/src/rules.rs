@@ -1,4 +1,4 @@
-//! The create rules: what the name and the tag of a plant may be, and what a client is told about a broken rule.
+//! The create rules: which names and tags are valid, and the message for each broken rule.
 
 /// The most characters (Unicode scalar values) that a name may have; the least is one.
 pub const NAME_MAX_CHARACTERS: u64 = 255;
@@ -18,7 +18,7 @@ pub(crate) fn check(name: Option<&str>, tag: Option<&str>) -> Result<(), Violati
     for (member, text, max) in members {
         let Some(text) = text.filter(|text| !is_plain(text, max)) else { continue };
         violations.extend(broken_length(member, text, max));
-        // Empty text breaks the rule of the length only.
+        // Empty text breaks only the rule about the length.
         if !text.is_empty() && text.chars().all(char::is_whitespace) {
             violations.push(format!("{member} must hold a character that is not white space"));
         }

@@ -70,7 +70,7 @@ macro_rules! errors {
             /// Every number, in the order of the table.
             pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// Its row in the table.
+            /// The number's row in the table.
             pub(crate) const fn row(self) -> &'static ErrorRow {
                 match self {
                     $(Self::$name => &ErrorRow {
@@ -209,7 +209,7 @@ pub(crate) fn late_body(allowed: Duration) -> String {
     format!("nothing, or not all, of the body arrived within {seconds} s; send it again")
 }
 
-/// Why a request failed, and the answer that says so, which has this in its extensions for the log.
+/// Why a request failed. The answer is made from this, and carries it in its extensions for the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     number: ErrorNumber,
@@ -246,7 +246,7 @@ impl Failure {
         self.number
     }
 
-    /// What the log says of the failure, which clients must not see.
+    /// The cause for the log, which clients must not see.
     pub(crate) const fn cause(&self) -> Option<&StoreFailure> {
         self.cause.as_ref()
     }
@@ -256,7 +256,7 @@ impl Failure {
         Error { error: self.number as i32, message: self.message.clone() }
     }
 
-    /// Adds more to the message.
+    /// Appends a clause to the message.
     pub(crate) fn and_say(mut self, more: &str) -> Self {
         self.message = format!("{}; {more}", self.message);
         self

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::decision::KeptPlant;
 use crate::{IdempotencyDigest, Revision, StoredPlant};
 
-/// Everything that is kept of a plant.
+/// The stored state of a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PlantRecord<'a> {
     pub(crate) revision: u64,

@@ -1,6 +1,6 @@
 //! Which web pages of other origins may use the service (the Fetch standard, section "CORS protocol").
 //!
-//! A page sends its token itself, never the browser, so no answer allows credentials.
+//! A page's own code sends the token, and the browser never does, so no answer allows credentials.
 
 use std::str::FromStr;
 
@@ -62,7 +62,7 @@ impl FromStr for CorsOrigin {
 #[error("{0}")]
 pub struct CorsOriginError(String);
 
-/// The CORS headers for the answer to this request. There are none when pages of other origins may do nothing.
+/// The CORS headers for the answer to this request. The list is empty if no other origin is allowed.
 pub(crate) fn answer_headers(
     origins: &[CorsOrigin],
     head: &RequestHead,
@@ -70,7 +70,7 @@ pub(crate) fn answer_headers(
     if origins.is_empty() {
         return Vec::new();
     }
-    // Caches must keep the answers to other origins apart, also where this origin is not allowed.
+    // Caches must store the answers for each origin separately, even if this origin is not allowed.
     let mut answer = vec![(header::VARY, HeaderValue::from_static("origin"))];
     let sent = head.headers().get(header::ORIGIN);
     let Some(CorsOrigin(origin)) = origins.iter().find(|origin| Some(&origin.0) == sent) else {

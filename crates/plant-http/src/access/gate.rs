@@ -20,7 +20,7 @@ pub(crate) struct Gate {
     pub(crate) open_paths: Vec<&'static str>,
 }
 
-/// The token of a request. It is known, for the log, before the gate decides what it allows.
+/// The token of a request. The log gets its name even if the gate then refuses the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     tokens: Tokens,
@@ -64,7 +64,7 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether the token still is in force.
+    /// Whether the token is still valid.
     pub(crate) fn check_still_valid(&self) -> Result<(), Failure> {
         if self.tokens.is_in_force(&self.token) { Ok(()) } else { Err(invalid_token(&[])) }
     }

@@ -1,4 +1,4 @@
-//! A bearer token, and its digest, which is all that is kept of it.
+//! A bearer token, and its digest. Only the digest is stored.
 
 use std::fmt;
 
@@ -58,7 +58,7 @@ impl Token {
         Ok(Self(token))
     }
 
-    /// Whether this looks like a token of [`Self::random`] but has another checksum: it was cut or mistyped.
+    /// Whether this looks like a token of [`Self::random`] but has a wrong checksum: it was truncated or mistyped.
     #[must_use]
     pub fn is_mistyped(text: &[u8]) -> bool {
         let Some(rest) = text.strip_prefix(Self::PREFIX.as_bytes()) else { return false };
@@ -91,7 +91,7 @@ impl TokenError {
     }
 }
 
-/// Shows that a token was mistyped, and that a text is a token, without asking the server.
+/// The checksum, which detects a mistyped token, and text that is a token, without asking the server.
 fn checksum(random: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(crc32fast::hash(random.as_bytes()).to_be_bytes())
 }

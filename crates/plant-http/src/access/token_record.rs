@@ -1,4 +1,4 @@
-//! What is kept of a token: its name, its scope, its lifetime and its digest.
+//! The stored record of a token: its name, scope, lifetime and digest.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -80,7 +80,7 @@ impl fmt::Display for TokenName {
     }
 }
 
-/// What is kept of a token. It does not reveal the token.
+/// The stored record of a token, which does not reveal the token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(deny_unknown_fields)]
@@ -144,7 +144,7 @@ impl TokenRecord {
     }
 }
 
-/// The time, or the nearest timestamp where the clock is beyond what timestamps can tell.
+/// The current time, or the nearest timestamp if the clock is out of the range of timestamps.
 fn now() -> Timestamp {
     let time = SystemTime::now();
     let limit = if time < SystemTime::UNIX_EPOCH { Timestamp::MIN } else { Timestamp::MAX };

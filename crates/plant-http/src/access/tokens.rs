@@ -1,4 +1,4 @@
-//! The tokens in force, and how many requests each of them may make.
+//! The valid tokens, and how many requests each of them may make.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -37,7 +37,7 @@ impl Tokens {
         tokens
     }
 
-    /// Puts these tokens in force, and no others. A token that was in force before keeps the count of its requests.
+    /// Replaces the valid tokens by these. A token that was valid before keeps the count of its requests.
     pub fn replace(&self, records: Vec<TokenRecord>) {
         let before = self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone();
         let in_force = records
@@ -94,9 +94,9 @@ pub(super) struct TokenInForce {
 
 /// How long a token is valid in this process, even when the clock is set back.
 struct Life {
-    /// The end by the clock as it was when the token was first read.
+    /// The end of the lifetime, computed from the clock when the token was first read.
     end: Option<Instant>,
-    /// Whether the token was found expired once.
+    /// Whether the token has ever been found expired.
     has_ended: AtomicBool,
 }
 
@@ -154,10 +154,10 @@ mod tests {
         assert!(!by_clock.has_ended(false, now));
         assert!(by_clock.has_ended(true, now));
         assert!(by_clock.has_ended(false, now), "the clock was set back");
-        // Also without a request at the time of expiry.
+        // Holds even if no request came at the time of expiry.
         assert!(Life::of(&record).has_ended(false, now + Duration::from_secs(61)));
 
-        // It stays so when the file is read again, unless that says another expiry.
+        // It stays expired when the file is read again, unless the file has another expiry.
         let tokens = Tokens::new(vec![record.clone()]);
         let find = || tokens.find(token.reveal().as_bytes());
         find().unwrap().life.has_ended(true, now);

@@ -15,7 +15,8 @@ use crate::extract::media_type::check_media_type;
 use crate::limits::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
 use crate::server::http1::state::ConnectionState;
 
-/// How long the unwanted rest of a body is read and dropped. A client that still sends would miss the answer.
+/// How long the unwanted rest of a body is read and dropped. Without this, a client that is still sending
+/// would miss the answer.
 const DISCARD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A body of any length, part by part.

@@ -29,7 +29,7 @@ pub(crate) fn if_none_match_names(headers: &HeaderMap, opaque: &[u8]) -> Result<
     })
 }
 
-/// The revisions in a header, of those tags that count.
+/// The revisions in a header, of the tags that can match.
 fn revisions(
     headers: &HeaderMap,
     name: HeaderName,

@@ -1,8 +1,8 @@
-//! JSON bodies, read as the resources of the domain. This is the only door through which JSON of a client comes in.
+//! JSON bodies, read as the resources of the domain. All JSON from clients is parsed here.
 //!
-//! Syntax comes before shape: a body that is not JSON to its end is refused as that, whatever its members are. Then one
-//! message names everything that is wrong with the members. A derived deserializer stops at the first problem, so the
-//! members are first taken as they are in the text ([`Members`]), and then converted one by one.
+//! Syntax comes before shape: a body that is not JSON to its end is refused as such, regardless of its members. Then
+//! one message names everything that is wrong with the members. A derived deserializer stops at the first problem, so
+//! the members are first taken as they are in the text ([`Members`]), and then converted one by one.
 
 use actix_http::Payload;
 use actix_web::{FromRequest, HttpRequest};
@@ -26,19 +26,19 @@ impl<T: JsonResource> FromRequest for Json<T> {
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let reading = read_whole(request, payload, T::MEDIA_TYPES);
-        // The extractor of the target refuses an id in the path that is none.
+        // The extractor of the target refuses a path whose id is malformed.
         let id_in_path = id_in_path(request).and_then(|id| id.parse().ok());
         let context = RequestContext::of(request);
         Box::pin(async move {
             let resource = T::from_members(Members::read(&reading?.await?)?, id_in_path)?;
-            // The body may have taken long to come, and the token been revoked meanwhile.
+            // The body may have taken long to arrive, and the token may have been revoked in the meantime.
             context.check_still_valid()?;
             Ok(Self(resource))
         })
     }
 }
 
-/// What JSON can become.
+/// A resource that can be parsed from JSON.
 pub(crate) trait JsonResource: Sized + 'static {
     /// The content types that its operation takes.
     const MEDIA_TYPES: &'static [&'static str];
@@ -47,7 +47,7 @@ pub(crate) trait JsonResource: Sized + 'static {
     fn from_members(members: Members<'_>, id_in_path: Option<PlantId>) -> Result<Self, Failure>;
 }
 
-/// Reads a resource that no path has an id for.
+/// Reads a resource for a path without an id.
 pub(crate) fn read<T: JsonResource>(text: &[u8]) -> Result<T, Failure> {
     T::from_members(Members::read(text)?, None)
 }

@@ -55,7 +55,7 @@ impl<'a> Members<'a> {
 
     fn of_name(&mut self, name: &RawValue) -> Option<&mut Member<'a>> {
         let name = name.get();
-        // A name is read as text only if it has an escape. One with a lone surrogate is none that we know.
+        // A name is decoded only if it has an escape. A name with a lone surrogate is not a known name.
         let unescaped =
             name.contains('\\').then(|| serde_json::from_str::<String>(name).ok()).flatten();
         match unescaped.as_deref().unwrap_or(name.trim_matches('"')) {
@@ -110,7 +110,7 @@ fn wrong_syntax(cause: &serde_json::Error) -> Failure {
     not_json(&what(cause), (cause.line(), cause.column()))
 }
 
-/// What is wrong, without the place.
+/// What is wrong, without the position.
 fn what(cause: &serde_json::Error) -> String {
     let text = cause.to_string();
     let place = format!(" at line {} column {}", cause.line(), cause.column());
@@ -126,7 +126,7 @@ fn place(bytes: &[u8]) -> (usize, usize) {
 }
 
 fn not_json(what: &str, (line, column): (usize, usize)) -> Failure {
-    // For a body of one line, or one row of many, the line says nothing.
+    // For a body of one line, or one row of many, the line number is useless.
     let place = match line {
         1 => format!("column {column}"),
         _ => format!("line {line} column {column}"),

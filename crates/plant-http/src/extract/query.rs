@@ -87,8 +87,8 @@ pub(crate) fn on_conflict(text: &str) -> Result<OnConflict, Failure> {
     word.parse().map_err(wrong_word)
 }
 
-/// The values of the parameters with these names, each of which may appear once. Libraries for forms are too lenient
-/// here: they replace bytes that are not UTF-8, and leave a broken percent-encoding as it is.
+/// The values of the parameters with these names, each of which may appear once. Libraries for forms are too
+/// lenient: they replace bytes that are not UTF-8, and keep broken percent-encodings.
 fn query<const N: usize>(text: &str, names: [&str; N]) -> Result<[Option<String>; N], Failure> {
     let mut values = [const { None }; N];
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {

@@ -24,8 +24,9 @@ const PAGE_PLANTS: usize = 1000;
 
 /// `GET /plants/export`.
 ///
-/// Plants come by ascending id, each as it is when the export reaches it. A plant that exists during the whole export
-/// comes exactly once; one that is created or deleted meanwhile comes once or not at all.
+/// Plants are in the order of ascending id, each in its state when the export reaches it. A plant that exists during
+/// the whole export appears exactly once; a plant that is created or deleted during the export appears once or not at
+/// all.
 pub(crate) async fn export(
     repository: Data<dyn PlantRepository>,
     context: ReqData<Rc<RequestContext>>,
@@ -53,8 +54,8 @@ pub(crate) async fn export(
 }
 
 /// The format of the answer to a request that may have one: without a query, and not over HTTP/1.0. That version has
-/// no chunks: the body ends with the connection (RFC 9112, section 6.3), so that an export that breaks off would look
-/// whole.
+/// no chunks: the body ends with the connection (RFC 9112, section 6.3), so that a truncated export would look
+/// complete.
 pub(crate) struct ExportFormat(TransferFormat);
 
 impl FromHead for ExportFormat {
@@ -82,7 +83,7 @@ impl Export {
         // The socket takes megabytes before it is full, and until then asks for part after part. Other requests of this
         // thread get a turn before each.
         yield_now().await;
-        // An export may take hours; its token may be revoked meanwhile.
+        // An export may take hours, and its token may be revoked during that time.
         self.context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
         let page = self.repository.list(page_request.clone()).await?;
         let plants: Vec<_> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();

@@ -24,8 +24,8 @@ const BATCH_ROWS: usize = 1024;
 
 /// `POST /plants/import`.
 ///
-/// Each row stands alone: one that fails does not stop the others. The body may take any time, as long as its next part
-/// arrives within [`BODY_IDLE_DEADLINE`](crate::limits::BODY_IDLE_DEADLINE).
+/// Rows are independent: a row that fails does not stop the others. The body may take any time, as long as its next
+/// part arrives within [`BODY_IDLE_DEADLINE`](crate::limits::BODY_IDLE_DEADLINE).
 pub(crate) async fn import(
     repository: Data<dyn PlantRepository>,
     draining: Data<Draining>,
@@ -36,7 +36,7 @@ pub(crate) async fn import(
     let Head(ImportParameters { on_conflict, format }) = match parameters {
         Ok(parameters) => parameters,
         Err(failure) => {
-            // A client that still sends would miss the answer.
+            // A client that is still sending would miss the answer.
             body.discard().await;
             return Err(failure);
         }
@@ -70,7 +70,8 @@ struct Import {
     on_conflict: OnConflict,
     draining: Data<Draining>,
     report: ImportReport,
-    /// Only the first refusal of the database is logged with its reason: those of all rows would fill the log.
+    /// Only the first refusal of the database is logged with its reason: logging one for each row would flood the
+    /// log.
     has_logged_refusal: bool,
 }
 
@@ -84,16 +85,16 @@ impl Import {
                 () = &mut stop => Err(StoreError::Closed.into()),
                 part = body.next() => part,
             };
-            // An import may take hours; its token may be revoked meanwhile.
+            // An import may take hours, and its token may be revoked during that time.
             self.context.check_still_valid()?;
             let read = match &part {
                 Ok(Some(part)) => rows.read(part, &mut batch),
                 Ok(None) => rows.finish(&mut batch),
-                // Whole rows are taken, and the one that was cut is not.
+                // Complete rows are stored; the truncated row is not.
                 Err(_) => Ok(()),
             };
             let is_last = !matches!(part, Ok(Some(_))) || read.is_err() || rows.is_stopped();
-            // Complete rows go to the disk while the client sends more.
+            // Complete rows are written to disk while the client sends more.
             if is_last || batch.len() >= BATCH_ROWS || !body.is_next_there() {
                 self.take(&mut batch).await?;
             }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::errors::Failure;
 use crate::limits::REPORT_MAX_ERRORS;
 
-/// The `on_conflict` with which to repeat an import that broke off. To skip plants where they should be replaced would
-/// leave the old ones.
+/// The `on_conflict` with which to repeat an import that broke off. Using `skip` to repeat an import with `replace`
+/// would keep old plants.
 #[must_use]
 pub const fn way_to_go_on(on_conflict: OnConflict) -> OnConflict {
     match on_conflict {
@@ -24,7 +24,7 @@ pub struct ImportReport {
     pub created: u64,
     /// How many replaced a plant that existed, even one that was the same.
     pub replaced: u64,
-    /// How many were left out because their id was taken.
+    /// How many were skipped because their id was taken.
     pub skipped: u64,
     /// How many rows were not taken.
     pub failed: u64,

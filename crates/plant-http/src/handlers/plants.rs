@@ -39,7 +39,7 @@ pub(crate) async fn create(
 
     let mut response = HttpResponse::Ok();
     if is_current {
-        // A tag of a later revision would not belong to the plant in this answer.
+        // The entity tag of a later revision would not match the plant in this answer.
         response.insert_header(entity_tag(stored.revision));
     }
     Ok(response

@@ -25,7 +25,7 @@ use super::recovery::{self, Replay};
 use super::write_ahead_log::{self, WriteAheadLog};
 use crate::fault;
 
-/// The name of sled's folder until the new database is whole.
+/// The name of sled's folder until the new database is complete.
 const UNFINISHED_DIRECTORY: &str = "sled.unfinished";
 const SLED_FILE: &str = "db";
 
@@ -40,7 +40,7 @@ pub(super) struct Opened {
 /// A database with its write-ahead log replayed.
 pub(super) struct FoundDatabase {
     pub(super) db: PacedDb,
-    /// Our own handle on sled's file.
+    /// Our own handle to sled's file.
     pub(super) file: File,
     pub(super) manifest: Option<Manifest>,
     pub(super) last_handle: LastHandle,
@@ -74,7 +74,7 @@ fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
     bring_to_disk(config, find(config, lock, Replay::Unsynced, &mut Findings::Refuse)?)
 }
 
-/// Checks that nothing is missing, and brings what only the write-ahead log had to the disk in sled.
+/// Checks that nothing is missing, and makes changes durable in sled that only the write-ahead log had.
 fn bring_to_disk(config: &SledConfig, found: FoundDatabase) -> anyhow::Result<Opened> {
     let check = || {
         let db = &found.db;
@@ -151,7 +151,7 @@ fn find(
     let last_handle = LastHandle::new(db.clone());
     let db = PacedDb::new(db);
     let found = FoundDatabase { db, file, manifest: None, last_handle, lock };
-    // Nothing may build on the files that sled has made, renamed and removed before their names are on disk.
+    // Wait until the names of the files that sled has created, renamed and removed are on disk.
     let synced = sync_directory(&sled_directory);
     match synced.and_then(|()| read_kept(config, &found.db, replay, findings)) {
         Ok(manifest) => Ok(FoundDatabase { manifest, ..found }),
@@ -194,8 +194,8 @@ fn make_directory(directory: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make the folder {}", directory.display()))
 }
 
-/// Syncs the names of a folder and of its ancestors: a start that was killed may have made any of them. An ancestor
-/// without permission was there before.
+/// Syncs the names of a folder and of its ancestors: a killed start may have created any of them. An ancestor that this
+/// user may not open existed before.
 fn sync_names(directory: &Path) -> anyhow::Result<()> {
     let directory = directory.canonicalize()?;
     for parent in directory.ancestors().skip(1) {
@@ -244,8 +244,8 @@ fn lock(directory: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Makes an empty write-ahead log, and an empty sled database under another name, which is renamed once everything is on
-/// disk. A kill in between leaves nothing in the way of the next open.
+/// Creates an empty write-ahead log, and an empty sled database under another name, which is renamed once everything is
+/// on disk. A kill in between leaves nothing that blocks the next open.
 fn make_database(config: &SledConfig, sled_directory: &Path) -> anyhow::Result<()> {
     let unfinished = config.directory.join(UNFINISHED_DIRECTORY);
     match fs::remove_dir_all(&unfinished) {

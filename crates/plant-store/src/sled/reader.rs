@@ -1,6 +1,6 @@
-//! Reads: what the memtables hold, laid over what sled holds. Together that is what is on disk.
+//! Reads: the memtables' contents override sled's contents. Both hold only changes that are on disk.
 //!
-//! A read looks at memory before sled: a record leaves a memtable only after sled has it.
+//! A read checks memory before sled: a record leaves a memtable only after sled has it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -136,7 +136,7 @@ impl SledReader {
         }
         page.looked_at += 1 + gone;
         for id in ids {
-            // The plant may have lost the tag meanwhile, so the filter checks its record.
+            // The plant may have lost the tag in the meantime, so the filter checks its record.
             let record = self.tree.record(id).context("cannot read a plant")?;
             if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
                 return Ok(None);
@@ -165,7 +165,7 @@ impl SledReader {
             && in_sled.contains(&next)
         {
             let record = self.tree.db.get(event_key(next)).context("cannot read the events")?;
-            // Compaction may have forgotten the record meanwhile.
+            // Compaction may have removed the record in the meantime.
             let Some(record) = record else { return Ok(EventPage::Forgotten) };
             let begin = first_of_record(next);
             let of_record = decode_events(begin, &record)?;
@@ -205,7 +205,7 @@ impl<'a> PageInProgress<'a> {
         if self.filter.matches_all() { wanted.min(RUN) } else { RUN }
     }
 
-    /// Whether the page is full, or has cost enough, before a plant with this id. The next page then begins there.
+    /// Whether the page is full, or has cost enough, before the plant with this id. If so, the next page begins there.
     fn ends_before(&mut self, id: PlantId) -> bool {
         let ends = self.page.plants.len() >= self.limit || self.looked_at >= PAGE_MAX_WORK;
         if ends {

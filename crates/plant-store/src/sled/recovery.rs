@@ -23,9 +23,9 @@ use crate::plant_record::RecordBytes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replay {
-    /// Those that sled may not have on disk.
+    /// The groups that sled may not have on disk.
     Unsynced,
-    /// All, which brings back what sled has lost of them.
+    /// All groups, which restores changes that sled has lost.
     All,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn read(
     let Some(in_sled) = findings.value_of(read_manifest(db))? else { return Ok(None) };
     let synced = match replay {
         Replay::All => 0,
-        // A manifest older than the synced number means that sled has lost writes: then nothing counts as synced.
+        // A manifest older than the synced number means that sled has lost writes: then no group counts as synced.
         Replay::Unsynced => {
             read_synced(db)?.filter(|synced| *synced <= in_sled.last_sequence).unwrap_or(0)
         }
@@ -69,7 +69,7 @@ fn read_manifest(db: &Db) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// Compacts the newest groups without a gap between them, also those that sled seems to have: after a power cut sled may
+/// Compacts the newest gapless run of groups, including groups that sled seems to have: after a power cut, sled may
 /// have the newest writes without all of the older ones. Groups up to `synced` are left out. Returns the manifest after
 /// the last group.
 fn replay_log(
@@ -122,8 +122,9 @@ fn replay_log(
     findings.value_of(guarded(apply).context("the write-ahead log cannot be applied"))
 }
 
-/// Finds what sled has lost, or brought back from an older state, in spite of the replay: compares the plants with their
-/// count and digest, the tag index with the plants, and the events with their numbers. Returns the ids in use.
+/// Finds changes that sled has lost, and older states that sled has restored, despite the replay: compares the plants
+/// with their count and digest, the tag index with the plants, and the events with their numbers. Returns the ids in
+/// use.
 pub(super) fn check(tree: &Tree, manifest: &Manifest) -> anyhow::Result<BloomFilter> {
     let middle = middle_of_plants(tree)?;
     let plants_in = |keys| guarded(|| sum_of_plants(tree, keys, manifest.plants / 2));
@@ -150,7 +151,7 @@ pub(super) fn check(tree: &Tree, manifest: &Manifest) -> anyhow::Result<BloomFil
 
 const IDS_AT_ONCE: usize = 1_024;
 
-/// A key in the middle between those of the first and the last block of plants.
+/// A key halfway between those of the first and the last block of plants.
 fn middle_of_plants(tree: &Tree) -> anyhow::Result<Vec<u8>> {
     guarded(|| {
         let mut blocks = tree.range(plant_keys(PlantId::MIN));
@@ -219,7 +220,7 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
             let (id, record) = entry.with_context(damaged)?;
             sum.count += 1;
             sum.digest += layout::digest(id, record);
-            // Texts stay unparsed: damage to one shows in the digest.
+            // Texts stay unparsed: damage to a text changes the digest.
             let record = RecordBytes::decode(record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             if let Some(tag) = record.tag {
@@ -275,7 +276,8 @@ pub(super) fn visit_index(
     Ok(())
 }
 
-/// sled drops a damaged log entry without an error. Here it shows, because the numbers of events have no gap.
+/// sled drops a damaged log entry without an error. This check detects the loss, because the numbers of events have no
+/// gaps.
 fn check_events(tree: &Tree, manifest: &Manifest) -> anyhow::Result<()> {
     let mut next = manifest.kept_from;
     for entry in tree.range(event_keys_from(manifest.kept_from)) {

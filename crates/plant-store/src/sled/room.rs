@@ -1,8 +1,8 @@
 //! The free room on the disk. sled does not survive a full disk, so it must never meet one.
 //!
 //! An append to the write-ahead log takes no room: its segments were written in full when they were made. Compaction
-//! takes room. So it looks before each part that it flushes, and waits while there is too little. Acknowledged changes
-//! stay in the log and in memory; meanwhile writes are refused, and reads go on.
+//! takes room, so it checks the free space before each part that it flushes, and waits while there is too little.
+//! During the wait, acknowledged changes stay in the log and in memory, writes are refused, and reads continue.
 
 use std::fs::File;
 use std::io;
@@ -22,17 +22,19 @@ const MIB: u64 = 1024 * 1024;
 /// write, or with a restored log that has holes, appends take room too.
 const RESERVE_BYTES: u64 = 32 * MIB;
 
-/// With this much room, in bytes, a full disk has room again. More than the reserve, so that the store does not flap.
+/// With this much free space, in bytes, a full disk counts as having room again. More than the reserve, so that the
+/// store does not flap.
 const ENOUGH_BYTES: u64 = 40 * MIB;
 
 const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
 
-/// The room on the file system of a database. The compaction thread looks; other threads read what it saw.
+/// The room on the file system of a database. The compaction thread measures it; other threads read the last
+/// measurement.
 #[derive(Debug)]
 pub(super) struct Room {
     /// A file on the file system, because the folder may be renamed.
     file: File,
-    /// [`free_bytes`], or what a test says.
+    /// [`free_bytes`], or the function of a test.
     free_bytes: fn(&File) -> Option<u64>,
     /// The folder of the database, for the log.
     directory: PathBuf,
@@ -60,7 +62,7 @@ impl Room {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Looks how much room there is, and logs a change. A file system that does not say has enough.
+    /// Measures the free space, and logs a change. A file system that does not report it counts as having enough.
     pub(super) fn look(&self) {
         let free_bytes = (self.free_bytes)(&self.file).unwrap_or(u64::MAX);
         let was_full = self.is_full();
@@ -88,7 +90,8 @@ impl Room {
         self.has_warned.store(is_low || warned_before, Ordering::Relaxed);
     }
 
-    /// Looks, and waits while the disk is full, which may take days. A failure of the store ends the wait with an error.
+    /// Measures the free space, and waits while the disk is full, which may take days. A failure of the store ends the
+    /// wait with an error.
     pub(super) fn wait(&self) -> io::Result<()> {
         loop {
             self.look();

@@ -1,4 +1,4 @@
-//! Reads all plants of a database, also where some cannot be read.
+//! Reads all plants of a database, even if some cannot be read.
 
 use std::iter::Fuse;
 use std::vec;
@@ -54,7 +54,8 @@ impl<'a> PlantScan<'a> {
         Some(read)
     }
 
-    /// Continues after the unreadable page at `from`. Searches its end in growing steps, then by halves.
+    /// Continues after the unreadable page at `from`. Finds the end of the page with growing steps, then by
+    /// bisection.
     fn skip_unreadable(&mut self, from: PlantId) {
         let readable = |id: i64| {
             let mut blocks = blocks_from(self.tree, PlantId::from(id));

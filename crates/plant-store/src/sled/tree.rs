@@ -12,7 +12,7 @@ use crate::plant_record::EncodedPlant;
 #[derive(Debug)]
 pub(super) struct MergeTree {
     pub(super) db: Db,
-    /// What sled does not have yet.
+    /// The changes that sled does not have yet.
     pub(super) memtables: Memtables,
     /// Held while blocks are read from sled.
     pub(super) blocks: BlocksLock,

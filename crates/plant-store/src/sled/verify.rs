@@ -20,7 +20,8 @@ use super::scan::PlantScan;
 use crate::EventKind;
 use crate::plant_record::PlantRecord;
 
-/// Compares everything with everything, while nothing is written. Returns the numbers of plants and of events.
+/// Compares all data with each other. No other thread may write meanwhile. Returns the numbers of plants and of
+/// events.
 pub(super) fn verify(
     db: &Db,
     manifest: Option<&Manifest>,

@@ -1,16 +1,16 @@
 //! The write-ahead log: a group is on disk here before its writes are answered.
 //!
-//! The log's two segments are the files `journal.0` and `journal.1` (the names are part of the on-disk format). They have
-//! a fixed size and are made once and overwritten in turn, so a sync has no file length to write. While one segment
-//! fills, the memtable of the other is compacted into sled, which frees that segment.
+//! The log's two segments are the files `journal.0` and `journal.1` (the names are part of the on-disk format). They
+//! have a fixed size, are created once and are overwritten in turn, so a sync never has to write a new file length.
+//! While one segment fills, the memtable of the other is compacted into sled, which frees that segment.
 //!
-//! The log stands beside sled's own because a sync through sled wakes seven threads and is no fsync in the end. A record
-//! here is one write and one `fdatasync`.
+//! The engine has its own log beside sled's because a sync through sled wakes seven threads and still is not an fsync.
+//! Here, a record is one write and one `fdatasync`.
 //!
 //! A segment begins with a salt. A record begins at a multiple of [`ALIGNMENT`]: a head (magic, length, CRC-32 of salt
 //! and payload), then the payload (a [`ChangeGroup`]). Recovery also searches the remains of older records for whole
-//! ones, and clients choose bytes in there. The salt is random and never leaves the file, so no client can forge a
-//! record.
+//! records, and clients choose some of those bytes. The salt is random and never leaves the file, so no client can
+//! forge a record.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -84,7 +84,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     Ok(salts)
 }
 
-/// Reads the salts, and the payloads of all whole records, also those in a damaged segment, in no order.
+/// Reads the salts, and the payloads of all whole records, even in a damaged segment, in no particular order.
 pub(super) fn read(
     directory: &Path,
     findings: &mut Findings,
@@ -161,7 +161,7 @@ fn record_bytes(payload_bytes: usize) -> usize {
     (HEAD_BYTES + payload_bytes).next_multiple_of(ALIGNMENT)
 }
 
-/// A group as the log holds it, without the CRC, which depends on the segment.
+/// A group as a log record, without the CRC, which depends on the segment.
 pub(super) struct LogRecord {
     bytes: Vec<u8>,
     payload_bytes: usize,
@@ -205,7 +205,8 @@ impl LogRecord {
 
 impl WriteAheadLog {
     /// Opens the log for writing, at the start of a segment. sled must have everything in the log on disk. Writing
-    /// begins with the segment without the newest record, so that one stays until a newer one is written.
+    /// begins with the segment that does not hold the newest record, so that this record stays until a newer one is
+    /// written.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
         let open = |path: &Path| {
             let open = || {

@@ -1,8 +1,8 @@
 //! CSV (RFC 4180): a header that names the columns, then a plant in each record.
 //!
 //! The `csv` crate reads from something that blocks, takes text after a closing quote as part of the cell, and does not
-//! tell a quote that is open at the end. So the few states of the format are here; a fuzz target compares the records
-//! with those of the `csv` crate.
+//! report a quote that is open at the end. So this module implements the few states of the format; a fuzz target
+//! compares the records with those of the `csv` crate.
 
 use plant_domain::{Error, NewPlant, PlantId};
 
@@ -201,7 +201,7 @@ impl CsvRows {
         Ok(())
     }
 
-    /// Ends a record that cannot be read to its end.
+    /// Ends a record whose end cannot be found.
     fn fail(&mut self, failure: Failure, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         if self.columns.is_none() {
             return Err(wrong_header(&failure.error().message).into());

@@ -16,8 +16,8 @@ use self::ndjson::NdJsonRows;
 use self::row::ReadRows;
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 
-/// Reads the rows of a body as an import reads them, in parts that end anywhere. Clients use it to count what they
-/// send, and to check what they get.
+/// Reads the rows of a body as an import reads them, in parts that end anywhere. Clients use it to count the rows
+/// that they send, and to check the rows that they receive.
 ///
 /// ```
 /// use plant_http::transfer::{RowReader, TransferFormat};

@@ -1,4 +1,4 @@
-//! Guards against panics of sled, and errors that tell the disk from the database.
+//! Guards against panics of sled, and errors that distinguish a failed disk from a damaged database.
 
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -37,7 +37,7 @@ fn tells_of_disk(panic: &str) -> bool {
         && !CONTENT.iter().any(|kind| panic.contains(kind))
 }
 
-/// The last handle on a database. Dropping it makes sled flush and sync its file, and panic when that fails.
+/// The last handle to a database. Dropping it makes sled flush and sync its file, and panic when that fails.
 #[derive(Debug)]
 pub(in crate::sled) struct LastHandle(Option<sled::Db>);
 
@@ -120,7 +120,7 @@ fn kind_on_disk(error: &anyhow::Error) -> Option<ErrorKind> {
     })
 }
 
-/// Whether the disk works and the content is wrong: a file that ends too early, or is gone.
+/// Whether the disk works and the content is wrong: a file is truncated or missing.
 fn is_about_content(error: &io::Error) -> bool {
     use ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)

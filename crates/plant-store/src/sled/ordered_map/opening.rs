@@ -55,8 +55,8 @@ pub(in crate::sled) fn make_writes_synchronous(file: &File, path: &Path) {
     }
 }
 
-/// Reads all of sled's file. sled takes an unreadable part for an empty one, and overwrites it; here it is an error, and
-/// the file stays as it is.
+/// Reads all of sled's file. sled treats an unreadable part as empty and overwrites it; here an unreadable part is an
+/// error, and the file stays unchanged.
 pub(in crate::sled) fn check_readable(path: &Path) -> anyhow::Result<()> {
     let read = || {
         let file = File::open(path)?;
@@ -79,7 +79,7 @@ pub(in crate::sled) fn check_readable(path: &Path) -> anyhow::Result<()> {
     read().with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Reads a range of a file, in bytes. The file may shrink meanwhile.
+/// Reads a range of a file, in bytes. The file may shrink during the read.
 fn read_all(file: &File, mut part: Range<u64>) -> io::Result<()> {
     let mut buffer = vec![0; READ_BYTES];
     while !part.is_empty() {

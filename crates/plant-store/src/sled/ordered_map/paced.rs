@@ -3,8 +3,8 @@
 //! When the end of its file becomes free, sled 0.34.7 truncates the file on one of the seven threads of its pool. A write
 //! that needs room after that end waits for the truncation while it holds a lock, which each pool thread needs at the end
 //! of a write. If all seven threads are writing, none is left to truncate, and sled deadlocks (the pool does not grow:
-//! its count of waiting threads wraps below zero). So sled is flushed before that many writes can be under way, as far
-//! as its recent writes tell.
+//! its count of waiting threads wraps below zero). So this module flushes sled before that many writes can be in
+//! progress, estimated from sled's recent writes.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -17,8 +17,8 @@ use crate::sled::room::Room;
 /// About how many bytes of its log sled writes between two flushes. A piece of up to 512 KiB keeps a thread busy.
 const LOG_BYTES: usize = 512 * 1024;
 
-/// The bounds on the bytes of keys and values between two flushes. Within them, the last flush tells how much log a byte
-/// makes: sled also writes whole pages, and moves others.
+/// The bounds on the bytes of keys and values between two flushes. Between the bounds, the last flush shows how much
+/// log each byte causes: sled also writes whole pages, and moves others.
 const LEAST_BYTES: usize = 32 * 1024;
 const MOST_BYTES: usize = 128 * 1024;
 
@@ -31,13 +31,13 @@ const MOST_BATCHES: usize = 3;
 /// The database, for its one writer.
 pub(in crate::sled) struct PacedDb {
     db: sled::Db,
-    /// Bytes of keys and values since the last flush that made room.
+    /// Bytes of keys and values since the last flush made by this module.
     unflushed_bytes: Cell<usize>,
     unflushed_batches: Cell<usize>,
     flushed_after_bytes: Cell<usize>,
-    /// Where sled's log ended then, in bytes.
+    /// Where sled's log ended at that flush, in bytes.
     log_end: Cell<i64>,
-    /// Where writes wait for room on the disk; `None` does not wait.
+    /// The disk space that writes wait for; with `None`, writes do not wait.
     room: Option<Arc<Room>>,
 }
 
