@@ -1,8 +1,9 @@
 //! A plant store over HTTP, as an actix-web service: mount it in an application, or serve it alone, as `plantd` does.
 //!
 //! - [`PlantService`] joins a repository with the tokens for it. [`PlantService::scope`] mounts it in an application.
-//! - [`serve`] runs it on a [`ListeningSocket`], with a [`TlsCertificate`] or without, until it is told to stop.
-//! - [`Tokens`] are the tokens in force. A [`Token`] is shown once, and its [`TokenRecord`] is kept.
+//! - [`serve`] runs it on a [`ListeningSocket`], with a [`TlsCertificate`] or without, until its `stop` future is
+//!   ready.
+//! - [`Tokens`] are the valid tokens. A [`Token`] is shown once, and its [`TokenRecord`] is stored.
 //! - [`openapi_document`] describes the service, and [`limits`] its limits.
 //! - [`transfer`] is for clients that import or export.
 //!
@@ -11,8 +12,8 @@
 //!
 //! # Other crates in this interface
 //!
-//! Repositories are those of [`plant_store`], plants and their errors those of [`plant_domain`], times those of
-//! jiff 0.2. [`PlantService::scope`] is a scope of actix-web 4, and [`serve`] runs in an actix system.
+//! Repositories come from [`plant_store`], plants and their errors from [`plant_domain`], times from jiff 0.2.
+//! [`PlantService::scope`] is a scope of actix-web 4, and [`serve`] runs in an actix system.
 
 #![forbid(unsafe_code)]
 

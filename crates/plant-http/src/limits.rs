@@ -36,7 +36,8 @@ pub const IDEMPOTENCY_KEY_MAX_CHARACTERS: usize = 255;
 pub const REQUEST_ID_MAX_CHARACTERS: usize = 128;
 
 /// The most bytes of a head: its lines with their line ends, the empty line that ends it, and empty lines before it.
-/// actix-http has a limit too, but checks it only between two reads, so that it depends on how the bytes arrive.
+/// actix-http has a limit too, but checks it only between two reads, so that the effective limit depends on how the
+/// bytes arrive.
 pub const HEAD_MAX_BYTES: usize = 32 * 1024;
 
 /// The most bytes of one line of a head, the request line too, with its line end.

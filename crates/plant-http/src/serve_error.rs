@@ -19,7 +19,7 @@ pub enum ServeError {
         #[source]
         cause: io::Error,
     },
-    /// The store failed, while it was served or when it was closed.
+    /// The store failed while serving or closing.
     #[error("the store failed; make sure that its disk works and has room, then start again")]
     Store(#[source] StoreFailure),
     /// The drain timed out, and this many connections were closed before their requests were answered.

@@ -39,7 +39,7 @@ impl PlantService {
         Self { repository, tokens, cors_origins: Vec::new(), draining: Arc::default() }
     }
 
-    /// The same service, which web pages of these origins may use from a browser.
+    /// The same service, open to web pages of these origins.
     #[must_use]
     pub fn with_cors_origins(self, cors_origins: Vec<CorsOrigin>) -> Self {
         Self { cors_origins, ..self }
@@ -87,8 +87,8 @@ impl PlantService {
 
 /// Serves until `stop` is ready, then drains and closes the repository. It must run in an actix system.
 ///
-/// When it returns, it holds the repository no more, so that the store can be opened again. Only after a drain that
-/// timed out, connections or threads that were cut off may hold it a little longer.
+/// When `serve` returns, it has released the repository, so that the store can be opened again. After a drain that
+/// timed out, connections or threads that were cut off may hold the repository a little longer.
 ///
 /// # Errors
 ///

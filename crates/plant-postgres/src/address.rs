@@ -19,10 +19,10 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The URL of a PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTION=VALUE&…`.
 ///
-/// Of several hosts, the first one that takes writes is used, whatever `target_session_attrs` says. A host that begins with
-/// a percent-encoded `/` is the folder of a Unix socket. The options are those of libpq that tokio-postgres knows, `sslmode`
-/// in all its values but `allow`, and `sslrootcert`. TLS always verifies the certificate and the host's name, as
-/// `verify-full` does in libpq. Display and Debug leave out the password and the options.
+/// Of several hosts, the first one that takes writes is used, regardless of `target_session_attrs`. A host that begins
+/// with a percent-encoded `/` is the folder of a Unix socket. The options are those of libpq that tokio-postgres knows,
+/// `sslmode` in all its values but `allow`, and `sslrootcert`. TLS always verifies the certificate and the host's name,
+/// as `verify-full` does in libpq. Display and Debug leave out the password and the options.
 ///
 /// ```
 /// use plant_postgres::PostgresUrl;
@@ -39,7 +39,7 @@ pub struct PostgresUrl {
     root_certificates: Option<PathBuf>,
 }
 
-/// The text is no URL of a PostgreSQL, or has an unknown option.
+/// The text is not the URL of a PostgreSQL server, or has an unknown option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotAPostgresUrl(String);
@@ -70,7 +70,7 @@ impl PostgresUrl {
         (0..hosts.len().max(addresses.len())).map(of_one).collect()
     }
 
-    /// The port of a host. A single one is that of all hosts.
+    /// The port of a host. A single port applies to all hosts.
     fn port(&self, host: usize) -> u16 {
         let ports = self.config.get_ports();
         ports.get(host).or(ports.first()).copied().unwrap_or(5432)
@@ -82,8 +82,8 @@ impl PostgresUrl {
         self.config.get_ssl_mode() != SslMode::Disable
     }
 
-    /// Whether somebody on the way could read the traffic or impersonate the server: over TCP to another machine, unless
-    /// `sslmode` requires TLS.
+    /// Whether an attacker on the network could read the traffic or impersonate the server: true for TCP to another
+    /// machine, unless `sslmode` requires TLS.
     #[must_use]
     pub fn can_be_overheard(&self) -> bool {
         let is_elsewhere = |host: &Host| match host {
@@ -244,7 +244,7 @@ mod tests {
             assert_eq!(one.get_connect_timeout(), Some(&Duration::from_secs(3)));
             assert_eq!(one.get_ssl_mode(), SslMode::Require);
             assert_eq!(one.get_application_name(), Some("garden"));
-            // Only a host that takes writes will do.
+            // Only a host that takes writes is usable.
             assert_eq!(one.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
         }
         assert_eq!(each.len(), 3);

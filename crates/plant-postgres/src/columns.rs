@@ -1,4 +1,4 @@
-//! Rows and events as statements take them.
+//! Rows and events as parameters of statements.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ pub(super) struct RowColumns<'a> {
 }
 
 impl<'a> RowColumns<'a> {
-    /// The rows of a plan: the new ones, and those that are there already.
+    /// The rows of a plan: new rows, and existing rows.
     pub(super) fn of(rows: &'a BTreeMap<PlantId, PlannedRow>) -> [Self; 2] {
         let [mut new, mut changed] = [Self::default(), Self::default()];
         for (id, row) in rows {

@@ -26,7 +26,7 @@ pub struct PostgresConfig {
     /// The TLS configuration. Without one, a URL with `sslmode=require` cannot be used, and one with `prefer`, the default,
     /// sends the password and the plants in clear text.
     pub tls: Option<ClientConfig>,
-    /// How many of the newest events are kept at least. Up to one in a hundred more may be, and the rest of a group.
+    /// How many of the newest events are kept at least. Up to 1 % more may be kept, plus the rest of a group.
     pub keep_events: u64,
     /// How many sessions are opened at most for reading, besides [`WRITING_SESSIONS`](crate::WRITING_SESSIONS).
     pub reading_sessions: NonZeroUsize,

@@ -1,4 +1,4 @@
-//! A group of writes: what it makes of the plants, and which of its writes are answered.
+//! A group of writes: its plan for the plants, and the writes that are answered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -17,12 +17,12 @@ use crate::statements::{EVENTS_IN_A_BLOCK, PLANTS_WITH_IDS, stored_plant};
 pub(super) const MAX_GROUP: usize = 512;
 const _: () = assert!(MAX_GROUP as u64 <= EVENTS_IN_A_BLOCK.unsigned_abs());
 
-/// The first of the placeholder revisions that a group plans with before it has a block. No real one is so great.
+/// The first of the placeholder revisions that a group plans with before it has a block. Real revisions are smaller.
 const PLANNED_REVISIONS: u64 = 1 << 62;
 
-/// What is known of a plant that a group writes.
+/// The known state of a plant that a group writes.
 struct Present {
-    /// The revision in the row, if there is a row: also that of a removed plant.
+    /// The revision in the row, if there is a row. A removed plant may have a row too.
     revision: Option<i64>,
     plant: Option<KeptPlant>,
 }
@@ -33,20 +33,20 @@ pub(super) struct WriteGroup<'a> {
     writes: Vec<Option<Write>>,
     /// Takes the outcome of the write at a place, as soon as it is known.
     answer: &'a mut (dyn FnMut(usize, Result<Decision, StoreError>) + Send),
-    /// The places that are tried now.
+    /// The positions of the writes that are tried now.
     pub(super) part: Range<usize>,
-    /// The plants that have to be read before a write of them is decided.
+    /// The plants that must be read before a write of them is decided.
     to_read: BTreeSet<PlantId>,
     present: HashMap<PlantId, Present>,
     /// Rows that were not written, each with the revision that was expected.
     not_written: HashMap<PlantId, Option<i64>>,
-    /// When a write got its outcome last, or the group began.
+    /// When a write last got its outcome; at first, when the group began.
     pub(super) last_answer: Instant,
-    /// Since something was refused: whether other writes were carried out after that.
+    /// Whether other writes were carried out since something was refused.
     pub(super) others_are_taken: Option<bool>,
 }
 
-/// What a group would make of its plants.
+/// The plan of a group for its plants.
 pub(super) struct Plan {
     /// The outcomes, by place.
     pub(super) decided: Vec<(usize, Result<Decision, StoreError>)>,
@@ -69,7 +69,7 @@ pub(super) struct PlannedEvent {
     pub(super) id: PlantId,
 }
 
-/// What is committed of a group.
+/// The committed part of a group.
 #[derive(Default)]
 pub(super) struct Committed {
     pub(super) block: i64,
@@ -131,7 +131,7 @@ impl<'a> WriteGroup<'a> {
         self.pending().any(|(_, write)| !self.to_read.contains(&write.id()))
     }
 
-    /// Assumes no longer that any id is free.
+    /// Stops assuming that ids are free.
     pub(super) fn read_all_next_time(&mut self) {
         self.to_read.append(&mut self.pending_ids());
     }

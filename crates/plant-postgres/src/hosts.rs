@@ -16,8 +16,8 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, Socket};
 /// How long one host may take for the connection and the login. (tokio-postgres limits the connection alone.)
 pub(super) const HOST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often servers have warned. A canceled wait for a standby is such a warning, besides the answer that the commit is
-/// done.
+/// How often servers have warned. PostgreSQL sends such a warning when a wait for a standby is canceled, and still
+/// reports the commit as done.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warnings(Arc<AtomicU64>);
 
@@ -38,7 +38,7 @@ impl Warnings {
     }
 }
 
-/// Tries hosts in turn, and begins with the one that worked last.
+/// Tries hosts in turn, beginning with the one that worked last.
 pub(super) struct Hosts<T> {
     each: Vec<Config>,
     last: Arc<AtomicUsize>,
@@ -73,7 +73,7 @@ where
                         self.last.store(number, Ordering::Relaxed);
                         let warnings = self.warnings.clone();
                         let task = tokio::spawn(async move {
-                            // Whatever ends the loop fails the pending requests too.
+                            // When the loop ends, the pending requests fail too.
                             while let Some(Ok(message)) =
                                 poll_fn(|context| connection.poll_message(context)).await
                             {

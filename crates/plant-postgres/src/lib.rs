@@ -1,8 +1,9 @@
 //! The plant repository in PostgreSQL, which any number of programs may use at once.
 //!
-//! [`PostgresRepository`] keeps the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free lane
-//! takes all that wait as one `group`, and its `writer` commits the group in one `transaction`; several groups are in flight
-//! at once. The `reader` reads what is committed. `statements` has the SQL, and `schema` makes the tables.
+//! [`PostgresRepository`] implements the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free
+//! lane takes all waiting writes as one `group`, and its `writer` commits the group in one `transaction`; several
+//! groups are in flight at once. The `reader` reads what is committed. `statements` has the SQL, and `schema` makes the
+//! tables.
 //!
 //! ```no_run
 //! use plant_domain::NewPlant;
@@ -74,7 +75,7 @@ const READS_IN_FLIGHT: usize = 3;
 /// How many imports are carried out at once, each in a session of its own.
 const IMPORTS_AT_ONCE: usize = 2;
 
-/// One session more to look whether writes are taken, and one to forget events.
+/// One more session to check whether PostgreSQL takes writes, and one to forget events.
 const OTHER_SESSIONS: usize = 2;
 
 /// How many sessions a repository opens at most for writing.
@@ -82,13 +83,13 @@ pub const WRITING_SESSIONS: usize = GROUPS_IN_FLIGHT + IMPORTS_AT_ONCE + OTHER_S
 
 /// Keeps plants in PostgreSQL, with group commit: writes that wait at the same time are committed together.
 ///
-/// Any number of repositories may use the same tables at once, in one process or in many. Unlike a database on one disk,
-/// the store does not fail for good: while PostgreSQL does not answer, each write and each read fails after a few seconds,
-/// and later ones succeed when it answers again. If the outcome of a write is unknown, the repository finds it out before it
-/// answers ([`StoreError::Failed`] says that it could not).
+/// Any number of repositories may use the same tables at once, in one process or in many. Unlike a database on one
+/// disk, the store never fails permanently: while PostgreSQL does not answer, each write and each read fails after a
+/// few seconds, and later ones succeed when it answers again. If the outcome of a write is unknown, the repository
+/// finds it out before it answers ([`StoreError::Failed`] says that it could not).
 ///
-/// It has threads of its own. Dropping the repository carries out what was taken, like [`PlantRepository::close`], and
-/// blocks until then: up to half a minute while PostgreSQL does not answer.
+/// The repository has its own threads. Dropping it carries out the accepted writes, like [`PlantRepository::close`],
+/// and blocks until then: up to half a minute while PostgreSQL does not answer.
 #[derive(Debug)]
 pub struct PostgresRepository {
     queue: Arc<Queue>,
@@ -96,7 +97,7 @@ pub struct PostgresRepository {
     imports: Arc<Semaphore>,
     writer: Writer,
     reader: PostgresReader,
-    // Dropped last: nothing gives the threads new work any more.
+    // Dropped last, when nothing can give the threads new work.
     threads: Threads,
 }
 
@@ -202,7 +203,7 @@ impl PlantRepository for PostgresRepository {
         let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
         let mut writes: Vec<Write> = writes.collect();
         let (imports, writer) = (Arc::clone(&self.imports), self.writer.clone());
-        // A task: it goes on when the caller goes away.
+        // A task, so that it continues when the caller is canceled.
         let importing = async move {
             let turn = imports.acquire_owned().await.context("importing is closed");
             let _turn = turn.map_err(StoreFailure::new)?;
@@ -213,7 +214,7 @@ impl PlantRepository for PostgresRepository {
                 let is_nothing_written = all.is_empty() && outcomes.iter().all(Result::is_err);
                 for outcome in outcomes {
                     all.push(match imported(outcome, on_conflict) {
-                        // These errors promise that nothing was written, and some of the import is.
+                        // These errors promise that nothing was written, but a part of the import was.
                         Err(StoreError::Busy | StoreError::Unavailable(_))
                             if !is_nothing_written =>
                         {

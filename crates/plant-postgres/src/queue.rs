@@ -1,6 +1,6 @@
 //! The queue of writes that wait for a group, and the lanes, each of which carries out one group after the other.
 //!
-//! A push seldom wakes a lane: a wake-up costs both threads some microseconds, of the twenty that a create takes in all.
+//! A push rarely wakes a lane: a wake-up costs both threads several microseconds, and a create takes only twenty.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::writer::Writer;
 /// How many writes may wait. Further writes are refused at once ([`StoreError::Busy`]).
 const QUEUE_CAPACITY: usize = 1024;
 
-/// How many writes begin a group although other groups are in flight. A group costs PostgreSQL as much as some dozens of
-/// its writes do.
+/// With this many waiting writes, a group begins although other groups are in flight. The fixed cost of a group for
+/// PostgreSQL equals that of dozens of writes.
 const ENOUGH: usize = 48;
 
 /// How long writes wait for more writes, or for the groups in flight, of which one may wait for another client.
@@ -28,7 +28,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(5);
 /// How many writes of plants that were refused lately may wait. Further ones are refused at once ([`StoreError::Busy`]).
 pub(super) const WAITING_ALONE: usize = 256;
 
-/// A write that waits, and where its outcome goes.
+/// A waiting write, and the sender for its outcome.
 pub(super) type WaitingWrite = (Write, oneshot::Sender<Result<Decision, StoreError>>);
 
 /// Writes that wait. Lanes take them as groups.
@@ -42,10 +42,10 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct QueueState {
     waiting: Vec<WaitingWrite>,
-    /// When the first of them has waited long enough.
+    /// The time at which the first of them has waited long enough.
     deadline: Option<Instant>,
     groups_in_flight: usize,
-    /// No write is added any more. Set under the lock, so that no write follows the last look.
+    /// No further write is added. Set under the lock, so that no write is added after the last check.
     is_closed: bool,
 }
 
@@ -64,7 +64,7 @@ impl Queue {
             state.deadline = Some(Instant::now() + LONGEST_WAIT);
         }
         drop(state);
-        // For the first write, a lane has to know the deadline.
+        // A lane must learn the deadline of the first write.
         if count == 1 || count == ENOUGH {
             self.look.notify_one();
         }
@@ -150,8 +150,8 @@ pub(super) async fn carry_out_groups(
     }
 }
 
-/// Carries out writes one by one. While PostgreSQL is away, each of them takes long, so those that have waited for
-/// [`PATIENCE`] are refused ([`StoreError::Busy`]).
+/// Carries out writes one by one. While PostgreSQL is unreachable, each write takes long, so writes that have waited
+/// for [`PATIENCE`] are refused ([`StoreError::Busy`]).
 pub(super) async fn carry_out_alone(
     writer: Writer,
     mut waiting: mpsc::Receiver<(Instant, WaitingWrite)>,
@@ -173,7 +173,7 @@ async fn carry_out(writer: &Writer, group: Vec<WaitingWrite>) {
         let mut answers: Vec<_> = answers.into_iter().map(Some).collect();
         let mut answer = |place: usize, outcome| {
             if let Some(answer) = answers[place].take() {
-                // The client may be gone.
+                // The client may have disconnected.
                 let _ = answer.send(outcome);
             }
         };

@@ -1,5 +1,6 @@
-//! Reading plants and events. PostgreSQL shows a transaction once its commit is on disk, and usually on the standby too, if
-//! one has to have it: a moment earlier only if the writer's session was ended meanwhile.
+//! Reading plants and events. PostgreSQL shows a transaction once its commit is on disk and, with synchronous
+//! replication, on the standby. If the writer's session ends during the commit, the transaction can become visible a
+//! moment earlier.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -121,7 +122,7 @@ impl PostgresReader {
             return Ok(page);
         }
         let mut rows = limit;
-        // Removed plants leave room on a page.
+        // Rows of removed plants are not on the page, so read more rows.
         while let Some(id) = from
             && page.plants.len() < limit
             && looked_at < PAGE_MAX_WORK
@@ -166,7 +167,7 @@ impl PostgresReader {
             }
             last = Some(PlantId::from(row.try_get::<_, i64>(0)?));
             looked_at += 1;
-            // With a name, the last row is there also if it does not match.
+            // With a name filter, the last row is included even if it does not match.
             if name_part.is_none() || row.try_get("is_match").context("a match")? {
                 page.plants.extend(stored_plant(row)?);
             }
@@ -213,7 +214,7 @@ impl PostgresReader {
             if from > last {
                 continue;
             }
-            // There is a gap. The events before it are worth an answer.
+            // There is a gap. Return the events before it.
             if !events.is_empty() {
                 break;
             }
@@ -225,7 +226,7 @@ impl PostgresReader {
                 pause(tries).await;
                 tries += 1;
             } else {
-                // All blocks up to that one have had their time.
+                // All blocks up to that one have had enough time.
                 self.seal(from, newest).await?;
                 seals += 1;
             }
@@ -234,7 +235,7 @@ impl PostgresReader {
         Ok(EventPage::Kept(events))
     }
 
-    /// Seals those of these blocks that are not committed. Waits for commits under way; a group that comes later begins
+    /// Seals the uncommitted ones of these blocks. Waits for commits in progress; a group that commits later must begin
     /// again, in a later block.
     pub(super) async fn seal(&self, first: i64, last: i64) -> anyhow::Result<()> {
         let last = last.min(first + MOST_SEALED - 1);
@@ -254,7 +255,8 @@ impl PostgresReader {
         Ok(Forgotten { block, revision })
     }
 
-    /// Blocks of events by ascending number, and which are forgotten. The latter is read later, so it accounts for all that are missing.
+    /// Blocks of events by ascending number, and the range of forgotten blocks. The range is read after the blocks, so
+    /// it covers every block that is missing because it was forgotten.
     pub(super) async fn blocks_from(
         &self,
         from: i64,
@@ -266,7 +268,7 @@ impl PostgresReader {
     }
 }
 
-/// Reads all plants that wait, again and again, until the senders are gone.
+/// Serves the waiting reads, batch by batch, until the senders are dropped.
 pub(super) async fn read_jointly(
     reader: PostgresReader,
     waiting: Arc<Mutex<mpsc::Receiver<WaitingRead>>>,

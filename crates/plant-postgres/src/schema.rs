@@ -1,4 +1,4 @@
-//! Makes the tables, and checks those that are there.
+//! Creates the tables, and checks existing ones.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::statements::LAST_BLOCK;
 /// The version of the tables that this program works with.
 const VERSION: i32 = 2;
 
-/// How many rows share the counting. Each group adds to one of them, and two groups that add to the same one wait for
-/// each other.
+/// The number of counter rows. Each group adds to one of them, and two groups that add to the same row wait for each
+/// other.
 pub(super) const COUNTER_SLOTS: i32 = 128;
 
 /// How often making the tables is tried again after a deadlock.
@@ -44,7 +44,7 @@ const MAKE_TABLES: &str = "\
     INSERT INTO SCHEMA.log VALUES (1, 0, 0, 0) ON CONFLICT (id) DO NOTHING; \
     CREATE SEQUENCE IF NOT EXISTS SCHEMA.event_blocks";
 
-/// Makes the missing rows of the counters, and counts again, while nobody writes.
+/// Creates the missing rows of the counters, and counts again, with writers locked out.
 const COUNT_AGAIN: &str = "\
     LOCK TABLE SCHEMA.plants, SCHEMA.events, SCHEMA.counters IN EXCLUSIVE MODE; \
     INSERT INTO SCHEMA.counters (slot, plants, events) \
@@ -61,7 +61,7 @@ const COUNT_AGAIN: &str = "\
 pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<i64> {
     let session = checked_session(&config).await?;
     match version(&session, &config.schema).await? {
-        // The user may be allowed to use the tables, and not to make them.
+        // The user may have the right to use the tables, but not to create them.
         Some(VERSION) => {}
         Some(found) => check_version(found)?,
         None => drop(make_tables(&session, &config.schema).await?),
@@ -84,7 +84,7 @@ pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<bool> {
     make_tables(&session, &config.schema).await
 }
 
-/// A session with a server that keeps text and acknowledged commits.
+/// A session, after checks that the server stores all text and keeps acknowledged commits.
 async fn checked_session(config: &PostgresConfig) -> anyhow::Result<Session> {
     let session = Sessions::new(config, 1, Arc::default())?.get().await?;
     let setting = async |name: &str| -> anyhow::Result<Option<String>> {
@@ -163,12 +163,12 @@ async fn try_to_make_tables(
     client: &Client,
     schema: &SchemaName,
 ) -> Result<(bool, i32), tokio_postgres::Error> {
-    // Counting many plants again takes longer than anything else may take.
+    // Recounting many plants takes longer than the usual limit.
     client.batch_execute("BEGIN; SET LOCAL statement_timeout = 0").await?;
     // A second program waits here, and then finds everything done.
     let name = schema.to_string();
     client.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&name]).await?;
-    // The user may be allowed to make tables in a schema, and not to make a schema.
+    // The user may have the right to create tables in the schema, but not to create a schema.
     let of_schema = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
     if client.query_opt(of_schema, &[&name]).await?.is_none() {
         client.batch_execute(&format!("CREATE SCHEMA {}", schema.quoted())).await?;

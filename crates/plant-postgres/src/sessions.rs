@@ -22,12 +22,12 @@ use crate::hosts::{HOST_TIMEOUT, Hosts, Warnings};
 /// How long PostgreSQL may take to answer. Then the connection is given up.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What every session begins with.
+/// The statements at the start of every session.
 ///
 /// The server ends a statement after 4 s, before [`ANSWER_TIMEOUT`], and a transaction that nobody continues after 5 s; but
-/// it waits for a `COMMIT` without limit. A server with `synchronous_commit = off` is overruled: what is acknowledged is on
-/// disk. Plans that read whole tables or collect all matches are off: every statement can follow an index and stop early,
-/// whatever the statistics say.
+/// it waits for a `COMMIT` without limit. The setting `synchronous_commit = off` of a server is overridden, because
+/// acknowledged writes must be on disk. Plans that read whole tables or collect all matches are off: every statement
+/// can follow an index and stop early, whatever the statistics say.
 const SESSION_SETTINGS: &str = "SET statement_timeout = '4s'; \
      SET default_transaction_isolation = 'read committed'; \
      SET idle_in_transaction_session_timeout = '5s'; \
@@ -35,7 +35,7 @@ const SESSION_SETTINGS: &str = "SET statement_timeout = '4s'; \
      SELECT set_config(name, 'off', false) FROM pg_settings \
        WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')";
 
-/// For how long something is tried again, counted from the first try. The last try may end later.
+/// How long a failed operation is retried, counted from the first try. The last try may end later.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest pause before the second try, and before any try, in milliseconds.
@@ -48,22 +48,22 @@ pub(super) async fn pause(tries: u32) {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(2..longest))).await;
 }
 
-/// Why something was not done.
+/// Why an operation in a session failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    /// There is no connection, or no answer: what was sent may have been done.
+    /// There is no connection, or no answer: a statement that was sent may have been carried out.
     #[error("PostgreSQL does not answer: {0}")]
     NoAnswer(String),
     /// PostgreSQL takes no connections or no writes now; nothing was written.
     #[error("PostgreSQL {0}")]
     Unavailable(String),
-    /// It was rolled back, and may succeed when it is tried again.
+    /// The transaction was rolled back, and may succeed when it is tried again.
     #[error("PostgreSQL rolled it back: {0}")]
     Conflict(String),
     /// It was rolled back because a prepared statement may no longer fit the tables. The next try prepares all again.
     #[error("PostgreSQL refused a prepared statement: {0}")]
     StaleStatement(String),
-    /// PostgreSQL will refuse it again; nothing was written.
+    /// PostgreSQL would refuse the transaction again; nothing was written.
     #[error("PostgreSQL refused it: {0}")]
     Refused(String),
 }
@@ -111,7 +111,8 @@ fn said(cause: &DbError) -> String {
     format!("{} ({})", cause.message(), cause.code().code())
 }
 
-/// Whether an id, a block or a group's id is taken, and not a value in a unique index that somebody else has added.
+/// Whether an id, a block or a group's id is taken, as opposed to a value in a unique index that the administrator has
+/// added.
 fn is_our_constraint(cause: &DbError) -> bool {
     let is_ours = |name: &str| name.starts_with("plants_pkey") || name.starts_with("events_");
     cause.constraint().is_none_or(is_ours)
@@ -128,7 +129,7 @@ impl From<PoolError> for SessionError {
     }
 }
 
-/// Why there is no connection. Somebody may remove the cause meanwhile, so another try is worth it.
+/// Why there is no connection. The cause may be temporary, so the operation is tried again.
 fn no_connection(error: tokio_postgres::Error) -> SessionError {
     let refuses = |said: &str, advice: &str| {
         let sign = if advice.is_empty() { "" } else { "; " };
@@ -180,7 +181,7 @@ pub(super) struct Sessions {
     warnings: Warnings,
 }
 
-/// Whether PostgreSQL answered last, so that the log tells of each change once.
+/// Whether the last attempt got an answer, so that the log reports each change once.
 #[derive(Debug, Default)]
 pub(super) struct Reachable {
     is_away: AtomicBool,
@@ -208,7 +209,7 @@ impl Sessions {
         let each = config.url.each_host();
         let warnings = Warnings::default();
         let longest = HOST_TIMEOUT * u32::try_from(each.len()).unwrap_or(u32::MAX);
-        // `Hosts` has the configuration of each host, and ignores the manager's.
+        // `Hosts` has the configuration of each host, and ignores the manager's configuration.
         let none = tokio_postgres::Config::new();
         let manager = match &config.tls {
             Some(tls) => {
@@ -235,7 +236,7 @@ impl Sessions {
         Ok(Self { pool, schema, reachable, warnings })
     }
 
-    /// A session of the caller's own.
+    /// A session that belongs to the caller.
     pub(super) async fn get(&self) -> Result<Session, SessionError> {
         let session = self.pool.get().await.map_err(SessionError::from);
         if let Err(error) = &session {

@@ -36,8 +36,8 @@ pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
         .with_context(|| format!("an event is of kind {number}, which is unknown"))
 }
 
-/// The plant in a row that begins with id, revision, name and tag; `None` for a removed plant. It goes through the create
-/// rules again: a row that breaks one was not written by this program.
+/// The plant in a row that begins with id, revision, name and tag; `None` for a removed plant. The row is checked
+/// against the create rules: this program writes no row that breaks one.
 pub(super) fn stored_plant(row: &Row) -> anyhow::Result<Option<StoredPlant>> {
     let (id, revision): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     let (name, tag): (Option<String>, Option<String>) = (row.try_get(2)?, row.try_get(3)?);
@@ -123,14 +123,14 @@ pub(super) const ADD_TO_COUNTER: &str = "WITH counted AS (\
 pub(super) const SKIP_BLOCK: &str = "INSERT INTO SCHEMA.events (block, revisions, kinds, ids) \
      SELECT currval('SCHEMA.event_blocks'), '{}', '{}', '{}' ON CONFLICT (block) DO NOTHING";
 
-/// Seals group `$1`: unless it is committed, it never will be. With NULL, writes nothing.
+/// Seals group `$1`: if the group is not committed yet, it never will be. With NULL, writes nothing.
 pub(super) const SEAL_GROUP: &str = "INSERT INTO SCHEMA.events (block, group_id, is_seal, revisions, kinds, ids) \
      SELECT nextval('SCHEMA.event_blocks'), $1::bytea, true, '{}', '{}', '{}' \
      WHERE $1::bytea IS NOT NULL ON CONFLICT (group_id) DO NOTHING";
 
 pub(super) const EVENTS_OF_GROUP: &str = "SELECT block, ids FROM SCHEMA.events WHERE group_id = $1";
 
-/// Seals the missing blocks from `$1` to `$2`: they never will be committed.
+/// Seals the missing blocks from `$1` to `$2`, so that they never will be committed.
 pub(super) const SEAL_BLOCKS: &str = "INSERT INTO SCHEMA.events (block, is_seal, revisions, kinds, ids) \
      SELECT block, true, '{}', '{}', '{}' FROM generate_series($1::bigint, $2::bigint) AS gap (block) \
      ON CONFLICT (block) DO NOTHING";

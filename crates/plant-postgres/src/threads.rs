@@ -18,7 +18,7 @@ pub(super) struct Threads {
     pub(super) handle: Handle,
     /// Canceled when no more writes are taken.
     pub(super) closing: CancellationToken,
-    /// What has to be carried out before the end.
+    /// The tasks that must finish before the runtime ends.
     pub(super) under_way: TaskTracker,
 }
 
@@ -36,7 +36,7 @@ impl Threads {
         Ok(Self { runtime: Some(runtime), handle, closing, under_way })
     }
 
-    /// Does something on these threads.
+    /// Runs a future on these threads.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -51,7 +51,7 @@ impl Drop for Threads {
         self.closing.cancel();
         self.under_way.close();
         let (runtime, under_way) = (self.runtime.take(), self.under_way.clone());
-        // A thread of another runtime must not block on this one.
+        // A thread of another runtime must not block until this runtime ends.
         let ending = thread::spawn(move || {
             if let Some(runtime) = runtime {
                 runtime.block_on(under_way.wait());

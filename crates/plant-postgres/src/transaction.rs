@@ -1,4 +1,4 @@
-//! One transaction that commits a group, and what makes its outcome certain.
+//! One transaction that commits a group, and the steps that make its outcome certain.
 
 use futures_util::future::{join, join3};
 use plant_domain::PlantId;
@@ -25,7 +25,7 @@ pub(super) fn random_group_id() -> Result<[u8; GROUP_ID_BYTES], SessionError> {
     Ok(group_id)
 }
 
-/// A random row of the counters, so that concurrent groups seldom wait for each other.
+/// A random row of the counters, so that concurrent groups rarely wait for each other.
 pub(super) fn counter_slot() -> i32 {
     fastrand::i32(0..COUNTER_SLOTS)
 }
@@ -106,7 +106,7 @@ pub(super) async fn commit_changes(
 }
 
 /// Fills the block of the transaction that this session has just rolled back; otherwise readers of events would wait for a
-/// late commit. No seal is needed: no transaction holds the block any more, and the sequence, which is on disk first, never
+/// late commit. No seal is needed: no transaction holds the block, and the sequence, which is on disk first, never
 /// gives the number again. If filling fails or takes too long, readers seal the block.
 pub(super) async fn skip_block(session: &Session) {
     match timeout(LATE_COMMIT_PATIENCE, session.rows(SKIP_BLOCK, &[])).await {

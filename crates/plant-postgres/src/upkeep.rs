@@ -1,4 +1,4 @@
-//! Forgets old events, and removed plants of which no event tells any more.
+//! Forgets old events, and then the rows of removed plants that no kept event refers to.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::reader::{EventBlock, PostgresReader};
 use crate::statements::{EVENTS_IN_A_BLOCK, FORGET_EVENTS, FORGET_REMOVED_PLANTS, NOTE_FORGOTTEN};
 use crate::writer::Writer;
 
-/// How long one turn waits for the next.
+/// The pause between two turns.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// One event more in so many may be kept, so that many are forgotten at a time.
+/// One extra event in this many may be kept, so that many events are forgotten at a time.
 const SLACK: i64 = 100;
 
-/// Keeps the number of events close to the wanted one.
+/// Keeps the number of events close to the configured number.
 pub(super) struct Upkeep {
     reader: PostgresReader,
     writer: Writer,
@@ -140,8 +140,8 @@ impl Upkeep {
         Ok(Forgetting::Done)
     }
 
-    /// Seals the gap after block `last`, because a forgotten block must never be committed. A late commit gets the time of a
-    /// turn first, and so do all blocks that are missing by then.
+    /// Seals the gap after block `last`, because a forgotten block must never be committed. A late commit first gets
+    /// the time of one turn; this also holds for all blocks that are missing by then.
     async fn close_gap(&mut self, last: i64) -> anyhow::Result<Forgetting> {
         if let Some((gap, newest)) = self.gap
             && gap <= last + 1

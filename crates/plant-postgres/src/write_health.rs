@@ -1,4 +1,5 @@
-//! What PostgreSQL wrote and refused lately. This tells a refused write from a time when PostgreSQL takes no writes.
+//! What PostgreSQL wrote and refused lately. This distinguishes one refused write from a time when PostgreSQL takes no
+//! writes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,7 @@ use crate::statements::{
 };
 use crate::transaction::{counter_slot, random_group_id, skip_block, wait_for_standby};
 
-/// How many refused plants are remembered. One more makes it forget all of them.
+/// How many refused plants are remembered. When one more is refused, all are forgotten.
 const MOST_REFUSED: usize = 1024;
 
 /// How long a refused plant is remembered.
@@ -29,7 +30,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// A write that takes longer than this makes the store count as not ready.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);
 
-/// For how long after a failed write a successful rehearsal is not believed: a full disk may still take a small change.
+/// For how long after a failed write a successful rehearsal does not count: a full disk may still have room for a small
+/// change.
 const NO_WRITES_FOR: Duration = Duration::from_secs(2);
 
 /// How long the result of a look stays valid.
@@ -97,7 +99,7 @@ impl WriteHealth {
         let unfit: Vec<i64> = others.iter().chain(&refused).map(|id| id.get()).collect();
         let rows = sessions.get().await?.rows(NEWEST_PLANTS, &[&unfit]).await?;
         let mut rehearsed = Ok(());
-        // A row that breaks the rules was not written by this program.
+        // This program writes no row that breaks the rules.
         for stored in rows.iter().filter_map(|row| stored_plant(row).ok().flatten()) {
             let session = sessions.get().await?;
             rehearsed = write_again(&session, stored).await;
@@ -111,12 +113,12 @@ impl WriteHealth {
     }
 
     /// Looks whether PostgreSQL takes writes: commits a write that changes nothing or, after a write that PostgreSQL did not
-    /// take, rehearses one. So it notices by itself when writes are taken again.
+    /// take, rehearses one. So the store notices by itself when PostgreSQL takes writes again.
     pub(super) async fn check_ready(&self, sessions: &Sessions) -> Result<(), StoreFailure> {
         let mut last_look = self.last_look.lock().await;
         if let Some((since, found)) = &*last_look
             && since.elapsed() < LOOK_COUNTS_FOR
-            // A write that has failed since says more than a look that found nothing wrong.
+            // A write that has failed since then outweighs a successful check.
             && (found.is_err() || self.no_writes().is_none())
         {
             return found.clone();

@@ -1,17 +1,18 @@
 //! Carries out groups of writes.
 //!
-//! 1. The plants are read, and the writes are decided in order. A create assumes that its id is free, and reads nothing,
-//!    unless such an assumption failed a moment ago.
+//! 1. The plants are read, and the writes are decided in order. A create assumes that its id is free, and reads
+//!    nothing, unless such an assumption has failed recently.
 //! 2. One transaction, sent to PostgreSQL as a whole, takes a block of revisions, writes each row if it still is as it was
 //!    read, inserts the events of the rows that it has written, and counts them. If all rows are new, one statement does
 //!    this, and fails as a whole if a row is there already.
-//! 3. Writes whose row has changed meanwhile are tried again, after another read.
-//! 4. If PostgreSQL refuses the group, it is halved until the refused write stands alone. If no other part of the group was
-//!    carried out meanwhile, a rehearsal ([`WriteHealth::rehearse`]) runs the same statements with other plants. If that fails too,
-//!    PostgreSQL takes no writes now, and the whole group is given up.
+//! 3. Writes whose row has changed in the meantime are tried again, after another read.
+//! 4. If PostgreSQL refuses the group, the group is halved until the refused write is alone. If no other part of the
+//!    group was carried out in between, a rehearsal ([`WriteHealth::rehearse`]) runs the same statements with other
+//!    plants. If the rehearsal fails too, PostgreSQL takes no writes now, and the writer gives up the whole group.
 //!
 //! Every group has a random id, which is in the row of its block. If the outcome of a commit is unknown, the writer inserts
-//! a row with the same id. Either one is there already, and the group is committed, or it can never be committed any more.
+//! a row with the same id. If such a row exists already, the group is committed; otherwise the new row prevents its
+//! commit for good.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,9 +46,9 @@ const GROUPS_OF_DOUBT: u32 = 100;
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     pub(super) sessions: Sessions,
-    /// A block that is committed: groups that begin later have later blocks.
+    /// A committed block: groups that begin later have later blocks.
     last_block: Arc<AtomicI64>,
-    /// How many of the next groups assume of no id that it is free.
+    /// How many of the next groups do not assume that ids are free.
     doubt: Arc<AtomicU32>,
     pub(super) health: Arc<WriteHealth>,
     /// Whether anything was written that upkeep has not seen.
@@ -64,9 +65,9 @@ enum GivenUp {
 
 /// Why a try failed.
 enum Failed {
-    /// It wrote nothing.
+    /// The try wrote nothing.
     WithoutTrace(SessionError),
-    /// What it wrote is unknown.
+    /// It is unknown whether the try wrote anything.
     Unknown(SessionError),
 }
 
@@ -87,7 +88,8 @@ impl Writer {
         }
     }
 
-    /// Carries out writes of independent clients, and answers each. Gives up after a while what cannot be done.
+    /// Carries out writes of independent clients, and answers each. Gives up after a while on writes that cannot be
+    /// carried out.
     pub(super) async fn carry_out(
         &self,
         writes: Vec<Write>,
@@ -146,7 +148,7 @@ impl Writer {
         self.has_written.store(true, Ordering::Relaxed);
     }
 
-    /// Carries out one part of a group, and tries again for a while what fails for now.
+    /// Carries out one part of a group, and retries temporary failures for a while.
     async fn carry_out_part(&self, group: &mut WriteGroup<'_>) -> Result<(), GivenUp> {
         let (mut tries, mut was_stale) = (0, false);
         loop {
@@ -188,8 +190,8 @@ impl Writer {
         }
     }
 
-    /// Tells a refused write from a time when PostgreSQL takes no writes. `Ok` says to try again: at once after `Ok(())`, or
-    /// after a pause because the rehearsal failed for another reason.
+    /// Distinguishes a refused write from a time when PostgreSQL takes no writes. `Ok` says to try again: at once after
+    /// `Ok(())`, or after a pause because the rehearsal failed for another reason.
     async fn judge_refusal(
         &self,
         group: &mut WriteGroup<'_>,

@@ -91,7 +91,8 @@ impl TokenError {
     }
 }
 
-/// The checksum, which detects a mistyped token, and text that is a token, without asking the server.
+/// The checksum of a token. It reveals a mistyped token, and identifies a text as a token, without asking the
+/// server.
 fn checksum(random: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(crc32fast::hash(random.as_bytes()).to_be_bytes())
 }

@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 
 use crate::errors::{ErrorNumber, Failure};
 
-/// The members of the object that we know.
+/// The known members of the object.
 #[derive(Default)]
 pub(crate) struct Members<'a> {
     pub(super) id: Member<'a>,
     pub(super) name: Member<'a>,
     pub(super) tag: Member<'a>,
-    /// The first of their values that is a string with a lone surrogate, and what serde_json says of it.
+    /// The first of their values that is a string with a lone surrogate, and serde_json's error for it.
     not_text: Option<(&'a RawValue, serde_json::Error)>,
 }
 

@@ -115,7 +115,7 @@ fn write_csv(plants: &[NewPlant], output: &mut impl Write) -> io::Result<()> {
 /// The format of an import. As a word it is `ndjson`, `csv` or `json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportFormat {
-    /// A format that an export writes, too.
+    /// A format that exports write too.
     Rows(TransferFormat),
     /// The elements of one JSON array (RFC 8259).
     JsonArray,

@@ -18,7 +18,7 @@ pub(crate) const ACCESS_LOG: &str = "plantd::access";
 pub(crate) const AUDIT_LOG: &str = "plantd::audit";
 const IMPORT_LOG: &str = "plantd::audit::import";
 
-/// How much of a method and of a path is logged. The other parts of a line have limits of their own.
+/// How much of a method and of a path is logged. The other parts of a line have their own limits.
 pub(crate) const LOGGED_METHOD_MAX_BYTES: usize = 32;
 pub(crate) const LOGGED_PATH_MAX_BYTES: usize = 256;
 
@@ -34,9 +34,9 @@ pub(crate) fn cut(text: &str, max_bytes: usize) -> Cow<'_, str> {
 /// unknown.
 pub(crate) struct AuditedImport {
     context: Rc<RequestContext>,
-    /// How many plants have no known outcome yet.
+    /// The number of plants whose outcome is not known yet.
     unknown: u64,
-    /// The same plants, when the log takes a line for each.
+    /// The same plants, if the log level asks for a line for each.
     plants: Vec<PlantId>,
 }
 
@@ -67,7 +67,7 @@ impl AuditedImport {
     }
 }
 
-/// The client went away, or the store failed.
+/// The client disconnected, or the store failed.
 impl Drop for AuditedImport {
     fn drop(&mut self) {
         self.context.count_import(|counts| counts.unknown += self.unknown);

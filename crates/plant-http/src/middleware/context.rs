@@ -1,4 +1,4 @@
-//! The context of a request: its id, its token, whether the gate let it in, and which plant it is about.
+//! The context of a request: its id, its token, the decision of the gate, and the plant that the request is about.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -38,12 +38,12 @@ pub(crate) struct ImportCounts {
     pub(crate) replaced: u64,
     pub(crate) skipped: u64,
     pub(crate) failed: u64,
-    /// Given to the repository, with no known outcome.
+    /// Rows that the repository has got, with unknown outcomes.
     pub(crate) unknown: u64,
 }
 
 impl RequestContext {
-    /// The context of this request, made at the first call.
+    /// The context of this request, created at the first call.
     pub(crate) fn of(request: &impl HttpMessage) -> Rc<Self> {
         if let Some(context) = request.extensions().get::<Rc<Self>>() {
             return Rc::clone(context);
@@ -168,7 +168,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
         }
         _ => {
             let mut text = Uuid::encode_buffer();
-            // Version 7 has no times before 1970, which the clock may show.
+            // A version 7 UUID cannot hold a time before 1970, which a wrong clock may show.
             let id = match SystemTime::UNIX_EPOCH.elapsed() {
                 Ok(_) => Uuid::now_v7(),
                 Err(_) => Uuid::new_v7(Timestamp::from_unix_time(0, 0, 0, 0)),

@@ -25,8 +25,8 @@ use crate::server::http1::framing::BodyLength;
 use crate::server::http1::state::ConnectionState;
 
 /// The headers of every answer, unless the handler has set them. Browsers take the content type as it is (the Fetch
-/// standard, section "X-Content-Type-Options"), and the answer may do nothing as a page. Shared caches may not keep the
-/// answer, and the client's own cache has to revalidate it (RFC 9111, section 5.2.2).
+/// standard, section "X-Content-Type-Options"), and an answer that is opened as a page may load or run nothing. Shared
+/// caches may not keep the answer, and the client's own cache has to revalidate it (RFC 9111, section 5.2.2).
 const COMMON_HEADERS: [(HeaderName, HeaderValue); 3] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (
@@ -36,7 +36,7 @@ const COMMON_HEADERS: [(HeaderName, HeaderValue); 3] = [
     (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
 ];
 
-/// An exchange ends when this is dropped: with the answer, with its streamed body, or when the client goes away.
+/// An exchange ends when this is dropped: with the answer, with its streamed body, or when the client disconnects.
 pub(crate) struct Exchange {
     begun: Instant,
     context: Rc<RequestContext>,
@@ -83,7 +83,7 @@ impl Exchange {
         log::error!("{cause}: {}", self.context);
     }
 
-    /// Adds what every answer has.
+    /// Adds the common headers, and sets the connection's state.
     pub(crate) fn end(mut self, mut response: HttpResponse) -> HttpResponse {
         if let Some(failure) = response.extensions().get::<Failure>() {
             self.error = Some(failure.number());
@@ -94,7 +94,7 @@ impl Exchange {
         self.status = Some(response.status());
         if let Some(connection) = &self.connection {
             let head = response.head_mut();
-            // actix-http reuses heads and keeps their version, on which the connection type depends.
+            // actix-http reuses heads and keeps their version, which determines the connection type.
             head.version = Version::HTTP_11;
             let is_last = head.connection_type() == ConnectionType::Close;
             // In the drain, the client should send its next request on another connection.
@@ -125,7 +125,7 @@ impl Exchange {
     }
 
     fn log(&self, line: &str) {
-        // Without a status, the client went away before its answer began. A change may have been made.
+        // Without a status, the client disconnected before its answer began. A change may have been made.
         let status = self.status.as_ref().map_or("-", StatusCode::as_str);
         let micros = self.begun.elapsed().as_micros();
         let counts = self.context.import.get();
@@ -166,7 +166,7 @@ impl Drop for Exchange {
     }
 }
 
-/// A streamed body, with whose end the exchange ends: until then the connection is busy.
+/// A streamed body. The exchange ends when the body ends; until then the connection is busy.
 struct Streamed {
     body: BoxBody,
     exchange: Exchange,

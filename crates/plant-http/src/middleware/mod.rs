@@ -35,7 +35,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Invites the body that a request announces with `Expect: 100-continue`, or answers at the gate instead.
+    /// Sends `100 Continue` for a request with `Expect: 100-continue`, or the gate's refusal instead.
     pub(crate) fn before_continue(&self, request: Request) -> Result<Request, Response<BoxBody>> {
         let context = RequestContext::of(&request);
         match self.check(&context, request.head(), request.path()) {
@@ -92,7 +92,7 @@ pub(crate) async fn answer(
             return Ok(ServiceResponse::new(request, exchange.end(response)));
         }
         Ok(Err(error)) => error.to_string(),
-        // The panic hook has logged where.
+        // The panic hook has logged the location.
         Err(_) => "a handler panicked".to_owned(),
     };
     exchange.log_error(&cause);

@@ -1,4 +1,4 @@
-//! What the operations refer to by name: schemas, headers, and the parameter that every request may have.
+//! The named parts of the document: schemas, headers, and the parameter that every request may have.
 
 use plant_domain::{Error, NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::errors::{ErrorNumber, ErrorRow, Failure, INVALID_TOKEN_CHALLENGE};
 use crate::limits::{REPORT_MAX_ERRORS, REQUEST_ID_MAX_CHARACTERS};
 
-/// What a name and a tag match, as a regular expression of ECMA-262: no control characters (Unicode's general category
+/// The pattern of names and tags, as an ECMA-262 regular expression: no control characters (Unicode's general category
 /// Cc), and at least one character that is not white space (Unicode's White_Space).
 const TEXT_PATTERN: &str = concat!(
     r"^[^\u0000-\u001f\u007f-\u009f]*",
@@ -218,7 +218,7 @@ pub(super) fn all_schemas() -> Value {
 
 const PLANT_TAG: &str = "The tag that specifies the type of the plant.";
 
-/// The id of a plant: any int64. JavaScript cannot hold its bounds as numbers, so the format says them.
+/// The id of a plant: any int64. JavaScript cannot hold its bounds as numbers, so only the format expresses them.
 pub(super) fn plant_id() -> Value {
     json!({"type": "integer", "format": "int64", "examples": [7]})
 }

@@ -1,4 +1,4 @@
-//! Answers with errors: what each number means, and an example of it.
+//! The answers with errors: the meaning of each number, and an example.
 
 use actix_http::StatusCode;
 use serde_json::{Map, Value, json};

@@ -1,9 +1,9 @@
-//! The OpenAPI document: what is served, for programs and for people.
+//! The OpenAPI document, which describes the service for programs and for people.
 //!
 //! It is built as JSON in the notation of OpenAPI 3.1, from the routes, each of which has a description beside its
 //! handler, and from the constants that the checks use. So no route lacks a description, and no limit is written twice.
 //!
-//! - `operations` says of each route what it takes and what it answers.
+//! - `operations` describes the requests and the answers of each route.
 //! - `operation` adds what every operation has in common, `failures` the answers with errors.
 //! - `components` are the schemas and headers that operations refer to by name.
 

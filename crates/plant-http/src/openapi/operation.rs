@@ -19,7 +19,7 @@ pub(crate) struct Endpoint {
     pub(crate) scope: Option<Scope>,
 }
 
-/// What an operation takes and answers, beyond what every operation does.
+/// The requests and answers of an operation, apart from the parts that all operations share.
 #[derive(Default)]
 pub(crate) struct Operation {
     pub(super) id: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Operation {
     pub(super) body: Value,
     /// A "Response Object" for each status of a success.
     pub(super) answers: Value,
-    /// The failures that not every operation of its kind may have.
+    /// The failures that are specific to this operation.
     pub(super) failures: Vec<ErrorNumber>,
     /// Failures whose message differs here from the table's example.
     pub(super) examples: Vec<Failure>,
@@ -86,8 +86,8 @@ impl Operation {
     }
 }
 
-/// The id in the path. It has no example, because pages that send requests would fill it in, and a plant with that id
-/// may exist.
+/// The id in the path. The parameter has no example, because pages that send requests would fill it in, and a plant
+/// with that id may exist.
 fn plant_in_path() -> Value {
     json!({
         "name": "id",

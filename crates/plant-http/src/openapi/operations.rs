@@ -1,4 +1,4 @@
-//! What each operation takes and answers.
+//! The requests and the answers of each operation.
 
 use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch, TAG_MAX_CHARACTERS};
 use plant_store::OnConflict;
@@ -52,7 +52,7 @@ const STORE_FAILURES: &[ErrorNumber] = &[StoreFailed, Busy];
 /// The failures of the store when it writes one plant.
 const WRITE_FAILURES: &[ErrorNumber] = &[StoreFailed, Busy, Refused];
 
-/// What no schema can say of a body.
+/// The rules for a body that no schema can express.
 const MEMBERS: &str = "`id`, `name` and `tag` may each appear once; other members are ignored.";
 
 pub(crate) fn create_plant() -> Operation {
@@ -455,7 +455,7 @@ fn any_of(schemas: [&str; 2]) -> Value {
     json!({"anyOf": schemas.map(schema)})
 }
 
-/// The operations on the plant whose id is where this runtime expression says.
+/// The links to the operations on the plant whose id this runtime expression selects.
 fn links(id: &str, operations: &[&str]) -> Map<String, Value> {
     let link = |operation: &&str| {
         let link = json!({"operationId": operation, "parameters": {"id": id}});

@@ -1,5 +1,5 @@
-//! Swagger UI: the page that shows the interface and tries it out, with all its files. A browser requests nothing from
-//! other servers for it. No token is needed.
+//! Swagger UI: the page that documents the interface and can send requests to it, with all its files. The page needs no
+//! other server, and no token.
 
 use crate::openapi::static_file::StaticFile;
 

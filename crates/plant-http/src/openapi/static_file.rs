@@ -16,7 +16,8 @@ use sha2::{Digest as _, Sha256};
 use crate::errors::Failure;
 use crate::extract::entity_tag::if_none_match_names;
 
-/// The size of the parts in which a file is sent. A slow client costs little more memory than that.
+/// The size of the parts in which a file is sent, in bytes. A slow client costs little more memory than one
+/// part.
 const PART_BYTES: usize = 16 * 1024;
 
 /// A text file with its media type.
@@ -57,7 +58,7 @@ impl StaticFile {
 
     fn with_headers(&self, mut response: HttpResponseBuilder, opaque: &str) -> HttpResponseBuilder {
         response.insert_header((header::ETAG, format!("\"{opaque}\"")));
-        // A 304 needs the policy too: its headers replace those that the browser has.
+        // A 304 needs the policy too: its headers replace the headers in the browser's cache.
         if let Some(policy) = self.content_security_policy {
             let policy = HeaderValue::from_static(policy);
             response.insert_header((header::CONTENT_SECURITY_POLICY, policy));

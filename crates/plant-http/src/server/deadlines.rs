@@ -1,4 +1,4 @@
-//! All deadlines for clients in one place: sockets, TLS and HTTP share some of them.
+//! All deadlines for clients. They are in one place because sockets, TLS and HTTP share some of them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) const DISCONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// TLS handshake.
 pub(crate) const FIRST_BYTES_GRACE: Duration = Duration::from_millis(500);
 
-/// How long a client may read nothing of a response that is waiting for it.
+/// How long a client may leave a response unread.
 pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
 
 /// How long the worker threads may take to end after the last connection has closed.

@@ -13,7 +13,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(4);
 /// Later than any drain ends.
 const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// How far the drain has come.
+/// The progress of the drain.
 #[derive(Debug, Default)]
 pub(crate) struct Draining {
     has_begun: AtomicBool,

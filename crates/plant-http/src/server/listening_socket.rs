@@ -32,7 +32,8 @@ impl ListeningSocket {
     }
 
     /// Drops `guard` at the end of the drain delay, just before the last waiting connections are accepted and the
-    /// socket closes. A guard that removes the file of a Unix socket keeps clients from connecting in vain.
+    /// socket closes. A guard that removes the file of a Unix socket prevents clients from connecting just before the
+    /// close.
     #[must_use]
     pub fn with_guard(self, guard: impl Send + 'static) -> Self {
         Self { guard: Some(Box::new(guard)), ..self }
@@ -86,8 +87,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts a connection that waits, or fails with [`io::ErrorKind::WouldBlock`]. It asks the socket itself, because
-    /// the runtime may not have heard of a connection yet.
+    /// Accepts a connection that waits, or fails with [`io::ErrorKind::WouldBlock`]. Calls `accept` on the socket
+    /// itself, because the runtime may not know of a connection yet.
     pub(super) fn accept_waiting(&self) -> io::Result<Accepted> {
         let (socket, address) = match &self.0 {
             Either::Left(listener) => SockRef::from(listener).accept()?,

@@ -26,10 +26,10 @@ use self::http1::HttpServiceFactory;
 use self::listening_socket::{Acceptor, Guard, ListeningSocket};
 use self::workers::Workers;
 
-/// How long to pause after the operating system refused a connection, so that others can end meanwhile.
+/// How long to pause after the operating system refused a connection, so that other connections can end.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many refusals end the accepting of the last waiting connections.
+/// After this many refusals, the server stops accepting the last waiting connections.
 const LAST_REFUSALS_MAX: u32 = 10;
 
 /// How often the log says that connections have to wait.
@@ -45,8 +45,8 @@ pub struct ServerConfig {
     /// How long the drain goes on accepting connections while `/readyz` answers 503, so that a load balancer can
     /// notice; 0 s by default.
     pub drain_delay: Duration,
-    /// How long requests in flight may take after that, 10 s by default. Imports stop some seconds earlier, so that
-    /// they can report how far they came.
+    /// How long requests in flight may take after the drain delay, 10 s by default. Imports stop some seconds earlier,
+    /// so that they can report how far they came.
     pub drain_timeout: Duration,
 }
 
@@ -159,7 +159,7 @@ impl Server {
         // It never ends by itself.
         let _ = timeout(self.config.drain_delay, self.accept_connections()).await;
 
-        // Clients that do not find the Unix socket's file any more do not connect just before it closes.
+        // Without the Unix socket's file, clients cannot connect just before the socket closes.
         drop(self.guard.take());
         self.accept_waiting().await;
         drop(self.acceptor);
@@ -169,9 +169,9 @@ impl Server {
         if timeout(allowed, self.permits.acquire_many(self.max_connections)).await.is_err() {
             let open = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
             let open = open.saturating_sub(self.permits.available_permits());
-            // The last connection may have ended just now.
+            // The last connection may have just ended.
             if open > 0 {
-                // A thread may be stuck in a connection, so the threads are not waited for.
+                // A thread may be stuck in a connection, so do not wait for the threads.
                 return Err(ServeError::ConnectionsCutOff(open));
             }
         }

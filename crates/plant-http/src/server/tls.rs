@@ -1,4 +1,4 @@
-//! TLS: the certificate in force, and the handshake.
+//! TLS: the current certificate, and the handshake.
 //!
 //! The server does the handshake itself, not actix-http, so that it has a deadline, counts as a connection, and
 //! ends with the server.
@@ -53,8 +53,8 @@ impl TlsCertificate {
         Ok(())
     }
 
-    /// Does the handshake with a client that has just connected. Once `closed` is ready, the client has as long as
-    /// one that has sent nothing yet.
+    /// Does the handshake with a client that has just connected. Once `closed` is ready, the client has as much
+    /// time as a client that has sent nothing yet.
     pub(super) async fn shake_hands(
         &self,
         socket: TimedSocket,
@@ -82,7 +82,7 @@ impl fmt::Debug for TlsCertificate {
     }
 }
 
-/// Why a certificate and a key cannot be used, and what to do. The message tells nothing of their contents.
+/// Why a certificate and a key cannot be used, and what to do. The message does not reveal their contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnusableCertificate(&'static str);

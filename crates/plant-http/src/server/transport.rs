@@ -1,4 +1,4 @@
-//! What a connection's bytes travel over: a TCP or a Unix socket, with TLS or without.
+//! The transport of a connection: a TCP or a Unix socket, with TLS or without.
 //!
 //! TLS buffers in both directions. Deadlines and the drain depend on what happens on the socket below TLS, so
 //! [`TimedSocket`] watches the socket: whether the client reads anything, and whether anything has arrived, even
@@ -18,7 +18,7 @@ use tokio_util::either::Either;
 
 use crate::server::deadlines::ANSWER_IDLE_DEADLINE;
 
-/// A plain socket, or TLS over one. The latter is large, and most connections have none.
+/// A plain socket, or TLS over one. The TLS stream is boxed because it is large and most connections have none.
 pub(super) type Transport = Either<TimedSocket, Box<TlsStream<TimedSocket>>>;
 
 /// The socket below TLS, where there is TLS.
@@ -29,7 +29,7 @@ pub(super) fn socket_of(transport: &mut Transport) -> &mut TimedSocket {
     }
 }
 
-/// A socket that fails when the client reads nothing of what is written for [`ANSWER_IDLE_DEADLINE`]. TLS reports
+/// A socket that fails when the client reads none of the written bytes for [`ANSWER_IDLE_DEADLINE`]. TLS reports
 /// bytes as written that it has only buffered, so a stalled client cannot be noticed above TLS.
 pub(super) struct TimedSocket {
     socket: Either<TcpStream, UnixStream>,
@@ -54,7 +54,7 @@ impl TimedSocket {
     }
 
     /// Whether bytes have arrived that are not read yet. A pending read does not prove that there are none: the
-    /// runtime believes so until its driver has asked.
+    /// runtime does not know of new bytes until its driver has polled the socket.
     pub(super) fn has_bytes(&self) -> bool {
         let socket = match &self.socket {
             Either::Left(stream) => SockRef::from(stream),

@@ -48,7 +48,7 @@ impl Workers {
             let ends = ends.clone();
             let (make, tls, draining) = (make.clone(), tls.clone(), Arc::clone(draining));
             let work = async move || {
-                // Dropping `started` tells of the error.
+                // Dropping `started` reports the error.
                 let Ok(http) = make().new_service(()).await else { return };
                 let _ = started.send(());
                 let http = Rc::new(http);
@@ -56,7 +56,7 @@ impl Workers {
                     let http = Rc::clone(&http);
                     let (tls, draining) = (tls.clone(), Arc::clone(&draining));
                     rt::spawn(async move {
-                        // A failed connection is the client's affair; requests are logged where they are answered.
+                        // A failed connection needs no log line; requests are logged where they are answered.
                         let _ = serve_connection(&http, accepted, tls, &draining).await;
                         drop(permit);
                     });

@@ -2,11 +2,11 @@
 //!
 //! A client may pipeline requests (RFC 9112, section 9.3.2). actix-http would read them ahead and encode each answer by
 //! the head that it has read *last*: a HEAD behind a create removes the body of the create's answer but not its length,
-//! so that the client takes the next answer for that body. So actix-http gets no byte of a request before the previous
-//! one is answered, nothing behind an answer that closes the connection (section 9.6), no broken chunk, and nothing of a
-//! head beyond its limits.
+//! so that the client takes the next answer for that body. So this module passes actix-http no byte of a request before
+//! the previous request is answered, nothing behind an answer that closes the connection (section 9.6), no broken
+//! chunk, and no byte of a head beyond its limits.
 //!
-//! Where a head or a body cannot be read any further, the client may still be sending. actix-http would close the socket
+//! When the server stops reading a head or a body, the client may still be sending. actix-http would close the socket
 //! with unread bytes, which resets the connection, and a reset can destroy the answer. [`Connection::finish`] reads on
 //! for a while instead.
 
@@ -47,8 +47,8 @@ struct Inner {
     ahead: BytesMut,
     /// Ready when the connection is to end as soon as it is idle; `None` after that.
     closing: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Wakes the connection when a head may be overdue. It is reset only when it has gone off or is too late, so that
-    /// it costs next to nothing for clients that are in time.
+    /// Wakes the connection when a head may be overdue. The timer is reset only after it fires or when it would fire
+    /// too late, so it costs almost nothing for clients that are in time.
     alarm: Option<Pin<Box<Sleep>>>,
     /// Wakes the connection when the client blocks its shutdown. Set only while it does.
     shutdown_alarm: Option<Pin<Box<Sleep>>>,
@@ -57,7 +57,7 @@ struct Inner {
 /// What the next byte belongs to.
 enum Reading {
     Head(HeadEnd),
-    /// Unknown until the exchange begins and tells the body's length.
+    /// Unknown until the exchange begins and reports the body's length.
     BehindHead,
     /// A body that has this many more bytes.
     Bytes(u64),
@@ -119,7 +119,7 @@ impl Reading {
 }
 
 impl Connection {
-    /// A connection that is to end, as soon as it is idle, once `closed` is ready.
+    /// A connection. Once `closed` is ready, the connection ends as soon as it is idle.
     pub(super) fn new(transport: Transport, closed: impl Future<Output = ()> + 'static) -> Self {
         let state = Rc::new(ConnectionState::default());
         let waiting = Rc::clone(&state);
@@ -142,8 +142,8 @@ impl Connection {
         Rc::clone(&self.0.borrow().state)
     }
 
-    /// Answers a head that is over a limit, and reads on for a while where the client may still be sending, so that
-    /// it gets its answer. `served` is actix-http's result.
+    /// Answers a head that is over a limit. If the client may still be sending, reads on for a while, so that the
+    /// answer is not lost. `served` is actix-http's result.
     pub(super) async fn finish(mut self, served: &Result<(), DispatchError>) {
         let reading = mem::replace(&mut self.0.borrow_mut().reading, Reading::Endless);
         let answer = match (served, reading) {
@@ -171,7 +171,7 @@ fn answer_to_long_head(status: StatusCode) -> String {
 }
 
 impl Inner {
-    /// Goes on to the next part of the connection whose turn has come.
+    /// Advances `reading` to the next part of the connection whose turn has come.
     fn go_on(&mut self) {
         if let Reading::BehindHead = self.reading
             && let Some(length) = self.state.body.take()
@@ -195,7 +195,7 @@ impl Inner {
         self.go_on();
         let is_over = self.state.is_answered.get() && self.state.is_closing();
         match self.reading {
-            // The end of input: what was asked before is answered, and the connection ends.
+            // The end of input: earlier requests are answered, and the connection ends.
             Reading::BrokenBody | Reading::LongHead(_) => return Poll::Ready(Ok(())),
             // The whole request was read. Reading on only keeps a reset from destroying the answer.
             Reading::Next if is_over => {
@@ -241,13 +241,13 @@ impl Inner {
         Poll::Pending
     }
 
-    /// Keeps bytes for their turn. None are kept when this is called.
+    /// Keeps bytes for their turn. No bytes may be kept already.
     fn put_back(&mut self, bytes: &[u8]) {
         self.ahead.extend_from_slice(bytes);
         self.state.has_ahead.set(!self.ahead.is_empty());
     }
 
-    /// Reads and forgets what arrives. Ready at the end of the connection.
+    /// Reads and discards bytes. Ready at the end of the connection.
     fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
         loop {
@@ -259,7 +259,8 @@ impl Inner {
         }
     }
 
-    /// Reads what has arrived, unless a head is overdue. An idle connection that is to end reads the end of input.
+    /// Reads the bytes that have arrived, unless a head is overdue. On an idle connection that is to end, returns the
+    /// end of input.
     fn poll_transport(
         &mut self,
         context: &mut Context<'_>,
@@ -274,7 +275,7 @@ impl Inner {
             }
             read => read,
         };
-        // TLS may have read a part of a record, or show what it had buffered.
+        // TLS may have read a part of a record, or return bytes that it had buffered.
         let has_news = mem::take(&mut socket_of(&mut self.transport).has_news);
         if has_news || buffer.filled().len() > filled {
             self.state.bytes_came();
@@ -362,7 +363,7 @@ impl AsyncWrite for Connection {
         if shut.is_ready() {
             return shut;
         }
-        // TLS has an alert to send, for which the client may leave no room.
+        // TLS has an alert to send, for which the socket's buffer may have no room.
         let alarm =
             inner.shutdown_alarm.get_or_insert_with(|| Box::pin(sleep(DISCONNECT_DEADLINE)));
         alarm.as_mut().poll(context).map(|()| Err(ErrorKind::TimedOut.into()))

@@ -1,8 +1,8 @@
-//! Message framing by the head of a request, and heads that are refused because readers disagree about them.
+//! Message framing by the head of a request, and heads that are refused because HTTP parsers disagree about them.
 //!
-//! A server that frames a request otherwise than the proxy in front of it is open to request smuggling. actix-http
-//! itself refuses two lengths, a length with chunks, other codings than chunks, and no `Host` or two of them. The
-//! remaining cases are here.
+//! A server that frames a request differently from the proxy in front of it is open to request smuggling.
+//! actix-http itself refuses two lengths, a length with chunks, other codings than chunks, and no `Host` or two
+//! of them. This module handles the remaining cases.
 
 use std::net::Ipv6Addr;
 
@@ -31,7 +31,7 @@ impl BodyLength {
             return Self::Endless;
         }
         let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Self::Bytes(0) };
-        // actix-http refuses other lengths. Should one pass, nothing behind it is read.
+        // actix-http refuses other lengths. If one passes anyway, nothing behind it is read.
         length
             .to_str()
             .ok()
@@ -40,7 +40,7 @@ impl BodyLength {
     }
 }
 
-/// Why a head that actix-http accepts must be refused: readers disagree about it, or actix-http misreads it.
+/// Why a head that actix-http accepts must be refused: HTTP parsers disagree about it, or actix-http misreads it.
 pub(crate) fn refusal(head: &RequestHead) -> Option<&'static str> {
     let headers = head.headers();
     // RFC 9112, section 3.2.

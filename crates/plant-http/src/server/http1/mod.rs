@@ -1,7 +1,7 @@
 //! The guards around actix-http's HTTP/1 codec, and what HTTP needs beneath actix-web.
 //!
-//! Each guards against a defect of actix-http 3.x or does what actix-web has no place for. To see a defect, take its
-//! guard out and run the test. A guard may be deleted when the test passes without it.
+//! Each guard works around a defect of actix-http 3.x, or does something that actix-web has no hook for. To
+//! see a defect, remove its guard and run the test. Delete a guard when the test passes without it.
 //!
 //! | defect | guard | test that shows it |
 //! |---|---|---|
@@ -12,9 +12,9 @@
 //! | Input behind an answer that closes the connection is read and answered. | `state.rs` (`is_closing`), `connection.rs` | `smuggling` |
 //! | A head with `Upgrade: websocket` makes the codec take everything that follows for the body, and any text passes as `Host`. | `framing.rs` | `smuggling` (`cases.rs`) |
 //! | The shutdown signal drops a request that has arrived and is not read yet. | `connection.rs` (`is_to_end`): an idle connection ends like one whose client has stopped sending | `drain`, `restart` |
-//! | `Expect: 100-continue` is answered before any middleware of actix-web runs. | [`http_service`] asks `before_continue` | `authentication` |
+//! | `Expect: 100-continue` is answered before any middleware of actix-web runs. | [`http_service`] asks `before_continue` | `smuggling` (`cases.rs`) |
 //!
-//! The last two are no defects, and stay.
+//! The last two rows are not defects; their guards stay.
 
 pub(crate) mod connection;
 pub(crate) mod framing;

@@ -1,5 +1,5 @@
-//! Where the head of a request and a chunked body end, found in their bytes as they arrive, with limits that do not
-//! depend on how the bytes arrive.
+//! Finds the ends of request heads and chunked bodies in their bytes, with limits that do not depend on how the
+//! bytes arrive.
 //!
 //! The head ends where actix-http finds its end: actix-http gets no byte behind it before. Of chunked bodies, this
 //! scanner accepts less than actix-http does, so that a body that passes here never breaks there.
@@ -9,11 +9,11 @@ use crate::limits::{CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTE
 /// The result of scanning the next bytes of a head or of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// All of them belong to the head or body, which goes on.
+    /// All of the bytes belong to the head or body, which continues.
     More,
-    /// This many belong to the head or body, which ends there.
+    /// This many bytes belong to the head or body, which ends there.
     End(usize),
-    /// This many belong to the head or body, and the next one is over a limit or malformed.
+    /// This many bytes belong to the head or body, and the next byte is over a limit or malformed.
     Broken(usize),
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Found {
 pub(crate) struct HeadEnd {
     /// How many bytes of the head have arrived.
     bytes: usize,
-    /// How many of them belong to the line that has not ended.
+    /// The number of these bytes in the unfinished line.
     line_bytes: usize,
     /// Whether that line has anything but a CR.
     line_has_content: bool,

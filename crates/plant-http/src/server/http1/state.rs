@@ -13,8 +13,8 @@ use crate::server::http1::framing::BodyLength;
 pub(crate) struct ConnectionState {
     /// Whether a request has begun to arrive and is not answered, or the answer closes the connection.
     is_busy: Cell<bool>,
-    /// When the client has to have sent the next request, or the rest of its head. `None` before the end of the first
-    /// head and during an answer, which have deadlines elsewhere.
+    /// The deadline for the client to send the next request, or the rest of its head. `None` before the end of the
+    /// first head and during an answer, which have deadlines elsewhere.
     deadline: Cell<Option<Instant>>,
     has_unread_body: Cell<bool>,
     is_closing: Cell<bool>,
@@ -22,7 +22,7 @@ pub(crate) struct ConnectionState {
     pub(super) body: Cell<Option<BodyLength>>,
     /// Whether the last request that began is answered.
     pub(super) is_answered: Cell<bool>,
-    /// Whether bytes have arrived whose turn has not come. Behind a body that was read, they are the next request's.
+    /// Whether bytes have arrived whose turn has not come. Behind a complete body, they belong to the next request.
     pub(super) has_ahead: Cell<bool>,
     /// The task that waits for a request to begin, or to be answered.
     pub(super) reader: Cell<Option<Waker>>,
@@ -44,8 +44,8 @@ impl ConnectionState {
         self.has_unread_body.set(false);
     }
 
-    /// An answer begins. It closes the connection when it says so itself, when the body was not read, and in the
-    /// drain when nothing of another request has arrived.
+    /// An answer begins. The connection will close if the answer says so, if the body was not read, or, in the
+    /// drain, if no byte of another request has arrived.
     pub(crate) fn answer_begins(&self, is_last: bool, drains: bool) {
         let is_at_end = drains && !self.has_ahead.get();
         if is_last || is_at_end || self.has_unread_body.get() {
@@ -75,7 +75,7 @@ impl ConnectionState {
         self.is_closing.get()
     }
 
-    /// Bytes of a request arrived, or their turn has come.
+    /// Bytes of a request have arrived, or their turn has come.
     pub(super) fn bytes_came(&self) {
         // actix-http has a deadline for the first head, but for no later one.
         if !self.is_busy.replace(true) && self.deadline.get().is_some() {
