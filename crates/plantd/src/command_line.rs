@@ -105,8 +105,8 @@ impl Cli {
     }
 }
 
-/// `Some` if a wrong value came from the environment, because its flag is not on the command line; with that flag, if it is
-/// known.
+/// `Some` if a wrong value came from the environment, because its flag is not on the command line. Contains that flag,
+/// if it is known.
 fn flag_of_environment(error: &clap::Error) -> Option<Option<String>> {
     if error.kind() == ErrorKind::InvalidUtf8 {
         return std::env::args_os().all(|argument| argument.to_str().is_some()).then_some(None);
@@ -130,7 +130,8 @@ fn variable_of(command: &clap::Command, flag: &str) -> Option<OsString> {
     variable.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
 }
 
-/// Answers `--port`, which many other programs have. Otherwise clap would suggest a similar flag with another meaning.
+/// Replaces clap's message for `--port`, which many other programs have. clap would suggest a similar flag with another
+/// meaning.
 fn port_hint() -> Arg {
     let hint = "where to listen is --listen ADDRESS:PORT, such as --listen 127.0.0.1:8090";
     Arg::new("port")

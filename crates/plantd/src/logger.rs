@@ -1,4 +1,4 @@
-//! The log, on standard error, as `RUST_LOG` says.
+//! The log on standard error, filtered by `RUST_LOG`.
 
 use std::env;
 use std::time::{Duration, SystemTime};
@@ -7,17 +7,19 @@ use anyhow::{Context as _, anyhow, ensure};
 use env_logger::DEFAULT_FILTER_ENV;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-/// What the targets of our own crates begin with.
+/// The prefixes of the targets of our own crates.
 const OURS: [&str; 2] = ["plantd", "plant_"];
 
-/// Lines have no date from this long before the end of the year 9999: writing a line takes less time.
+/// Lines have no date from this long before the end of the year 9999, so that no date changes to the year 10000 while a
+/// line is written.
 const DATE_MARGIN: Duration = Duration::from_secs(1);
 
-/// Logs only warnings and errors of other crates, whatever `RUST_LOG` says: below that, some log whole request heads, with
-/// their tokens.
+/// Logs only warnings and errors of other crates, regardless of `RUST_LOG`: at lower levels, some of them log whole
+/// request heads, including tokens.
 struct Logger {
     dated: env_logger::Logger,
-    /// For times that are no dates: there `dated` panics, even while it logs a panic.
+    /// The line format for times that cannot be written as dates. There, `dated` would panic, even while it logs a
+    /// panic.
     undated: env_logger::Logger,
 }
 
@@ -47,7 +49,7 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
     };
     let logger = Logger { dated: build(true), undated: build(false) };
     log::set_max_level(logger.dated.filter());
-    // Fails if there is a logger already, which is not so.
+    // Fails only if a logger is already set, which is not the case here.
     let _ = log::set_boxed_logger(Box::new(logger));
     Ok(())
 }
@@ -67,7 +69,7 @@ fn check(filter: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The code that dates answers and checks certificates panics when the clock shows no date.
+/// The code that dates answers and checks certificates panics when the clock is out of its range.
 pub(crate) fn check_clock() -> anyhow::Result<()> {
     ensure!(
         is_date(SystemTime::now()),

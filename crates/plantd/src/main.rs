@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     } else {
         let _ = writeln!(io::stderr(), "error: {error:#}");
     }
-    // Exits at once: threads may wait for a disk that does not answer.
+    // Exits at once, because threads may be waiting for a disk that does not answer.
     std::process::exit(i32::from(exit_code));
 }
 

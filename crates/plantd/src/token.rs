@@ -63,7 +63,7 @@ fn scope(text: &str) -> Result<Scope, &'static str> {
     }
 }
 
-/// Parses a token's name. If it is a token itself, the error says what to give.
+/// Parses a token's name. If the text is a token itself, the error asks for the name.
 fn token_name(text: String) -> anyhow::Result<TokenName> {
     let is_token = text.starts_with(Token::PREFIX);
     TokenName::new(text).map_err(|error| match is_token {
@@ -99,7 +99,7 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
     let printed = writeln!(out, "{}", token.reveal()).and_then(|()| out.flush());
     printed.context("cannot print the token").map_err(|cause| {
-        // A token that nobody has seen should not stay in the list.
+        // A token that could not be printed must not stay in the list.
         let removed = TokensFile::edit(&path, |file| {
             file.tokens.retain(|other| !other.is_of_same_token(&record));
             Ok(())

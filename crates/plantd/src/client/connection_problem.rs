@@ -1,4 +1,4 @@
-//! Says what is wrong with the connection to a server, and what to do.
+//! Explains what is wrong with the connection to a server, and what to do.
 
 use std::io::ErrorKind;
 use std::net::ToSocketAddrs as _;
@@ -8,10 +8,10 @@ use anyhow::anyhow;
 use ureq::http::Uri;
 use ureq::{Error, Timeout};
 
-/// How long a connection may take to be made.
+/// How long connecting may take.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long nothing may move. There is no limit on a whole exchange.
+/// How long a transfer may stall. There is no limit on a whole exchange.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why the server at `url` sent no answer, and what to do about it.
@@ -105,7 +105,7 @@ fn tls_problem(url: &str, error: &rustls::Error) -> String {
     }
 }
 
-/// What broke a connection before the end of the answer.
+/// Why a connection broke before the end of the answer.
 pub(crate) fn cause(error: Error) -> anyhow::Error {
     match error {
         Error::Io(cause) => cause.into(),

@@ -1,4 +1,4 @@
-//! A running server, as the client commands see it.
+//! A running server, as used by the client commands.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -35,7 +35,7 @@ pub(crate) struct RemoteOptions {
     token_file: Option<PathBuf>,
 }
 
-/// Parses `http` or `https`, a host, and perhaps a path prefix. Removes a slash at its end.
+/// Parses a URL: `http` or `https`, a host, and an optional path prefix. Removes a slash at the end.
 fn server_url(text: &str) -> anyhow::Result<String> {
     let uri: Uri = text.parse()?;
     let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority())
@@ -143,7 +143,7 @@ impl Remote {
 
 fn read_token(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut token = Vec::new();
-    // A line end, and one byte more than a token may have.
+    // Room for a line end, and one byte more than a token may have.
     let limit = TOKEN_MAX_BYTES as u64 + 3;
     let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut token));
     read.with_context(|| format!("cannot read the token file {}", path.display()))?;
@@ -159,7 +159,7 @@ fn environment_token() -> Result<Vec<u8>, Stop> {
     Ok(token.into_encoded_bytes())
 }
 
-/// A token that can be sent. plantd need not have made it.
+/// Checks that the token can be sent. It need not be one that plantd created.
 fn checked_token(token: &[u8], origin: &str) -> anyhow::Result<String> {
     ensure!(!token.is_empty(), "{origin} holds no token");
     ensure!(

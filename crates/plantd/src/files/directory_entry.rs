@@ -1,4 +1,4 @@
-//! A file by its folder and its name there, safe against other users who may write to the folder.
+//! A file, identified by its folder and its name there. Safe against other users who may write to the folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,12 +25,12 @@ const PRIVATE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const LINKS_MAX: usize = 40;
 
 /// A file that exists or will exist, by its name in a folder that is opened once. The folder may belong to another user, who
-/// can put anything there at any time. So a file is opened, written or given to another owner only if it was made here, or
-/// checked after it was opened.
+/// can put anything there at any time. So a file is written, or given to another owner, only if this process created
+/// it, or checked it after opening it.
 pub(crate) struct DirectoryEntry {
     folder: File,
     name: OsString,
-    /// For messages.
+    /// The path, for messages.
     path: PathBuf,
 }
 
@@ -66,7 +66,7 @@ impl DirectoryEntry {
     /// Replaces the file atomically, and syncs it.
     pub(crate) fn replace(&self, text: &str) -> io::Result<()> {
         let unfinished = self.beside(".", ".unfinished");
-        // A killed process may have left one.
+        // A killed process may have left a temporary file.
         match self.remove(&unfinished) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
             _ => {}

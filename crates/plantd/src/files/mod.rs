@@ -1,4 +1,4 @@
-//! The files that plantd keeps: the data folder, and files and sockets that are private to their owner.
+//! The files of plantd: the data folder, and private files and sockets.
 
 pub(crate) mod data_folder;
 pub(crate) mod directory_entry;

@@ -49,7 +49,7 @@ impl PrivateFile {
         };
         let metadata = file.metadata().with_context(cannot_read)?;
         ensure!(metadata.is_file(), "{} is not a file; name another by {flag}", path.display());
-        // A file that is a mount of its own stays the old one when its source is replaced.
+        // A file that is itself a mount point keeps its old content when its source is replaced.
         ensure!(
             metadata.nlink() > 0,
             "{} was replaced where it is mounted from; mount its folder instead",
@@ -66,7 +66,7 @@ impl PrivateFile {
         Ok(Some(Self { bytes, mode: metadata.mode() }))
     }
 
-    /// Whether the mode has any of these bits, such as `0o077` for all users but the owner.
+    /// Whether the mode has any of these bits, such as `0o077` for all users except the owner.
     #[must_use]
     pub(crate) fn is_open_to(&self, others: u32) -> bool {
         self.mode & others != 0
@@ -78,7 +78,7 @@ impl PrivateFile {
 ///
 /// # Errors
 ///
-/// When a link of another user is there, or the disk does not take the file; then the old file is still there.
+/// When the path is a link of another user, or the disk cannot store the file. The old file then remains.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let written = DirectoryEntry::find(path).and_then(|entry| Ok(entry.replace(text)?));
     written.map_err(|error| match error.downcast_ref::<io::Error>().map(io::Error::kind) {

@@ -38,7 +38,7 @@ impl TokensFile {
         Ok(Some(file.bytes))
     }
 
-    /// Parses the bytes. The error says where the file is broken, and quotes nothing: it may be a secret.
+    /// Parses the bytes. The error says where the file is broken, but quotes nothing, because the text may be a secret.
     pub(crate) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
         let file = Self::parse_any_number(bytes)?;
         let count = file.tokens.len();
@@ -130,7 +130,7 @@ mod tests {
         assert!(refused.unwrap_err().to_string().contains("revoke"));
         assert_eq!(TokensFile::read(&path).unwrap().expect("it is there").tokens.len(), TOKENS_MAX);
 
-        // A file with too many tokens is no dead end.
+        // A file with too many tokens can still be edited.
         let file = TokensFile { tokens: vec![record("x"); TOKENS_MAX + 2] };
         fs::write(&path, serde_json::to_string(&file).unwrap()).unwrap();
         assert!(TokensFile::read(&path).is_err());

@@ -17,7 +17,7 @@ use crate::files::private_file;
 /// The most bytes that the path of a Unix socket may have.
 pub(crate) const UNIX_SOCKET_PATH_MAX_BYTES: usize = 107;
 
-/// The owner may connect, and the group, such as that of a proxy.
+/// The owner and the group may connect; the group may be that of a proxy.
 const MODE: u32 = 0o660;
 
 #[derive(Debug)]
@@ -39,7 +39,8 @@ impl UnixSocket {
     }
 
     /// Listens at `path`, with room for `backlog` connections that wait to be accepted. Replaces the socket of a process that
-    /// has ended. Of several servers that start at the same time, one gets the path: the file `PATH.lock` is for that.
+    /// has ended. Of several servers that start at the same time, only one gets the path; the lock file `PATH.lock`
+    /// ensures that.
     ///
     /// # Errors
     ///
@@ -47,19 +48,19 @@ impl UnixSocket {
     pub(crate) fn bind(path: &Path, backlog: i32) -> anyhow::Result<Self> {
         Self::check_path(path)?;
         let address = SockAddr::unix(path)?;
-        // To another server, a socket that does not listen yet would look left behind.
+        // Another server would take a socket that does not listen yet for a leftover.
         let _lock = private_file::lock(path)?;
         remove_left_behind(path, &address)?;
         let socket = new_socket()?;
         socket.bind(&address)?;
         let name = SocketName::of(path)?;
-        // Before it listens: no user connects who may not.
+        // Set before the socket listens, so that no unauthorized user can connect.
         set_mode(path).context("cannot set its mode")?;
         socket.listen(backlog)?;
         Ok(Self { listener: socket.into(), name })
     }
 
-    /// For a server, which removes the path before it accepts its last connections.
+    /// Splits off the guard of the path: a server removes the path before it accepts its last connections.
     pub(crate) fn into_listening_socket(self) -> ListeningSocket {
         ListeningSocket::from(self.listener).with_guard(self.name)
     }
@@ -96,7 +97,7 @@ fn remove_left_behind(path: &Path, address: &SockAddr) -> anyhow::Result<()> {
         Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => {
             fs::remove_file(path).context("cannot remove the socket of a server that does not run")
         }
-        // It has gone meanwhile.
+        // The socket was removed in the meantime.
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
         Ok(()) => bail!("it is in use: another process listens there"),
         Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
@@ -115,7 +116,7 @@ struct SocketName {
 
 impl SocketName {
     fn of(path: &Path) -> io::Result<Self> {
-        // The current folder may change.
+        // Absolute, because the current folder may change.
         let path = std::path::absolute(path)?;
         Ok(Self { identity: identity(&path)?, path })
     }

@@ -13,11 +13,11 @@ use crate::serve::followed_file::follow;
 /// The permissions of users other than the owner and the group.
 const MODE_OF_OTHERS: u32 = 0o007;
 
-/// The certificate in force, and its files.
+/// The current certificate, and its files.
 pub(crate) struct Certificate {
     pub(crate) chain: PathBuf,
     key: PathBuf,
-    /// What the files of the chain and the key held, as PEM.
+    /// The content of the chain's and the key's files, as PEM.
     content: [PrivateFile; 2],
     pub(crate) in_force: TlsCertificate,
 }

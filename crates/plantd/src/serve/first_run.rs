@@ -12,8 +12,8 @@ use crate::serve::server_address::ServerAddress;
 
 const TOKEN_NAME: &str = "first-run";
 
-/// Makes a token with every scope, in the file `first-run-token` in `data`. The token is written before its digest, so that a
-/// kill in between leaves no digest of an unknown token, and the next start is a first start again.
+/// Makes a token with every scope, in the file `first-run-token` in `data`. The token is written before its digest, so
+/// that a kill in between does not leave the digest of an unknown token, and the next start is a first start again.
 pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<()> {
     let token = Token::random()?;
     private_file::write(&token_path(data), &format!("{}\n", token.reveal()))?;

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// How often the files are read. Their metadata would not do: timestamps can be too coarse, and a mounted secret changes by a
-/// link.
+/// How often the files are read. Comparing metadata would not suffice: timestamps can be too coarse, and a mounted
+/// secret changes by a link.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Follows files in a thread of its own, which ends with the process.
 ///
-/// `in_force` is the content that was read last, `read` reads the files, and `take` puts new content in force. If either
-/// fails, the old content stays in force. The log says why if the next look fails in the same way: a certificate and its key
-/// change one after the other, and do not fit in between.
+/// `in_force` is the content that was read last, `read` reads the files, and `take` applies new content. If either
+/// function fails, the old content stays in use. A failure is logged only if the next read fails in the same way: a
+/// certificate and its key change one after the other, and do not match in between.
 pub(crate) fn follow<Content: PartialEq + Send + 'static>(
     what: &'static str,
     in_force: Content,
@@ -29,7 +29,8 @@ pub(crate) fn follow<Content: PartialEq + Send + 'static>(
         .spawn(move || {
             loop {
                 thread::sleep(INTERVAL);
-                // The panic hook logs a panic. Without this thread, no token would be revoked any more.
+                // The panic hook logs a panic. Without this thread, the server would no longer notice revoked
+                // tokens.
                 let _ = catch_unwind(AssertUnwindSafe(|| following.look()));
             }
         })
@@ -39,13 +40,13 @@ pub(crate) fn follow<Content: PartialEq + Send + 'static>(
 
 struct Following<Content, Read, Take> {
     what: &'static str,
-    /// The content that was read last, also if it could not be put in force.
+    /// The content that was read last, even if it could not be applied.
     seen: Content,
     read: Read,
     take: Take,
-    /// The last failure. It is not told at once: the next look may succeed.
+    /// The last failure. It is not logged at once, because the next read may succeed.
     trouble: Option<String>,
-    /// Whether the log has it.
+    /// Whether the failure was logged.
     is_told: bool,
 }
 

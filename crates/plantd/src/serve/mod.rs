@@ -34,7 +34,7 @@ use crate::store::postgres::{self, PostgresServeOptions};
 /// How many descriptors are reserved for files, threads and standard streams.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// The most connections, however many descriptors there are. Bounds their memory.
+/// The most connections, regardless of the descriptor limit. Bounds their memory.
 const MAX_CONNECTIONS: u32 = 32_768;
 
 /// The largest cache, in MiB: more than any machine has.
@@ -86,14 +86,14 @@ pub(crate) struct ServeOptions {
 
 /// Serves until a signal arrives, or until the store or the socket fails.
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
-    // First: before there are threads, and files with the descriptors of passed sockets.
+    // First, before there are threads, and before another file can get the descriptor of a passed socket.
     let passed_socket = options.listen.passed_socket().map_err(Stop::Configuration)?;
     let stop_signal = StopSignal::while_starting()?;
     let max_connections = max_connections()?;
     let environment_token = tokens::environment_token().map_err(Stop::Configuration)?;
     let data = &options.data.folder;
     let tokens_path = options.data.tokens_path();
-    // A broken file stops the start before the store is opened, which may take long.
+    // Read before the store is opened, which may take long: a broken file ends the start early.
     TokensFile::read(&tokens_path).map_err(Stop::of_file)?;
     let certificate = options.listen.certificate()?;
 
@@ -103,7 +103,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     certificate.map_or(Ok(()), Certificate::follow)?;
 
     let mut command_to_show = None;
-    // Opening the store may have taken long, and a token been made meanwhile.
+    // Opening the store may have taken long, and a token may have been created in the meantime.
     let is_first_start = TokensFile::load(&tokens_path).map_err(Stop::of_file)?.is_none();
     if is_first_start && environment_token.is_none() {
         let command = first_run::curl_command(data, &address)?;

@@ -57,7 +57,7 @@ impl StopSignal {
     pub(crate) fn once_ready(self) -> impl Future<Output = ()> {
         *self.is_starting.lock().unwrap_or_else(PoisonError::into_inner) = false;
         async move {
-            // If the thread ends, no signal would be seen any more: that counts as one.
+            // Without the thread, no signal could be noticed, so the end of the thread counts as a signal.
             let _ = self.has_come.await;
         }
     }
@@ -67,15 +67,15 @@ impl StopSignal {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// `None` when the server is to outlive its terminal.
+    /// `None` if SIGHUP is ignored, because the server is to outlive its terminal.
     hangup: Option<Signal>,
 }
 
 impl Signals {
     fn new() -> anyhow::Result<Self> {
         let signal = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
-        // Scripts send these to servers that reopen their log then; by default, they end the process. The handlers stay when
-        // the streams are dropped.
+        // Scripts send these signals to make servers reopen their log; by default, the signals end the process. The
+        // handlers stay installed when the streams are dropped.
         drop(signal(SignalKind::user_defined1(), "SIGUSR1")?);
         drop(signal(SignalKind::user_defined2(), "SIGUSR2")?);
         let is_hangup_ignored = is_ignored(SignalKind::hangup());

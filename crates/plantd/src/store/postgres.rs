@@ -71,7 +71,7 @@ pub(crate) struct MigrateOptions {
     postgres: PostgresOptions,
 }
 
-/// Parses a URL. The error quotes nothing of it: it may hold a password.
+/// Parses a URL. The error quotes no part of the URL, which may hold a password.
 #[derive(Clone, Debug)]
 struct UrlParser;
 

@@ -82,7 +82,7 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Asks for the plants in this format. Rejects an answer that does not say where it ends.
+/// Requests the plants in this format. Rejects an answer that does not declare where its body ends.
 fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> {
     let request =
         remote.request(Method::GET, "/plants/export").header(header::ACCEPT, format.media_type());
@@ -110,8 +110,8 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     Ok(answer)
 }
 
-/// Whether the answer says where its body ends, and the body is plain rows. If the end of the connection ended the body, the
-/// body could be cut anywhere.
+/// Whether the answer declares where its body ends, and the body is not compressed. If the end of the connection marked
+/// the end of the body, a truncated body could not be noticed.
 fn is_framed(answer: &Response<Body>) -> bool {
     let headers = answer.headers();
     let is_chunked = match headers.get(header::TRANSFER_ENCODING) {
@@ -123,7 +123,7 @@ fn is_framed(answer: &Response<Body>) -> bool {
         && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// How many plants there were when the export began.
+/// The number of plants when the export began.
 fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
     let total = headers.get(TOTAL_COUNT_HEADER).and_then(|total| total.to_str().ok()?.parse().ok());
     total.with_context(|| {
@@ -135,7 +135,7 @@ fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
     })
 }
 
-/// Why an export is not whole.
+/// Why an export is not complete.
 enum Broken {
     Source(anyhow::Error),
     Output(io::Error),
@@ -147,11 +147,11 @@ impl From<anyhow::Error> for Broken {
     }
 }
 
-/// An export under way.
+/// An export in progress.
 struct Export<'a> {
     remote: &'a Remote,
     format: TransferFormat,
-    /// How many plants there were when it began.
+    /// The number of plants when the export began.
     total: u64,
     output: &'a mut Output,
 }
@@ -187,9 +187,10 @@ impl Export<'_> {
         self.copy_following(check.plants, check.last)
     }
 
-    /// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server hides that an answer was
-    /// cut. If plants follow, and fewer came than there were at the beginning, the export counts as cut. Otherwise they may
-    /// have been created meanwhile. They are copied too, because a plant that was there all the time may be among them.
+    /// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server can hide a
+    /// truncated answer. If plants follow, and fewer arrived than existed at the beginning, the export counts as
+    /// truncated. Otherwise the plants that follow may have been created during the export. They are copied too,
+    /// because a plant that existed the whole time may be among them.
     fn copy_following(
         &mut self,
         mut plants: u64,

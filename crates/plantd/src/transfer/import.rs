@@ -111,7 +111,7 @@ fn send(
     read_report(options, remote, answer, upload.finish())
 }
 
-/// The report, which has to account for each of the rows that were sent.
+/// The report, which must account for every row that was sent.
 fn read_report(
     options: &ImportOptions,
     remote: &Remote,
@@ -136,7 +136,8 @@ fn read_report(
     })?)
 }
 
-/// Lists the rows that failed. Errors of standard error are ignored: the exit code tells.
+/// Lists the rows that failed. Errors of standard error are ignored, because the exit code shows that rows
+/// failed.
 fn say_failed(report: &ImportReport, file: &Path) {
     let mut stderr = io::BufWriter::new(io::stderr().lock());
     let file = file.display();
@@ -165,7 +166,7 @@ fn say_summary(report: &ImportReport, begun: Instant) -> anyhow::Result<()> {
     .context("cannot write to standard output; the plants are imported")
 }
 
-/// Says that a file cannot be read.
+/// The error for a file that cannot be read.
 fn cannot_read(file: &Path) -> String {
     match file == Path::new("-") {
         true => "cannot read standard input".to_owned(),

@@ -1,4 +1,4 @@
-//! Where an export goes. A file gets the whole export, or stays as it was.
+//! The destination of an export. A file gets the whole export, or stays unchanged.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -18,8 +18,8 @@ const MODE_PERMISSIONS: u32 = 0o7777;
 /// The mode of a new file, before the umask.
 const NEW_FILE_MODE: u32 = 0o666;
 
-/// Standard output, a device or a pipe; or a new file beside the one that it is to replace. Only [`Output::finish`] makes
-/// sure that everything is there.
+/// Standard output, a device or a pipe; or a new file beside the one that it is to replace. Only [`Output::finish`]
+/// ensures that everything is written.
 pub(crate) struct Output {
     file: File,
     /// The new file, and the one that it replaces.
@@ -37,7 +37,7 @@ impl Output {
                 let file = File::options().write(true).open(path)?;
                 return Ok(Self { file, replacing: None });
             }
-            // A link stays, and its target is replaced.
+            // A link is kept, and its target is replaced.
             Ok(metadata) => (fs::canonicalize(path)?, Some(metadata)),
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
             Err(cause) => return Err(cause),
@@ -46,7 +46,7 @@ impl Output {
         Ok(Self { file, replacing: Some((unfinished, path)) })
     }
 
-    /// Whether a part that was written stays when the export fails.
+    /// Whether written parts remain when the export fails.
     pub(crate) const fn keeps_part(&self) -> bool {
         self.replacing.is_none()
     }
@@ -56,7 +56,7 @@ impl Output {
         if let Some((unfinished, path)) = self.replacing {
             self.file.sync_all()?;
             unfinished.persist(&path)?;
-            // Then the new name survives a power cut.
+            // Syncs the folder, so that the new name survives a power cut.
             File::open(folder_of(&path))?.sync_all()?;
         }
         Ok(())
@@ -92,7 +92,7 @@ fn create_beside(path: &Path, existing: Option<&Metadata>) -> io::Result<NamedTe
     Ok(unfinished)
 }
 
-/// Says that a file cannot be written.
+/// The error for a file that cannot be written.
 pub(crate) fn cannot_write(file: &Path) -> String {
     match file == Path::new("-") {
         true => "cannot write to standard output".to_owned(),
@@ -100,7 +100,7 @@ pub(crate) fn cannot_write(file: &Path) -> String {
     }
 }
 
-/// Says that an export is done, whether this can be printed or not.
+/// Reports a finished export. Failing to print the report is not an error.
 pub(crate) fn say_exported(plants: u64, begun: Instant) {
     let summary = progress_bar::summary(plants, begun.elapsed());
     let _ = writeln!(io::stderr(), "exported {summary}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-/// How often a bar is redrawn while nothing moves.
+/// How often a bar is redrawn while no data moves.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
 
 const BYTES_OF_TOTAL: &str = "{bar:32} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
@@ -22,7 +22,7 @@ pub(crate) fn of_plants(total: Option<u64>) -> ProgressBar {
 }
 
 fn start(total: Option<u64>, with_total: &str, without: &str) -> ProgressBar {
-    // It draws on standard error, and only if that is a terminal.
+    // The bar is drawn on standard error, and only if that is a terminal.
     let (bar, template) = match total {
         Some(total) => (ProgressBar::new(total), with_total),
         None => (ProgressBar::no_length(), without),

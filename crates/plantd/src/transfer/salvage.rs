@@ -1,4 +1,4 @@
-//! `plantd export --data`: exports what can be read of a data folder.
+//! `plantd export --data`: exports the readable plants of a data folder.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -66,7 +66,7 @@ fn copy(
                 Err(error) => {
                     unreadable += 1;
                     if unreadable <= MAX_TOLD {
-                        // The exit code tells, too.
+                        // The exit code shows it, too.
                         progress.suspend(|| drop(writeln!(io::stderr(), "left out: {error}")));
                     }
                 }

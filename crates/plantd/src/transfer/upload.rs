@@ -35,7 +35,7 @@ impl Upload {
             return Err(ErrorKind::IsADirectory.into());
         }
         let left = if metadata.is_file() {
-            // Standard input may be a file of which a part was read already.
+            // Standard input may be a file that was already read in part.
             Some(metadata.len().saturating_sub(file.stream_position()?))
         } else {
             None
@@ -48,7 +48,7 @@ impl Upload {
     /// How many rows were sent.
     pub(crate) fn finish(self) -> u64 {
         let mut last = Vec::new();
-        // A body of which no row can be read has none.
+        // A body in which no row can be read has no rows.
         let _ = self.rows.map(|mut rows| rows.finish(&mut last));
         self.count + last.len() as u64
     }
@@ -82,7 +82,7 @@ impl Read for Upload {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read_file(buffer).map_err(|cause| {
             self.failure = Some(cause);
-            // This error ends the request; the one that is kept is shown.
+            // This error only ends the request; the stored error is shown to the user.
             io::Error::other("the source cannot be read")
         })
     }
