@@ -1,4 +1,4 @@
-//! Answers of the server, and the claims about them that many tests make.
+//! Answers of the server, and assertions about them that many tests share.
 
 use std::{fmt, io};
 
@@ -62,7 +62,7 @@ impl Answer {
         length.ok_or_else(|| io::Error::other(format!("a body without a length: {self:?}")))
     }
 
-    /// The value of a header that may occur once.
+    /// The value of a header that may occur at most once.
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(header, _)| header == name);
@@ -71,7 +71,7 @@ impl Answer {
         value
     }
 
-    /// The body as JSON, which the media type has to announce.
+    /// The body as JSON, which the media type must announce.
     #[track_caller]
     pub fn json(&self) -> Value {
         assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
@@ -79,7 +79,7 @@ impl Answer {
             .unwrap_or_else(|cause| panic!("the body is not JSON: {cause}: {self:?}"))
     }
 
-    /// Claims a failure whose body has exactly the members of every failure, and returns its message.
+    /// Asserts a failure whose body has exactly the members of every failure, and returns its message.
     #[track_caller]
     pub fn assert_error(&self, status: u16, number: i32) -> String {
         assert_eq!(self.status, status, "wanted {status} with error {number}: {self:?}");
@@ -92,19 +92,19 @@ impl Answer {
         message.to_owned()
     }
 
-    /// Claims 200 with exactly the Plant shape.
+    /// Asserts 200 with exactly the Plant shape.
     #[track_caller]
     pub fn assert_plant(&self, name: &str, tag: Option<&str>) {
         self.assert_shape(200, &plant_json(None, name, tag));
     }
 
-    /// Claims 201 with exactly the Plant shape: the plant did not exist before.
+    /// Asserts 201 with exactly the Plant shape: the plant did not exist before.
     #[track_caller]
     pub fn assert_made(&self, name: &str, tag: Option<&str>) {
         self.assert_shape(201, &plant_json(None, name, tag));
     }
 
-    /// Claims 200 with exactly the NewPlant shape.
+    /// Asserts 200 with exactly the NewPlant shape.
     #[track_caller]
     pub fn assert_new_plant(&self, id: i64, name: &str, tag: Option<&str>) {
         self.assert_shape(200, &plant_json(Some(id), name, tag));
@@ -116,14 +116,14 @@ impl Answer {
         assert_eq!(self.json(), *body, "{self:?}");
     }
 
-    /// Claims 204 without a body.
+    /// Asserts 204 without a body.
     #[track_caller]
     pub fn assert_no_content(&self) {
         assert_eq!((self.status, self.body.as_slice()), (204, &[][..]), "{self:?}");
         assert_eq!(self.header("content-type"), None, "{self:?}");
     }
 
-    /// Claims 200 with a bare array of exactly the NewPlant shape, and returns the plants.
+    /// Asserts 200 with a bare array of exactly the NewPlant shape, and returns the plants.
     #[track_caller]
     pub fn plants(&self) -> Vec<NewPlant> {
         assert_eq!(self.status, 200, "{self:?}");
@@ -142,7 +142,7 @@ impl Answer {
         Some(count.parse().expect("the total count is a number"))
     }
 
-    /// The target of the link to the next page of a list. The target has to be relative.
+    /// The target of the link to the next page of a list. The target must be relative.
     #[track_caller]
     pub fn next_page(&self) -> Option<String> {
         let link = self.header("link")?;
@@ -152,7 +152,7 @@ impl Answer {
         Some(target.to_owned())
     }
 
-    /// Claims the report of an import with exactly these counts. Returns the line and the number of each
+    /// Asserts the report of an import with exactly these counts. Returns the line and the number of each
     /// error that it lists.
     #[track_caller]
     pub fn assert_report(&self, wanted: Counts) -> Vec<(u64, i64)> {
@@ -185,8 +185,8 @@ impl Answer {
             .unwrap_or_else(|| panic!("{entity_tag} is no strong tag with a revision: {self:?}"))
     }
 
-    /// Claims that nothing was written between `before` and this answer: its revision is the next one.
-    /// Revisions in PostgreSQL have gaps, so there it only has to be greater.
+    /// Asserts that nothing was written between `before` and this answer: its revision is the next one.
+    /// Revisions in PostgreSQL have gaps, so there the revision must only be greater.
     #[track_caller]
     pub fn assert_next_revision_after(&self, before: &Self) {
         let (revision, before_it) = (self.revision(), before.revision());

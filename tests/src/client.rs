@@ -1,4 +1,4 @@
-//! Well-formed requests on kept connections, as most clients send them.
+//! Well-formed requests on keep-alive connections, as most clients send them.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -121,7 +121,7 @@ impl Client {
         self.get(&with_query("/plants", query))
     }
 
-    /// All pages of the list, as the links lead. Fails when they lead in a circle.
+    /// All pages of the list, following the links. Fails if the links form a cycle.
     #[track_caller]
     pub fn list_pages(&self, query: &str) -> Vec<Answer> {
         let mut pages = vec![self.list(query)];
@@ -200,7 +200,7 @@ impl Client {
         }
     }
 
-    /// As [`Self::send`], to a server that may be gone. Every answer has to be in the OpenAPI document.
+    /// Like [`Self::send`], but the server may have stopped. Every answer must match the OpenAPI document.
     #[track_caller]
     pub fn try_send(
         &self,

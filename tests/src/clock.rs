@@ -30,20 +30,20 @@ impl Clock {
         clock
     }
 
-    /// Lets a program use this clock.
+    /// Makes a program use this clock.
     pub fn launch(&self, launch: Launch) -> Launch {
         launch
             .environment("LD_PRELOAD", self.library())
             .environment("PLANTD_TESTS_CLOCK", self.file())
     }
 
-    /// Sets the clock to so many seconds after the beginning of 1970.
+    /// Sets the clock to this many seconds after the Unix epoch.
     pub fn set(&self, seconds: i64) {
         let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_secs();
         self.set_offset(seconds - i64::try_from(now).expect("it is earlier than that"));
     }
 
-    /// Sets the clock to so many seconds more than the time of the system.
+    /// Sets the clock this many seconds ahead of the system's time.
     pub fn set_offset(&self, seconds: i64) {
         let new = self.folder.path().join("new");
         fs::write(&new, seconds.to_string()).expect("writes");

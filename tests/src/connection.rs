@@ -1,5 +1,5 @@
-//! One connection whose bytes the test chooses, with or without TLS, for requests that well-behaved clients do not send.
-//! Over TLS, an end without `close_notify` is not an orderly end.
+//! One connection whose bytes the test chooses, with or without TLS, to send requests that well-behaved clients do not
+//! send. Over TLS, an end without `close_notify` is not an orderly end.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::mem;
@@ -21,7 +21,7 @@ use crate::{DEADLINE, TOKEN};
 pub struct Connection {
     socket: Socket,
     tls: Option<ClientConnection>,
-    /// Bytes that have arrived and belong to no answer yet.
+    /// Bytes that have arrived but are not part of an answer yet.
     received: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ impl Connection {
         Self::try_open(address).unwrap_or_else(|cause| panic!("no connection: {cause}"))
     }
 
-    /// As [`Self::open`], to a server that may accept no more connections.
+    /// Like [`Self::open`], but the server may no longer accept connections.
     pub fn try_open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -110,7 +110,7 @@ impl Connection {
         self.try_send(bytes).unwrap_or_else(|cause| panic!("cannot send: {cause}"));
     }
 
-    /// As [`Self::send`], to a server that may have closed the connection.
+    /// Like [`Self::send`], but the server may have closed the connection.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         let Self { socket, tls, .. } = self;
         let Some(session) = tls else { return socket.write_all(bytes.as_ref()) };
@@ -133,7 +133,7 @@ impl Connection {
         self.try_receive().unwrap_or_else(|cause| panic!("no answer: {cause}"))
     }
 
-    /// Receives the next answer to a HEAD, which has no body whatever its head says.
+    /// Receives the next answer to a HEAD, which has no body regardless of its `Content-Length`.
     #[track_caller]
     pub fn receive_head(&mut self) -> Answer {
         self.try_receive_head().unwrap_or_else(|cause| panic!("no answer: {cause}"))
@@ -148,7 +148,7 @@ impl Connection {
         answer
     }
 
-    /// Claims that HEAD answers as GET does, without the body that GET has.
+    /// Asserts that HEAD answers as GET does, without the body that GET has.
     #[track_caller]
     pub fn assert_head_is_like_get(&mut self, path: &str) {
         let lines = "X-Request-Id: same\r\n";
@@ -165,7 +165,7 @@ impl Connection {
         assert_eq!(head, get, "{path}");
     }
 
-    /// As [`Self::receive`], from a server that may be gone.
+    /// Like [`Self::receive`], but the server may have stopped.
     pub fn try_receive(&mut self) -> io::Result<Answer> {
         let mut answer = self.try_receive_head()?;
         answer.body = if answer.header("transfer-encoding") == Some("chunked") {
@@ -212,7 +212,7 @@ impl Connection {
         }
     }
 
-    /// As [`Self::receive_head`], from a server that may be gone.
+    /// Like [`Self::receive_head`], but the server may have stopped.
     pub fn try_receive_head(&mut self) -> io::Result<Answer> {
         loop {
             if let Some((length, answer)) = Answer::parse_head(&self.received)? {
@@ -256,7 +256,7 @@ impl Connection {
         String::from_utf8_lossy(&mem::take(&mut self.received)).into_owned()
     }
 
-    /// Waits until the server closes the connection, whatever it sends before.
+    /// Waits until the server closes the connection, and ignores what it sends before.
     #[track_caller]
     pub fn wait_for_close(&mut self) {
         while !self.receive_or_end() {}
@@ -272,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// Claims that nothing arrives for a while. That proves little, so a test needs a further claim.
+    /// Asserts that nothing arrives for a while. This proves little, so a test needs a further assertion.
     #[track_caller]
     pub fn assert_silent_for(&mut self, time: Duration) {
         self.set_timeouts(time).expect("a time that is not zero");
@@ -282,13 +282,13 @@ impl Connection {
         self.set_timeouts(DEADLINE).expect("a time that is not zero");
     }
 
-    /// Waits until the server closes the connection, and claims that nothing more arrived.
+    /// Waits until the server closes the connection, and asserts that nothing more arrived.
     #[track_caller]
     pub fn assert_closed(&mut self) {
         self.assert_next_is("the end of the connection", is_end);
     }
 
-    /// As [`Self::assert_closed`], and claims that the server did not reset the connection: a reset may discard
+    /// As [`Self::assert_closed`], and asserts that the server did not reset the connection: a reset may discard
     /// what was sent before.
     #[track_caller]
     pub fn assert_ended(&mut self, name: &str) {
@@ -308,7 +308,7 @@ impl Connection {
         self.try_finish_sending().expect("the connection is open");
     }
 
-    /// As [`Self::finish_sending`], to a server that may have closed the connection.
+    /// Like [`Self::finish_sending`], but the server may have closed the connection.
     pub fn try_finish_sending(&mut self) -> io::Result<()> {
         if let Some(session) = &mut self.tls {
             session.send_close_notify();

@@ -1,4 +1,4 @@
-//! Changes of a database behind the back of its server.
+//! Changes to a database while its server is stopped.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A model of a disk that loses its power: synced data stay, and of the rest what chance decides.
+//! A model of a disk that loses its power: synced data survive, and a random part of the rest.
 //!
 //! The model replays the system calls of one run of the server, which strace saw ([`SystemCalls`]), and can be cut
 //! at any of them.
@@ -11,9 +11,9 @@
 //!
 //! `sync_file_range` makes nothing durable: it leaves data in the disk's volatile cache.
 //!
-//! The model leaves out a disk that acknowledges syncs too early, sectors that hold neither the old nor the new bytes,
-//! and data of other files in a file that grew. It would not see writes through `mmap` and `io_uring`; the server
-//! uses neither.
+//! The model does not cover a disk that acknowledges syncs too early, sectors that hold neither the old nor the new
+//! bytes, and data of other files in a file that grew. It would not see writes through `mmap` and `io_uring`; the
+//! server uses neither.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -28,13 +28,13 @@ use crate::system_calls::{SystemCall, SystemCalls, Text};
 /// The unit that a disk writes whole or not at all, in bytes.
 const SECTOR_BYTES: usize = 512;
 
-/// The system calls that strace has to show: those that change or sync files, and those that answer requests.
+/// The system calls that strace must show: those that change or sync files, and those that answer requests.
 pub const TRACED: &str = "trace=open,openat,creat,lseek,write,pwrite64,writev,pwritev,pwritev2,sendto,\
                           sendmsg,ftruncate,truncate,fallocate,copy_file_range,sendfile,link,linkat,\
                           rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,fsync,\
                           fdatasync,ioctl";
 
-/// A folder on a disk that may lose its power.
+/// A folder on a disk that may lose power.
 #[derive(Clone, Debug)]
 pub struct Disk {
     folder: PathBuf,
@@ -76,8 +76,8 @@ struct FileOnDisk {
     is_synchronous: bool,
 }
 
-/// Where the next plain `write` to a descriptor goes. Only known if the descriptor cannot read: the trace does not
-/// show reads, which would move it.
+/// The file offset of the next plain `write` to a descriptor. Only known if the descriptor cannot read: the trace does
+/// not show reads, which would move it.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     file: usize,
@@ -359,7 +359,7 @@ impl Disk {
         for change in &self.pending_names[..kept] {
             change.apply(&mut names);
         }
-        // The same odds for all files, or others for each.
+        // The same odds for all files, or different odds for each.
         let odds = chance.bool().then(|| odds_of_a_file(chance));
         let lost = self.leave(&names, ROOT, target, odds, chance);
         lost + self.pending_names.len() - kept

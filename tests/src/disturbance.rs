@@ -1,4 +1,4 @@
-//! Clients that write while a test looks at something else.
+//! Clients that write in the background of a test.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::plant::replacement_body;
 
 const WRITERS: i64 = 3;
 
-/// Clients that create, change and delete plants until this ends. Dropping it ends them too, so that a failed claim
-/// does not hang.
+/// Clients that create, change and delete plants until this ends. Dropping it ends the clients too, so that a
+/// failed assertion does not hang.
 #[derive(Debug)]
 pub struct Disturbance {
     stop: Arc<AtomicBool>,
@@ -19,8 +19,8 @@ pub struct Disturbance {
 }
 
 impl Disturbance {
-    /// Writes plants with the tags `steady` and `other`, with ids between the multiples of ten of `range`. The
-    /// multiples themselves are left alone.
+    /// Writes plants with the tags `steady` and `other`, with ids in `range` that are not multiples of ten.
+    /// Plants whose ids are multiples of ten stay unchanged.
     pub fn start(new_client: impl Fn() -> Client, range: &Range<i64>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let writers = (1..=WRITERS).map(|number| {
@@ -30,7 +30,7 @@ impl Disturbance {
         Self { writers: writers.collect(), stop }
     }
 
-    /// Ends the clients, and claims that every answer was as it should be.
+    /// Ends the clients, and asserts that every answer was as it should be.
     #[track_caller]
     pub fn end(mut self) {
         let ended_before = self.writers.iter().any(JoinHandle::is_finished);
@@ -48,7 +48,7 @@ impl Drop for Disturbance {
     }
 }
 
-/// Each writer has plants of its own.
+/// Each writer has its own plants.
 fn disturb(client: &Client, number: i64, range: &Range<i64>, stop: &AtomicBool) {
     let count = range.end - range.start;
     for round in (0_i64..).take_while(|_| !stop.load(Ordering::Relaxed)) {

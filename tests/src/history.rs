@@ -52,7 +52,7 @@ pub enum Outcome {
 pub struct Entry {
     /// When the request was sent, on the clock of the history.
     pub begun: u64,
-    /// When the answer had arrived, or when nothing could happen any more.
+    /// When the answer had arrived, or when the operation could no longer take effect.
     pub ended: u64,
     /// The request.
     pub operation: HistoryOperation,
@@ -149,7 +149,7 @@ impl Entry {
         vec![after]
     }
 
-    /// The state of the plant after the operation, where a write gives it this revision.
+    /// The state of the plant after the operation, if a write gives it this revision.
     fn effect(&self, before: &Option<State>, revision: Option<u64>) -> Option<State> {
         let state = |name: &String, tag: &Option<String>| {
             Some(State { name: name.clone(), tag: tag.clone(), revision })

@@ -1,4 +1,4 @@
-//! How a `plantd` is started: the program, its arguments, its environment.
+//! How a `plantd` process is started: the program, its arguments, its environment.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -18,19 +18,19 @@ use crate::small_disk::SmallDisk;
 /// The token that servers of tests accept, with every scope.
 pub const TOKEN: &str = "the-token-of-the-tests";
 
-/// How the program ends when its command line is wrong, in the words of `sysexits.h` as the two below.
+/// The exit code for a wrong command line, from `sysexits.h` like the two below.
 pub const USAGE: i32 = 64;
 
-/// How it ends when the system fails it: a file, a port, a database.
+/// The exit code when a file, a port or a database cannot be used.
 pub const IO: i32 = 74;
 
-/// How it ends when its environment, or a file that it is configured with, is wrong.
+/// The exit code for an invalid value in the environment or in a configuration file.
 pub const CONFIGURATION: i32 = 78;
 
 /// The user and the group of a program that must not be root; on most systems, nobody's.
 pub const UNPRIVILEGED: u32 = 65_534;
 
-/// The variable that says in which PostgreSQL the plants are.
+/// The variable with the URL of the PostgreSQL that has the plants.
 const POSTGRES: &str = "PLANTD_POSTGRES";
 
 /// Passes standard input on as systemd passes a socket. A test may set other numbers.
@@ -47,7 +47,7 @@ pub struct Launch {
     arguments: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
     current_folder: Option<PathBuf>,
-    /// Runs in place of the program, as a user whom permissions bind.
+    /// Runs in place of the program, as a user who is subject to file permissions.
     program_for_all: Option<PathBuf>,
     passed_socket: Option<Arc<OwnedFd>>,
 }
@@ -59,7 +59,7 @@ impl Default for Launch {
 }
 
 impl Launch {
-    /// The start that most tests want.
+    /// The default launch for most tests.
     pub fn new() -> Self {
         let launch = Self {
             program,
@@ -160,7 +160,7 @@ impl Launch {
         self.wrapped(["sh", "-c", &script].map(OsString::from))
     }
 
-    /// Lets the program see this disk.
+    /// Makes this disk visible to the program.
     pub fn within(self, disk: &SmallDisk) -> Self {
         self.wrapped(disk.enter())
     }
@@ -191,7 +191,7 @@ impl Launch {
         }))
     }
 
-    /// Runs the program to its end. Claims that it ends with this exit code, prints nothing, and says these
+    /// Runs the program to its end. Asserts that it ends with this exit code, prints nothing, and says these
     /// words on standard error. Returns what it said.
     #[track_caller]
     pub fn assert_refused(&self, exit_code: i32, words: &[&str]) -> String {
@@ -234,7 +234,7 @@ impl Launch {
     }
 }
 
-/// Whether the tests run as root, whom permissions do not bind.
+/// Whether the tests run as root, who is not subject to file permissions.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -251,7 +251,7 @@ pub fn copy_program(folder: &Path) -> PathBuf {
     path
 }
 
-/// The features of `plantd` that `cargo xtask test` builds, so that its build is fresh here.
+/// The features with which `cargo xtask test` builds `plantd`, so that its build is reused here.
 const FEATURES: &str = "plant-store/conformance,plant-http/__internal";
 
 /// The program under test, built once if it is not fresh.

@@ -1,7 +1,8 @@
-//! What clients have written, and what the server acknowledged: what a store must hold whatever happened to it.
+//! What clients have written, and what the server acknowledged. A ledger determines what a store must hold
+//! after any disturbance.
 //!
-//! A write that was neither acknowledged nor refused is in doubt: it may be carried out or not, and of an
-//! import the first rows alone may be. A client sends one write after the other, so if a write was carried
+//! A write that was neither acknowledged nor refused is in doubt: it may have been carried out or not, and of
+//! an import, possibly only the first rows. A client sends one write after the other, so if a write was carried
 //! out, so were those before it.
 
 mod account;
@@ -27,7 +28,7 @@ pub struct Ledgers {
 }
 
 impl Ledgers {
-    /// Empty ledgers for so many clients, whose imports have at most so many rows.
+    /// Empty ledgers for this many clients, whose imports have at most this many rows.
     pub fn of_clients(clients: i64, most_rows: usize) -> Self {
         Self { accounts: (0..clients).map(Account::new).collect(), most_rows }
     }
@@ -47,8 +48,8 @@ impl Ledgers {
         self.accounts.iter().map(Account::doubts).sum()
     }
 
-    /// Lets all clients create, replace, change, delete and import plants, each until its own end says so of
-    /// what it was told, and `meanwhile` happen beside them. Returns what each client was told last.
+    /// All clients create, replace, change, delete and import plants, each until its end condition accepts an
+    /// outcome. `meanwhile` runs concurrently. Returns the last outcome of each client.
     #[track_caller]
     pub fn write<IsOver: FnMut(Told) -> bool + Send>(
         &mut self,
@@ -64,8 +65,8 @@ impl Ledgers {
         })
     }
 
-    /// As [`Self::write`], through these clients in turn, whichever servers they belong to. A claim in
-    /// `meanwhile` has to end the clients also when it fails.
+    /// Like [`Self::write`], but through these clients in turn, which may belong to different servers. A failed
+    /// assertion in `meanwhile` must end the clients too.
     #[track_caller]
     pub fn write_through<IsOver: FnMut(Told) -> bool + Send>(
         &mut self,
@@ -88,7 +89,7 @@ impl Ledgers {
         })
     }
 
-    /// As [`Self::write`], where each client ends after so many writes, and none may be in doubt.
+    /// Like [`Self::write`], but each client ends after this many writes, and no write may be in doubt.
     #[track_caller]
     pub fn write_some(&mut self, server: &mut TestServer, chance: &mut Rng, writes: usize) {
         let new_end = || {
@@ -109,14 +110,14 @@ impl Ledgers {
     }
 
     /// Compares a store with the ledgers: every write that was acknowledged or shown by a read is there, a
-    /// write in doubt is there whole or not at all, and there is nothing that nobody sent. Returns how many
-    /// changes of single plants were made since the ledgers were settled.
+    /// write in doubt is there whole or not at all, and the store has nothing that was never sent. Returns how
+    /// many changes of single plants were made since the ledgers were settled.
     #[track_caller]
     pub fn compare(&self, store: &Plants) -> usize {
         self.compare_to(store, |account| (account.acknowledged, account.sent()))
     }
 
-    /// As [`Self::compare`], and takes the store as the state before all later writes.
+    /// Like [`Self::compare`], but then takes the store as the state before all later writes.
     #[track_caller]
     pub fn compare_and_settle(&mut self, store: &Plants) -> usize {
         let changes = self.compare(store);
@@ -124,8 +125,8 @@ impl Ledgers {
         changes
     }
 
-    /// As [`Self::compare`], for a store of an earlier moment, when exactly the requests of which
-    /// `is_answered` says so were answered with success. Returns how many writes that were.
+    /// Like [`Self::compare`], but for a store at an earlier moment, when exactly the requests selected by
+    /// `is_answered` had succeeded. Returns the number of those writes.
     #[track_caller]
     pub fn compare_then(&self, store: &Plants, is_answered: impl Fn(&str) -> bool) -> usize {
         let acknowledged = |account: &Account| account.acknowledged_in(&is_answered);
@@ -135,8 +136,7 @@ impl Ledgers {
         self.accounts.iter().map(acknowledged).sum()
     }
 
-    /// Compares a store, where `progress` says of each client how many of its writes were acknowledged, and how
-    /// many were sent.
+    /// Compares a store. For each client, `progress` gives the number of acknowledged and of sent writes.
     #[track_caller]
     fn compare_to(&self, store: &Plants, progress: impl Fn(&Account) -> (usize, usize)) -> usize {
         for id in store.keys() {
@@ -160,7 +160,7 @@ impl Ledgers {
     }
 }
 
-/// Kills the server when a claim has failed, which ends its clients.
+/// Kills the server when an assertion has failed, which ends its clients.
 struct KilledOnPanic<'a>(&'a mut TestServer);
 
 impl Drop for KilledOnPanic<'_> {

@@ -3,21 +3,21 @@
 //! - [`TestServer`] is a running server with a folder of its own; [`Launch`] says how it starts, and [`Process`] is
 //!   one run of the program, whether it serves or not.
 //! - [`Client`] sends well-formed requests; [`Connection`] sends bytes. [`Answer`] is what both receive. Every
-//!   answer to a [`Client`] has to be in the [`OpenapiDocument`].
-//! - [`NewPlant`] is a plant as a test means it; [`Format`] is a body of many.
+//!   answer to a [`Client`] must be in the [`OpenapiDocument`].
+//! - [`NewPlant`] is a plant in a test; [`Format`] is a format for bodies with many plants.
 //! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`Clock`] a clock that a test sets, and [`SmallDisk`]
 //!   a disk that becomes full.
-//! - [`token_command`] is `plantd token`, and [`edit_plants`] changes a database behind the back of its server.
-//! - [`Disturbance`] writes while a test looks at something else.
-//! - [`Document`] is a document of this repository; [`Transcript`] claims that its commands answer as it shows.
+//! - [`token_command`] is `plantd token`, and [`edit_plants`] changes a database while its server is stopped.
+//! - [`Disturbance`] writes in the background of a test.
+//! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
 //!   [`Toolbox`] holds the tools that `cargo xtask test` installs.
-//! - For [`torture`]: [`Ledgers`] know what clients have written, [`store_of`] is what a store holds, [`SystemCalls`]
-//!   is what strace saw, [`disk`] what a power cut leaves, [`history`] checks linearizability, and [`Crowd`] is
-//!   thousands of clients.
+//! - For [`torture`]: [`Ledgers`] record what clients have written, [`store_of`] reads a store, [`SystemCalls`] parses
+//!   an strace trace, [`disk`] simulates power cuts, [`history`] checks linearizability, and [`Crowd`] is thousands of
+//!   clients.
 //! - [`wait_for`] and [`wait_until`] wait for a condition; [`at_once`] checks the rows of a table side by side.
 //!
-//! Everything here panics when its claim does not hold, or when the machine lacks what it needs. A function that returns
-//! an `io::Error` fails when the server refuses the connection, has closed it, or is gone.
+//! Everything here panics when an assertion fails, or when the machine lacks a prerequisite. A function that returns an
+//! `io::Error` fails when the server refuses the connection, has closed it, or is gone.
 
 #![forbid(unsafe_code)]
 

@@ -27,7 +27,7 @@ pub fn raise_descriptor_limit() {
         .expect("the soft limit may be raised to the hard one");
 }
 
-/// Runs clients, none of which has a thread of its own, until `clients` is done.
+/// Runs clients as tasks on one thread, until `clients` is done.
 pub fn run_load<T>(clients: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime can be made"), clients)
@@ -43,7 +43,7 @@ pub enum LoadOutcome {
 }
 
 impl LoadOutcome {
-    /// Claims that an answer is the success of a create, or 503 with error 5003 and `Retry-After`.
+    /// Asserts that an answer is the success of a create, or 503 with error 5003 and `Retry-After`.
     #[track_caller]
     pub fn of(answer: &Answer) -> Self {
         if answer.status == 200 {
@@ -105,7 +105,7 @@ impl LoadConnection {
         }
     }
 
-    /// A server that is silent for longer than any of its deadlines counts as dead.
+    /// A server that sends nothing for longer than any of its deadlines counts as dead.
     async fn receive_some(&mut self) -> io::Result<usize> {
         let received = self.stream.read_buf(&mut self.received);
         timeout(DEADLINE, received).await.map_err(|_| ErrorKind::TimedOut)?
@@ -120,7 +120,7 @@ pub struct Crowd {
     pub clients: u32,
     /// How many plants each client creates. Without a number, each creates as many as it can.
     pub creates_each: Option<u32>,
-    /// For how long clients begin creates.
+    /// How long clients keep starting creates.
     pub duration: Duration,
     /// The id of the first plant; the others follow it.
     pub first_id: i64,
@@ -221,7 +221,7 @@ async fn create_plants(shared: Rc<Shared>) {
             shared.count(outcome, latency, begun.elapsed());
             match outcome {
                 LoadOutcome::Created => break,
-                // With jitter, so that they do not all come back at once.
+                // With jitter, so that the clients do not all retry at once.
                 LoadOutcome::Refused(retry_after) => {
                     sleep(retry_after.mul_f64(1.0 + fastrand::f64() / 2.0)).await;
                 }

@@ -20,9 +20,9 @@ const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 /// Whether a proxy reads a whole request before it forwards it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBuffering {
-    /// It does, and sends the length of the body.
+    /// The proxy reads the whole request, and sends it with the length of the body.
     On,
-    /// It forwards bytes as they arrive, and chunks as chunks.
+    /// The proxy forwards bytes as they arrive, and chunks as chunks.
     Off,
 }
 

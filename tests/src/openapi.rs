@@ -1,4 +1,4 @@
-//! The OpenAPI document, which every answer has to match.
+//! The OpenAPI document, which every answer must match.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -65,7 +65,7 @@ impl OpenapiDocument {
         members(examples).map(|(number, example)| (number.parse().expect("a number"), example))
     }
 
-    /// The description of the operation that a request asks for, if there is one.
+    /// The description of the operation of a request, if there is one.
     fn operation(&self, method: &str, path: &str) -> Option<&Value> {
         // The document leaves out HEAD, which every GET has.
         let method = if method == "HEAD" { "get" } else { &method.to_lowercase() };
@@ -114,7 +114,7 @@ fn needed_headers(status: u16) -> &'static [&'static str] {
     }
 }
 
-/// Claims that the status, the error number, the media type and the headers of an answer are in the document, if the
+/// Asserts that the status, the error number, the media type and the headers of an answer are in the document, if the
 /// operation is.
 #[track_caller]
 pub(crate) fn assert_described(method: &str, path: &str, answer: &Answer) {

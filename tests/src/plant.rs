@@ -1,4 +1,4 @@
-//! A plant as a test means it, and the formats in which it is sent.
+//! A plant in a test, and the formats in which it is sent.
 
 use serde_json::Value;
 

@@ -130,7 +130,7 @@ impl Process {
     /// The number of its open sockets.
     pub fn sockets(&self) -> usize {
         let files = fs::read_dir(self.proc("fd")).expect("the process runs");
-        // A descriptor may be closed meanwhile.
+        // A descriptor may be closed in the meantime.
         let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
         targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
     }
@@ -145,7 +145,7 @@ impl Process {
         self.status_kib("VmHWM:")
     }
 
-    /// Begins a new peak.
+    /// Resets the peak.
     pub fn reset_peak_resident(&self) {
         fs::write(self.proc("clear_refs"), "5").expect("a process of this user");
     }
@@ -181,7 +181,7 @@ impl Process {
         strace
     }
 
-    /// Whether it has not ended.
+    /// Whether the process is still running.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
@@ -219,7 +219,7 @@ impl Process {
         wait_for("the process to end", || self.child.try_wait().expect("a child can be waited for"))
     }
 
-    /// Waits for the end, and claims this exit code.
+    /// Waits for the end, and asserts this exit code.
     #[track_caller]
     pub fn assert_exit_code(&mut self, code: i32) {
         assert_eq!(self.wait_for_exit().code(), Some(code), "{}", self.stderr());

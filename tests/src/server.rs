@@ -141,7 +141,7 @@ impl TestServer {
         Connection::open_tls(self.address(), client).expect("a handshake with the server")
     }
 
-    /// Claims that `plantd verify` finds the folder intact. The process must have ended. With PostgreSQL there
+    /// Asserts that `plantd verify` finds the folder intact. The process must have ended. With PostgreSQL there
     /// is nothing to verify.
     #[track_caller]
     pub fn verify(&self) {
@@ -189,7 +189,7 @@ pub(crate) fn is_on_postgres() -> bool {
     }
 }
 
-/// Whether sled is the default store. A test that claims nothing of PostgreSQL prints `why`.
+/// Whether sled is the default store. A test that asserts nothing of PostgreSQL prints `why`.
 #[allow(clippy::print_stdout, reason = "a test that claims nothing says why")]
 pub fn store_is_sled(why: &str) -> bool {
     let is_sled = !is_on_postgres();

@@ -13,7 +13,7 @@ const ENTER: [&str; 3] = ["--user", "--mount", "--preserve-credentials"];
 /// A file system in memory, of a size that may change. Only a server that is started with
 /// [`Launch::within`](crate::Launch::within) sees it. It is gone when this is dropped or the test ends in any way.
 ///
-/// It needs no root: it is mounted in namespaces of its own, in which this user is root.
+/// It needs no root: it is mounted in its own namespaces, in which this user is root.
 #[derive(Debug)]
 pub struct SmallDisk {
     /// Keeps the namespaces alive, and ends with its standard input.
@@ -47,7 +47,7 @@ impl SmallDisk {
         Self { holder, _stdin: stdin, folder }
     }
 
-    /// Its path, as seen from within.
+    /// Its path, as seen in its mount namespace.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -71,7 +71,7 @@ impl SystemCall {
 /// A string among the arguments of a system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// The folder before it, to which a relative path refers.
+    /// The folder before the string, to which a relative path refers.
     pub folder: Option<String>,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -104,7 +104,7 @@ impl SystemCalls {
 
     pub(crate) fn parse(text: &str) -> Self {
         let (mut calls, mut never_returned) = (Vec::new(), 0);
-        // A call is on two lines if another thread made one meanwhile.
+        // A call is on two lines if another thread made a call during it.
         let mut unfinished: HashMap<&str, (usize, &str)> = HashMap::new();
         for (number, line) in text.lines().enumerate() {
             let (thread, event) = line.split_once(' ').expect("a line begins with a thread's id");
@@ -149,12 +149,12 @@ impl SystemCalls {
         self.calls.last().map_or(0, |call| call.returned + 1)
     }
 
-    /// The calls for which `holds` holds.
+    /// The calls that satisfy `holds`.
     pub fn all(&self, holds: impl Fn(&SystemCall) -> bool) -> impl Iterator<Item = &SystemCall> {
         self.calls.iter().filter(move |call| holds(call))
     }
 
-    /// The first call for which `holds` holds. Fails, and names `what`, if there is none.
+    /// The first call that satisfies `holds`. Fails, and names `what`, if there is none.
     #[track_caller]
     pub fn first(&self, what: &str, holds: impl Fn(&SystemCall) -> bool) -> &SystemCall {
         let found = self.calls.iter().find(|call| holds(call));

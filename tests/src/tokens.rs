@@ -18,7 +18,7 @@ pub fn token_command(data: &Path, arguments: &[&str]) -> Launch {
     Launch::new().without_environment("PLANTD_TOKEN").data(data).arguments(arguments)
 }
 
-/// Makes a token by `plantd token create`, and claims that the token alone is printed.
+/// Makes a token by `plantd token create`, and asserts that it prints only the token.
 #[track_caller]
 pub fn create_token(data: &Path, arguments: &[&str]) -> String {
     let ended = succeed(data, "create", arguments);

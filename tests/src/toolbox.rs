@@ -60,7 +60,7 @@ impl Toolbox {
     }
 }
 
-/// Runs a checker, and claims that it succeeds.
+/// Runs a checker, and asserts that it succeeds.
 #[track_caller]
 pub fn run_tool(command: &mut Command) {
     let output = command.output().expect("it can be started");

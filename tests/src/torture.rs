@@ -1,4 +1,4 @@
-//! What the tests of `tests/torture/` share: their short and long forms, repeatable chance, and their reports.
+//! Shared code for `tests/torture/`: short and long forms, seeded randomness, and reports.
 
 use std::fmt::{self, Display};
 use std::fs::File;
@@ -16,7 +16,7 @@ const LONG_VARIABLE: &str = "TORTURE_LONG";
 /// Names the file to which reports are added, one JSON object on a line. `cargo xtask torture` reads them.
 const FIGURES_VARIABLE: &str = "TORTURE_FIGURES";
 
-/// The seed of all chance, to repeat a run.
+/// The environment variable with the random seed, to repeat a run.
 const SEED_VARIABLE: &str = "TORTURE_SEED";
 
 /// Whether the long form runs.
@@ -29,7 +29,7 @@ pub fn times(short: u32, long: u32) -> u32 {
     if is_long() { long } else { short }
 }
 
-/// Repeatable chance. The seed is printed, and can be given again.
+/// A random number generator. The seed is printed, and can be given again to repeat a run.
 #[allow(clippy::print_stdout, reason = "a test that fails shows the seed")]
 pub fn chance() -> fastrand::Rng {
     let seed = match std::env::var(SEED_VARIABLE) {
@@ -59,7 +59,7 @@ pub fn check_all<Case: Send>(
     });
 }
 
-/// Sets a flag when it is dropped, by a panic too: the threads of a scope would otherwise go on for ever.
+/// Sets a flag when it is dropped, by a panic too: the threads of a scope would otherwise run forever.
 #[derive(Debug)]
 pub struct SetOnDrop<'a>(pub &'a AtomicBool);
 
@@ -76,9 +76,9 @@ pub struct Report {
     pub test: &'static str,
     /// The promise, a sentence for users.
     pub promise: &'static str,
-    /// What was done to the server, and how often.
+    /// The disturbances of the server, with counts.
     pub disturbances: String,
-    /// What was lost, and of how much.
+    /// What was lost, and out of how much.
     pub losses: String,
     /// Further counts, and times.
     pub details: String,
@@ -90,7 +90,7 @@ impl Report {
         let Self { test, promise, .. } = self;
         let [disturbances, losses, details] =
             [self.disturbances, self.losses, self.details].map(|text| separate_thousands(&text));
-        // Without a reader there is nobody to tell.
+        // Nothing to do if standard output is closed.
         let _ = writeln!(
             io::stdout(),
             "torture {test}: {promise} | {disturbances} | lost: {losses} | {details}"

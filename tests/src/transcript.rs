@@ -12,7 +12,7 @@ use crate::launch::program;
 const SERVER_ADDRESS: &str = "127.0.0.1:8080";
 const OTHER_ADDRESSES: [&str; 2] = ["127.0.0.1:8081", "127.0.0.1:8082"];
 
-/// Divides the outputs of commands. No document shows it.
+/// Separates the outputs of commands. No document contains this text.
 const DIVIDER: char = '\u{1e}';
 
 /// The beginning of a command.
@@ -32,7 +32,7 @@ impl Shell {
         Self { folder: folder.to_owned(), server }
     }
 
-    /// Runs a script, whose commands all have to succeed.
+    /// Runs a script; all of its commands must succeed.
     #[track_caller]
     pub fn run(&self, script: &str) {
         self.output(script);
@@ -51,12 +51,12 @@ impl Shell {
 
     #[track_caller]
     fn output(&self, script: &str) -> Output {
-        // The ports of the document may be in use.
+        // The ports in the document may be in use.
         let mut script = script.replace(SERVER_ADDRESS, &self.server.to_string());
         for address in OTHER_ADDRESSES {
             script = script.replace(address, &free_address());
         }
-        // When a command fails, no server stays behind.
+        // If a command fails, no server is left running.
         let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
         let programs = program().parent().expect("a program has a folder").to_owned();
         let output = Command::new("sh")
@@ -94,7 +94,7 @@ struct Step {
 }
 
 impl Transcript {
-    /// The commands of a document. Every block has to begin with one.
+    /// The commands of a document. Every block must begin with one.
     #[track_caller]
     pub fn of(document: &Document) -> Self {
         let parts = document.parts().iter();
@@ -107,7 +107,7 @@ impl Transcript {
         self.steps.iter().map(|step| step.command.as_str())
     }
 
-    /// Runs the commands one after the other in one shell, and claims that each of them outputs what the document
+    /// Runs the commands one after the other in one shell, and asserts that each of them outputs what the document
     /// shows.
     #[track_caller]
     pub fn run(&self, shell: &Shell) {

@@ -24,7 +24,7 @@ fn program(name: &str) -> PathBuf {
             fs::copy(&from, to).unwrap_or_else(|cause| panic!("{}: {cause}", from.display()));
         };
         copy(workspace.join("examples/Cargo.toml"), folder.join("Cargo.toml"));
-        // The versions of the workspace, so that nothing has to be fetched.
+        // The versions of the workspace, so that nothing must be fetched.
         copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock"));
         for source in ["mount.rs", "serve.rs"] {
             copy(workspace.join("examples/src/bin").join(source), sources.join(source));

@@ -26,7 +26,7 @@ const TWO_ROWS: &str = "{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":2,\"name\":\"Salix
 /// The content type of an export, with the header that tells of two plants.
 const EXPORT_OF_TWO: &str = "application/x-ndjson\r\nX-Total-Count: 2";
 const CSV_OF_TWO: &str = "text/csv\r\nX-Total-Count: 2";
-/// Two rows, for which a report has to account.
+/// Two rows, for which a report must account.
 const ROWS: &str = "id,name,tag\n1,Rosa,\n\n2,Salix,\n";
 const EMPTY_REPORT: &str = r#"{"created":0,"replaced":0,"skipped":0,"failed":0,"errors":[]}"#;
 
@@ -52,7 +52,7 @@ fn command(address: SocketAddr, arguments: &[&str]) -> Launch {
     Launch::new().arguments([*subcommand, "--url", &url]).arguments(arguments)
 }
 
-/// Runs the command, and claims its exit code.
+/// Runs the command, and asserts its exit code.
 #[track_caller]
 fn run(launch: &Launch, exit_code: i32) -> Process {
     ended(launch.spawn(), exit_code)
@@ -64,7 +64,7 @@ fn ended(mut process: Process, exit_code: i32) -> Process {
     process
 }
 
-/// Claims that the command is refused with this exit code and one line on standard error that holds these words.
+/// Asserts that the command is refused with this exit code and one line on standard error that holds these words.
 #[track_caller]
 fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) {
     let stderr = launch.assert_refused(exit_code, words);
@@ -73,7 +73,7 @@ fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) {
     assert!(!stderr.contains(TOKEN), "the message shows the token: {stderr}");
 }
 
-/// Claims `BEGINNING in S s (R/s)REST`, whatever the time S and the rate R are.
+/// Asserts `BEGINNING in S s (R/s)REST`, whatever the time S and the rate R are.
 #[track_caller]
 fn assert_summary(line: &str, beginning: &str, rest: &str) {
     let (said, time) = line.split_once(" in ").unwrap_or_else(|| panic!("no summary: {line:?}"));
@@ -195,7 +195,7 @@ fn standard_input_that_is_a_file_is_read_from_where_it_stands() {
     assert_eq!(server.client().list_all(""), [NewPlant::new(1, "Rosa", None)]);
 }
 
-/// Claims the failed rows on standard error, each with its line and its error, and their count at the end.
+/// Asserts the failed rows on standard error, each with its line and its error, and their count at the end.
 #[track_caller]
 fn check_failed_rows(process: &Process, name: &str, expected: &[(u32, u32)]) {
     let stderr = process.stderr();
@@ -563,7 +563,7 @@ fn an_export_to_a_device_or_a_pipe_goes_there() {
     assert_eq!(reader.join().unwrap().unwrap(), "id,name,tag\n1,Rosa,\n");
 }
 
-/// Claims that an export ends with 74 and these words, and leaves its file as it was, or none where there was none.
+/// Asserts that an export ends with 74 and these words, and leaves its file as it was, or none where there was none.
 #[track_caller]
 fn check_no_export(address: SocketAddr, words: &[&str], name: &str) {
     let folder = folder();

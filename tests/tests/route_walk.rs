@@ -6,7 +6,7 @@ use plant_http::Scope;
 use plant_http::internal::{RouteInfo, routes};
 use plantd_tests::{Answer, TOKEN, TestServer, create_token, plant_body, revoke_token, wait_until};
 
-/// The paths that need no token: they are no operations of the store. A new one has to be added here by hand.
+/// The paths that need no token: they are no operations of the store. A new one must be added here by hand.
 const OPEN_PATHS: [&str; 11] = [
     "/",
     "/livez",
@@ -166,7 +166,7 @@ impl Walk {
         assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()), "{case}");
     }
 
-    /// Claims that the request needs a token with this scope.
+    /// Asserts that the request needs a token with this scope.
     #[track_caller]
     fn assert_guarded(&self, method: &str, path: &str, scope: Scope) {
         for bad in &self.bad {

@@ -31,7 +31,7 @@ const BLOCKS_AT_ONCE: i64 = 32;
 const MOST_SEALED: i64 = 1024;
 
 /// How long a reader waits for a missing block before it seals the block. Most blocks come within the time of a commit; the
-/// group of a sealed block has to begin again.
+/// group of a sealed block must begin again.
 pub(super) const LATE_COMMIT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often one read of events seals blocks at most. Then it returns no events, and the caller asks again.

@@ -16,7 +16,7 @@ const MOST_THREADS: usize = 4;
 pub(super) struct Threads {
     runtime: Option<Runtime>,
     pub(super) handle: Handle,
-    /// Canceled when no more writes are taken.
+    /// Canceled when the repository stops taking writes.
     pub(super) closing: CancellationToken,
     /// The tasks that must finish before the runtime ends.
     pub(super) under_way: TaskTracker,
@@ -51,7 +51,7 @@ impl Drop for Threads {
         self.closing.cancel();
         self.under_way.close();
         let (runtime, under_way) = (self.runtime.take(), self.under_way.clone());
-        // A thread of another runtime must not block until this runtime ends.
+        // `block_on` panics on a thread of another runtime, so it runs on a new thread.
         let ending = thread::spawn(move || {
             if let Some(runtime) = runtime {
                 runtime.block_on(under_way.wait());

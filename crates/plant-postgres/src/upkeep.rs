@@ -62,7 +62,7 @@ impl Upkeep {
         }
     }
 
-    /// Forgets the excess. Says whether the next turn has to go on.
+    /// Forgets the excess. Returns whether the next turn must continue.
     async fn forget(&mut self) -> anyhow::Result<bool> {
         loop {
             let excess = self.reader.kept_events().await?.saturating_sub(self.keep_events);

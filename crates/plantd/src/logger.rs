@@ -55,7 +55,7 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
 }
 
 /// To env_logger, a name without a level is a target that is logged alone. So a mistyped level would turn the log off: here, a
-/// name without a level has to be one of our targets.
+/// name without a level must be one of our targets.
 fn check(filter: &str) -> anyhow::Result<()> {
     env_filter::Builder::new().try_parse(filter).map_err(|error| anyhow!("{error}"))?;
     let directives = filter.split('/').next().unwrap_or_default().split(',').map(str::trim);

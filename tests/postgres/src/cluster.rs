@@ -209,7 +209,7 @@ impl Cluster {
         self.postmaster.as_mut().is_some_and(|child| !has_ended(child))
     }
 
-    /// An immediate shutdown, which is a crash: the next start has to recover from the write-ahead log.
+    /// An immediate shutdown, which is a crash: the next start must recover from the write-ahead log.
     #[track_caller]
     pub fn stop_immediate(&mut self) {
         self.stop(Signal::QUIT);

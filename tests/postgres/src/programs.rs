@@ -48,7 +48,7 @@ pub(crate) fn unprivileged(program: &str) -> Command {
     command
 }
 
-/// Runs a command, which has to succeed, and returns its output.
+/// Runs a command, which must succeed, and returns its output.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {
     run_or_say_why(command).unwrap_or_else(|why| panic!("{command:?}: {why}"))

@@ -14,7 +14,7 @@ const PLANTS: i64 = 64;
 /// The beginning of the ids of its requests.
 pub(super) const REQUEST_ID_PREFIX: &str = "ledger-";
 
-/// The writes of one client, one after the other, to plants that nobody else writes.
+/// The sequential writes of one client to plants that no other client writes.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     number: i64,
@@ -24,7 +24,8 @@ pub(super) struct Account {
     writes: Vec<Vec<Change>>,
     /// How many of the writes, from the first, were acknowledged. The others are in doubt.
     pub(super) acknowledged: usize,
-    /// How many of the changes, from the first, must have been carried out, for a read has shown the last.
+    /// How many of the changes, from the first, must have been carried out, because a read has shown the last
+    /// of them.
     seen: usize,
     /// How many writes were ever acknowledged.
     pub(super) total: u64,
@@ -52,7 +53,7 @@ impl Account {
         self.sent() - self.acknowledged
     }
 
-    /// How many of its writes, from the first, have request ids of which `is_answered` says so.
+    /// How many of its writes, from the first, have request ids that `is_answered` accepts.
     pub(super) fn acknowledged_in(&self, is_answered: impl Fn(&str) -> bool) -> usize {
         (0..self.sent()).take_while(|write| is_answered(&self.request_id(*write))).count()
     }
@@ -61,7 +62,7 @@ impl Account {
         format!("{REQUEST_ID_PREFIX}{}-{write}", self.number)
     }
 
-    /// Writes until `is_over` says so of what the client was told, and returns that.
+    /// Writes until `is_over` accepts an outcome, and returns that outcome.
     pub(super) fn write(
         &mut self,
         client: &Client,
@@ -96,7 +97,7 @@ impl Account {
         }
     }
 
-    /// Remembers what reads have shown: it and what was written before it must stay.
+    /// Records the changes that reads have shown: these and all earlier changes must persist.
     pub(super) fn see(&mut self, shown: &Plants) {
         for (id, plant) in shown.range(self.ids()) {
             let mut changes = self.writes.iter().flatten();
@@ -108,7 +109,7 @@ impl Account {
     }
 
     /// Whether a store holds all changes that were acknowledged or seen and, in their order, some of the others
-    /// up to `sent`. Returns how many of the changes in it were not without effect.
+    /// up to `sent`. Returns how many of the changes in it had an effect.
     pub(super) fn check(
         &self,
         store: &Plants,

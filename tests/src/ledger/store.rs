@@ -8,7 +8,7 @@ use crate::plant::{Format, NewPlant};
 /// The tags of plants in a ledger.
 pub const TAGS: [&str; 5] = ["Rosaceae", "Fagaceae", "木", "Rosaceae, cultivated", LONG_TAG];
 
-/// Long, to fill the disk.
+/// A long text, to fill the disk.
 pub(super) const LONG_TAG: &str = concat!(
     "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
     "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
@@ -24,7 +24,7 @@ const READ_ALONE: std::ops::Range<i64> = 0..16;
 /// All plants of a store, by their ids.
 pub type Plants = BTreeMap<i64, NewPlant>;
 
-/// The plants that a server holds. Claims that the export, the total count, the list of each tag and reads of
+/// The plants that a server holds. Asserts that the export, the total count, the list of each tag and reads of
 /// single plants agree. `when` goes into the messages.
 #[track_caller]
 pub fn store_of(client: &Client, when: &str) -> Plants {

@@ -36,7 +36,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// A plant with the end of its name only, which may be long.
+/// A plant with only the end of its name, which may be long.
 pub(super) fn in_few_words(plant: Option<&NewPlant>) -> String {
     let Some(NewPlant { name, tag, .. }) = plant else { return "nothing".to_owned() };
     let end = name.rsplit(' ').next().unwrap_or_default();
@@ -51,27 +51,27 @@ pub(super) struct Write {
     /// The answer to a success: this status, of an import with this report.
     status: u16,
     report: Option<Counts>,
-    /// In their order: an import that ends early has carried out its first rows.
+    /// The changes in order: an import that ends early has carried out the first of them.
     pub(super) changes: Vec<Change>,
 }
 
-/// What a client was told about a write.
+/// The outcome of a write, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It was carried out. Its body had so many bytes.
+    /// The write was carried out. Its body had this many bytes.
     Acknowledged(usize),
-    /// The server was too busy, and has not written it.
+    /// The server was too busy, and did not carry out the write.
     Refused,
     /// The disk is full: a write of one plant was not carried out, and of an import not all rows were.
     DiskFull,
-    /// The store has failed, and this write was carried out or not.
+    /// The store has failed, and the outcome of this write is unknown.
     StoreFailed,
-    /// Nothing, and this write was carried out or not.
+    /// The client got no answer, and the outcome of this write is unknown.
     Nothing,
 }
 
 impl Told {
-    /// Whether nobody may know what became of the write.
+    /// Whether the outcome of the write may be unknown.
     pub fn is_in_doubt(self) -> bool {
         matches!(self, Self::DiskFull | Self::StoreFailed | Self::Nothing)
     }
@@ -156,7 +156,7 @@ impl Write {
         Self { method: "POST", path, body, status: 200, report: Some(counts), changes }
     }
 
-    /// Sends it, and claims that the answer is one that it may have.
+    /// Sends it, and asserts that the answer is one that it may have.
     pub(super) fn send(&self, client: &Client, request_id: &str) -> Told {
         let media_type = self.report.map_or("application/json", |_| Format::Ndjson.media_type());
         let headers = [("content-type", media_type), ("x-request-id", request_id)];

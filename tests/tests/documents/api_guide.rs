@@ -10,7 +10,7 @@ use plant_http::limits::{
 };
 use plantd_tests::{Document, Launch, Shell, TestServer, Transcript};
 
-/// The most header lines of a request: `smuggling` claims it.
+/// The most header lines of a request: `smuggling` asserts it.
 const HEAD_MAX_LINES: usize = 96;
 
 /// The most characters that a name or a tag may have, and a request id: `plants` and `request_log` claim them.

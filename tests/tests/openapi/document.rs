@@ -119,7 +119,7 @@ fn each_error_is_told_with_its_number_and_an_example_of_it() {
     }
 }
 
-/// Claims the fields of a schema, each with its type, its format and whether it is required (section "Resources and
+/// Asserts the fields of a schema, each with its type, its format and whether it is required (section "Resources and
 /// their fields" of the specification).
 fn assert_schema(
     document: &OpenapiDocument,

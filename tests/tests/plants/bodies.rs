@@ -91,7 +91,7 @@ pub(crate) fn broken_texts() -> [String; 8] {
     std::array::from_fn(|at| short.get(at).copied().unwrap_or(&too_long).to_owned())
 }
 
-/// Claims that each request refuses each body with this error and a message that holds these words, and that nothing
+/// Asserts that each request refuses each body with this error and a message that holds these words, and that nothing
 /// changes, with plant 7 or without it.
 #[track_caller]
 fn check<Body: AsRef<[u8]>>(requests: &[(&str, &str)], number: i32, refusals: &[(Body, &[&str])]) {

@@ -8,7 +8,7 @@ use super::{TEXT_MAX_CHARACTERS, listed, plant_all};
 
 const PATH: &str = "/plants/export";
 
-/// Reads an export, and claims that its ids ascend.
+/// Reads an export, and asserts that its ids ascend.
 #[track_caller]
 fn parse(format: Format, export: &[u8]) -> Vec<NewPlant> {
     let plants: Vec<_> = match format {
@@ -33,7 +33,7 @@ fn parse(format: Format, export: &[u8]) -> Vec<NewPlant> {
     plants
 }
 
-/// Claims that an export of one server holds these plants and that, imported into a second, it is
+/// Asserts that an export of one server holds these plants and that, imported into a second, it is
 /// exported there as the same bytes.
 #[track_caller]
 fn check_round_trip(first: &TestServer, wanted: &[NewPlant]) {
@@ -71,7 +71,7 @@ fn format_for(server: &TestServer, lines: &str) -> Format {
     format
 }
 
-/// Claims that caches are told that the answer depends on `Accept`.
+/// Asserts that caches are told that the answer depends on `Accept`.
 #[track_caller]
 fn assert_vary(answer: &Answer) {
     let vary = answer.header("vary").unwrap_or_default();

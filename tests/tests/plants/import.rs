@@ -42,7 +42,7 @@ fn plants(first: i64, length: i64) -> Vec<NewPlant> {
     (first..first + length).map(plant).collect()
 }
 
-/// Claims that each of these rows fails with its number, and that the good rows between them are taken.
+/// Asserts that each of these rows fails with its number, and that the good rows between them are taken.
 #[track_caller]
 fn check_rows(format: Format, bad: &[(&[u8], i64)]) {
     let good = plants(1000, i64::try_from(bad.len()).expect("not many rows") + 1);
@@ -548,7 +548,7 @@ fn half_rows(format: Format, sent: i64) -> Vec<String> {
     }
 }
 
-/// Cuts an import within a row. Claims that a beginning of the rows is there, each whole, and that a second import
+/// Cuts an import within a row. Asserts that a beginning of the rows is there, each whole, and that a second import
 /// brings the rest.
 #[track_caller]
 fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {

@@ -335,7 +335,7 @@ fn a_right_parameter_is_taken_however_it_is_encoded() {
     assert_eq!((end.plants(), end.next_page()), (vec![], None));
 }
 
-/// Claims that all lists, the export and the reads agree, and returns the plants.
+/// Asserts that all lists, the export and the reads agree, and returns the plants.
 #[track_caller]
 fn check_lists(client: &Client, tags: &[&str]) -> Vec<NewPlant> {
     let all = client.list_all("limit=7");

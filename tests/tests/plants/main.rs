@@ -42,7 +42,7 @@ fn listed(client: &Client) -> Vec<NewPlant> {
     client.list_all("limit=1000")
 }
 
-/// Claims that two reads show the same plant with the same revision.
+/// Asserts that two reads show the same plant with the same revision.
 #[track_caller]
 fn assert_same(before: &Answer, after: &Answer, case: &str) {
     let shown =

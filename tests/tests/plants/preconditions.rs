@@ -44,7 +44,7 @@ fn two_revisions(client: &Client) -> [u64; 2] {
     ["old", "new"].map(|name| client.put(ID, &replacement_body(name, None)).revision())
 }
 
-/// Claims the outcome of each condition for each method. In a condition, NEW stands for the plant's revision and OLD for
+/// Asserts the outcome of each condition for each method. In a condition, NEW stands for the plant's revision and OLD for
 /// an earlier one.
 #[track_caller]
 fn check(conditions: &[(&str, Outcome)]) {

@@ -519,7 +519,7 @@ async fn a_writer_whose_number_was_given_up_begins_anew() {
         tokio::spawn(async move { create(&repository, 7).await })
     };
     wait_until_blocked(&schema, "WITH block");
-    // It has nothing that others have to wait for.
+    // It has nothing that others must wait for.
     schema.query("SELECT slot FROM SCHEMA.counters FOR UPDATE NOWAIT");
     let early = create(&repository, 8).await;
     // The number of the create that waits is given up.

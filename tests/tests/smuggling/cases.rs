@@ -1,4 +1,4 @@
-//! The cases: a text to send, and the answers that have to come.
+//! The cases: a text to send, and the answers that must come.
 //!
 //! In a text that is sent, `⏎` is a line end (CR LF), and these stand for longer texts:
 //!
@@ -14,7 +14,7 @@ use plantd_tests::{TOKEN, plant_body};
 use Answer::{BrokenChunks, Continue, Created, Empty, Error, Head, ImportError, Read};
 use Then::{Closed, Kept, OldClosed, Unfinished};
 
-/// An answer that has to come.
+/// An answer that must come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// That to a head which cannot be parsed: this status, and no body.

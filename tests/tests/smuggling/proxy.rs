@@ -49,7 +49,7 @@ fn check(request_buffering: RequestBuffering) {
     assert_connections_are_shared(&server.stderr());
 }
 
-/// Claims that the victim gets its own answer.
+/// Asserts that the victim gets its own answer.
 #[track_caller]
 fn ask(victim: &mut Connection, case: &Case, id: &str) {
     victim.send(raw_head(&format!("GET /plants/{VICTIM}"), &format!("X-Request-Id: {id}\r\n")));
@@ -59,7 +59,7 @@ fn ask(victim: &mut Connection, case: &Case, id: &str) {
     answer.assert_new_plant(VICTIM, VICTIM_NAME, None);
 }
 
-/// Claims that the proxy has sent requests of both sides on one connection, as the server's log tells.
+/// Asserts that the proxy has sent requests of both sides on one connection, as the server's log tells.
 #[track_caller]
 fn assert_connections_are_shared(log: &str) {
     let mut sides: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

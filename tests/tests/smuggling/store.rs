@@ -29,7 +29,7 @@ pub(crate) fn start_server() -> TestServer {
     server
 }
 
-/// Claims that the case has done no more than it may, and takes that back.
+/// Asserts that the case has done no more than it may, and takes that back.
 #[track_caller]
 pub(crate) fn assert_untouched(client: &Client, case: &Case, may_create: bool) {
     let mut plants = client.list_all("");

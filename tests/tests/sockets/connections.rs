@@ -50,7 +50,7 @@ fn requests_that_are_sent_at_once_are_answered_in_their_order_on_a_connection_th
             connection.send(chunk(part));
         }
         connection.receive().assert_plant("Rosa 🌱", None);
-        // The end is said in TLS too: `assert_closed` claims it.
+        // The end is said in TLS too: `assert_closed` asserts it.
         connection.send(raw_head("GET /plants/99", "Connection: close\r\n"));
         connection.receive().assert_error(404, 3002);
         connection.assert_closed();

@@ -69,7 +69,7 @@ impl Drop for EndOfLoad<'_> {
 }
 
 /// Does `step` with each number below `steps`, while clients send requests: before the first step, meanwhile,
-/// and after each one. Claims that every request succeeded, and returns the ids of all plants.
+/// and after each one. Asserts that every request succeeded, and returns the ids of all plants.
 #[track_caller]
 fn under_load(
     connect: impl Fn() -> io::Result<Connection> + Sync,
@@ -97,7 +97,7 @@ fn under_load(
     created
 }
 
-/// Claims that these plants are there.
+/// Asserts that these plants are there.
 #[track_caller]
 fn assert_there(connect: impl Fn() -> io::Result<Connection>, ids: &[i64]) {
     // nginx closes a connection after 1,000 requests.

@@ -1,4 +1,4 @@
-//! The ways to reach a server, for claims that hold on each of them.
+//! The ways to reach a server, for asserts that hold on each of them.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -234,7 +234,7 @@ fn serves_damaged(data: &Path, store: &Store, what: &str) -> bool {
     true
 }
 
-/// Claims that `plantd verify` finds fault with a folder that is not served, and that `plantd export --data` exports
+/// Asserts that `plantd verify` finds fault with a folder that is not served, and that `plantd export --data` exports
 /// only plants that were acknowledged once. Returns how many it exports.
 fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
     let mut verify = Launch::new().data(data).arguments(["verify"]).spawn();

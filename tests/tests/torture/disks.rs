@@ -13,7 +13,7 @@ use std::path::Path;
 
 use plantd_tests::{IO, Launch, Ledgers, Process, TestServer, store_of};
 
-/// Claims that the last error says where the disk is, and what to do.
+/// Asserts that the last error says where the disk is, and what to do.
 #[track_caller]
 fn assert_helps(stderr: &str, data: &Path, advice: &[&str]) {
     let path = data.to_str().expect("the path is UTF-8");
@@ -42,7 +42,7 @@ fn start_and_end(launch: &Launch, data: &Path, advice: &[&str]) -> (bool, Proces
     (is_ready, process)
 }
 
-/// Claims that a server without faults has what the ledgers hold, and goes on.
+/// Asserts that a server without faults has what the ledgers hold, and goes on.
 #[track_caller]
 fn check_repaired(ledgers: &Ledgers, server: &mut TestServer) {
     let client = server.client();
@@ -51,13 +51,13 @@ fn check_repaired(ledgers: &Ledgers, server: &mut TestServer) {
     assert_eq!(server.terminate().code(), Some(0));
 }
 
-/// Claims that a start ends with 74 and a message that helps.
+/// Asserts that a start ends with 74 and a message that helps.
 #[track_caller]
 fn assert_refused(launch: &Launch, data: &Path, advice: &[&str]) {
     assert_ends(&launch.clone().data(data), IO, data, advice);
 }
 
-/// Claims that a start ends with this exit code, and a message that names `path` and contains some of the advice.
+/// Asserts that a start ends with this exit code, and a message that names `path` and contains some of the advice.
 #[track_caller]
 fn assert_ends(launch: &Launch, exit_code: i32, path: &Path, advice: &[&str]) {
     let mut process = launch.spawn();

@@ -147,7 +147,7 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         assert!(stored.contains_key(&-1), "round {round}");
         for (id, sent) in &unanswered {
             assert!(!stored.contains_key(id), "round {round}: {id} was done and not answered");
-            // The server has to answer what was sent before the listener closed.
+            // The server must answer what was sent before the listener closed.
             let early = closed.saturating_duration_since(*sent);
             assert!(
                 early.is_zero(),

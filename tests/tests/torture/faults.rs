@@ -154,7 +154,7 @@ fn launch(faults: &str) -> Launch {
         .environment("PLANTD_DRAIN_TIMEOUT", format!("{}s", DRAIN_TIMEOUT.as_secs()))
 }
 
-/// Clients write a little, and then the server is killed: the next opening has to replay the write-ahead log, and
+/// Clients write a little, and then the server is killed: the next opening must replay the write-ahead log, and
 /// there are old events to remove.
 fn begin(chance: Rng) -> Ordeal {
     let mut ordeal = Ordeal::begin(launch(""), CLIENTS, MOST_ROWS, chance);
@@ -276,7 +276,7 @@ fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowle
     .print();
 }
 
-/// Claims that the server tells of a panic in the store at once, and ends in time.
+/// Asserts that the server tells of a panic in the store at once, and ends in time.
 fn check_failure(server: &mut TestServer, faults: &str) {
     let client = server.client();
     wait_until("a panic", || server.stderr().contains(PANIC));

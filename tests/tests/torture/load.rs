@@ -56,7 +56,7 @@ impl Base {
         server.process().reset_peak_resident();
     }
 
-    /// Claims that all descriptors are closed again, and that the memory has grown with nothing but the
+    /// Asserts that all descriptors are closed again, and that the memory has grown with nothing but the
     /// connections. Returns the peaks, now and before, in MiB.
     #[track_caller]
     fn assert_bounded(&self, server: &mut TestServer, connections: u32) -> (u64, u64) {
@@ -330,7 +330,7 @@ impl Nuisance {
     }
 }
 
-/// Creates plants on kept and on new connections until `is_over`. Each create has to succeed.
+/// Creates plants on kept and on new connections until `is_over`. Each create must succeed.
 fn create_meanwhile(address: SocketAddr, is_over: &AtomicBool) -> Latencies {
     let mut latencies = Latencies::default();
     let new_client = || Client::new(address, Some(TOKEN));

@@ -1,4 +1,4 @@
-//! Disturbances of the outside world: each module disturbs servers again and again, and claims what is promised.
+//! Disturbances of the outside world: each module disturbs servers again and again, and asserts what is promised.
 //!
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 

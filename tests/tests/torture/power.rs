@@ -83,7 +83,7 @@ impl Run {
     }
 }
 
-/// Claims that sled's file is synchronous, without which a cut damages it.
+/// Asserts that sled's file is synchronous, without which a cut damages it.
 fn assert_synchronous(calls: &SystemCalls) {
     let is_set = |call: &SystemCall| {
         let sets = call.name == "ioctl" && call.arguments.contains("FS_IOC_SETFLAGS");

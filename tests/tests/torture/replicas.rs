@@ -2,7 +2,7 @@
 //!
 //! After each disturbance the plants of a server are compared with the ledgers, and the tables with the plants: the
 //! log of events leads to exactly these plants, with one event for each change. A follower, which reads the events all
-//! the while, has to have seen exactly that log.
+//! the while, must have seen exactly that log.
 
 mod failover;
 mod fleet;

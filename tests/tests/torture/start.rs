@@ -17,7 +17,7 @@ const CLIENTS: i64 = 4;
 /// How many starts are killed before one may become ready.
 const KILLS_IN_A_ROW: u32 = 5;
 
-/// The longest load before the kill from which the starts have to recover, in milliseconds.
+/// The longest load before the kill from which the starts must recover, in milliseconds.
 const MAX_LOAD_MS: u64 = 300;
 
 /// Counts of killed starts.

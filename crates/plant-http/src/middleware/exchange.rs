@@ -26,7 +26,7 @@ use crate::server::http1::state::ConnectionState;
 
 /// The headers of every answer, unless the handler has set them. Browsers take the content type as it is (the Fetch
 /// standard, section "X-Content-Type-Options"), and an answer that is opened as a page may load or run nothing. Shared
-/// caches may not keep the answer, and the client's own cache has to revalidate it (RFC 9111, section 5.2.2).
+/// caches may not keep the answer, and the client's own cache must revalidate it (RFC 9111, section 5.2.2).
 const COMMON_HEADERS: [(HeaderName, HeaderValue); 3] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (

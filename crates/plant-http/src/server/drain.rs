@@ -48,7 +48,7 @@ impl Draining {
         }
     }
 
-    /// Waits until an unfinished import has to stop and answer.
+    /// Waits until an unfinished import must stop and answer.
     pub(crate) fn imports_stop(&self) -> impl Future<Output = ()> + use<> {
         let imports_stop = self.imports_stop.subscribe();
         let closed = self.closed();

@@ -32,7 +32,7 @@ const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 /// After this many refusals, the server stops accepting the last waiting connections.
 const LAST_REFUSALS_MAX: u32 = 10;
 
-/// How often the log says that connections have to wait.
+/// How often the log says that connections must wait.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How a server accepts connections, and how it ends.

@@ -1,8 +1,8 @@
 //! The write-ahead log: a group is on disk here before its writes are answered.
 //!
 //! The log's two segments are the files `journal.0` and `journal.1` (the names are part of the on-disk format). They
-//! have a fixed size, are created once and are overwritten in turn, so a sync never has to write a new file length.
-//! While one segment fills, the memtable of the other is compacted into sled, which frees that segment.
+//! have a fixed size, are created once and are overwritten in turn, so a sync never writes a new file length. While
+//! one segment fills, the memtable of the other is compacted into sled, which frees that segment.
 //!
 //! The engine has its own log beside sled's because a sync through sled wakes seven threads and still is not an fsync.
 //! Here, a record is one write and one `fdatasync`.

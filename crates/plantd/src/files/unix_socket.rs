@@ -60,7 +60,7 @@ impl UnixSocket {
         Ok(Self { listener: socket.into(), name })
     }
 
-    /// Splits off the guard of the path: a server removes the path before it accepts its last connections.
+    /// The socket for a server, with a guard that removes the path before the server accepts its last connections.
     pub(crate) fn into_listening_socket(self) -> ListeningSocket {
         ListeningSocket::from(self.listener).with_guard(self.name)
     }

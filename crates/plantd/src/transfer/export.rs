@@ -157,7 +157,7 @@ struct Export<'a> {
 }
 
 impl Export<'_> {
-    /// Copies the rows of the answer, each of which has to be a plant, makes sure that none is left out at the end, and
+    /// Copies the rows of the answer, each of which must be a plant, makes sure that none is left out at the end, and
     /// returns how many there are.
     fn copy(&mut self, answer: Response<Body>, progress: &ProgressBar) -> Result<u64, Broken> {
         let mut source = answer.into_body().into_reader();

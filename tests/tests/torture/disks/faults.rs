@@ -127,7 +127,7 @@ struct Sums {
     ended_after: Duration,
 }
 
-/// Writes while a fault happens, and claims that every acknowledged write is there afterwards.
+/// Writes while a fault happens, and asserts that every acknowledged write is there afterwards.
 #[track_caller]
 fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Sums>) {
     let (mut ledgers, mut chance) = (new_ledgers(), chance());
@@ -177,7 +177,7 @@ fn print(promise: &'static str, sums: Mutex<Sums>) {
     .print();
 }
 
-/// Faults of a kind of call: of each up to the last, once and for ever.
+/// Faults of a kind of call: of each up to the last, once and forever.
 fn faults(call: &'static str, tamper: &'static str, last: u32) -> Vec<Fault> {
     let once = (1..=last).map(|first| Fault { call, tamper, first, is_for_ever: false });
     let ever_from = if is_long() { 1..=last } else { 3..=3 };

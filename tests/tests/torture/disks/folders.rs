@@ -49,7 +49,7 @@ impl Stage {
         data
     }
 
-    /// Claims that the plant is there when nothing is in the way any more.
+    /// Asserts that the plant is there when nothing is in the way any more.
     #[track_caller]
     fn assert_unharmed(&self, data: &Path) {
         let mut server = TestServer::start_at(self.launch.clone(), data);

@@ -25,7 +25,7 @@ fn try_start(launch: &Launch, disk: &SmallDisk) -> bool {
     start_and_end(launch, &disk.data(), ADVICE).0
 }
 
-/// Gives the disk room, and claims that everything is there.
+/// Gives the disk room, and asserts that everything is there.
 #[track_caller]
 fn check_with_room(disk: &SmallDisk, ledgers: &Ledgers) {
     disk.remount(ROOM);
@@ -44,7 +44,7 @@ fn is_full(answer: &Answer) -> bool {
         && String::from_utf8_lossy(&answer.body).contains("disk of the store is full")
 }
 
-/// Claims that every kind of write is refused while the disk is full.
+/// Asserts that every kind of write is refused while the disk is full.
 #[track_caller]
 fn assert_refuses_writes(client: &Client) {
     const NOBODY: i64 = 1_000_000;
@@ -63,7 +63,7 @@ fn assert_refuses_writes(client: &Client) {
     client.read(NOBODY).assert_error(404, 3002);
 }
 
-/// Ends a server whose disk is full, and claims that it says that nothing is lost. Returns whether changes wait for
+/// Ends a server whose disk is full, and asserts that it says that nothing is lost. Returns whether changes wait for
 /// room.
 #[track_caller]
 fn terminate_full(server: &mut TestServer) -> bool {

@@ -93,7 +93,7 @@ impl Load {
         }
     }
 
-    /// Waits until enough is written, or until the store has failed. Then claims that the process tells of it and
+    /// Waits until enough is written, or until the store has failed. Then asserts that the process tells of it and
     /// ends.
     fn watch(&self, server: &mut TestServer) -> Option<Failed> {
         let client = server.client();

@@ -157,7 +157,7 @@ impl Probes {
         matches!(answer.status, 200 | 201)
     }
 
-    /// Claims that the probes among the plants are those of these answers.
+    /// Asserts that the probes among the plants are those of these answers.
     fn assert_are(&self, plants: &Plants) {
         let acknowledged = self.acknowledged.lock().expect("nobody has panicked");
         let in_doubt = self.in_doubt.lock().expect("nobody has panicked");
@@ -240,7 +240,7 @@ impl Fleet {
         Self { follower, ..fleet }
     }
 
-    /// Disturbs the fleet after fewer than so many acknowledged writes, and claims that all servers soon take writes
+    /// Disturbs the fleet after fewer than so many acknowledged writes, and asserts that all servers soon take writes
     /// again from the moment that `disturb` returns.
     pub(super) fn disturb(
         &mut self,
@@ -291,7 +291,7 @@ impl Fleet {
         done.expect("it has been done")
     }
 
-    /// Claims that any server has the plants of the ledgers, and that the log leads to these plants.
+    /// Asserts that any server has the plants of the ledgers, and that the log leads to these plants.
     fn check(&mut self) {
         self.wait_for_rest();
         let replica = fastrand::choice(&self.site.replicas).expect("some");
@@ -331,7 +331,7 @@ impl Fleet {
         Log::read(&self.site.database, &self.site.schema)
     }
 
-    /// Ends all servers in order, and claims that the follower, if there is one, has seen exactly the log.
+    /// Ends all servers in order, and asserts that the follower, if there is one, has seen exactly the log.
     pub(super) fn end(mut self) -> Arc<Answers> {
         for replica in &mut self.site.replicas {
             assert_eq!(replica.server.terminate().code(), Some(0), "{}", replica.server.stderr());

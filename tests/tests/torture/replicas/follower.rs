@@ -45,7 +45,7 @@ impl Follower {
         Self { following: Some(following), end }
     }
 
-    /// Waits until it has read to the end of this log, and claims that it has seen exactly this log.
+    /// Waits until it has read to the end of this log, and asserts that it has seen exactly this log.
     pub(super) fn assert_has_seen(mut self, log: &Log) {
         let last = log.events.last().map_or(0, |event| event.revision);
         self.end.store(last, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // A claim has failed: it must not go on for ever.
+        // A claim has failed: it must not go on forever.
         self.end.store(0, Ordering::Relaxed);
     }
 }

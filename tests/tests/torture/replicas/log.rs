@@ -28,7 +28,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Reads the log. Claims that revisions grow, and that each is in its block.
+    /// Reads the log. Asserts that revisions grow, and that each is in its block.
     pub(super) fn read(database: &Database, schema: &str) -> Self {
         let rows =
             format!("SELECT block, revisions, kinds, ids FROM {schema}.events ORDER BY block");
@@ -47,7 +47,7 @@ impl Log {
         Self { events }
     }
 
-    /// Claims that the log leads to exactly these plants, that each has the revision of its last event, and that the
+    /// Asserts that the log leads to exactly these plants, that each has the revision of its last event, and that the
     /// counters agree.
     pub(super) fn assert_leads_to(&self, plants: &Plants, database: &Database, schema: &str) {
         let mut last_events = BTreeMap::new();

@@ -345,7 +345,7 @@ impl AsyncWrite for Connection {
             return Poll::Ready(Err(ErrorKind::TimedOut.into()));
         }
         let flushed = Pin::new(&mut inner.transport).poll_flush(context);
-        // The connection ends in a read, so actix-http has to read once more. While TLS still has bytes to send, it
+        // The connection ends in a read, so actix-http must read once more. While TLS still has bytes to send, it
         // wakes the task by itself, and waking it here as well would spin.
         if flushed.is_ready() && inner.is_to_end(context) {
             context.waker().wake_by_ref();
