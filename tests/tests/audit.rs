@@ -107,7 +107,7 @@ fn an_import_has_one_line_with_its_counts_unless_the_log_is_asked_for_more() {
         assert_eq!(server.terminate().code(), Some(0));
 
         let log = server.stderr();
-        // A row that changes nothing has no line.
+        // A row without an effect has no line.
         let skipped = ["created plant=1", "created plant=3"];
         let replaced = ["replaced plant=1", "replaced plant=2", "replaced plant=3"];
         for (id, counts, plants) in [
@@ -166,7 +166,7 @@ fn check_gone(request: &[u8], target: &str, about: &str, words: &[&str]) {
     wait_until("a line about it", || {
         let mut connection = server.connect();
         connection.send(request);
-        // Gives the server the time to take the request, and not the time to answer.
+        // Long enough for the server to take the request, too short for it to answer.
         client.get("/livez");
         connection.reset();
         let log = server.stderr();

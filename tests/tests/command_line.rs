@@ -8,7 +8,7 @@ use plantd_tests::{
     CONFIGURATION, IO, Launch, TestServer, USAGE, at_once, edit_plants, wait_until,
 };
 
-/// The program refuses, and makes no folder.
+/// The program refuses to start, and creates no folder.
 #[track_caller]
 fn check(arguments: &[&str], exit_code: i32, words: &[&str]) -> String {
     check_with(Launch::new(), arguments, exit_code, words)
@@ -197,7 +197,7 @@ fn verify_says_in_one_line_that_everything_agrees_or_lists_what_does_not_where_s
     assert_eq!(output(&["verify", "--data", data], Path::new("nowhere"), 0), agrees);
 
     edit_plants(server.data(), |plants| drop(plants.remove(&1)));
-    // The second look shows that the first one has changed nothing.
+    // The second verification shows that the first one has changed nothing.
     for _ in 0..2 {
         let (listed, advice) = output(&["verify"], server.data(), 1);
         let listed: Vec<&str> = listed.lines().collect();

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use plantd_tests::{Client, Connection, Process, TOKEN, plant_body};
 
-/// The crates that replace those of crates.io.
+/// The local crates that replace those of crates.io.
 const CRATES: [&str; 3] = ["plant-domain", "plant-http", "plant-store"];
 
 /// A program of the folder `examples`, built as with the crates of crates.io.
@@ -24,7 +24,7 @@ fn program(name: &str) -> PathBuf {
             fs::copy(&from, to).unwrap_or_else(|cause| panic!("{}: {cause}", from.display()));
         };
         copy(workspace.join("examples/Cargo.toml"), folder.join("Cargo.toml"));
-        // The versions of the workspace, so that nothing must be fetched.
+        // The versions of the workspace, so that cargo need not fetch anything.
         copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock"));
         for source in ["mount.rs", "serve.rs"] {
             copy(workspace.join("examples/src/bin").join(source), sources.join(source));
@@ -103,7 +103,7 @@ fn a_program_mounts_the_service_beside_a_route_of_its_own() {
     }
     assert_eq!(ask("GET /livez", "", "").status, 404, "nothing is open but below");
 
-    // And before the body.
+    // 401 comes before the body is read, too.
     let mut connection = Connection::open(address);
     let lines_of_body = "Content-Type: application/json\r\nContent-Length: 100\r\n";
     connection.send(head("POST /garden/plants", lines_of_body));

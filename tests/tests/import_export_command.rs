@@ -23,10 +23,10 @@ const NDJSON: &str = "application/x-ndjson";
 const ROSA: &str = "{\"id\":1,\"name\":\"Rosa\"}\n";
 const SALIX: &str = "{\"id\":2,\"name\":\"Salix\"}\n";
 const TWO_ROWS: &str = "{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":2,\"name\":\"Salix\"}\n";
-/// The content type of an export, with the header that tells of two plants.
+/// The content type of an export, with the header that announces two plants.
 const EXPORT_OF_TWO: &str = "application/x-ndjson\r\nX-Total-Count: 2";
 const CSV_OF_TWO: &str = "text/csv\r\nX-Total-Count: 2";
-/// Two rows, for which a report must account.
+/// Two rows that a report must account for.
 const ROWS: &str = "id,name,tag\n1,Rosa,\n\n2,Salix,\n";
 const EMPTY_REPORT: &str = r#"{"created":0,"replaced":0,"skipped":0,"failed":0,"errors":[]}"#;
 
@@ -73,7 +73,7 @@ fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) {
     assert!(!stderr.contains(TOKEN), "the message shows the token: {stderr}");
 }
 
-/// Asserts `BEGINNING in S s (R/s)REST`, whatever the time S and the rate R are.
+/// Asserts `BEGINNING in S s (R/s)REST`, with any time S and any rate R.
 #[track_caller]
 fn assert_summary(line: &str, beginning: &str, rest: &str) {
     let (said, time) = line.split_once(" in ").unwrap_or_else(|| panic!("no summary: {line:?}"));
@@ -88,7 +88,7 @@ fn assert_summary(line: &str, beginning: &str, rest: &str) {
 /// A standard input that has these bytes.
 fn pipe_of(bytes: impl AsRef<[u8]> + Send + 'static) -> PipeReader {
     let (reader, mut writer) = io::pipe().expect("a pipe can be made");
-    // Fails when nobody reads to the end; the test notices.
+    // Fails if the server does not read to the end; the test notices.
     thread::spawn(move || writer.write_all(bytes.as_ref()));
     reader
 }
@@ -358,7 +358,7 @@ fn the_token_comes_from_the_file_or_else_from_the_environment() {
     run(&export, 0);
     let by_file = export.clone().arguments(["--token-file", text(&right)]);
     run(&by_file.clone().without_environment("PLANTD_TOKEN"), 0);
-    // The flag wins, whatever the environment says.
+    // The flag overrides the environment.
     run(&by_file.clone().environment("PLANTD_TOKEN", "wrong"), 0);
     run(&by_file.environment("PLANTD_TOKEN", ""), 0);
     let none = export.without_environment("PLANTD_TOKEN");
@@ -465,7 +465,7 @@ fn a_failure_of_the_connection_or_the_server_is_told_with_what_to_do() {
             let launch = Launch::new().arguments(arguments).arguments(["--url", &url]);
             check_refusal(&launch, IO, &[&url, words[0], words[1]]);
         }
-        // An export that came to nothing leaves the file.
+        // A failed export leaves the file unchanged.
         assert_eq!(fs::read_to_string(&path).unwrap(), "id,name,tag\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -641,18 +641,18 @@ fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_
         (json(ROSA), two_follow, ["1 of 2 plants", ""]),
         (json(""), two_follow, ["0 of 2 plants", ""]),
         (csv("1,Rosa,\n"), two_follow, ["1 of 2 plants", ""]),
-        // No answer tells what follows.
+        // The list of the plants that follow gets no answer.
         (json(TWO_ROWS), error, ["shutting down", ""]),
         (json(TWO_ROWS), ("200 OK", "[{\"id\":3"), ["checked", ""]),
         (json(TWO_ROWS), ("200 OK", ""), ["checked", ""]),
-        // What follows is the same again and again.
+        // The same page follows again and again.
         (json(TWO_ROWS), two_follow, ["ascending", ""]),
         // Within a row.
         (json(ROSA.trim_end()), end, ["within a row", ""]),
         (csv("1,Rosa,\n2,Sal"), end, ["within a row", ""]),
         (of(CSV_OF_TWO, "id,name"), end, ["broke off", ""]),
         (of(CSV_OF_TWO, ""), end, ["broke off", ""]),
-        // It is something else.
+        // The answer is not a page of plants.
         (of(CSV_OF_TWO, "1,Rosa,\n2,Salix,\n"), end, ["id,name,tag", ""]),
         (csv("1\n"), end, ["no plant", ""]),
         (json("<p>Plants</p>\n"), end, ["no plant", ""]),
@@ -738,7 +738,7 @@ fn an_export_that_is_killed_leaves_the_file_as_it_was() {
         let part = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nX-Total-Count: 2\r\n\
                     Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n";
         stream.write_all(part.as_bytes()).expect("somebody reads");
-        // Waits until the client is gone.
+        // Waits until the client disconnects.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let folder = folder();
@@ -873,7 +873,7 @@ impl FakeServer {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a connection");
                 stream.set_read_timeout(Some(DEADLINE)).expect("a time that is not zero");
-                // A client may leave before it asks.
+                // A client may disconnect before it sends a request.
                 if let Ok(head) = head(&mut stream) {
                     answer(&head, &mut stream);
                 }

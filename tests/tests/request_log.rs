@@ -97,7 +97,7 @@ fn every_request_has_its_id_and_one_line_in_the_log() {
     assert!(["HEAD", "/livez", "200"].iter().all(|word| words.contains(word)), "{words:?}");
 }
 
-/// What a request holds of a plant, a key or a query. `secrets.rs` asserts the same of tokens.
+/// Parts of a plant, a key or a query in a request. `secrets.rs` asserts the same for tokens.
 #[test]
 fn no_secret_is_in_the_log_when_it_tells_all_of_the_server_itself() {
     let filter = "info,plantd=trace,plant_http=trace,plant_store=trace,plant_domain=trace";

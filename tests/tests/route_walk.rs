@@ -6,7 +6,8 @@ use plant_http::Scope;
 use plant_http::internal::{RouteInfo, routes};
 use plantd_tests::{Answer, TOKEN, TestServer, create_token, plant_body, revoke_token, wait_until};
 
-/// The paths that need no token: they are no operations of the store. A new one must be added here by hand.
+/// The paths that need no token, because they are not operations of the store. Add a new open path here by
+/// hand.
 const OPEN_PATHS: [&str; 11] = [
     "/",
     "/livez",
@@ -44,7 +45,7 @@ const INVALID: Refusal = (401, 2002, Some("invalid_token"));
 const TWO: Refusal = (400, 1007, Some("invalid_request"));
 const TOO_LITTLE: Refusal = (403, 2003, Some("insufficient_scope"));
 
-/// A credential that does not let a client in.
+/// A credential that the gate refuses.
 struct BadCredential {
     name: &'static str,
     query: String,
@@ -232,7 +233,7 @@ fn no_route_answers_without_a_token_of_its_scope() {
         let lines = authorization(format!("{scheme} {}", walk.reader));
         assert_eq!(walk.send("GET", "/plants", &lines).plants(), before, "{scheme}");
     }
-    // With a good token, each route answers for itself.
+    // With a good token, each route gives its own answer.
     for route in routes() {
         for method in methods(&route) {
             let answer = walk.assert_let_in(method, &target(route.path), &walk.writer);

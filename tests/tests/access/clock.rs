@@ -7,7 +7,8 @@ use plantd_tests::{
 
 const HOUR: i64 = 3600;
 
-/// Times that no date can show: before 1970, on the last day of 9999, a thousand years later, and long after.
+/// Times outside the range of dates: before 1970, on the last day of 9999, a thousand years later, and long
+/// after.
 const NO_DATES: [i64; 4] = [-1_000_000, 253_402_290_000, 284_989_000_000, 1_000_000_000_000_000];
 
 #[test]

@@ -9,7 +9,7 @@ fn server(rate: &str) -> TestServer {
     TestServer::start_prepared(launch, "data", write_tokens_file)
 }
 
-/// Sends requests until one is too many, and returns its answer.
+/// Sends requests until one exceeds the rate, and returns that answer.
 #[track_caller]
 fn exhaust(server: &TestServer, token: &str) -> Answer {
     let client = server.client().with_token(token);

@@ -1,4 +1,4 @@
-//! No secret reaches a log, an error, a panic's message or a file, whatever is done with it.
+//! No secret reaches a log, an error, a panic message or a file, however it is used.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use plantd_tests::{
     token_command, wait_until,
 };
 
-/// A log that shows this many characters of a secret leaks it.
+/// A log that contains this many consecutive characters of a secret leaks it.
 const TELLING: usize = 12;
 
 const OF_ENVIRONMENT: &str = "a-token-of-the-environment-0123456789";
 
-/// Secrets, and everything that was said while they were used.
+/// Secrets, and all output of the runs that used them.
 #[derive(Default)]
 struct Run {
     secrets: Vec<String>,
@@ -63,7 +63,7 @@ fn files(folder: &Path) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The log holds all that a log of fewer levels would.
+/// The most verbose log contains the lines of all other levels.
 #[test]
 fn a_run_that_logs_all_it_can_and_uses_many_secrets_tells_none() {
     let mut run = Run::default();
@@ -75,7 +75,7 @@ fn a_run_that_logs_all_it_can_and_uses_many_secrets_tells_none() {
     let mut server = TestServer::start_with(launch);
     let data = server.data().to_owned();
 
-    // Tokens come and go.
+    // Tokens are created and revoked.
     let tokens = [
         &["--name", "writer"][..],
         &["--name", "writer", "--expires", "90d"],
@@ -97,7 +97,7 @@ fn a_run_that_logs_all_it_can_and_uses_many_secrets_tells_none() {
     let wrong = run.secret("not a token that can be sent");
     run.ended("a start", Launch::new().environment("PLANTD_TOKEN", wrong).data(&data).spawn());
 
-    // Requests come with them, wherever a client may put one.
+    // Requests contain them in every place where a client may put one.
     for token in tokens.iter().map(String::as_str).chain([OF_ENVIRONMENT]) {
         let altered = run.secret(format!("{}x", &token[..token.len() - 1]));
         for token in [token, &altered] {

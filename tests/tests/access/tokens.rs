@@ -24,7 +24,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
-/// A launch whose only tokens are those of its file.
+/// A launch that accepts only the tokens of its file.
 fn launch() -> Launch {
     Launch::new().without_environment("PLANTD_TOKEN")
 }
@@ -33,7 +33,7 @@ fn server() -> TestServer {
     TestServer::start_with(launch())
 }
 
-/// The command fails with this exit code, and says these words in one line.
+/// The command fails with this exit code, and prints one line with these words.
 #[track_caller]
 fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
     let said = launch.assert_refused(exit_code, words);
@@ -539,10 +539,10 @@ fn a_tokens_file_that_cannot_be_used_ends_every_command_and_is_left_as_it_is() {
 
 // Files of other users.
 
-/// The content of a file that another user must not lead the program to.
+/// The content of a file that another user must not redirect the program to.
 const VICTIM: &str = r#"{"tokens":[]}"#;
 
-/// A file that is the caller's alone, and beside it a folder. Where root is the caller, the folder and all
+/// A file that only the caller can read, and a folder beside it. If the caller is root, the folder and all
 /// files in it belong to another user.
 struct Trap {
     folder: TempDir,
@@ -583,7 +583,7 @@ impl Trap {
         }
     }
 
-    /// The program refuses, and names the file. The one that is the caller's alone is as it was.
+    /// The program refuses, and names the file. The caller's own file is unchanged.
     #[track_caller]
     fn check(&self, launch: &Launch, name: &str, exit_codes: &[i32]) {
         let look = || {
@@ -619,7 +619,7 @@ fn a_file_that_another_user_puts_in_the_place_of_one_leads_root_nowhere() {
         trap.link(&trap.data.join("first-run-token"));
         trap.check(&serve(&trap), "first-run-token", &[IO]);
     }
-    // The lock may also be a file of the caller's that was given away.
+    // The lock may also be a file of the caller that now belongs to the other user.
     let places: [fn(&Trap, &Path); 3] = [Trap::link, Trap::link_hard, |_, path| make_pipe(path)];
     for run in [create, serve] {
         for place in places {
@@ -659,7 +659,7 @@ fn a_file_that_root_makes_in_the_folder_of_another_user_belongs_to_that_user() {
         assert_eq!((metadata.uid(), metadata.gid()), (UNPRIVILEGED, UNPRIVILEGED), "{name}");
         assert_eq!(metadata.mode() & 0o777, 0o600, "{name}");
     }
-    // The second time, files of that user are there.
+    // The second time, files of that user exist.
     let _ = create_token(&trap.data, &["--name", "other"]);
     assert_eq!(names(&trap.data), ["mine", "other"]);
 }

@@ -1,4 +1,4 @@
-//! The commands, the errors and the limits in `docs/api.md` are those of the product.
+//! The commands, the errors and the limits in `docs/api.md` match the product.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ use plantd_tests::{Document, Launch, Shell, TestServer, Transcript};
 /// The most header lines of a request: `smuggling` asserts it.
 const HEAD_MAX_LINES: usize = 96;
 
-/// The most characters that a name or a tag may have, and a request id: `plants` and `request_log` claim them.
+/// The most characters that a name or a tag may have, and a request id: `plants` and `request_log` assert
+/// them.
 const TEXT_MAX_CHARACTERS: usize = 255;
 const REQUEST_ID_MAX_CHARACTERS: usize = 128;
 
@@ -73,7 +74,7 @@ fn the_table_of_errors_is_that_of_the_service() {
     assert_eq!(told, rows.collect::<Vec<_>>());
 }
 
-/// A number as the guide writes it.
+/// A number in the guide's format.
 fn written(number: usize) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> = digits

@@ -10,13 +10,13 @@ use plantd_tests::{
     Answer, Client, Document, Launch, Shell, TestServer, edit_plants, wait_until, write_tokens_file,
 };
 
-/// The heading of the part with its own test.
+/// The heading of the part that has its own test.
 const TOKENS: &str = "Tokens";
 
 /// How many plants are in the folder before one of them is damaged.
 const DAMAGED_PLANTS: usize = 20;
 
-/// Makes a folder on which no server starts.
+/// Makes a damaged data folder, on which no server starts.
 fn make_damaged_folder(data: &Path) {
     let launch = Launch::new().without_environment("PLANTD_TOKEN");
     let mut server = TestServer::start_prepared(launch, "plantd-data", write_tokens_file);

@@ -1,4 +1,4 @@
-//! A write that was answered stays, whatever becomes of the server and of its clients.
+//! An acknowledged write persists, whatever happens to the server and its clients.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -61,7 +61,7 @@ fn everything_is_there_after_sigterm_or_sigkill_and_a_restart() {
     }
 }
 
-/// Creates the ids that `next` gives until the server is gone.
+/// Creates plants with the ids from `next` until the server stops.
 fn write_until_killed(client: &Client, next: &AtomicI64, acknowledged: &Mutex<BTreeSet<i64>>) {
     loop {
         let id = next.fetch_add(1, Ordering::SeqCst);
@@ -77,7 +77,7 @@ fn write_until_killed(client: &Client, next: &AtomicI64, acknowledged: &Mutex<BT
     }
 }
 
-/// Reads and lists the newest plants until the server is gone. Returns the ids that it saw, and the highest total count.
+/// Reads and lists the newest plants until the server stops. Returns the ids that it saw, and the highest total count.
 fn read_until_killed(client: &Client, next: &AtomicI64, back: i64) -> (BTreeSet<i64>, usize) {
     let (mut seen, mut total) = (BTreeSet::new(), 0);
     for query in ["", "&tag=tag", "&name=PLANT", "&limit=1000"].iter().cycle() {
@@ -179,7 +179,7 @@ fn a_connection_that_is_reset_leaves_a_whole_plant_or_none() {
 fn a_client_that_goes_away_in_the_middle_of_its_body_stores_nothing() {
     let server = TestServer::start();
     let client = server.client();
-    // The part that arrives would be a whole plant, were it not announced as longer.
+    // The part that arrives is valid JSON of a plant, but `Content-Length` announces more.
     let body = plant_body(1, "Rosa", None);
     let head = |framing| {
         raw_head("POST /plants", &format!("Content-Type: application/json\r\n{framing}\r\n"))

@@ -24,7 +24,7 @@ struct Create<'calls> {
 }
 
 impl<'calls> Create<'calls> {
-    /// Finds the create of the plant that has this name, in whatever file of `data` it is kept.
+    /// Finds the create of the plant with this name in the files of `data`.
     #[track_caller]
     fn find(calls: &'calls SystemCalls, data: &Path, name: &str) -> Self {
         let data = data.canonicalize().expect("the folder is there");
@@ -92,8 +92,7 @@ fn a_read_does_not_show_a_plant_before_it_was_synced() {
     creating.send(create_request(&plant_body(1, name, None)));
     let created = thread::scope(|scope| {
         let created = scope.spawn(|| creating.receive());
-        // Each read has a connection of its own, for one that is made to wait must not keep the
-        // others from being sent.
+        // Each read has its own connection, so that a delayed read does not hold up the others.
         while !created.is_finished() {
             let mut connection = server.connect();
             connection.send(raw_head("GET /plants/1", ""));

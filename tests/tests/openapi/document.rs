@@ -1,4 +1,4 @@
-//! The document describes exactly what is served, and what the specification asks for.
+//! The document describes exactly the served operations, and those that the specification requires.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -70,7 +70,7 @@ fn what_is_served_is_in_the_document_and_what_is_in_it_is_served() {
         let answer = client.send(&method, &path.replace("{id}", "7"), &[], "");
         let is_routed = ![404, 405].contains(&answer.status) || answer.json()["error"] == 3002;
         assert!(is_routed, "{method} {path}: {answer:?}");
-        // The document has no method that the path has not.
+        // The document lists only methods that the path has.
         let allow = client.send("OPTIONS", &path.replace("{id}", "7"), &[], "");
         let allowed: BTreeSet<String> = allow
             .header("allow")

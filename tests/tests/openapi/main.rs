@@ -1,4 +1,5 @@
-//! The OpenAPI document: what it says, whether the server keeps to it, and the clients that others generate from it.
+//! The OpenAPI document: its content, whether the server conforms to it, and the clients that others generate from
+//! it.
 
 mod clients;
 mod document;

@@ -4,7 +4,7 @@ use plantd_tests::{Client, Format, TestServer, chunk, plant_body, raw_head, raw_
 
 use super::{BODY_MAX_BYTES, JSON, MERGE_PATCH, assert_same, body_of, send};
 
-/// The plant that every body here names.
+/// The plant with the id in every body here.
 const ID: i64 = 7;
 
 const POST: (&str, &str) = ("POST /plants", JSON);
@@ -13,7 +13,7 @@ const PATCH: (&str, &str) = ("PATCH /plants/7", JSON);
 const PATCH_MERGE: (&str, &str) = ("PATCH /plants/7", MERGE_PATCH);
 const WRITES: [(&str, &str); 4] = [POST, PUT, PATCH, PATCH_MERGE];
 
-/// Bodies whose syntax is wrong somewhere, whatever else is wrong: 1001.
+/// Bodies with a syntax error anywhere, even if something else is wrong too: 1001.
 pub(crate) const NOT_JSON: [&[u8]; 27] = [
     b"",
     b" ",
@@ -178,7 +178,7 @@ fn a_value_that_breaks_a_rule_is_1005_and_the_message_names_each() {
     check(&[PATCH, PATCH_MERGE], 1005, &patches);
 }
 
-/// Makes a plant for a change, and none for a create.
+/// Creates the plant for a change, but not for a create.
 fn prepare(client: &Client, request_line: &str) {
     client.delete(ID);
     if request_line != POST.0 {
@@ -200,7 +200,7 @@ fn a_body_of_the_largest_size_is_taken_and_a_larger_one_is_1003() {
                 prepare(&client, request_line);
                 let before = client.read(ID);
                 let mut connection = server.connect();
-                // The server may answer, and close, before it has taken all.
+                // The server may answer and close the connection before it has read everything.
                 let _ = connection.try_send(message);
                 let answer = connection.receive();
                 if bytes == BODY_MAX_BYTES {
@@ -308,7 +308,7 @@ fn the_line_and_the_column_of_what_is_no_json_are_those_of_the_body() {
         if body.contains(&b'\n') {
             continue;
         }
-        // The line of a row is told beside the message.
+        // The report has the line of the row beside the message.
         let rows = [b"\n", body.as_slice(), b"\n"].concat();
         let report = server.client().import(Format::Ndjson, "", &rows).json();
         assert_eq!(report["errors"][0]["line"], 2, "{report}");

@@ -71,7 +71,7 @@ fn format_for(server: &TestServer, lines: &str) -> Format {
     format
 }
 
-/// Asserts that caches are told that the answer depends on `Accept`.
+/// Asserts that `Vary` lists `Accept`.
 #[track_caller]
 fn assert_vary(answer: &Answer) {
     let vary = answer.header("vary").unwrap_or_default();
@@ -107,7 +107,7 @@ fn a_line_of_an_export_is_a_plant_without_the_tag_that_it_has_not() {
         serde_json::json!({ "id": 2, "name": "Rosa", "tag": "Rosaceae" }),
     ];
     assert_eq!(lines, wanted);
-    // Which cells are quoted is no part of the contract.
+    // The contract does not say which cells are quoted.
     let wanted =
         [NewPlant::new(-1, "Abies, alba", None), NewPlant::new(2, "Rosa", Some("Rosaceae"))];
     let export = client.export(Format::Csv);
@@ -177,7 +177,7 @@ fn an_export_is_csv_only_where_accept_prefers_it() {
         "*/*;q=0.1, text/csv",
         "application/json, text/csv;q=0.5",
         "application/x-ndjson;q=0, text/csv;q=0.1",
-        // The closest range counts (RFC 9110, section 12.5.1).
+        // The most specific range counts (RFC 9110, section 12.5.1).
         "application/x-ndjson;q=0, */*;q=0.1",
         "*/*, application/x-ndjson;q=0.1",
         "text/html, , text/csv;q=0.3,",
@@ -201,7 +201,7 @@ fn head_tells_the_format_of_an_export_and_sends_nothing_of_it() {
         let head = connection.receive_head();
         assert_eq!(head.status, 200, "{head:?}");
         assert_vary(&head);
-        // Had it a body, this would read it as the head of an answer.
+        // If the answer had a body, this would read the body as the head of the next answer.
         connection.send(raw_request(&format!("GET {PATH}"), &lines, ""));
         let get = connection.receive();
         assert_eq!(get.header("content-type"), head.header("content-type"));
@@ -227,7 +227,7 @@ fn an_export_over_http_1_0_is_refused_because_a_part_of_it_would_look_whole() {
         }
         connection.assert_closed();
     }
-    // The token is looked at first.
+    // The token is checked first.
     let mut connection = server.connect();
     connection.send(format!("GET {PATH} HTTP/1.0\r\n\r\n"));
     connection.receive().assert_error(401, 2001);

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a create that is sent again gets its answer again, and is done once.
+//! `Idempotency-Key`: a repeated create gets the same answer again, and is carried out once.
 
 use plantd_tests::{
     Answer, Client, Connection, TestServer, plant_body, raw_request, replacement_body,
@@ -34,7 +34,7 @@ fn the_same_create_with_the_same_key_is_answered_again_and_nothing_is_written() 
         server.kill();
         server.restart();
     }
-    // Had one of them been written, it would have taken a revision.
+    // If one of them had been written, it would have taken a revision.
     server.client().create(2, "Abies", None).assert_next_revision_after(&first);
 }
 

@@ -1,4 +1,5 @@
-//! `POST /plants/import`: each row is done or fails on its own, the report tells which, and what was taken stays.
+//! `POST /plants/import`: each row succeeds or fails on its own, the report lists the failures, and stored rows
+//! persist.
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -609,7 +610,7 @@ fn a_client_that_pauses_is_5004_and_one_that_is_slow_but_steady_is_served() {
         connection.send(head(format, "", framing));
         connection
     };
-    // The first never begins, the second stops behind a row, and the third within a row.
+    // The first client sends no row, the second stops behind a row, and the third within a row.
     let mut pausing = ["", "{\"id\":100,\"name\":\"Rosa\"}\n", "{\"id\":100,\"na"].map(|text| {
         let mut connection = open("Content-Length: 1000");
         connection.send(text);
@@ -631,7 +632,7 @@ fn a_client_that_pauses_is_5004_and_one_that_is_slow_but_steady_is_served() {
         connection.receive().assert_error(408, 5004);
         connection.wait_for_close();
     }
-    // The whole row of the second may have been taken; that of the third was not.
+    // The complete row of the second may have been stored; the incomplete row of the third was not.
     let hundredth = server.client().read(100);
     if hundredth.status != 404 {
         hundredth.assert_new_plant(100, "Rosa", None);

@@ -67,7 +67,7 @@ fn a_page_holds_the_plants_behind_after_in_the_order_of_their_ids_and_no_more_th
         client.create(id, "Rosa", None).assert_plant("Rosa", None);
         plants.push(NewPlant::new(id, "Rosa", None));
         plants.sort();
-        // What was answered is listed at once.
+        // An acknowledged plant is listed at once.
         assert_eq!(client.list("").plants(), plants);
     }
     for after in [i64::MIN, i64::MIN + 1, i64::MIN + 2, -8, -7, -1, 0, 6, i64::MAX - 1, i64::MAX] {
@@ -236,7 +236,7 @@ fn folded(text: &str) -> String {
 
 #[test]
 fn a_filter_that_finds_few_among_many_comes_to_its_end() {
-    // More than a server may look at for one page.
+    // More plants than a server may examine for one page.
     const PLANTS: i64 = 25_000;
     let plants: Vec<_> = (1..=PLANTS)
         .map(|id| {

@@ -1,4 +1,4 @@
-//! The operations on plants: what they answer, what they refuse, and what they leave behind.
+//! The operations on plants: their answers, their refusals, and the resulting state of the store.
 
 mod bodies;
 mod export;

@@ -78,7 +78,7 @@ fn head_is_get_without_its_body() {
     for path in [&lists[..], &plants, &refused, &["/livez", "/readyz"]].concat() {
         connection.assert_head_is_like_get(path);
     }
-    // Had HEAD a body, this would read it as the head of an answer.
+    // If the answer to HEAD had a body, this would read the body as the head of the next answer.
     connection.send("GET /livez HTTP/1.1\r\nHost: plants\r\n\r\n");
     assert_eq!(connection.receive().status, 200);
 }

@@ -142,6 +142,6 @@ fn a_change_that_changes_nothing_keeps_the_revision() {
         server.kill();
         server.restart();
     }
-    // Had one of them been written, it would have taken a revision.
+    // If one of them had been written, it would have taken a revision.
     server.client().create(2, "Abies", None).assert_next_revision_after(&made);
 }

@@ -1,5 +1,5 @@
-//! The program with its plants in PostgreSQL: its options and messages, and its work while PostgreSQL is away or
-//! takes no writes.
+//! The program with its plants in PostgreSQL: its options and messages, and its behavior while PostgreSQL is
+//! unreachable or takes no writes.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -19,10 +19,10 @@ use test_postgres::{Cluster, fresh_schema_name, shared};
 
 use crate::user::User;
 
-/// It is in a URL and must be told nowhere.
+/// A password in a URL, which no output may contain.
 const PASSWORD: &str = "correct-horse-battery";
 
-/// The longest that anyone should have to wait to be told that PostgreSQL is not there.
+/// The deadline for the message that PostgreSQL is not reachable.
 const FEW_SECONDS: Duration = Duration::from_secs(15);
 
 /// The id of a plant that no test makes.
@@ -35,7 +35,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
-/// The program refuses, tells no password, and makes no folder.
+/// The program refuses, prints no password, and creates no folder.
 #[track_caller]
 fn refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
     let folder = folder();
@@ -77,7 +77,7 @@ fn migrate_makes_the_tables_and_says_so_and_later_that_they_are_there() {
 
 #[test]
 fn a_postgres_that_is_not_there_is_said_in_seconds_and_without_the_password() {
-    // Building it must not count.
+    // The time of the build must not count.
     let _ = program();
     // The one port is closed; the other one takes connections and says nothing.
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -456,7 +456,7 @@ fn writes_and_reads_go_on_after_the_tables_were_changed_under_a_running_server()
     }
 }
 
-/// A harm that keeps writes from being carried out, its remedy, and whether `/readyz` says so before a write.
+/// A fault that prevents writes, its remedy, and whether `/readyz` reports the fault before a write.
 const NO_WRITES: [(&str, &str, bool); 10] = [
     ("REVOKE INSERT ON SCHEMA.events FROM USER", "GRANT INSERT ON SCHEMA.events TO USER", true),
     ("REVOKE UPDATE ON SCHEMA.plants FROM USER", "GRANT UPDATE ON SCHEMA.plants TO USER", true),
@@ -514,7 +514,7 @@ fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_tha
         let put = r#"{"name":"Salix"}"#;
         let said = client.put(0, put).assert_error(503, 5003);
         assert!(said.contains("database") && said.contains("nothing was written"), "{said}");
-        // Nothing but /readyz is asked until it says yes.
+        // The only requests are to /readyz, until it answers 200.
         for _ in 0..2 {
             assert!(!is_ready(&client), "it is ready");
         }
@@ -625,7 +625,7 @@ fn a_write_that_postgres_refuses_is_refused_alone_each_time() {
         let all = GOOD_CLIENTS * WRITES + 1;
         assert_eq!(client.list("").total_count(), usize::try_from(all).ok());
         client.read(REFUSED).assert_new_plant(REFUSED, "Rosa", None);
-        // The log tells of each refusal.
+        // The log has a line for each refusal.
         let log = tables.server.stderr();
         assert!(log.contains("error=5005"), "{log}");
     });

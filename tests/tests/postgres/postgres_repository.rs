@@ -30,7 +30,7 @@ const MAX_LOOKED_AT: i64 = 10_000;
 /// How many plants are imported at once: more than are written in one transaction.
 const IMPORTED: i64 = 600;
 
-/// The longest wait for a number that nobody uses, on a busy machine.
+/// The longest wait until an unused block is given up, on a busy machine.
 const MOMENT: Duration = Duration::from_secs(3);
 
 /// A fresh schema, of which several repositories may be opened.
@@ -116,7 +116,8 @@ struct Resting {
 }
 
 impl Resting {
-    /// Begins one, and returns when `before` is done. It rests then, and goes on with `after`.
+    /// Begins a transaction, and returns when `before` is done. The transaction then pauses, and continues with
+    /// `after`.
     #[track_caller]
     fn between(schema: &Schema, before: &str, after: &str) -> Self {
         let name = test_postgres::fresh_schema_name();
@@ -142,14 +143,14 @@ impl Resting {
         ))
     }
 
-    /// Lets it go on to its end.
+    /// Runs the transaction to its end.
     #[track_caller]
     fn commit(self) {
         self.of_session("pg_cancel_backend(pid)");
         self.end.join().expect("it ends").expect("it is committed");
     }
 
-    /// Takes it back.
+    /// Rolls the transaction back.
     #[track_caller]
     fn give_up(self) {
         self.of_session("pg_terminate_backend(pid)");
@@ -362,7 +363,7 @@ async fn a_user_who_may_not_make_tables_uses_those_that_are_there() {
     repository.check_ready().await.expect("writes are taken");
     drop(repository);
 
-    // It may also give up a number that nobody uses, and forget old events.
+    // It may also give up an unused block, and forget old events.
     schema.query("SELECT nextval('SCHEMA.event_blocks')");
     let mut few = of_user.config.clone();
     few.keep_events = 1;
@@ -402,7 +403,7 @@ async fn a_server_that_would_lose_plants_or_change_letters_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_acknowledges_before_the_disk_has_it_is_overruled() {
-    // Nobody else writes its log to the disk in time.
+    // No other session writes PostgreSQL's log to the disk in time.
     let mut cluster =
         Cluster::start_with(&[("synchronous_commit", "off"), ("wal_writer_delay", "10s")]);
     let schema = Schema::of(cluster.database());
@@ -519,7 +520,7 @@ async fn a_writer_whose_number_was_given_up_begins_anew() {
         tokio::spawn(async move { create(&repository, 7).await })
     };
     wait_until_blocked(&schema, "WITH block");
-    // It has nothing that others must wait for.
+    // It holds nothing that other sessions wait for.
     schema.query("SELECT slot FROM SCHEMA.counters FOR UPDATE NOWAIT");
     let early = create(&repository, 8).await;
     // The number of the create that waits is given up.
@@ -537,7 +538,7 @@ async fn a_writer_whose_number_was_given_up_begins_anew() {
     assert_eq!(stored.revision, late);
 }
 
-/// A create counts on its id being free. Where it is not, the whole statement is rolled back.
+/// A create assumes that its id is free. If the id is taken, the whole statement is rolled back.
 #[tokio::test(flavor = "multi_thread")]
 async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain() {
     const MANY: i64 = 50;
@@ -701,7 +702,7 @@ async fn a_page_reads_little_whatever_is_known_of_the_tables() {
     const PLANTS: i64 = 2 * MAX_LOOKED_AT + 5_000;
     let schema = Schema::new();
     let repository = schema.open().await;
-    // PostgreSQL goes on to plan as for empty tables.
+    // PostgreSQL still plans as if the tables were empty.
     schema.query("ALTER TABLE SCHEMA.plants SET (autovacuum_enabled = false)");
     let plants = (1..=PLANTS).map(|id| match id {
         PLANTS => plant(id, "Rosa rara", Some("rare")),
@@ -776,7 +777,7 @@ fn rows_read(schema: &Schema) -> i64 {
 async fn an_import_of_which_a_part_was_written_does_not_say_that_nothing_was() {
     let schema = Schema::new();
     let repository = schema.open().await;
-    // Another session is about to create the last plant for longer than anybody waits.
+    // Another session holds an uncommitted create of the last plant for longer than any client waits.
     let row = format!("INSERT INTO SCHEMA.plants (id, revision, name) VALUES ({IMPORTED}, 1, 'a')");
     let blocking = Resting::between(&schema, &row, "SELECT 1");
     let plants = (1..=IMPORTED).map(|id| plant(id, "Rosa", None)).collect();

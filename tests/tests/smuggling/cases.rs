@@ -1,4 +1,4 @@
-//! The cases: a text to send, and the answers that must come.
+//! The cases: a text to send, and the expected answers.
 //!
 //! In a text that is sent, `⏎` is a line end (CR LF), and these stand for longer texts:
 //!
@@ -14,10 +14,10 @@ use plantd_tests::{TOKEN, plant_body};
 use Answer::{BrokenChunks, Continue, Created, Empty, Error, Head, ImportError, Read};
 use Then::{Closed, Kept, OldClosed, Unfinished};
 
-/// An answer that must come.
+/// An expected answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// That to a head which cannot be parsed: this status, and no body.
+    /// The answer to a head that cannot be parsed: this status, and no body.
     Empty(u16),
     /// This status, and this number in the body.
     Error(u16, i32),
@@ -35,17 +35,17 @@ pub(crate) enum Answer {
     Continue,
 }
 
-/// What comes after the answers.
+/// The state of the connection after the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// The text behind the case is answered as a request of its own, and the connection goes on.
+    /// The text behind the case is answered as a separate request, and the connection stays open.
     Kept,
-    /// The last answer says that the connection is closed, and nothing behind it is done.
+    /// The last answer closes the connection, and nothing behind the case is carried out.
     Closed,
-    /// As `Closed`, to a client of HTTP/1.0, which needs not be told.
+    /// Like `Closed`, but for a client of HTTP/1.0, whose answer need not say that the connection closes.
     OldClosed,
-    /// The server waits for more, and answers when the client ends its sending. The text behind the case is a part
-    /// of it.
+    /// The server waits for more bytes, and answers when the client stops sending. The text behind the case is
+    /// part of the request.
     Unfinished,
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn all() -> Vec<Case> {
     case("a create without a length, and a body", create("⏎{plant}"), [Error(400, 1001), Empty(400)], Closed),
     case("a create of HTTP/1.0 without a length", create("⏎{plant}").replace("HTTP/1.1", "HTTP/1.0"), bad, Closed),
 
-    // Bodies that nobody reads.
+    // Bodies that no handler reads.
     case("a request in the body of a GET", read("Content-Length: {hidden.length}⏎⏎{hidden}"), [Read], Closed),
     case("a request in the chunks of a GET", read("Transfer-Encoding: chunked⏎⏎{hidden.size}⏎{hidden}⏎0⏎⏎"), [Read], Closed),
     case("a request in the body of a HEAD", read("Content-Length: {hidden.length}⏎⏎{hidden}").replace("GET", "HEAD"), [Head], Closed),

@@ -64,7 +64,7 @@ fn check_case(
         }
         Then::Closed | Then::OldClosed | Then::Unfinished => {
             match last {
-                // It says so only where it is the first answer.
+                // Only a first answer says so.
                 Some((_, Answer::Empty(_))) => {}
                 Some((last, _)) => {
                     let wanted = (case.then != Then::OldClosed).then_some("close");
@@ -72,7 +72,7 @@ fn check_case(
                 }
                 None => panic!("{}: no answer is wanted", case.name),
             }
-            // Were the connection kept, the text behind the case would be answered before the end.
+            // If the connection were kept open, the text behind the case would be answered before the end.
             let _ = connection.try_finish_sending();
             connection.assert_closed();
         }

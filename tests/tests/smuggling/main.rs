@@ -1,5 +1,5 @@
-//! Where a request ends (RFC 9112, RFC 9110): neither plantd alone nor plantd behind a proxy, which shares its
-//! connections among clients, takes a part of one request for another one.
+//! Request smuggling (RFC 9112, RFC 9110): plantd, alone or behind a proxy that shares its connections among
+//! clients, never takes a part of one request for another request.
 
 mod cases;
 mod direct;

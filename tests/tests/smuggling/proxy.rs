@@ -1,6 +1,6 @@
 //! The cases on one connection to a proxy, and a victim's requests on others. The proxy has few connections
-//! to plantd, which all of them share: were plantd out of step with the proxy, the victim would get an
-//! answer that is another's, or none.
+//! to plantd, which all of them share: if plantd were out of step with the proxy, the victim would get
+//! another client's answer, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ fn behind_a_proxy_that_sends_on_what_comes_everybody_gets_his_own_answer() {
     check(RequestBuffering::Off);
 }
 
-/// Sends each case, with a victim that asks meanwhile and afterwards.
+/// Sends each case, with a victim that sends requests during and after it.
 #[track_caller]
 fn check(request_buffering: RequestBuffering) {
     let server = start_server();
@@ -42,7 +42,7 @@ fn check(request_buffering: RequestBuffering) {
         assert!(!received.contains("victim"), "{}: {received}", case.name);
         ask(&mut resting, case, &format!("victim-{number}-afterwards"));
         ask(&mut nginx.connect(), case, &format!("victim-{number}-new"));
-        // A proxy makes something else of some cases, or goes on after what plantd would have ended.
+        // A proxy rewrites some cases, or continues where plantd would have closed the connection.
         assert_untouched(&client, case, true);
     }
     assert!(nginx.is_running());

@@ -1,4 +1,4 @@
-//! The plants before a case and after it.
+//! The expected plants before and after a case.
 
 use plantd_tests::{Client, NewPlant, TestServer};
 
@@ -29,7 +29,7 @@ pub(crate) fn start_server() -> TestServer {
     server
 }
 
-/// Asserts that the case has done no more than it may, and takes that back.
+/// Asserts that the case has changed no more than it may, and undoes the change.
 #[track_caller]
 pub(crate) fn assert_untouched(client: &Client, case: &Case, may_create: bool) {
     let mut plants = client.list_all("");

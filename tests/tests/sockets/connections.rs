@@ -1,5 +1,5 @@
-//! HTTP on each transport: connections that are kept, and clients that are slow or go away.
-//! Where a request ends is the subject of `smuggling/`.
+//! HTTP on each transport: keep-alive connections, and clients that are slow or disconnect. Where a request
+//! ends is the subject of `smuggling/`.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -50,7 +50,7 @@ fn requests_that_are_sent_at_once_are_answered_in_their_order_on_a_connection_th
             connection.send(chunk(part));
         }
         connection.receive().assert_plant("Rosa 🌱", None);
-        // The end is said in TLS too: `assert_closed` asserts it.
+        // TLS announces the end too: `assert_closed` checks that.
         connection.send(raw_head("GET /plants/99", "Connection: close\r\n"));
         connection.receive().assert_error(404, 3002);
         connection.assert_closed();
@@ -72,7 +72,7 @@ fn a_client_that_ends_its_sending_still_gets_its_answers() {
             connection.receive().assert_new_plant(id, "Rosa", None);
             connection.assert_closed();
         }
-        // A body that breaks off is no body.
+        // A truncated body is not a body.
         let mut connection = site.connect(*transport, &server);
         let head = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
         connection.send(raw_head("PUT /plants/3", head));
@@ -123,7 +123,7 @@ fn a_head_that_does_not_end_ends_the_connection_whether_it_is_the_first_or_a_lat
             trickling.try_send("x").is_err()
         });
         first.wait_for_close();
-        // TLS is not told of the end of this one.
+        // This connection ends without `close_notify`.
         let is_tls = matches!(transport, Transport::Tls12 | Transport::Tls13);
         if is_tls {
             let cause = later.try_receive().expect_err("there is no answer").kind();
@@ -158,7 +158,7 @@ fn a_client_that_takes_nothing_of_its_answer_does_not_hold_it_for_ever() {
         connection.send(raw_head("GET /plants/export", ""));
         wait_until("the export to begin", || server.process().sockets() > before);
         wait_until("the server to give up", || server.process().sockets() == before);
-        // Neither HTTP nor TLS says that the body is whole.
+        // Neither HTTP nor TLS marks the body as complete.
         if *transport == Transport::Tcp {
             let taken = connection.receive_to_the_end();
             assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");

@@ -1,4 +1,4 @@
-//! How the server ends: everybody who was promised an answer gets it.
+//! How the server shuts down: every request that was accepted gets its answer.
 
 use plantd_tests::{
     Connection, Launch, TestServer, at_once, create_request, plant_body, wait_until,
@@ -25,7 +25,7 @@ fn after_each_ending_signal_the_server_is_not_ready_and_still_serves_for_the_del
         assert_eq!(kept.receive().status, 200);
 
         server.process().send(*signal);
-        // Each look is on a new connection, so this also shows that they are still taken.
+        // Each request is on a new connection, so this also shows that the server still accepts connections.
         wait_until("/readyz to say no", || {
             let mut connection = server.connect();
             connection.send(readyz);
@@ -45,7 +45,7 @@ fn after_each_ending_signal_the_server_is_not_ready_and_still_serves_for_the_del
         kept.send(create_request(&plant_body(3, "Quercus", None)));
         let last = kept.receive();
         last.assert_plant("Quercus", None);
-        // The client is told not to send another request, which would get no answer.
+        // The answer tells the client not to send another request, which would get no answer.
         assert_eq!(last.header("connection"), Some("close"), "{last:?}");
         half_sent.send(rest);
         half_sent.receive().assert_plant("Rosa", None);

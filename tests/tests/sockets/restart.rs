@@ -59,7 +59,7 @@ impl Load {
     }
 }
 
-/// Ends the clients when it is dropped, also where a step panics.
+/// Ends the clients when it is dropped, even if a step panics.
 struct EndOfLoad<'a>(&'a Load);
 
 impl Drop for EndOfLoad<'_> {
@@ -68,8 +68,8 @@ impl Drop for EndOfLoad<'_> {
     }
 }
 
-/// Does `step` with each number below `steps`, while clients send requests: before the first step, meanwhile,
-/// and after each one. Asserts that every request succeeded, and returns the ids of all plants.
+/// Does `step` with each number below `steps`, while clients send requests: before the first step, during
+/// each step, and after it. Asserts that every request succeeded, and returns the ids of all plants.
 #[track_caller]
 fn under_load(
     connect: impl Fn() -> io::Result<Connection> + Sync,

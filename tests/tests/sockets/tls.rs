@@ -98,12 +98,12 @@ fn a_client_without_tls_is_turned_away_and_fills_no_log() {
         b"\r\n\r\n",
         b"SSH-2.0-scanner\r\n",
         &[0; 300],
-        // The beginning of a handshake that is none.
+        // The beginning of an invalid handshake.
         b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00",
     ] {
         let mut connection = server.connect();
         connection.send(bytes);
-        // An alert may come, which is no answer.
+        // An alert may arrive, which is not an answer.
         connection.wait_for_close();
     }
     drop(server.connect());
@@ -129,7 +129,7 @@ fn a_handshake_or_a_record_that_does_not_end_is_cut_off_and_nobody_waits_for_it(
     let mut slow = server.connect();
     slow.send(b"\x16\x03\x01\x02");
     let mut trickling = server.connect();
-    // A record with room for all that trickles.
+    // A record that has room for all of the trickled bytes.
     trickling.send(b"\x16\x03\x01\x3f\xff\x01\x00\x3f\xfb");
     for id in 1..10 {
         let client = server.tls_client(&site.authority);
@@ -201,7 +201,7 @@ fn a_handshake_that_rests_does_not_hold_the_end_up() {
 #[test]
 fn a_handshake_counts_as_a_connection() {
     let site = Site::new();
-    // 64 descriptors are kept for other things than connections.
+    // 64 descriptors are reserved for uses other than connections.
     let mut server =
         TestServer::start_with(tls_launch(site.folder.path()).descriptor_limits(68, 68));
     let mut kept = server.connect_tls(&site.client());
@@ -272,12 +272,12 @@ fn a_certificate_that_changes_is_shown_to_new_connections_and_the_open_ones_go_o
     let mut server = site.start_tls();
     let mut open = server.connect_tls(&site.client());
     assert_eq!(open.certificate().0, site.certificate.der);
-    // A client that would go on with its session.
+    // A client that would resume its session.
     let returning = site.client();
     for is_new in [true, false] {
         let mut connection = server.connect_tls(&returning);
         assert_eq!(connection.certificate(), (site.certificate.der.clone(), is_new));
-        // The first answer brings what is needed to go on with the session.
+        // The first answer brings the ticket that resumes the session.
         connection.send(read_request(1));
         connection.receive().assert_error(404, 3002);
     }
@@ -354,7 +354,7 @@ fn a_certificate_that_is_a_link_is_followed_where_the_link_leads() {
     wait_until_shown(&server, &site, &renewed);
 }
 
-/// A start with these files is refused, names the file, makes no folder, and tells nothing of a key.
+/// A start with these files is refused, names the file, creates no folder, and reveals nothing of a key.
 #[track_caller]
 fn check_refusal(site: &Site, exit_code: i32, file: &Path, word: &str) {
     let data = site.folder.path().join("data");
@@ -378,7 +378,7 @@ fn files_that_cannot_be_used_end_a_start_and_the_message_says_what_to_do() {
         fs::create_dir(path).expect("a folder can be made");
         check_refusal(&site, CONFIGURATION, path, "is not a file");
         fs::remove_dir(path).expect("it is empty");
-        // A pipe is not waited for.
+        // The server does not wait for a pipe.
         make_pipe(path);
         check_refusal(&site, CONFIGURATION, path, "is not a file");
         replace_file(path, &" ".repeat(1024 * 1024 + 1));
@@ -506,7 +506,7 @@ fn a_certificate_without_a_key_is_refused_and_so_is_tls_on_a_unix_socket() {
         launch.assert_refused(exit_code, words);
         assert!(!data.exists(), "it made the folder");
     }
-    // One of each is a pair.
+    // A certificate and a key of the same kind match.
     let mut process = certificate.arguments(["--tls-key", key]).spawn();
     assert!(matches!(process.place(), ServerAddress::Https(_)));
 }

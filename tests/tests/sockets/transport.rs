@@ -1,4 +1,4 @@
-//! The ways to reach a server, for asserts that hold on each of them.
+//! The transports, for assertions that hold on each of them.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ pub(crate) fn read_request(id: i64) -> String {
     raw_head(&format!("GET /plants/{id}"), "")
 }
 
-/// Begins a create. The server has taken its head for sure: it has asked for the body.
+/// Begins a create. The server has certainly read the head, because it has asked for the body.
 #[track_caller]
 pub(crate) fn begin_create(connection: &mut Connection, body: &str) {
     let lines = format!(
@@ -118,7 +118,7 @@ pub(crate) fn send_half(connection: &mut Connection, id: i64, name: &str) -> Str
     rest
 }
 
-/// Waits until no new connections are taken. A Unix socket is removed then.
+/// Waits until the server accepts no new connections. By then, a Unix socket is removed.
 #[track_caller]
 pub(crate) fn wait_for_refusal(server: &TestServer) {
     wait_until("the server to take no more connections", || match server.place() {

@@ -1,4 +1,4 @@
-//! A Unix socket: who may connect, whose file it is, and what becomes of the file.
+//! A Unix socket: which users may connect, who owns the file, and when the file is removed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -112,7 +112,7 @@ fn a_file_that_is_no_socket_is_never_removed() {
     check_refusal(&path, "no socket");
     assert!(path.is_dir());
 
-    // The target of a link may be someone else's, also where nobody listens there.
+    // The target of a link may belong to another user, even if no process listens there.
     let left_behind = folder.path().join("left behind");
     drop(UnixListener::bind(&left_behind).expect("a socket can be made"));
     fs::remove_dir(&path).expect("it is empty");
@@ -158,7 +158,7 @@ fn the_owner_and_the_group_may_connect_and_nobody_else_whatever_the_umask() {
         process.send_terminate();
         process.assert_exit_code(0);
 
-        // Nobody can connect before it listens, so it must have its mode by then.
+        // Clients can connect once the socket listens, so it must have its mode by then.
         let trace = wait_for("strace to end", || {
             let trace = fs::read_to_string(&trace).expect("strace writes");
             trace.contains("+++ exited with 0 +++").then_some(trace)
@@ -212,7 +212,7 @@ fn a_socket_that_another_process_has_put_there_meanwhile_stays() {
 fn a_start_that_fails_leaves_no_socket_behind() {
     let (path, folder) = socket();
     let data = folder.path().join("data");
-    // Nobody may write the token there.
+    // The token must not be written there.
     fs::create_dir(&data).expect("a folder can be made");
     fs::create_dir(data.join("first-run-token")).expect("a folder can be made");
     let launch = unix_launch(&path).without_environment("PLANTD_TOKEN").data(&data);
