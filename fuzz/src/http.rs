@@ -1,7 +1,7 @@
 //! Everything in `plant-http` that reads bytes from clients.
 //!
-//! Where there is another way to the same result (serde's own reading of JSON, the csv crate's of CSV, reading what was
-//! written), both must agree.
+//! Where a second implementation exists (serde's JSON parser, the csv crate, writing and reading again), both must
+//! agree.
 
 use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use plant_domain::error_number::{RULE_BROKEN, WRONG_SHAPE};
@@ -103,7 +103,7 @@ fn check_error(body: &[u8], error: Option<&Error>) {
     assert!(number.is_none_or(|number| [NOT_JSON, WRONG_SHAPE, RULE_BROKEN].contains(&number)));
 }
 
-/// The members as serde reads them. It does not read deep nesting, huge numbers or lone surrogates.
+/// The members as serde reads them. serde does not read deep nesting, huge numbers or lone surrogates.
 fn object(body: &[u8]) -> Option<Map<String, Value>> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(members)) => Some(members),
@@ -120,7 +120,7 @@ fn written(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("it can be written")
 }
 
-/// A byte that stands for almost as much text as a row may have, which a fuzzer would not find.
+/// A byte that expands to almost as much text as a row may have, because a fuzzer would not find such long inputs.
 const MUCH_TEXT: u8 = 0x1a;
 const MUCH_TEXT_BYTES: usize = ROW_MAX_BYTES - 8;
 
@@ -206,8 +206,8 @@ fn check_row(plant: &Result<NewPlant, Error>, text: &[u8]) {
     assert_eq!(plant.as_ref().ok(), alone.as_ref());
 }
 
-/// The body of an import that an input stands for, and what was read of it. The first byte says where the body is cut.
-/// The result is the same wherever that is, and when the plants are written and read again.
+/// The body of an import that an input encodes, and the rows that were read from it. The first byte says where the body
+/// is cut. The result must be the same for every cut, and when the plants are written and read again.
 fn read_rows(format: ImportFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
     let (cuts, text) = input.split_first()?;
     let mut body = Vec::with_capacity(text.len());

@@ -1,13 +1,13 @@
-//! Everything in plantd that reads bytes from outside, as fuzz targets.
+//! Every parser of untrusted bytes in plantd, as a fuzz target.
 //!
-//! No target may panic, and what was read must stay the same when it is written and read again.
+//! No target may panic, and a parsed value must stay the same when it is written and read again.
 
 #![forbid(unsafe_code)]
 
 mod http;
 mod store;
 
-/// A reader of bytes, and what must hold whatever they are.
+/// A parser, and the assertions that must hold for any bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct FuzzTarget {
     /// The name of the target and of its folder of inputs.

@@ -172,7 +172,7 @@ impl Launch {
         self
     }
 
-    /// Runs as a user whom permissions bind: as [`UNPRIVILEGED`] where the tests run as root. The program has
+    /// Runs as a user who is subject to file permissions: as [`UNPRIVILEGED`] if the tests run as root. The program has
     /// to come from [`copy_program`].
     pub fn unprivileged(mut self, program: &Path) -> Self {
         self.program_for_all = Some(program.to_owned());

@@ -1,4 +1,4 @@
-//! Runs libFuzzer on every parser of input from outside.
+//! Runs libFuzzer on every parser of untrusted input.
 //!
 //! The package `fuzz` is instrumented by the stable compiler, so neither a nightly toolchain nor cargo-fuzz is needed.
 
@@ -16,7 +16,8 @@ pub(crate) const NAME: &str = "fuzz";
 
 const INPUTS_FOR_EACH_TARGET: u64 = 100_000;
 
-/// The longest input, in bytes. In the targets for rows, one byte stands for much text, so longer inputs find no more.
+/// The longest input, in bytes. In the targets for rows, one byte expands to much text, so longer inputs would find
+/// nothing more.
 const INPUT_MAX_BYTES: usize = 4096;
 
 /// An input that takes longer counts as a failure.

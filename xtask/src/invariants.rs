@@ -9,8 +9,7 @@ use cargo_metadata::Metadata;
 
 use crate::cargo;
 
-/// What the crates must not be built upon, however deep in their trees of dependencies; a `*` stands for any rest of a
-/// name.
+/// The forbidden dependencies of each crate, direct or transitive; a `*` matches the rest of a name.
 const LAYERS: [(&str, &str); 5] = [
     // The domain does no I/O, and knows no HTTP and no storage.
     ("plant-domain", "plant-* tokio* futures* mio actix-* http* sled"),
@@ -70,7 +69,7 @@ fn is_forbidden(name: &str, patterns: &str) -> bool {
     })
 }
 
-/// What a document names as `` `file::test` ``.
+/// The names of the form `` `file::test` `` in a document.
 fn named_tests(document: &str) -> impl Iterator<Item = &str> {
     let is_name = |name: &str| {
         !name.is_empty()

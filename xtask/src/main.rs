@@ -1,4 +1,4 @@
-//! The chores of plantd's developers, and two comparisons with the outside.
+//! Development tasks: checks, tests, benchmarks, and comparisons with RustSec and npm.
 
 #![allow(
     clippy::print_stdout,

@@ -1,7 +1,8 @@
 //! Modules of a crate that import each other, directly or in a longer cycle.
 //!
-//! Every path in the code counts, in macro calls too, and is followed through re-exports to the module that defines the
-//! name. Two things are no import: `mod child;`, and the re-export of a descendant. Unit tests are left out.
+//! Every path in the code counts, even in macro calls, and is followed through re-exports to the module that defines
+//! the name. Two things do not count as imports: `mod child;`, and the re-export of a descendant. Unit tests are left
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,11 +39,11 @@ pub(crate) fn violations(workspace: &Metadata) -> anyhow::Result<Vec<String>> {
 
 #[derive(Default)]
 struct Module {
-    /// Such as `crate::server::tls`.
+    /// The path of the module, such as `crate::server::tls`.
     name: String,
     parent: usize,
     children: BTreeMap<String, usize>,
-    /// The names that `use` brings in, with the paths that they stand for.
+    /// The names that `use` imports, with their full paths.
     bindings: BTreeMap<String, Vec<String>>,
     imports: Vec<Import>,
 }
@@ -188,7 +189,7 @@ impl Crate {
         module.imports.push(Import { path, is_reexport });
     }
 
-    /// Where a path leads; `None` out of this crate.
+    /// The target of a path; `None` if it is outside this crate.
     fn resolve(&self, from: usize, path: &[String], reexports: usize) -> Option<Target> {
         let mut found = Target::Module(from);
         for (position, segment) in path.iter().enumerate() {
@@ -212,7 +213,7 @@ impl Crate {
         bound().or_else(|| children.get(name).map(|child| Target::Module(*child)))
     }
 
-    /// Which module imports from which, each with one path that does.
+    /// Which module imports from which other module, each pair with one example path.
     fn edges(&self) -> BTreeMap<(usize, usize), String> {
         let mut edges = BTreeMap::new();
         for (from, module) in self.0.iter().enumerate() {
@@ -255,7 +256,7 @@ fn is_block(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
 }
 
-/// Whether no visibility stands before what follows this token.
+/// Whether the item after this token has no visibility.
 fn starts_item(token: &TokenTree) -> bool {
     is_punct(token, ';')
         || matches!(token, TokenTree::Group(group) if group.delimiter() != Delimiter::Parenthesis)

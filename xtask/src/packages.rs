@@ -28,7 +28,7 @@ pub(crate) struct Packages {
     /// The folder of the checkout with their lock files.
     sources: &'static str,
     lock_files: Words,
-    /// One of their programs, with arguments, which fails after its interpreter was replaced or the folder moved.
+    /// A program of the packages, with arguments. It fails if its interpreter was replaced or the folder was moved.
     proof: Words,
     install: fn(&Path) -> anyhow::Result<()>,
 }
@@ -102,7 +102,7 @@ impl Packages {
         Ok(folder)
     }
 
-    /// The folder of the checkout with the lock files, and with what runs on the packages.
+    /// The folder of the checkout with the lock files and the programs that use the packages.
     pub(crate) fn sources(&self, workspace: &Metadata) -> Utf8PathBuf {
         workspace.workspace_root.join(self.sources)
     }

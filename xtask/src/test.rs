@@ -12,8 +12,8 @@ use test_postgres::{Cluster, SHARED_URL};
 
 use crate::{cargo, packages, tools};
 
-/// What the tests need beside the default features. None of these changes the program that they run: the tests that
-/// need fault points build a program of their own.
+/// The features that the tests need besides the default ones. None of these changes the program that they run: the
+/// tests that need fault points build a program of their own.
 const FEATURES: [&str; 3] =
     ["--workspace", "--features", "plant-store/conformance,plant-http/__internal"];
 
@@ -27,7 +27,7 @@ const TESTS_AT_A_TIME: &str = "4";
 /// The programs that take longest, which start first.
 const SLOWEST: [&str; 4] = ["torture", "access", "postgres", "sockets"];
 
-/// The black-box tests of what every store does; they run on sled and on PostgreSQL.
+/// The black-box tests that apply to every store; they run on sled and on PostgreSQL.
 const TESTS_OF_ANY_STORE: [&str; 5] =
     ["audit", "import_export_command", "openapi", "plants", "route_walk"];
 

@@ -8,7 +8,8 @@ use anyhow::{Context as _, bail};
 
 use crate::cargo;
 
-/// A program, the Debian package that brings it, and a command that fails where the program will not do.
+/// A program, the Debian package that contains it, and a command that fails if the installed program is not
+/// suitable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     program: &'static str,
@@ -49,7 +50,7 @@ pub(crate) const NODE: Tool = Tool {
     proof: &["-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)"],
 };
 
-/// Where administrators' programs are, which are not in every PATH.
+/// The folders of administrators' programs, which are not in every PATH.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 
 /// Makes sure that `tools` are here: installs what is missing, or says what to install.

@@ -1,4 +1,4 @@
-//! A server of PostgreSQL with a folder of its own.
+//! A PostgreSQL server with its own folder.
 
 use std::env;
 use std::fs::{self, File, Permissions};
@@ -35,8 +35,9 @@ const TRANSIENT: [&str; 2] = ["pre-existing shared memory block", "could not bin
 /// The longest path of a Unix socket on Linux.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// A running or stopped server of PostgreSQL, which listens at a Unix socket and at a port of 127.0.0.1. It trusts
-/// everybody; its superuser is `postgres`. Dropping this, or the end of this process, ends it and removes its folder.
+/// A running or stopped server of PostgreSQL, which listens at a Unix socket and at a port of 127.0.0.1. The server
+/// accepts every login without a password; its superuser is `postgres`. Dropping this, or the end of this process,
+/// ends it and removes its folder.
 #[derive(Debug)]
 pub struct Cluster {
     /// The first process of the server, the parent of all others.
@@ -247,7 +248,7 @@ impl Cluster {
     pub fn freeze(&self) -> Vec<u32> {
         let postmaster = self.postmaster_id();
         send(postmaster, Signal::STOP);
-        // Once stopped, it starts no more children.
+        // Once stopped, the postmaster starts no more children.
         wait_until("postgres to be stopped", || state(postmaster) == Some('T'));
         let children = children(postmaster);
         children.iter().for_each(|id| send(*id, Signal::STOP));
@@ -344,7 +345,7 @@ fn state(id: u32) -> Option<char> {
     status.lines().find_map(|line| line.strip_prefix("State:\t"))?.chars().next()
 }
 
-/// A new folder that belongs to the server and is open to everybody.
+/// A new folder that belongs to the server and that every user can access.
 fn folder() -> PathBuf {
     let mut parent = env::temp_dir();
     if parent.as_os_str().len() + "/pg-123456/.s.PGSQL.12345".len() > SOCKET_PATH_MAX {

@@ -38,7 +38,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// When the server is not there or refuses a statement; this is what psql says then.
+    /// When the server is unreachable or refuses a statement; contains psql's message.
     pub fn try_query(&self, sql: &str) -> Result<String, String> {
         let mut psql = programs::command("psql");
         psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);

@@ -1,4 +1,4 @@
-//! Cleans up after this process, however it ends.
+//! Cleans up after this process, regardless of how it ends.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Waits for the end of its standard input, which this process holds open. Then ends the server that runs in the
-/// folder, if there is one, and removes the folder until it stays away: the server's children take a moment to
-/// notice, and write to it meanwhile.
+/// folder, if there is one, and removes the folder until it stays removed: the server's children take a moment
+/// to notice, and may write to the folder until then.
 ///
 /// `postmaster.pid` may be that of a killed server, and its id another process's by now. So the server is the
 /// process with that id whose current folder is the data folder. The trap ignores the signals of a terminal.

@@ -54,7 +54,7 @@ pub(crate) fn run(command: &mut Command) -> String {
     run_or_say_why(command).unwrap_or_else(|why| panic!("{command:?}: {why}"))
 }
 
-/// Runs a command to its end, and returns what it printed, or what it said when it failed.
+/// Runs a command to its end, and returns its standard output, or its error output if it failed.
 pub(crate) fn run_or_say_why(command: &mut Command) -> Result<String, String> {
     let output = command.output().unwrap_or_else(|cause| panic!("cannot run {command:?}: {cause}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();

@@ -1,5 +1,5 @@
-//! Waiting for a condition. The deadline is generous and only ends a test that would hang: how long something takes
-//! is never a claim.
+//! Waiting for a condition. The deadline is generous and only ends a test that would hang: no test asserts how long
+//! something takes.
 
 use std::fmt::Debug;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The clusters that other tests stand upon do what they say.
+//! Tests the clusters that other tests use.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! Damage to the files of a database that is not served.
 //!
-//! A server either starts with everything that was acknowledged, or it does not start and says why.
+//! A server either starts with every acknowledged write, or refuses to start and reports why.
 //!
-//! One case is left out, because nothing can tell it apart: the newest records of the write-ahead log, after a kill in
-//! the half second before sled has written the same (`docs/decisions/0002`). A damaged record there looks like an
+//! One case is left out, because it cannot be detected: the newest records of the write-ahead log, after a kill in the
+//! half second before sled has written the same (`docs/decisions/0002`). A damaged record there looks like an
 //! unfinished one.
 
 use std::collections::BTreeSet;
@@ -122,7 +122,7 @@ struct Damage {
     after: Option<Vec<u8>>,
 }
 
-/// A stretch of sled's file that stands as at an earlier moment, as if the disk had lost later writes.
+/// A stretch of sled's file in its state at an earlier moment, as if the disk had lost later writes.
 const STALE: &str = "a stale stretch";
 
 impl Damage {
@@ -170,7 +170,8 @@ struct StalePage<'a> {
     page: usize,
 }
 
-/// All stale pages, without those beyond the end at the earlier moment: they would be zeros, which is another damage.
+/// All stale pages, without those beyond the end of the file at the earlier moment: these would be zeros, which is
+/// another kind of damage.
 fn stale_pages(store: &Store) -> Vec<StalePage<'_>> {
     let now = fs::read(store.server.data().join(SLED_FILE)).expect("reads");
     let stale_since = |earlier: &'_ Vec<u8>| {
@@ -210,7 +211,7 @@ fn last_record(file: &[u8]) -> Option<Range<usize>> {
     Some(start..name + last_name(-1).len() + 16)
 }
 
-/// Starts a server on a damaged folder. Either it serves everything, or it says what is wrong. Returns whether it
+/// Starts a server on a damaged folder, which either serves every plant or reports what is wrong. Returns whether it
 /// serves.
 fn serves_damaged(data: &Path, store: &Store, what: &str) -> bool {
     let mut process = Launch::new().data(data).spawn();

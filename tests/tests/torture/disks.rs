@@ -1,8 +1,8 @@
 //! Disks that fail: faults of single system calls, disks that become full, and folders that cannot be used.
 //!
-//! The claims: no success that is not on disk; 503 with error 5002 and a `/readyz` that is not 200 as soon as the store
-//! has failed; an exit with 74 in time, with a message that helps; and every acknowledged write after a start without
-//! the fault.
+//! The promises: no success that is not on disk; 503 with error 5002 and a `/readyz` that is not 200 as soon as the
+//! store has failed; an exit with 74 in time, with a message that helps; and every acknowledged write after a start
+//! without the fault.
 
 mod faults;
 mod folders;
@@ -24,8 +24,8 @@ fn assert_helps(stderr: &str, data: &Path, advice: &[&str]) {
     assert!(helps, "{last:?} holds none of {advice:?}");
 }
 
-/// Starts on a bad disk: the server serves and ends well, or says what to do and ends with 74. Returns whether it
-/// served, and the ended process.
+/// Starts on a bad disk: the server serves and stops gracefully, or reports what to do and ends with 74. Returns
+/// whether it served, and the ended process.
 #[track_caller]
 fn start_and_end(launch: &Launch, data: &Path, advice: &[&str]) -> (bool, Process) {
     let mut process = launch.clone().data(data).spawn();
@@ -42,7 +42,7 @@ fn start_and_end(launch: &Launch, data: &Path, advice: &[&str]) -> (bool, Proces
     (is_ready, process)
 }
 
-/// Asserts that a server without faults has what the ledgers hold, and goes on.
+/// Asserts that a server without faults has the plants of the ledgers, and still takes writes.
 #[track_caller]
 fn check_repaired(ledgers: &Ledgers, server: &mut TestServer) {
     let client = server.client();

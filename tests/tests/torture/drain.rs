@@ -100,7 +100,7 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         let mut server = TestServer::start_with(launch);
         let address = server.address();
         let load = Arc::new(Load::default());
-        // Not scoped: when a claim fails, the end of the server ends them.
+        // Not scoped: when an assertion fails, the end of the server ends these threads.
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
                 let load = Arc::clone(&load);

@@ -24,7 +24,7 @@ const KEEP_EVENTS: &str = "16";
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest time until `/readyz` tells of a failure.
+/// The longest time until `/readyz` reports a failure.
 const READY_DEADLINE: Duration = Duration::from_secs(1);
 
 const CLIENTS: i64 = 4;
@@ -41,7 +41,7 @@ struct Point {
     name: &'static str,
     /// The thread that is disturbed there.
     thread: &'static str,
-    /// How often the thread surely gets there. Chance chooses one of these times.
+    /// How many times the thread certainly passes the point. A random one of these passes is chosen.
     passes: u32,
 }
 
@@ -169,8 +169,8 @@ fn begin(chance: Rng) -> Ordeal {
     ordeal
 }
 
-/// Disturbs the server, to its end, while all clients write and another one reads. Returns what each client was told
-/// last.
+/// Disturbs the server, which ends, while all clients write and another client reads. Returns the last outcome of
+/// each client.
 fn while_written(ordeal: &mut Ordeal, disturb: impl FnOnce(&mut TestServer)) -> Vec<Told> {
     let client = ordeal.server.client();
     thread::scope(|scope| {
@@ -191,8 +191,8 @@ fn read_until_gone(client: &Client) -> Plants {
     shown
 }
 
-/// Does something for each point, so often, on a few threads, each of which has a server of its own. Returns how many
-/// points that were, and how many writes were acknowledged.
+/// Runs a check for each point, this many times, on a few threads, each with its own server. Returns how many points
+/// that were, and how many writes were acknowledged.
 fn for_each(
     points: &[Point],
     rounds: u32,
@@ -276,7 +276,7 @@ fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowle
     .print();
 }
 
-/// Asserts that the server tells of a panic in the store at once, and ends in time.
+/// Asserts that the server reports a panic in the store at once, and ends in time.
 fn check_failure(server: &mut TestServer, faults: &str) {
     let client = server.client();
     wait_until("a panic", || server.stderr().contains(PANIC));

@@ -14,7 +14,7 @@ use plantd_tests::{
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// The most memory of a connection: less than its buffers, were they kept.
+/// The most memory of a connection: less than its buffers would take if they were kept.
 const CONNECTION_KIB: u64 = 24;
 
 /// The most memory for the growth of the store.
@@ -35,7 +35,7 @@ fn usize_of(number: u32) -> usize {
     usize::try_from(number).expect("a usize has 32 bits")
 }
 
-/// The state of a server with few connections, to compare it with its state under load.
+/// The state of a server with few connections, for comparison with its state under load.
 struct Base {
     client: Client,
     descriptors: usize,
@@ -204,7 +204,7 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
     raise_descriptor_limit();
     let rounds = times(1, 7);
     let duration = Duration::from_secs(u64::from(times(1, 8)));
-    // The short form makes no claim about rates, and does not search for the best.
+    // The short form asserts nothing about rates, and does not search for the best number.
     let best = if is_long() { best_number() } else { FEW };
     let crowded = 10 * best;
     let [alone, mut crowd, mut too_many] =
@@ -242,7 +242,7 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
         ),
     }
     .print();
-    // The long form is a measurement, on a machine that does nothing else.
+    // The long form is a measurement, on an otherwise idle machine.
     assert!(!is_long() || ratio >= 0.9, "only {ratio:.2} of the best rate is left");
 }
 
@@ -257,9 +257,9 @@ enum Nuisance {
     SlowLaterHead,
     /// It sends its body byte by byte.
     SlowBody,
-    /// It rests after a request.
+    /// The client sends nothing after a first request.
     Resting,
-    /// It asks for everything, and takes nothing of it.
+    /// The client requests an export, and reads nothing of it.
     NotReading,
 }
 

@@ -1,4 +1,4 @@
-//! Disturbances of the outside world: each module disturbs servers again and again, and asserts what is promised.
+//! External disturbances: each module disturbs servers repeatedly, and asserts the promises.
 //!
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
@@ -19,13 +19,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use plantd_tests::{Launch, Ledgers, TestServer, Told, store_of};
 
-/// A fault that lets the memtable hold so few changes that it is compacted all the time.
+/// A fault that limits the memtable to so few changes that it is compacted all the time.
 const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";
 
 /// The number of these changes.
 const CHANGES_IN_MEMORY: i64 = 64;
 
-/// A server that is disturbed again and again, and the ledgers of its clients.
+/// A server that is disturbed repeatedly, and the ledgers of its clients.
 struct Ordeal {
     server: TestServer,
     ledgers: Ledgers,
@@ -39,8 +39,8 @@ impl Ordeal {
         Self { server: TestServer::start_with(launch), ledgers, chance }
     }
 
-    /// Disturbs the server while each client writes up to its first write in doubt. Returns what each was told
-    /// about that one.
+    /// Disturbs the server while each client writes up to its first write in doubt. Returns the outcome of
+    /// that write for each client.
     fn disturb(&mut self, disturb: impl FnOnce(&mut TestServer)) -> Vec<Told> {
         let Self { server, ledgers, chance } = self;
         ledgers.write(server, chance, || Told::is_in_doubt, disturb)

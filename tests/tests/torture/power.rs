@@ -1,7 +1,7 @@
-//! Power cuts: the disk keeps synced data, and of the rest what chance decides.
+//! Power cuts: the disk keeps synced data, and a random part of the rest.
 //!
-//! strace shows the writes and syncs of a server, and its answers. From that, `Disk` makes what a cut at any moment
-//! leaves, and a server starts on it.
+//! strace shows the writes and syncs of a server, and its answers. From the trace, `Disk` computes the files that a
+//! cut at any moment leaves, and a server starts on them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -59,7 +59,7 @@ impl Run {
         let calls = SystemCalls::read(&trace, server.process().id());
         assert_synchronous(&calls);
         let answered: HashMap<_, _> = calls.all(|_| true).filter_map(answered).collect();
-        // If answers ever look different, the trace would show none, and the test would claim nothing.
+        // If the format of answers ever changes, the trace would show none, and the test would assert nothing.
         let seen = answered.keys().filter(|request_id| Ledgers::is_request_id(request_id)).count();
         assert_eq!(u64::try_from(seen).ok(), Some(acknowledged), "answers that the trace shows");
         Self { disk: disk.expect("it was loaded"), calls, answered }

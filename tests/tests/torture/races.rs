@@ -73,8 +73,8 @@ fn any_operation(chance: &mut fastrand::Rng) -> HistoryOperation {
     }
 }
 
-/// The operations of one client until the server is gone. The caller must correct the end of the last one, if it
-/// has no answer.
+/// The operations of one client until the server stops. If the last operation has no answer, the caller must
+/// correct its end.
 fn operate(client: &Client, clock: Instant, chance: &mut fastrand::Rng) -> Vec<(i64, Entry)> {
     let now = || u64::try_from(clock.elapsed().as_nanos()).expect("a short time");
     let mut entries = Vec::new();

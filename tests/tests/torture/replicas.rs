@@ -1,8 +1,8 @@
 //! Three servers on one PostgreSQL. The tests disturb the servers, PostgreSQL and the network between them.
 //!
 //! After each disturbance the plants of a server are compared with the ledgers, and the tables with the plants: the
-//! log of events leads to exactly these plants, with one event for each change. A follower, which reads the events all
-//! the while, must have seen exactly that log.
+//! log of events leads to exactly these plants, with one event for each change. A follower, which reads the events
+//! throughout, must have seen exactly that log.
 
 mod failover;
 mod fleet;

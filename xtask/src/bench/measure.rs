@@ -1,4 +1,4 @@
-//! Measurements in rounds, and what they say: medians, ratios within a round, and targets.
+//! Measurements in rounds, and their evaluation: medians, ratios within a round, and targets.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Measurement {
     }
 }
 
-/// A work, a program, and how this program does this work in an empty folder.
+/// A workload, a program, and how this program runs the workload in an empty folder.
 pub(super) type Entry<'a> =
     (&'static str, &'static str, Box<dyn Fn(&Path) -> anyhow::Result<Measurement> + 'a>);
 
@@ -121,7 +121,7 @@ pub(super) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
     Some([f64::midpoint(lower, upper), min, max])
 }
 
-/// What the median is to reach.
+/// The target of the median.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
     AtLeast(f64),

@@ -1,4 +1,4 @@
-//! `cargo xtask bench postgres` and `postgres-move`: plantd on PostgreSQL, next to what PostgreSQL does by itself.
+//! `cargo xtask bench postgres` and `postgres-move`: plantd on PostgreSQL, next to PostgreSQL alone.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ const WORKS: [(&str, usize, Request, &str); 5] = [
     ("list of 100", CONNECTIONS, Request::List, "list"),
 ];
 
-/// What a rate depends on.
+/// The settings that a rate depends on.
 const SETTINGS: &str = "SELECT string_agg(format('`%s` %s', name, current_setting(name)), ', ' ORDER BY name) \
     FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'max_connections', 'max_wal_size', 'shared_buffers', \
     'synchronous_commit', 'wal_sync_method')";
@@ -73,8 +73,8 @@ impl<'a> Server<'a> {
         self.plantd.with(&["--postgres", &self.cluster.url(), "--postgres-schema", schema])
     }
 
-    /// Measures a work after a checkpoint, so that nothing older is written meanwhile. Creates get new tables, which
-    /// must have all acknowledged plants in the end.
+    /// Measures a work after a checkpoint, so that no older data is written during the measurement. Creates get new
+    /// tables, which must have all acknowledged plants in the end.
     fn entry(
         &'a self,
         work: &'static str,

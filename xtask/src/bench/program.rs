@@ -94,7 +94,7 @@ impl Program {
             .args(&contender.command)
             .args(["--listen", "127.0.0.1:0", "--data"])
             .arg(data)
-            // Nothing but the token, so that the defaults are measured.
+            // Only the token is set, so that the defaults are measured.
             .env_clear()
             .env("PLANTD_TOKEN", TOKEN)
             .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! What a bench writes: tables in Markdown, plots, and the measured parts of docs/performance.md.
+//! The output of a bench: tables in Markdown, plots, and the measured parts of docs/performance.md.
 
 use std::fs;
 use std::process::Command;
@@ -68,7 +68,7 @@ fn with_ends(values: Vec<f64>, decimals: usize) -> String {
     numbers.map(|[median, min, max]| format!("{median} ({min} to {max})")).unwrap_or_default()
 }
 
-/// What is to be reached, and the values of all rounds. Claims without values are left out.
+/// The targets, and the values of all rounds. Claims without values are left out.
 pub(super) fn claims(claims: Vec<(&str, Target, Vec<f64>)>) -> String {
     let row = |(what, target, values): (&str, Target, Vec<f64>)| {
         let spread = spread(values)?;
@@ -100,8 +100,8 @@ pub(super) fn measurements(options: &Options, results: &Results, reference: &str
     )
 }
 
-/// Prints the text of a bench and, if the options say so, puts it between `<!-- measured: NAME -->` and `<!-- end -->`
-/// in docs/performance.md.
+/// Prints the text of a bench and, if the options ask for it, puts it between `<!-- measured: NAME -->` and `<!-- end
+/// -->` in docs/performance.md.
 pub(super) fn publish(options: &Options, name: &str, text: &str) -> anyhow::Result<()> {
     println!("\n{text}");
     if !options.is_documented() {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench scale`: what a store costs when it is large, and how that grows from a small one.
+//! `cargo xtask bench scale`: the costs of a large store, and their growth from a small one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ const FIRST_NUMBER_AFTER_KILL: u64 = 1 << 40;
 const READY: &str = "ready after a clean stop, s";
 const READY_AFTER_KILL: &str = "ready after SIGKILL under load, s";
 type Disturbance = fn(&Contender, &Path) -> anyhow::Result<()>;
-/// What happens to a store before it is started again.
+/// How a store is prepared before it is started again.
 const STARTS: [(&str, Disturbance); 3] = [
     (READY, |_, _| Ok(())),
     ("ready after a clean stop, read from disk, s", forget_files),
@@ -57,7 +57,7 @@ struct Store {
     plants: u64,
     /// The row of the table after each window of creates.
     growth: Vec<Vec<String>>,
-    /// The most memory that plantd has had meanwhile.
+    /// The peak memory of plantd during the fill.
     memory_mb: f64,
 }
 
@@ -178,9 +178,9 @@ fn grow(
     Ok(Store { plantd, folder, plants, growth, memory_mb })
 }
 
-/// Bytes that a store takes of the disk.
+/// The disk space of a store, in bytes.
 fn disk_bytes(store: &Path) -> anyhow::Result<f64> {
-    // Files may go meanwhile, which `du` reports.
+    // Files may disappear during the walk, which `du` reports as an error.
     let mut du = Command::new("sh");
     du.args(["-c", "du --summarize --block-size=1 \"$1\" 2>/dev/null || true", "sh"]);
     let stdout = output(du.arg(store.join("data-0")))?;

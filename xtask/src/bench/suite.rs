@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: plantd, its ceiling and others, in turn, at everything that a store is asked for.
+//! `cargo xtask bench`: plantd, its ceiling and other programs, in turn, at every kind of request.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -118,7 +118,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     draw(options, &results)
 }
 
-/// What the medians are to reach.
+/// The targets of the medians.
 fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
     let ratios = |work, other| results.ratios(work, PLANTD, other);
     let p99s = |program| results.latencies(HALF_LOAD, program, 1);

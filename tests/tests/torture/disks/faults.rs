@@ -1,4 +1,4 @@
-//! System calls that fail or do not return: the first, the second and so on, once or from then on.
+//! System calls that fail or do not return: the first, the second and so on, once or permanently.
 //!
 //! strace injects the faults in place of the calls. It counts the calls of each thread: the commit thread is one, the
 //! thread of the checkpoints another, and sled writes on several.
@@ -177,7 +177,7 @@ fn print(promise: &'static str, sums: Mutex<Sums>) {
     .print();
 }
 
-/// Faults of a kind of call: of each up to the last, once and forever.
+/// Faults of one kind of call: of each call up to the last, once and permanently.
 fn faults(call: &'static str, tamper: &'static str, last: u32) -> Vec<Fault> {
     let once = (1..=last).map(|first| Fault { call, tamper, first, is_for_ever: false });
     let ever_from = if is_long() { 1..=last } else { 3..=3 };
@@ -307,8 +307,8 @@ struct Known {
     files: BTreeSet<PathBuf>,
 }
 
-/// All calls but the reads of sled (`pread64`). Sled takes what it cannot read for empty and overwrites it, so the
-/// server reads every file of sled completely before sled may open it. These reads are here.
+/// All calls except sled's reads (`pread64`). Sled treats unreadable parts as empty and overwrites them, so the
+/// server reads every file of sled completely before sled opens it. Those reads are included.
 const CALLS_OF_A_START: &[&str] = &[
     "openat",
     "mkdir",

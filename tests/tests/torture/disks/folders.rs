@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{assert_ends, assert_refused, load};
 
-/// A folder that belongs to a user whom permissions bind, and a program for this user.
+/// A folder that belongs to a user who is subject to file permissions, and a program for this user.
 struct Stage {
     folder: TempDir,
     launch: Launch,
@@ -49,7 +49,7 @@ impl Stage {
         data
     }
 
-    /// Asserts that the plant is there when nothing is in the way any more.
+    /// Asserts that the plant is there once the obstacle is removed.
     #[track_caller]
     fn assert_unharmed(&self, data: &Path) {
         let mut server = TestServer::start_at(self.launch.clone(), data);
@@ -58,7 +58,7 @@ impl Stage {
     }
 }
 
-/// Gives a file to the user whom permissions bind.
+/// Gives a file to the user who is subject to file permissions.
 fn own(path: &Path) {
     if is_root() {
         chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root may give files away");

@@ -16,16 +16,16 @@ use crate::FEW_CHANGES_IN_MEMORY;
 const ROOM: &str = "size=256m";
 const ADVICE: &[&str] = &["has room"];
 
-/// Room for sled to tidy up after the last write, but not for the changes that wait for sled.
+/// Room for sled to finish after the last write, but not for the changes that wait for compaction.
 const LITTLE_MIB: u32 = 4;
 
-/// Starts where there may be no room. Returns whether there was.
+/// Starts a server on a disk that may be full. Returns whether there was room.
 #[track_caller]
 fn try_start(launch: &Launch, disk: &SmallDisk) -> bool {
     start_and_end(launch, &disk.data(), ADVICE).0
 }
 
-/// Gives the disk room, and asserts that everything is there.
+/// Frees disk space, and asserts that every plant is there.
 #[track_caller]
 fn check_with_room(disk: &SmallDisk, ledgers: &Ledgers) {
     disk.remount(ROOM);
@@ -63,8 +63,8 @@ fn assert_refuses_writes(client: &Client) {
     client.read(NOBODY).assert_error(404, 3002);
 }
 
-/// Ends a server whose disk is full, and asserts that it says that nothing is lost. Returns whether changes wait for
-/// room.
+/// Stops a server whose disk is full, and asserts that the log says that nothing is lost. Returns whether changes
+/// wait for room.
 #[track_caller]
 fn terminate_full(server: &mut TestServer) -> bool {
     match server.terminate().code() {

@@ -9,10 +9,10 @@ use plantd_tests::{IO, Launch, Ledgers, TestServer, Told, wait_for, wait_until};
 const DRAIN_DELAY: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How much longer than the drain the end may take, on a busy machine.
+/// How much longer than the drain the process may take to end, on a busy machine.
 const SLACK: Duration = Duration::from_secs(7);
 
-/// How long `/readyz` may take to tell of a failure on a busy machine. The promise is a second.
+/// How long `/readyz` may take to report a failure on a busy machine. The promise is a second.
 const READY_LIMIT: Duration = Duration::from_secs(5);
 
 /// How much is written if the store does not fail: some segments of the write-ahead log, and
@@ -29,7 +29,7 @@ pub(super) fn launch() -> Launch {
 /// How many writes each client sends after it knows of the failure.
 const LATE_WRITES: u32 = 20;
 
-/// Times from the first answer that told of the failure.
+/// Times since the first answer that reported the failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
     /// Until `/readyz` was not 200.
@@ -42,7 +42,7 @@ pub(super) struct Failed {
 #[derive(Default)]
 struct Load {
     written_bytes: AtomicUsize,
-    /// When the first answer told of the failure.
+    /// The time of the first answer that reported the failure.
     failed: OnceLock<Instant>,
     stop: AtomicBool,
 }

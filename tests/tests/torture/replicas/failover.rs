@@ -30,7 +30,7 @@ const CONTESTED: i64 = -1_000_000;
 enum End {
     /// By a kill.
     Sudden,
-    /// By a kill while its standby is away, so that its newest writes are nowhere else.
+    /// By a kill while its standby is away, so that only the primary has its newest writes.
     Lonely,
     /// As `Lonely`, after the waits for the standby were canceled, which makes their writes visible.
     Impatient,
@@ -61,8 +61,8 @@ fn end_waits(database: &Database, schema: &str) -> u32 {
     database.query(&end).parse().expect("a number")
 }
 
-/// Lets a server write a plant that is visible and that only the primary has, kills that server, and lets another one
-/// write the same: it finds the plant as it should be, and has nothing to write. Then the standby takes over.
+/// One server writes a plant that is visible but only on the primary, and is killed. Another server writes the same
+/// plant, finds it unchanged, and has nothing to write. Then the standby takes over.
 fn fail_over_after_ended_waits(
     primary: &mut Cluster,
     standby: &mut Cluster,
@@ -70,7 +70,7 @@ fn fail_over_after_ended_waits(
     site: &mut Site,
 ) -> Instant {
     let Site { probes, schema, url, .. } = &*site;
-    // Servers without other work.
+    // Servers that have no other work.
     let [mut first, second] = [0; 2].map(|_| Replica::start(url, schema));
     let clients = [&first, &second].map(Replica::client);
     standby.stop_immediate();

@@ -84,7 +84,7 @@ impl Answers {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// The losses: none, for every comparison was successful.
+    /// The losses: none, because every comparison has succeeded.
     pub(super) fn losses(&self) -> String {
         let is_followed = self.is_followed.load(Ordering::Relaxed);
         let followed = if is_followed { ", no event missed or seen twice" } else { "" };
@@ -133,7 +133,7 @@ impl Probes {
         wait_until("a plant to be put", || self.note(id, &client.put(id, &body)));
     }
 
-    /// Replaces or makes this plant by a server that is killed meanwhile.
+    /// Replaces or creates this plant by a server that is killed during the request.
     pub(super) fn put_without_hope(&self, client: &Client, id: i64) {
         let plant = NewPlant::new(id, PROBE_NAME, None);
         self.in_doubt.lock().expect("nobody has panicked").insert(id, plant);
@@ -171,10 +171,10 @@ impl Probes {
 }
 
 impl Site {
-    /// Waits until `/readyz` of all servers says that they take writes, or that they do not.
+    /// Waits until `/readyz` of all servers reports that they take writes, or that they do not.
     #[track_caller]
     pub(super) fn wait_for_readiness(&self, is_ready: bool) {
-        // At the same time, for an answer may take a while.
+        // Concurrently, because an answer may take a while.
         thread::scope(|scope| {
             for replica in self.replicas.iter() {
                 scope.spawn(move || {
@@ -259,7 +259,7 @@ impl Fleet {
     }
 
     /// Lets all clients write while something happens, each up to its first write in doubt. Then waits until nothing
-    /// is under way, and makes all claims. Returns the result of `meanwhile`.
+    /// is in progress, and makes all assertions. Returns the result of `meanwhile`.
     fn while_written<T>(&mut self, chance: &mut Rng, meanwhile: impl FnOnce(&mut Site) -> T) -> T {
         let is_over = AtomicBool::new(false);
         let Self { site, ledgers, .. } = self;

@@ -1,4 +1,4 @@
-//! A follower: it reads the events all the while.
+//! A follower, which reads the events throughout the test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -68,7 +68,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // A claim has failed: it must not go on forever.
+        // An assertion has failed: the thread must not run forever.
         self.end.store(0, Ordering::Relaxed);
     }
 }
@@ -84,7 +84,7 @@ fn follow(config: &PostgresConfig, end: &AtomicI64, opened: &Sender<()>) -> Vec<
             if last >= end.load(Ordering::Relaxed) {
                 return seen;
             }
-            // While PostgreSQL is away, it tries again.
+            // While PostgreSQL is unreachable, the follower tries again.
             let page = repository.events(Revision::from(last.cast_unsigned()), PAGE).await;
             let Ok(page) = page else { continue };
             let EventPage::Kept(events) = page else { panic!("events were forgotten") };

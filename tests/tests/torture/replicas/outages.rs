@@ -22,7 +22,7 @@ fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
         let killed = chance.usize(..fleet.site.replicas.len());
         fleet.disturb(&mut chance, MOST_WRITES, |site| {
             site.replicas[killed].kill(&site.database);
-            // The others go on.
+            // The other servers continue.
             site.answers.wait_for(after);
             site.replicas[killed].restart(&site.url, &site.schema);
             Instant::now()

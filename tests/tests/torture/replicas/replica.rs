@@ -21,7 +21,7 @@ impl Replica {
         self.server.client()
     }
 
-    /// Whether it says that it takes writes.
+    /// Whether `/readyz` says that the server takes writes.
     pub(super) fn is_ready(&self) -> bool {
         let answer = self.client().get("/readyz");
         if answer.status != 200 {

@@ -1,7 +1,7 @@
 "use strict";
 
-// Swagger UI shows JSON as JavaScript reads it, which rounds numbers of more than 53 bits, and an id may have 64;
-// of several rows of JSON it says that they are none. Where that is not what came, it is told of a text.
+// Swagger UI parses and prints JSON with JavaScript, which rounds numbers of more than 53 bits, and an id may have 64.
+// Several rows of JSON (NDJSON) it reports as invalid. In both cases, this shows the answer as plain text.
 const asItCame = {
   wrapComponents: {
     responseBody: (ResponseBody, { React }) => (properties) => {
@@ -13,7 +13,7 @@ const asItCame = {
   },
 };
 
-// Whether it is the same text when JavaScript has read and written it.
+// Whether the text survives parsing and printing by JavaScript unchanged.
 function isKept(json) {
   try {
     return JSON.stringify(JSON.parse(json)) === json;
@@ -42,9 +42,9 @@ SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#swagger-ui",
   deepLinking: true,
-  // A token is gone when the page is.
+  // Closing the page discards the token.
   persistAuthorization: false,
-  // No badge of a validator elsewhere.
+  // No badge from an external validator.
   validatorUrl: null,
   plugins: [asItCame, hiddenToken],
 });
