@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_as_it_is_shown_but_for_headers_that_are_not() {
+    fn an_answer_matches_the_document_except_for_omitted_headers() {
         let output = "HTTP/1.1 200 OK\r\netag: \"7\"\r\ndate: today\r\n\r\n{\"id\":1}\n";
         assert_eq!(compare("HTTP/1.1 200 OK\netag: \"7\"\n\n{\"id\":1}", output), Ok(()));
         for wrong in [

@@ -176,7 +176,7 @@ fn check_gone(request: &[u8], target: &str, about: &str, words: &[&str]) {
 }
 
 #[test]
-fn a_change_whose_client_goes_away_is_told_of_without_an_outcome() {
+fn a_change_whose_client_disconnects_is_logged_without_an_outcome() {
     if !store_is_sled("the disk of its folder is slow") {
         return;
     }

@@ -439,7 +439,7 @@ fn an_import_with_a_wrong_token_ends_before_it_reads() {
 }
 
 #[test]
-fn a_failure_of_the_connection_or_the_server_is_told_with_what_to_do() {
+fn a_failure_of_the_connection_or_the_server_is_reported_with_what_to_do() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let refused = nobody.local_addr().unwrap().to_string();
     drop(nobody);
@@ -578,7 +578,7 @@ fn check_no_export(address: SocketAddr, words: &[&str], name: &str) {
 }
 
 #[test]
-fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_as_it_was() {
+fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_unchanged() {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nX-Total-Count: 2\r\n";
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
     let cuts = [
@@ -627,7 +627,7 @@ fn exporting(
 }
 
 #[test]
-fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_as_it_was() {
+fn an_export_that_was_truncated_silently_ends_with_74_and_leaves_the_file_unchanged() {
     let two_follow = ("200 OK", r#"[{"id":3,"name":"Salix"},{"id":4,"name":"Salix"}]"#);
     let error = ("503 Service Unavailable", r#"{"error":5003,"message":"shutting down"}"#);
     let end = ("200 OK", "[]");
@@ -680,7 +680,7 @@ fn an_export_that_was_cut_where_nobody_notices_ends_with_74_and_leaves_the_file_
 }
 
 #[test]
-fn an_export_whose_end_cannot_be_told_is_refused() {
+fn an_export_without_a_declared_end_is_refused() {
     for (version, framing) in [
         ("1.1", ""),
         ("1.0", ""),
@@ -755,7 +755,7 @@ fn an_export_that_is_killed_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn an_answer_that_is_none_of_plantd_s_ends_without_a_file() {
+fn an_answer_that_is_not_from_plantd_ends_without_a_file() {
     let html = "<p>Plants</p>";
     let redirect = "308 Permanent Redirect\r\nLocation: https://a.example";
     for (status, content_type, exit_code, words) in [

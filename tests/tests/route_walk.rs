@@ -245,7 +245,7 @@ fn no_route_answers_without_a_token_of_its_scope() {
 }
 
 #[test]
-fn what_is_no_route_does_not_answer_without_a_token_either() {
+fn unknown_routes_do_not_answer_without_a_token_either() {
     let walk = Walk::new();
     let routes = routes();
     let paths: BTreeSet<String> = routes.iter().map(|route| target(route.path)).collect();

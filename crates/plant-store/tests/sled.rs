@@ -414,7 +414,7 @@ async fn plants_that_sled_has_lost_below_its_manifest_come_back_from_the_write_a
 
 /// Also when the write-ahead log goes back further than sled.
 #[tokio::test]
-async fn the_tag_index_is_right_whatever_the_write_ahead_log_holds_at_an_open() {
+async fn the_tag_index_is_right_after_an_open_with_any_write_ahead_log() {
     const PLANTS: usize = 5_000;
     const ROUNDS: usize = 4;
     let mut folder = Folder::new();

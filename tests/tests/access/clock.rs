@@ -30,7 +30,7 @@ fn a_token_that_has_expired_stays_refused_when_the_clock_is_set_back() {
 }
 
 #[test]
-fn a_server_goes_on_whatever_its_clock_shows() {
+fn a_server_keeps_running_with_any_clock() {
     let clock = Clock::new();
     let mut server = TestServer::start_with(clock.launch(Launch::new()));
     let expiring = create_token(server.data(), &["--name", "expiring", "--expires", "1h"]);

@@ -70,7 +70,7 @@ fn a_request_that_the_scope_forbids_counts_too() {
 }
 
 #[test]
-fn without_a_rate_nobody_is_refused() {
+fn without_a_rate_no_request_is_refused() {
     let server = TestServer::start();
     let client = server.client();
     assert!((0..1000).all(|_| client.read(1).status == 404));

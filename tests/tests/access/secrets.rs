@@ -65,7 +65,7 @@ fn files(folder: &Path) -> Vec<(String, String)> {
 
 /// The most verbose log contains the lines of all other levels.
 #[test]
-fn a_run_that_logs_all_it_can_and_uses_many_secrets_tells_none() {
+fn a_run_with_full_logging_and_many_secrets_reveals_none() {
     let mut run = Run::default();
     run.secret(OF_ENVIRONMENT);
     let launch = Launch::new()
@@ -174,7 +174,7 @@ fn a_run_that_logs_all_it_can_and_uses_many_secrets_tells_none() {
 }
 
 #[test]
-fn a_panic_tells_no_secret() {
+fn a_panic_reveals_no_secret() {
     let launch = Launch::new()
         .faults("in-handler=panic")
         .environment("RUST_LOG", "trace")

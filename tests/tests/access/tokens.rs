@@ -228,7 +228,7 @@ fn a_tokens_file_that_is_disturbed_changes_nothing_for_a_running_server_and_the_
 }
 
 #[test]
-fn a_client_is_told_of_a_token_that_was_mistyped_or_cut() {
+fn a_mistyped_or_truncated_token_is_reported_as_such() {
     let server = server();
     let token = create_token(server.data(), &["--name", "mine"]);
     let last = token.len() - 1;
@@ -375,7 +375,7 @@ fn a_killed_command_leaves_nothing_behind_that_is_in_the_way() {
 }
 
 #[test]
-fn a_lock_that_another_process_keeps_is_not_waited_for_for_ever() {
+fn waiting_for_the_lock_of_another_process_has_a_deadline() {
     let folder = folder();
     let _ = create_token(folder.path(), &["--name", "mine"]);
     let lock = File::open(folder.path().join("tokens.json.lock")).expect("it is ours");
@@ -478,7 +478,7 @@ fn a_command_that_cannot_be_carried_out_is_refused_and_tells_no_token() {
 }
 
 #[test]
-fn a_tokens_file_that_cannot_be_used_ends_every_command_and_is_left_as_it_is() {
+fn an_unusable_tokens_file_ends_every_command_and_stays_unchanged() {
     let folder = folder();
     let data = folder.path().join("data");
     for arguments in [&["list"][..], &["revoke", "mine"]] {
@@ -605,7 +605,7 @@ impl Trap {
 }
 
 #[test]
-fn a_file_that_another_user_puts_in_the_place_of_one_leads_root_nowhere() {
+fn a_file_substituted_by_another_user_does_not_redirect_root() {
     const LOCK: &str = "tokens.json.lock";
     let create = |trap: &Trap| token_command(&trap.data, &["create", "--name", "mine"]);
     let serve = |trap: &Trap| launch().data(&trap.data);

@@ -98,7 +98,7 @@ fn no_parameter_has_an_example_that_a_page_would_fill_in() {
 }
 
 #[test]
-fn each_error_is_told_with_its_number_and_an_example_of_it() {
+fn each_error_is_documented_with_its_number_and_an_example() {
     let document = OpenapiDocument::copy();
     for (method, path, operation) in document.operations() {
         let failures: Vec<(u16, &Value)> = document.failures(operation).collect();

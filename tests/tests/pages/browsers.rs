@@ -62,7 +62,7 @@ fn every_answer_forbids_sniffing_framing_and_shared_caches() {
 }
 
 #[test]
-fn pages_of_other_origins_may_do_nothing_unless_they_are_named() {
+fn pages_of_other_origins_are_refused_unless_allowed() {
     let server = TestServer::start();
     let preflight = "Access-Control-Request-Method: POST\r\n";
     for lines in [format!("Origin: {ORIGIN}\r\n"), format!("Origin: {ORIGIN}\r\n{preflight}")] {

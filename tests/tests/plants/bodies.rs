@@ -120,7 +120,7 @@ fn check<Body: AsRef<[u8]>>(requests: &[(&str, &str)], number: i32, refusals: &[
 }
 
 #[test]
-fn what_is_not_json_to_its_end_is_1001_whatever_else_is_wrong() {
+fn a_body_that_is_not_json_to_its_end_is_1001_even_with_other_mistakes() {
     check(&WRITES, 1001, &NOT_JSON.map(|body| (body, &["JSON"] as &[&str])));
 }
 
@@ -216,7 +216,7 @@ fn a_body_of_the_largest_size_is_taken_and_a_larger_one_is_1003() {
 }
 
 #[test]
-fn a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() {
+fn a_body_with_an_oversized_content_length_is_refused_before_it_arrives() {
     let server = TestServer::start();
     for (request_line, lines) in WRITES {
         for length in ["65537", "1099511627776"] {
@@ -229,7 +229,7 @@ fn a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() {
 }
 
 #[test]
-fn a_valid_body_is_taken_whatever_its_spelling() {
+fn a_valid_body_is_accepted_in_any_spelling() {
     let server = TestServer::start();
     let client = server.client();
     for body in [

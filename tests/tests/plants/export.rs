@@ -91,7 +91,7 @@ fn the_export_of_an_empty_store_is_empty_but_for_the_header() {
 }
 
 #[test]
-fn a_line_of_an_export_is_a_plant_without_the_tag_that_it_has_not() {
+fn a_line_of_an_export_is_a_plant_and_omits_a_missing_tag() {
     let server = TestServer::start();
     let client = server.client();
     client.create(2, "Rosa", Some("Rosaceae")).assert_plant("Rosa", Some("Rosaceae"));
@@ -116,7 +116,7 @@ fn a_line_of_an_export_is_a_plant_without_the_tag_that_it_has_not() {
 }
 
 #[test]
-fn an_import_of_an_export_gives_the_same_store_whatever_the_texts_are() {
+fn an_import_of_an_export_gives_the_same_store_with_any_texts() {
     let longest = "𝒑".repeat(TEXT_MAX_CHARACTERS);
     let longest_quotes = "\"".repeat(TEXT_MAX_CHARACTERS);
     let quotes = ["a,b", ",", "\"", "\"\"", "\"quoted\"", "the \"queen\", they say", "'x'", "\\"];

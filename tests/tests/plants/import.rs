@@ -641,7 +641,7 @@ fn a_client_that_pauses_is_5004_and_one_that_is_slow_but_steady_is_served() {
 }
 
 #[test]
-fn an_import_that_outlives_the_drain_is_told_how_far_it_came() {
+fn an_import_that_outlives_the_drain_reports_how_far_it_came() {
     let mut server = TestServer::start_with(Launch::new().arguments(["--drain-timeout", "6s"]));
     let format = Format::Ndjson;
     let [mut begun, mut ceaseless, mut without_rows] = [(); 3].map(|()| server.connect());

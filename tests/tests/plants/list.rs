@@ -364,7 +364,7 @@ fn check_lists(client: &Client, tags: &[&str]) -> Vec<NewPlant> {
 }
 
 #[test]
-fn all_lists_agree_whatever_was_changed_at_the_same_time() {
+fn all_lists_agree_after_concurrent_changes() {
     const TAGS: [&str; 3] = ["a", "ab", "b"];
     const IDS: u64 = 30;
     const CHANGES: u64 = 300;

@@ -136,7 +136,7 @@ fn a_query_parameter_that_an_operation_has_not_is_1006() {
 }
 
 #[test]
-fn health_is_told_and_is_not_to_be_kept() {
+fn health_is_answered_and_must_not_be_cached() {
     let server = TestServer::start();
     for path in ["/livez", "/readyz"] {
         let answer = send(&server, &format!("GET {path}"), "", "");

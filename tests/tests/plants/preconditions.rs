@@ -213,7 +213,7 @@ fn a_put_makes_a_plant_only_where_its_condition_allows_and_other_methods_answer_
 }
 
 #[test]
-fn a_wrong_body_is_refused_whatever_the_condition_says() {
+fn a_wrong_body_is_refused_regardless_of_conditions() {
     let server = TestServer::start();
     let client = server.client();
     let [_, revision] = two_revisions(&client);

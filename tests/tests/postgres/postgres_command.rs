@@ -133,7 +133,7 @@ fn a_value_that_cannot_be_used_ends_with_64_by_the_flag_and_with_78_by_the_envir
 }
 
 #[test]
-fn a_password_is_told_nowhere_where_a_command_line_is_wrong() {
+fn a_wrong_command_line_does_not_reveal_a_password() {
     let url = format!("postgres://plantd:{PASSWORD}@127.0.0.1/plants");
     let equals = format!("--postgres={url}");
     let wrong: [&[&str]; 8] = [
@@ -300,7 +300,7 @@ fn write_for_server(path: &Path, text: &str) {
 }
 
 #[test]
-fn over_tls_only_the_server_that_is_vouched_for_gets_anything() {
+fn over_tls_only_a_verified_server_gets_any_data() {
     let (cluster, authority, folder) = (Cluster::start(), Authority::new(), folder());
     let certificate = authority.issue();
     write_for_server(&cluster.data().join("server.crt"), &certificate.chain);
@@ -346,7 +346,7 @@ fn over_tls_only_the_server_that_is_vouched_for_gets_anything() {
 }
 
 #[test]
-fn why_postgres_lets_nobody_in_is_said_with_what_to_do() {
+fn a_refusal_by_postgres_is_reported_with_what_to_do() {
     let cluster = Cluster::start();
     let who = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
     write_for_server(&cluster.data().join("pg_hba.conf"), who);

@@ -343,7 +343,7 @@ async fn counts_that_were_lost_are_counted_again_by_migrate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_make_tables_uses_those_that_are_there() {
+async fn a_user_who_may_not_create_tables_uses_existing_ones() {
     let schema = Schema::new();
     let (of_user, user) = schema.for_new_user();
     for refusal in [of_user.refusal().await, of_user.migrate_refusal().await] {
@@ -402,7 +402,7 @@ async fn a_server_that_would_lose_plants_or_change_letters_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_acknowledges_before_the_disk_has_it_is_overruled() {
+async fn a_server_that_acknowledges_before_the_sync_is_overridden() {
     // No other session writes PostgreSQL's log to the disk in time.
     let mut cluster =
         Cluster::start_with(&[("synchronous_commit", "off"), ("wal_writer_delay", "10s")]);
@@ -422,7 +422,7 @@ async fn a_server_that_acknowledges_before_the_disk_has_it_is_overruled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_are_matched_alike_whatever_the_rules_of_the_database_are() {
+async fn names_match_independently_of_the_locale_of_the_database() {
     const TAGS: [&str; 4] = ["I", "i", "ı", "Z"];
     let turkish = ["İris", "iris", "IRIS", "ıris", "ISPARTA gülü", "ısparta GÜLÜ"];
     let german = ["Straße", "STRASSE"];
@@ -490,7 +490,7 @@ async fn events_that_are_committed_late_are_not_skipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_number_that_nobody_uses_holds_the_events_up_for_a_moment_only() {
+async fn an_unused_block_delays_the_events_only_briefly() {
     // As many as a crash of PostgreSQL may skip.
     for unused in [1, 32] {
         let schema = Schema::new();
@@ -566,7 +566,7 @@ async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_before_are_forgotten() {
+async fn events_behind_many_unused_blocks_are_shown_when_the_events_before_are_forgotten() {
     const IMPORTED: i64 = 10;
     let mut schema = Schema::new();
     let repository = schema.open().await;
@@ -593,7 +593,7 @@ async fn events_behind_many_numbers_that_nobody_used_are_shown_where_those_befor
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_behind_a_number_that_nobody_used_are_forgotten_without_another_write() {
+async fn events_behind_an_unused_block_are_forgotten_without_another_write() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
     let repository = schema.open().await;
@@ -607,7 +607,7 @@ async fn events_behind_a_number_that_nobody_used_are_forgotten_without_another_w
 // Plants that were removed.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plants_that_were_removed_leave_no_rows_for_ever() {
+async fn removed_plants_leave_no_permanent_rows() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
     let repository = schema.open().await;
@@ -698,7 +698,7 @@ async fn of_creates_by_several_repositories_one_wins_and_a_request_that_comes_ag
 
 /// Of many plants, one is rare, most of the last half are late, and the others have one of some common tags.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_reads_little_whatever_is_known_of_the_tables() {
+async fn a_page_reads_few_rows_with_any_table_statistics() {
     const PLANTS: i64 = 2 * MAX_LOOKED_AT + 5_000;
     let schema = Schema::new();
     let repository = schema.open().await;

@@ -9,7 +9,7 @@ use crate::store::{CANARY, CANARY_NAME, assert_untouched, start_server};
 const BYTE_BY_BYTE_MAX_BYTES: usize = 2_000;
 
 #[test]
-fn what_is_sent_in_one_piece_is_read_as_the_rfc_says_and_the_next_request_on_its_own() {
+fn requests_sent_in_one_piece_are_read_as_the_rfc_says_and_separately_from_the_next_request() {
     check(|connection, bytes| {
         // The server may close the connection before it has read all of a long case.
         let _ = connection.try_send(bytes);

@@ -10,12 +10,12 @@ use crate::cases::{self, Case, Then};
 use crate::store::{VICTIM, VICTIM_NAME, assert_untouched, start_server};
 
 #[test]
-fn behind_a_proxy_that_reads_requests_whole_everybody_gets_his_own_answer() {
+fn behind_a_proxy_that_buffers_requests_every_client_gets_its_own_answer() {
     check(RequestBuffering::On);
 }
 
 #[test]
-fn behind_a_proxy_that_sends_on_what_comes_everybody_gets_his_own_answer() {
+fn behind_a_proxy_that_streams_requests_every_client_gets_its_own_answer() {
     check(RequestBuffering::Off);
 }
 

@@ -84,7 +84,7 @@ fn a_client_that_ends_its_sending_still_gets_its_answers() {
 }
 
 #[test]
-fn a_body_that_does_not_end_is_5004_and_nobody_else_waits_for_it() {
+fn a_body_that_does_not_end_is_5004_and_delays_no_other_client() {
     let server = TestServer::start();
     let whole = create_request(&plant_body(1, "Rosa", None));
     let mut slow: Vec<_> = (0..8).map(|_| server.connect()).collect();
@@ -137,7 +137,7 @@ fn a_head_that_does_not_end_ends_the_connection_whether_it_is_the_first_or_a_lat
 }
 
 #[test]
-fn a_client_that_takes_nothing_of_its_answer_does_not_hold_it_for_ever() {
+fn a_client_that_does_not_read_its_answer_is_disconnected() {
     // More than the buffers of the sockets and of TLS take.
     const PLANTS: i64 = 10_000;
     at_once(&[Transport::Tcp, Transport::Tls13], |transport| {
@@ -171,7 +171,7 @@ fn a_client_that_takes_nothing_of_its_answer_does_not_hold_it_for_ever() {
 }
 
 #[test]
-fn a_connection_that_an_answer_closes_is_closed_also_when_the_rest_of_the_body_never_comes() {
+fn a_closing_answer_closes_the_connection_even_if_the_rest_of_the_body_never_arrives() {
     let server = TestServer::start();
     let rests = [
         "Transfer-Encoding: chunked\r\n\r\n",

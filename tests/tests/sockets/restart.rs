@@ -127,7 +127,7 @@ fn tcp_socket() -> (TcpListener, SocketAddr) {
 }
 
 #[test]
-fn a_restart_on_a_passed_socket_refuses_nobody() {
+fn a_restart_on_a_passed_socket_refuses_no_connection() {
     at_once(&[Transport::Tcp, Transport::Tls13, Transport::Unix], |transport| {
         let site = Site::new();
         let launch = site.launch(*transport);

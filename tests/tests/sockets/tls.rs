@@ -122,7 +122,7 @@ fn a_client_without_tls_is_turned_away_and_fills_no_log() {
 }
 
 #[test]
-fn a_handshake_or_a_record_that_does_not_end_is_cut_off_and_nobody_waits_for_it() {
+fn a_handshake_or_a_record_that_does_not_end_is_cut_off_and_delays_no_other_client() {
     let site = Site::new();
     let server = site.start_tls();
     let mut silent = server.connect();

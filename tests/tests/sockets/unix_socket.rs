@@ -142,7 +142,7 @@ fn a_path_in_a_missing_folder_is_refused_and_so_is_one_of_a_length_that_no_socke
 }
 
 #[test]
-fn the_owner_and_the_group_may_connect_and_nobody_else_whatever_the_umask() {
+fn only_the_owner_and_the_group_may_connect_with_any_umask() {
     at_once(&["000", "022", "077"], |umask| {
         let (path, folder) = socket();
         let trace = folder.path().join("trace");

@@ -231,7 +231,7 @@ fn kill_while_opened(data: &Path, point: Point, faults: &str) -> bool {
 }
 
 #[test]
-fn a_panic_in_a_handler_is_a_500_that_tells_nothing_and_harms_nobody_else() {
+fn a_panic_in_a_handler_is_a_500_without_details_and_affects_no_other_request() {
     const REQUEST_ID: &str = "the-request-that-panics";
     let server = TestServer::start_with(launch(&format!("{HANDLER}=2*panic({PANIC})->off")));
     let client = server.client();

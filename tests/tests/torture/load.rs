@@ -348,7 +348,7 @@ fn create_meanwhile(address: SocketAddr, is_over: &AtomicBool) -> Latencies {
 }
 
 #[test]
-fn clients_that_take_up_connections_for_nothing_are_closed_and_nobody_else_notices() {
+fn clients_that_occupy_connections_are_disconnected_and_others_are_served() {
     // More than the buffers of a socket hold.
     const PLANTS: i64 = 10_000;
     raise_descriptor_limit();

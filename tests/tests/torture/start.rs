@@ -62,7 +62,7 @@ fn leave_unfinished_snapshot(data: &Path, chance: &mut Rng) -> bool {
 }
 
 #[test]
-fn a_start_that_is_killed_again_and_again_is_in_nobodys_way() {
+fn repeatedly_killed_starts_do_not_block_the_next_start() {
     let wanted = times(10, 500);
     let mut kills = Kills::default();
     let mut ordeal = Ordeal::begin(Launch::new(), CLIENTS, MOST_ROWS, chance());
@@ -89,7 +89,7 @@ fn a_start_that_is_killed_again_and_again_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_first_start_that_is_killed_again_and_again_is_in_nobodys_way() {
+fn repeatedly_killed_first_starts_do_not_block_the_next_start() {
     let (mut chance, wanted) = (chance(), times(10, 500));
     let mut kills = Kills::default();
     let usual = TestServer::start().start_took();

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pattern_takes_what_the_rules_take_whatever_the_character() {
+    fn the_pattern_accepts_exactly_what_the_rules_accept_for_every_character() {
         let pattern = Regex::with_flags(TEXT_PATTERN, "u").expect("a regular expression");
         let check = |text: String| {
             let matches = pattern.find(&text).is_some();

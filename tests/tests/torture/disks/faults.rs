@@ -186,7 +186,7 @@ fn faults(call: &'static str, tamper: &'static str, last: u32) -> Vec<Fault> {
 }
 
 #[test]
-fn a_write_or_sync_that_fails_once_or_for_ever_loses_nothing_that_was_acknowledged() {
+fn a_write_or_sync_that_fails_once_or_permanently_loses_no_acknowledged_write() {
     // Sled's own syncs may fail: the write-ahead log keeps the changes until a checkpoint has synced them.
     let kinds: [(&str, &[&str], bool); 6] = [
         ("pwrite64", LOG, true),
@@ -240,7 +240,7 @@ fn a_disk_that_does_not_answer_any_more_ends_the_server() {
 /// A full segment of the write-ahead log is compacted into sled, which meets the fault when nearly all writes are
 /// answered.
 #[test]
-fn a_fault_that_only_sled_meets_is_told_without_another_write() {
+fn a_fault_that_only_sled_meets_is_reported_without_another_write() {
     // A segment holds about 5,000.
     const IDS: Range<i64> = 1_000_000..1_007_500;
     let text = "木".repeat(255);
