@@ -27,7 +27,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with connections of its own.
+    /// A client with its own connections.
     pub fn new(address: SocketAddr, token: Option<&str>) -> Self {
         Self::at(format!("http://{address}"), TlsConfig::default(), token)
     }

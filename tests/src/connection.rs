@@ -119,7 +119,7 @@ impl Connection {
         stream.flush()
     }
 
-    /// Sends bytes, each in a packet of its own.
+    /// Sends bytes, each in its own packet.
     #[track_caller]
     pub fn send_byte_by_byte(&mut self, bytes: impl AsRef<[u8]>) {
         for byte in bytes.as_ref().chunks(1) {

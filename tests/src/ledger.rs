@@ -19,7 +19,7 @@ pub use self::write::Told;
 use crate::client::Client;
 use crate::server::TestServer;
 
-/// The ledgers of some clients, each of which has plants of its own.
+/// The ledgers of some clients, each of which has its own plants.
 #[derive(Debug)]
 pub struct Ledgers {
     accounts: Vec<Account>,

@@ -1,6 +1,6 @@
 //! The harness of the black-box tests: it runs the real `plantd` and talks to it over real sockets.
 //!
-//! - [`TestServer`] is a running server with a folder of its own; [`Launch`] says how it starts, and [`Process`] is
+//! - [`TestServer`] is a running server with its own folder; [`Launch`] says how it starts, and [`Process`] is
 //!   one run of the program, whether it serves or not.
 //! - [`Client`] sends well-formed requests; [`Connection`] sends bytes. [`Answer`] is what both receive. Every
 //!   answer to a [`Client`] must be in the [`OpenapiDocument`].

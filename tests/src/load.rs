@@ -112,7 +112,7 @@ impl LoadConnection {
     }
 }
 
-/// Clients that create plants at the same time, each on a connection of its own, one plant after the
+/// Clients that create plants at the same time, each on its own connection, one plant after the
 /// other. They honor `Retry-After`.
 #[derive(Clone, Copy, Debug)]
 pub struct Crowd {

@@ -1,4 +1,4 @@
-//! A running server with a folder of its own.
+//! A running server with its own folder.
 
 use std::env;
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ impl TestServer {
         Self::start_with(Launch::new())
     }
 
-    /// Starts a server with a folder of its own, which does not exist before.
+    /// Starts a server with its own folder, which does not exist before.
     #[track_caller]
     pub fn start_with(launch: Launch) -> Self {
         Self::start_prepared(launch, "data", |_| {})

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         packages.join().expect("the installation does not panic")?;
         anyhow::Ok(messages)
     })?;
-    // One cluster for all tests, each of which has a schema of its own.
+    // One cluster for all tests, each of which has its own schema.
     let cluster = Cluster::start();
     let mut cargo = cargo::command(&workspace.workspace_root);
     cargo.arg("test").args(FEATURES).env(SHARED_URL, cluster.url());

@@ -53,7 +53,7 @@ pub(crate) const NODE: Tool = Tool {
 /// The folders of administrators' programs, which are not in every PATH.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 
-/// Makes sure that `tools` are here: installs what is missing, or says what to install.
+/// Ensures that `tools` are installed: installs missing ones, or says what to install.
 pub(crate) fn ensure(tools: &[Tool]) -> anyhow::Result<()> {
     let missing = || tools.iter().filter(|tool| locate(tool).is_none());
     let packages: Vec<&str> = missing().map(|tool| tool.debian_package).collect();

@@ -68,17 +68,17 @@ pub fn errors() -> Vec<ErrorInfo> {
         .collect()
 }
 
-/// The body of a create, or what is wrong with it.
+/// Parses the body of a create.
 pub fn read_new_plant(body: &[u8]) -> Result<NewPlant, Error> {
     Ok(json::read(body)?)
 }
 
-/// The body of a PUT, or what is wrong with it.
+/// Parses the body of a PUT.
 pub fn read_plant(body: &[u8]) -> Result<Plant, Error> {
     Ok(json::read(body)?)
 }
 
-/// The body of a PATCH, or what is wrong with it.
+/// Parses the body of a PATCH.
 pub fn read_patch(body: &[u8]) -> Result<PlantPatch, Error> {
     Ok(json::read(body)?)
 }
@@ -142,13 +142,14 @@ pub fn list(query: &str, after: PlantId) -> Option<(PageRequest, String)> {
     Some((read.page_request, next))
 }
 
-/// Where a head ends that arrives in these parts: `None` if it goes on, and the first byte over a limit as the error.
+/// The end of a head that arrives in these parts: `None` if the head continues, and the first byte over a limit as
+/// the error.
 pub fn head_end<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Result<Option<usize>, usize> {
     let mut head = HeadEnd::default();
     end_in_parts(parts, |part| head.find(part))
 }
 
-/// As [`head_end`], for a body in chunks.
+/// Like [`head_end`], for a chunked body.
 pub fn chunks_end<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Result<Option<usize>, usize> {
     let mut chunks = ChunksEnd::default();
     end_in_parts(parts, |part| chunks.find(part))

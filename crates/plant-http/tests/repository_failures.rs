@@ -29,7 +29,7 @@ const IS_UNAVAILABLE: i64 = 6;
 const IS_REFUSED: i64 = 8;
 const CAUSE: &str = "no space left on /var/lib/plants";
 
-/// Misbehaves as the plant's id says.
+/// Misbehaves in the way that the plant's id selects.
 #[derive(Default)]
 struct Misbehaves {
     failed: watch::Sender<bool>,

@@ -183,8 +183,9 @@ impl<'a> WriteGroup<'a> {
         plan
     }
 
-    /// Answers what is committed. Writes of rows that were not written stay pending, and their plants are read again:
-    /// another client has changed them. Fails when a row was not written twice although nobody has changed it.
+    /// Answers the committed writes. Writes of rows that were not written stay pending, and their plants are read
+    /// again, because another client has changed them. Fails when a row was twice not written although no client has
+    /// changed it.
     pub(super) fn accept(&mut self, plan: Plan, committed: &Committed) -> Result<(), SessionError> {
         let Plan { decided, rows, .. } = plan;
         let first_revision = (committed.block * EVENTS_IN_A_BLOCK).cast_unsigned();

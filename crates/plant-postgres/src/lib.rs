@@ -2,7 +2,7 @@
 //!
 //! [`PostgresRepository`] implements the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free
 //! lane takes all waiting writes as one `group`, and its `writer` commits the group in one `transaction`; several
-//! groups are in flight at once. The `reader` reads what is committed. `statements` has the SQL, and `schema` makes the
+//! groups are in flight at once. The `reader` reads committed data. `statements` has the SQL, and `schema` makes the
 //! tables.
 //!
 //! ```no_run
@@ -63,7 +63,7 @@ pub use self::config::{
     DEFAULT_READING_SESSIONS, DEFAULT_SCHEMA, NotASchemaName, PostgresConfig, SchemaName,
 };
 
-/// How many groups of writes are in flight at once, each in a session of its own. More lanes make the groups smaller.
+/// How many groups of writes are in flight at once, each in its own session. More lanes make the groups smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
 
 /// How many reads of single plants may wait. Further reads wait for room.
@@ -72,7 +72,7 @@ const WAITING_READS: usize = 1024;
 /// How many queries for single plants are in flight at once.
 const READS_IN_FLIGHT: usize = 3;
 
-/// How many imports are carried out at once, each in a session of its own.
+/// How many imports are carried out at once, each in its own session.
 const IMPORTS_AT_ONCE: usize = 2;
 
 /// One more session to check whether PostgreSQL takes writes, and one to forget events.
@@ -106,8 +106,8 @@ impl PostgresRepository {
     ///
     /// # Errors
     ///
-    /// When PostgreSQL does not answer or would lose what it acknowledges, or the tables cannot be made or have another
-    /// version. The message says which, and what to do.
+    /// When PostgreSQL does not answer or is configured to lose acknowledged writes, or when the tables cannot be
+    /// created or have another version. The message says which, and what to do.
     pub async fn open(config: &PostgresConfig) -> Result<Self, OpenError> {
         let opened = async {
             let threads = Threads::start()?;

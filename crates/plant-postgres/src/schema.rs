@@ -156,8 +156,8 @@ async fn make_tables(session: &Session, schema: &SchemaName) -> anyhow::Result<b
     }
 }
 
-/// Makes what is missing, in one transaction. Returns whether that is all tables, and the version that they have. Tables of
-/// another version stay as they are.
+/// Creates missing tables and rows, in one transaction. Returns whether it created the tables, and their version.
+/// Tables of another version stay as they are.
 async fn try_to_make_tables(
     session: &Session,
     client: &Client,

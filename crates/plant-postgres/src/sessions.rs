@@ -24,10 +24,10 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The statements at the start of every session.
 ///
-/// The server ends a statement after 4 s, before [`ANSWER_TIMEOUT`], and a transaction that nobody continues after 5 s; but
-/// it waits for a `COMMIT` without limit. The setting `synchronous_commit = off` of a server is overridden, because
-/// acknowledged writes must be on disk. Plans that read whole tables or collect all matches are off: every statement
-/// can follow an index and stop early, whatever the statistics say.
+/// The server ends a statement after 4 s, before [`ANSWER_TIMEOUT`], and an idle transaction after 5 s; but it waits
+/// for a `COMMIT` without limit. The setting `synchronous_commit = off` of a server is overridden, because acknowledged
+/// writes must be on disk. Plans that read whole tables or collect all matches are off: every statement can follow an
+/// index and stop early, even with misleading statistics.
 const SESSION_SETTINGS: &str = "SET statement_timeout = '4s'; \
      SET default_transaction_isolation = 'read committed'; \
      SET idle_in_transaction_session_timeout = '5s'; \
@@ -165,7 +165,7 @@ fn no_connection(error: tokio_postgres::Error) -> SessionError {
     }
 }
 
-/// Whether the network failed. Every other error comes from what the server said.
+/// Whether the network failed. Every other error comes from the server's answer.
 fn is_of_the_network(cause: &io::Error) -> bool {
     cause.raw_os_error().is_some()
         || [io::ErrorKind::TimedOut, io::ErrorKind::UnexpectedEof].contains(&cause.kind())
@@ -252,8 +252,8 @@ impl Sessions {
     }
 }
 
-/// A session. It returns to the pool when it is dropped, unless it gave no answer or nobody waited for one: what was asked
-/// there may still go on.
+/// A session. It returns to the pool when it is dropped, unless it gave no answer or its caller was canceled: the
+/// statement may still be running.
 #[derive(Debug)]
 pub(super) struct Session {
     object: Option<Object>,

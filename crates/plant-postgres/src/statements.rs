@@ -1,4 +1,4 @@
-//! The SQL. `SCHEMA.` stands for the schema's name, which [`Session::sql`](crate::sessions::Session::sql) puts in.
+//! The SQL. [`Session::sql`](crate::sessions::Session::sql) replaces `SCHEMA.` by the schema's name.
 //!
 //! | table | a row is |
 //! |---|---|
@@ -16,10 +16,10 @@ use plant_domain::{Plant, PlantId};
 use plant_store::{EventKind, Revision, StoredPlant};
 use tokio_postgres::Row;
 
-/// How many revisions a block has; 1024 in the SQL. A group has no more events.
+/// How many revisions a block has; 1024 in the SQL. A group has at most this many events.
 pub(super) const EVENTS_IN_A_BLOCK: i64 = 1024;
 
-/// The number that stands for a kind of event in the table.
+/// The number of a kind of event in the table.
 pub(super) const fn kind_number(kind: EventKind) -> i16 {
     match kind {
         EventKind::Created => 1,
@@ -28,7 +28,7 @@ pub(super) const fn kind_number(kind: EventKind) -> i16 {
     }
 }
 
-/// The kind of event that a number in the table stands for.
+/// The kind of event with a number in the table.
 pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
     [EventKind::Created, EventKind::Updated, EventKind::Deleted]
         .into_iter()

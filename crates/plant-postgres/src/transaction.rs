@@ -116,9 +116,9 @@ pub(super) async fn skip_block(session: &Session) {
     }
 }
 
-/// Waits until everything visible is as durable as what is acknowledged. With synchronous replication, a commit becomes
-/// visible before the standby has it when its session ends during the wait. This commits once more: a commit waits for the
-/// standby to have all earlier ones too.
+/// Waits until all visible changes are as durable as acknowledged ones. With synchronous replication, a commit becomes
+/// visible before the standby has it when its session ends during the wait. This commits once more: a commit waits for
+/// the standby to have all earlier ones too.
 pub(super) async fn wait_for_standby(session: &Session) -> Result<(), SessionError> {
     let warnings = session.warnings.count();
     session.rows(TOUCH_COUNTER, &[&counter_slot()]).await?;

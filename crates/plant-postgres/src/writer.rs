@@ -103,8 +103,8 @@ impl Writer {
         self.carry_out_group(WriteGroup::new(writes, to_read, answer)).await;
     }
 
-    /// Carries out writes in order, and returns their outcomes. If another client changes the same plants meanwhile, writes
-    /// of these plants may come later than those after them.
+    /// Carries out writes in order, and returns their outcomes. If another client changes the same plants concurrently,
+    /// writes of these plants may be carried out after later writes.
     pub(super) async fn carry_out_in_turn(
         &self,
         writes: Vec<Write>,
@@ -238,7 +238,7 @@ impl Writer {
         StoreError::Unavailable(cause)
     }
 
-    /// Carries out the pending writes, except those of plants that another client changes meanwhile.
+    /// Carries out the pending writes, except those of plants that another client changes concurrently.
     async fn try_once(&self, group: &mut WriteGroup<'_>) -> Result<(), Failed> {
         let session = self.sessions.get().await?;
         group.read(&session).await?;

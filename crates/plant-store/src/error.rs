@@ -43,7 +43,7 @@ pub enum StoreError {
     Failed(#[from] StoreFailure),
 }
 
-/// Why a store cannot be opened or inspected. The message says what is wrong, and what to do.
+/// Why a store cannot be opened or inspected. The message says what is wrong and how to fix it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

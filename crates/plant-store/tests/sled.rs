@@ -184,7 +184,7 @@ async fn a_database_of_another_format_is_refused() {
     folder.assert_refused("format 99");
 }
 
-/// 600 plants in large groups, and one in a group of its own.
+/// 600 plants in large groups, and one in its own group.
 async fn folder_with_many_events() -> Folder {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");

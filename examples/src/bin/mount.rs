@@ -1,4 +1,4 @@
-//! Mounts the plant service below `/garden`, beside a route of its own. The plants are in memory.
+//! Mounts the plant service below `/garden`, beside its own route. The plants are in memory.
 //!
 //! It listens at the address in `GARDEN_LISTEN`, and takes the token in `GARDEN_TOKEN`.
 

@@ -46,7 +46,7 @@ impl Database {
     }
 }
 
-/// The database for all tests that bring a schema of their own: the one that [`SHARED_URL`] names, or else one
+/// The database for all tests that bring their own schema: the one that [`SHARED_URL`] names, or else one
 /// of this process.
 pub fn shared() -> &'static Database {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();

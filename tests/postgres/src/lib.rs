@@ -1,6 +1,6 @@
 //! Clusters of PostgreSQL for tests: real ones, from the packages of the system, each in a temporary folder.
 //!
-//! - [`Cluster`] is a server with a folder of its own, which can be stopped, killed, started again and
+//! - [`Cluster`] is a server with its own folder, which can be stopped, killed, started again and
 //!   followed by a standby.
 //! - [`Database`] is a database on any server; [`shared`] is one for all tests.
 //! - [`fresh_schema_name`] is a schema of one test in a shared database.
@@ -8,7 +8,7 @@
 //! - [`wait_for`] and [`wait_until`] wait for a condition.
 //!
 //! Commits reach the disk, as in production. Neither server nor folder outlives the process that started them,
-//! however it ends. Everything here panics when the machine lacks what it needs.
+//! however it ends. Everything here panics when the machine lacks a prerequisite.
 
 #![forbid(unsafe_code)]
 

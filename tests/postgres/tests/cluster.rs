@@ -73,7 +73,7 @@ fn tests_that_share_a_database_have_schemas_of_their_own() {
     assert!(failure.contains("nothing"), "{failure}");
 }
 
-/// What [`nothing_is_left_of_a_process_that_was_killed`] runs in a process of its own.
+/// What [`nothing_is_left_of_a_process_that_was_killed`] runs in its own process.
 #[test]
 #[ignore = "it ends its process"]
 fn a_process_that_is_killed() {

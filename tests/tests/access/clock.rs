@@ -41,7 +41,7 @@ fn a_server_keeps_running_with_any_clock() {
         let lines = || server.stderr().lines().filter(|line| line.contains("/plants")).count();
         let before = lines();
         for _ in 0..8 {
-            // Each is on a connection of its own, so every worker gets one.
+            // Each is on its own connection, so every worker gets one.
             let status = server.client().put(id, &replacement_body("Rosa", None)).status;
             assert!([200, 201].contains(&status), "{time}: {status}: {}", server.stderr());
         }

@@ -109,7 +109,7 @@ fn a_token_is_changed_under_load_as_the_document_shows_and_no_good_request_is_re
         let clients: Vec<_> = (0..)
             .zip(&created)
             .map(|(number, created)| {
-                // Each has connections of its own.
+                // Each has its own connections.
                 let client = Client::new(server.address(), None);
                 let (token_file, is_over) = (&token_file, &is_over);
                 let first_id = number * 1_000_000;

@@ -513,7 +513,7 @@ fn a_body_may_come_in_pieces_of_any_length() {
         for length in [1, 2, 3, 5] {
             check(&body.as_bytes().chunks(length).collect::<Vec<_>>());
         }
-        // The same without chunks, each byte in a packet of its own.
+        // The same without chunks, each byte in its own packet.
         let mut connection = server.connect();
         let framing = format!("Content-Length: {}", body.len());
         connection.send(head(format, "?on_conflict=replace", &framing));

@@ -1,4 +1,4 @@
-//! `GET /plants`: pages, filters, and what they refuse.
+//! `GET /plants`: pages, filters, and refused parameters.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};

@@ -20,7 +20,7 @@ const TEXT_MAX_CHARACTERS: usize = 255;
 const JSON: &str = "Content-Type: application/json\r\n";
 const MERGE_PATCH: &str = "Content-Type: application/merge-patch+json\r\n";
 
-/// Sends a request with the token and these header lines on a connection of its own: a refusal may close the
+/// Sends a request with the token and these header lines on its own connection: a refusal may close the
 /// connection.
 #[track_caller]
 fn send(server: &TestServer, request_line: &str, lines: &str, body: impl AsRef<[u8]>) -> Answer {

@@ -1,4 +1,4 @@
-//! POST, PUT, PATCH and DELETE of one plant: what they answer, and what they leave behind.
+//! POST, PUT, PATCH and DELETE of one plant: their answers, and the resulting plant.
 
 use plantd_tests::{TestServer, plant_body, replacement_body};
 

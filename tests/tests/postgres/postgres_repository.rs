@@ -158,7 +158,7 @@ impl Resting {
     }
 }
 
-/// Creates a plant as the program does, with a block of its own, but does not count it.
+/// Creates a plant as the program does, with its own block, but does not count it.
 fn create_by_hand(id: i64) -> String {
     format!(
         "INSERT INTO SCHEMA.plants (id, revision, name, folded_name) \

@@ -21,7 +21,7 @@ impl User {
         Self { name, database: database.clone() }
     }
 
-    /// The URL at which a session is this user's, whatever the server lets in.
+    /// The URL for sessions as this user.
     pub(crate) fn url(&self) -> String {
         let url = self.database.url();
         let sign = if url.contains('?') { '&' } else { '?' };

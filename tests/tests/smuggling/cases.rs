@@ -1,6 +1,6 @@
 //! The cases: a text to send, and the expected answers.
 //!
-//! In a text that is sent, `⏎` is a line end (CR LF), and these stand for longer texts:
+//! In a text that is sent, `⏎` is a line end (CR LF), and these placeholders are replaced:
 //!
 //! - `{auth}`: the line with the token.
 //! - `{plant}`: the JSON of the plant that a case may create. It has 24 bytes, in hexadecimal 18.

@@ -27,7 +27,7 @@ fn what_is_sent_in_pieces_is_read_as_the_rfc_says_and_the_next_request_on_its_ow
     });
 }
 
-/// Sends each case on a connection of its own.
+/// Sends each case on its own connection.
 #[track_caller]
 fn check(send: impl Fn(&mut Connection, &[u8])) {
     let server = start_server();

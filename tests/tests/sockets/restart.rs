@@ -24,7 +24,7 @@ const CLIENTS: i64 = 2;
 /// How many plants the clients create, at least, before each step of a test.
 const PLANTS: usize = 20;
 
-/// Clients that create plants and read them, each request on a connection of its own.
+/// Clients that create plants and read them, each request on its own connection.
 #[derive(Default)]
 struct Load {
     created: Mutex<Vec<i64>>,

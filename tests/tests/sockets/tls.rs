@@ -252,7 +252,7 @@ fn import_and_export_move_plants_over_tls_when_they_trust_the_authority() {
     assert_eq!(process.stdout(), rows);
 }
 
-/// The certificate that a new connection is shown, at a handshake of its own.
+/// The certificate that a new connection is shown, at its own handshake.
 fn shown(server: &TestServer, client: &Arc<ClientConfig>) -> Vec<u8> {
     let (certificate, is_new) = server.connect_tls(client).certificate();
     assert!(is_new, "a session went on");

@@ -72,7 +72,7 @@ impl Site {
         server.connect_tls(&self.authority.client(versions, &[]))
     }
 
-    /// Reads a plant over a connection of its own.
+    /// Reads a plant over its own connection.
     #[track_caller]
     pub(crate) fn read(&self, transport: Transport, server: &TestServer, id: i64) -> Answer {
         let mut connection = self.connect(transport, server);

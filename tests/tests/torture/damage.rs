@@ -26,7 +26,7 @@ const LONG_PLANTS: i64 = 3_000;
 /// Plants with one of a few tags.
 const SHORT_PLANTS: i64 = 6_000;
 
-/// Plants that are created one by one at the end, each in a group of its own.
+/// Plants that are created one by one at the end, each in its own group.
 const LAST_PLANTS: i64 = 5;
 
 /// A page, in bytes.

@@ -127,7 +127,7 @@ const FEW: u32 = 64;
 /// More clients than the queue has room for, which is 1024.
 const TOO_MANY: u32 = 4096;
 
-/// The run of a crowd on a server of its own, because a filled store is slower.
+/// The run of a crowd on its own server, because a filled store is slower.
 struct CrowdRun {
     report: CrowdReport,
     peak_mib: u64,

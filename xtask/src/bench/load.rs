@@ -1,4 +1,4 @@
-//! The load generator: requests over keep-alive connections, each with a thread of its own.
+//! The load generator: requests over keep-alive connections, each with its own thread.
 //!
 //! Without a rate it is a closed loop: each connection sends its next request when the response has come. With a rate
 //! it is an open loop: requests are due on a schedule, and a latency counts from the moment a request was due, so that

@@ -173,8 +173,8 @@ fn bare_sled(program: &Contender, plants: u64, folder: &Path) -> anyhow::Result<
     Ok(Measurement { count: plants, seconds, ..Measurement::default() })
 }
 
-/// Does what the write-ahead log does for a create that comes alone, over and over: one write into a file that has its
-/// length already, and one `fdatasync`.
+/// Repeats the work of the write-ahead log for a single create: one write into a file that has its length already, and
+/// one `fdatasync`.
 fn bare_writes(folder: &Path, duration: Duration) -> anyhow::Result<Measurement> {
     /// The record of one plant.
     const RECORD: [u8; 120] = [b'p'; 120];

@@ -12,7 +12,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use crate::access::token::TokenDigest;
 use crate::access::token_record::TokenRecord;
 
-/// The tokens in force, each until it expires. Clones share the same tokens.
+/// The valid tokens, each until it expires. Clones share the same tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens {
     in_force: Arc<RwLock<Vec<Arc<TokenInForce>>>>,
@@ -62,12 +62,12 @@ impl Tokens {
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
     }
 
-    /// The token in force with this text; `None` when it is unknown or has expired.
+    /// The valid token with this text; `None` when it is unknown or has expired.
     pub(super) fn find(&self, text: &[u8]) -> Option<Arc<TokenInForce>> {
         self.find_digest(&TokenDigest::of(text))
     }
 
-    /// Whether this token, which was in force, still is.
+    /// Whether this token, which was valid, still is.
     pub(super) fn is_in_force(&self, token: &TokenInForce) -> bool {
         self.find_digest(&token.record.sha256).is_some()
     }
@@ -85,7 +85,7 @@ impl Tokens {
     }
 }
 
-/// A token in force, and what it has used of its rate.
+/// A valid token, and its use of its rate.
 pub(super) struct TokenInForce {
     pub(super) record: TokenRecord,
     limiter: Option<Arc<DefaultDirectRateLimiter>>,

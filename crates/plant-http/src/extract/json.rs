@@ -137,7 +137,7 @@ fn required<'a, T>(
     if_present(name, member, convert, problems)
 }
 
-/// The integer, or what the value must be.
+/// The integer; as the error, a description of valid values.
 fn integer(value: &RawValue) -> Result<i64, &'static str> {
     let value = value.get();
     if !value.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
@@ -149,7 +149,7 @@ fn integer(value: &RawValue) -> Result<i64, &'static str> {
     value.parse().map_err(|_| "must be an integer within int64")
 }
 
-/// The text, or what the value must be.
+/// The text; as the error, a description of valid values.
 fn text(value: &RawValue) -> Result<String, &'static str> {
     serde_json::from_str(value.get()).map_err(|_| "must be a string")
 }

@@ -1,4 +1,4 @@
-//! What handlers take, as extractors: a handler's signature says what it needs from a request.
+//! The extractors of handlers: a handler's signature shows what it needs from a request.
 
 pub(crate) mod body;
 pub(crate) mod entity_tag;

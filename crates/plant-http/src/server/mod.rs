@@ -42,8 +42,8 @@ pub struct ServerConfig {
     /// The maximum number of open connections, 1,024 by default. Further connections wait in the operating system's
     /// queue. Each takes a file descriptor.
     pub max_connections: NonZeroU32,
-    /// How long the drain goes on accepting connections while `/readyz` answers 503, so that a load balancer can
-    /// notice; 0 s by default.
+    /// How long the drain still accepts connections while `/readyz` answers 503, so that a load balancer can notice; 0
+    /// s by default.
     pub drain_delay: Duration,
     /// How long requests in flight may take after the drain delay, 10 s by default. Imports stop some seconds earlier,
     /// so that they can report how far they came.

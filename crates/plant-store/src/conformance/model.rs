@@ -245,7 +245,7 @@ impl Model {
         }
     }
 
-    /// Keeps a plant. `digest` is that of a create, and `shown` what the outcome shows of the plant.
+    /// Stores a plant. `digest` is that of a create, and `shown` is the plant in the outcome.
     fn store(
         &mut self,
         new_plant: NewPlant,

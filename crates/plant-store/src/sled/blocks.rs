@@ -468,7 +468,7 @@ mod tests {
     fn ids_at_the_edges_are_all_there() {
         let store = Store::new();
         let ids = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX].map(PlantId::from);
-        // Each fills a block of its own.
+        // Each fills its own block.
         let value = vec![b'x'; BLOCK_BYTES];
         let all: Vec<_> = ids.map(|id| (id, value.clone())).into();
         for id in ids {

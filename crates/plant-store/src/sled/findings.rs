@@ -9,7 +9,7 @@ use super::ordered_map::guarded::is_of_disk;
 /// How many findings are listed. One damaged page may cause a finding for every plant.
 const MAX_LISTED: usize = 1_000;
 
-/// Collects what is wrong.
+/// Collects findings.
 #[derive(Clone, Debug)]
 pub(super) enum Findings {
     /// For a server: the first finding is an error.

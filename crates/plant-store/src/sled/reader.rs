@@ -198,7 +198,7 @@ impl<'a> PageInProgress<'a> {
         Self { filter: &request.filter, limit: request.limit.max(1), looked_at: 0, page }
     }
 
-    /// How many plants to look for at once. Without a filter every plant is on the page, so fewer will do.
+    /// How many plants to read at once. Without a filter, every plant is on the page, so fewer suffice.
     fn most_wanted(&self) -> usize {
         // `looked_at` makes later runs longer when many plants were deleted.
         let wanted = self.limit - self.page.plants.len() + self.looked_at;

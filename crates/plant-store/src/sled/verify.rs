@@ -20,8 +20,8 @@ use super::scan::PlantScan;
 use crate::EventKind;
 use crate::plant_record::PlantRecord;
 
-/// Compares all data with each other. No other thread may write meanwhile. Returns the numbers of plants and of
-/// events.
+/// Compares all data with each other. No other thread may write at the same time. Returns the numbers of plants and
+/// of events.
 pub(super) fn verify(
     db: &Db,
     manifest: Option<&Manifest>,

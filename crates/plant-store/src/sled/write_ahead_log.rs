@@ -109,7 +109,8 @@ pub(super) fn read(
     Ok((salts, payloads))
 }
 
-/// Syncs before it reads: a kill may have come between a write and its sync, and recovery builds on what it reads.
+/// Syncs before it reads: a kill may have come between a write and its sync, and recovery relies on the data that it
+/// reads.
 fn read_synced(path: &Path) -> anyhow::Result<Vec<u8>> {
     let read = || {
         let mut file = File::open(path)?;

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 /// secret changes by a link.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Follows files in a thread of its own, which ends with the process.
+/// Follows files in its own thread, which ends with the process.
 ///
 /// `in_force` is the content that was read last, `read` reads the files, and `take` applies new content. If either
 /// function fails, the old content stays in use. A failure is logged only if the next read fails in the same way: a

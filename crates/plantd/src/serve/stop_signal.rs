@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// Waits for a signal in a thread of its own, because the main thread is busy with the start.
+/// Waits for a signal in its own thread, because the main thread is busy with the start.
 pub(crate) struct StopSignal {
     /// Locked while a signal decides whether it ends a start or drains a server.
     is_starting: Arc<Mutex<bool>>,

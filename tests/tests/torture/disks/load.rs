@@ -93,8 +93,8 @@ impl Load {
         }
     }
 
-    /// Waits until enough is written, or until the store has failed. Then asserts that the process tells of it and
-    /// ends.
+    /// Waits until enough is written, or until the store has failed. Then asserts that the process reports the
+    /// failure and ends.
     fn watch(&self, server: &mut TestServer) -> Option<Failed> {
         let client = server.client();
         let written = || self.written_bytes.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the readers of all formats share.
+//! The parts that the readers of all formats share.
 
 use plant_domain::{Error, NewPlant};
 

@@ -59,7 +59,7 @@ enum Reading {
     Head(HeadEnd),
     /// Unknown until the exchange begins and reports the body's length.
     BehindHead,
-    /// A body that has this many more bytes.
+    /// A body with this many bytes left.
     Bytes(u64),
     Chunks(ChunksEnd),
     /// A body with a malformed chunk, which actix-http answers.
@@ -302,7 +302,7 @@ impl Inner {
         self.closing.is_none() && self.state.is_idle()
     }
 
-    /// Ready when the client is over its deadline.
+    /// Ready when the client has exceeded its deadline.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while let Some(deadline) = self.state.deadline() {
             let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
@@ -423,7 +423,7 @@ mod tests {
         (connection, client.unwrap(), close)
     }
 
-    /// Writes until neither the socket nor TLS takes any more.
+    /// Writes until neither the socket nor TLS accepts more bytes.
     fn fill(connection: &mut Connection) {
         while connection.write(&[b'x'; 4096]).now_or_never().is_some() {}
     }

@@ -48,7 +48,7 @@ pub(crate) fn refusal(head: &RequestHead) -> Option<&'static str> {
         return Some("the Host header must be a host and maybe a port, or empty");
     }
     // RFC 9110, section 7.8, allows to ignore the header. actix-http instead takes everything that follows for the
-    // body, whatever its length, and writes chunked bodies without their framing.
+    // body, regardless of its length, and writes chunked bodies without their framing.
     is_for_websockets(headers)
         .then_some("there are no WebSockets here; leave the Upgrade header out")
 }
