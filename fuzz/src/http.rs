@@ -388,7 +388,7 @@ fn check_head_end(input: &[u8]) {
     }
 }
 
-/// As [`check_head_end`], for a body in chunks.
+/// Like [`check_head_end`], for a body in chunks.
 fn check_chunks_end(input: &[u8]) {
     let Some((part_bytes, bytes)) = input.split_first() else { return };
     let end = chunks_end([bytes].into_iter());

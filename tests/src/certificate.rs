@@ -80,7 +80,7 @@ impl Authority {
         Arc::new(config)
     }
 
-    /// As [`Self::client`], with all versions and without ALPN.
+    /// Like [`Self::client`], with all versions and without ALPN.
     pub fn plain_client(&self) -> Arc<ClientConfig> {
         self.client(rustls::ALL_VERSIONS, &[])
     }

@@ -73,7 +73,7 @@ impl Client {
         self.create_with(&[], body)
     }
 
-    /// As [`Self::create_from`], with more headers.
+    /// Like [`Self::create_from`], with more headers.
     #[track_caller]
     pub fn create_with(&self, headers: &[(&str, &str)], body: &str) -> Answer {
         self.send_typed("POST", "/plants", JSON, headers, body)
@@ -85,7 +85,7 @@ impl Client {
         self.put_with(id, &[], body)
     }
 
-    /// As [`Self::put`], with more headers.
+    /// Like [`Self::put`], with more headers.
     #[track_caller]
     pub fn put_with(&self, id: i64, headers: &[(&str, &str)], body: &str) -> Answer {
         self.send_typed("PUT", &path_of(id), JSON, headers, body)
@@ -97,7 +97,7 @@ impl Client {
         self.patch_with(id, &[], body)
     }
 
-    /// As [`Self::patch`], with more headers.
+    /// Like [`Self::patch`], with more headers.
     #[track_caller]
     pub fn patch_with(&self, id: i64, headers: &[(&str, &str)], body: &str) -> Answer {
         self.send_typed("PATCH", &path_of(id), "application/merge-patch+json", headers, body)
@@ -109,7 +109,7 @@ impl Client {
         self.delete_with(id, &[])
     }
 
-    /// As [`Self::delete`], with headers.
+    /// Like [`Self::delete`], with headers.
     #[track_caller]
     pub fn delete_with(&self, id: i64, headers: &[(&str, &str)]) -> Answer {
         self.send("DELETE", &path_of(id), headers, "")

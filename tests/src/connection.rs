@@ -288,7 +288,7 @@ impl Connection {
         self.assert_next_is("the end of the connection", is_end);
     }
 
-    /// As [`Self::assert_closed`], and asserts that the server did not reset the connection: a reset may discard
+    /// Like [`Self::assert_closed`], and asserts that the server did not reset the connection: a reset may discard
     /// what was sent before.
     #[track_caller]
     pub fn assert_ended(&mut self, name: &str) {
@@ -317,7 +317,7 @@ impl Connection {
         self.socket.shutdown(Shutdown::Write)
     }
 
-    /// As [`Self::finish_sending`], without `close_notify`.
+    /// Like [`Self::finish_sending`], without `close_notify`.
     pub fn break_off_sending(&mut self) {
         self.socket.shutdown(Shutdown::Write).expect("the connection is open");
     }

@@ -124,7 +124,7 @@ impl Nginx {
         Connection::open(self.address)
     }
 
-    /// As [`Self::connect`].
+    /// Like [`Self::connect`].
     pub fn try_connect(&self) -> io::Result<Connection> {
         Connection::try_open(self.address)
     }

@@ -68,7 +68,7 @@ impl SmallDisk {
         self.run(shell.into_iter().chain([self.path().join(name).into()]));
     }
 
-    /// Fills the disk with this file, up to so many MiB.
+    /// Fills the disk with this file, up to this many MiB.
     #[track_caller]
     pub fn fill_but(&self, name: &str, mib: u32) {
         let script = r#"free=$(df --output=avail -B1M "$0" | tail -n 1)

@@ -155,8 +155,8 @@ fn a_read_and_a_refused_write_have_no_audit_line() {
     assert!(log.lines().filter(|line| line.contains("refused")).all(|line| line.contains(ACCESS)));
 }
 
-/// Sends a request and goes away before its answer, until the log has a line of this target about the plant or request,
-/// with these words. The disk is slow, so that the change is under way when its client goes.
+/// Sends a request and disconnects before its answer, until the log has a line of this target about the plant or
+/// request, with these words. The disk is slow, so that the change is under way when its client goes.
 #[track_caller]
 fn check_gone(request: &[u8], target: &str, about: &str, words: &[&str]) {
     let (name, filter) = EACH_PLANT;

@@ -645,7 +645,7 @@ fn an_export_that_was_truncated_silently_ends_with_74_and_leaves_the_file_unchan
         (json(TWO_ROWS), error, ["shutting down", ""]),
         (json(TWO_ROWS), ("200 OK", "[{\"id\":3"), ["checked", ""]),
         (json(TWO_ROWS), ("200 OK", ""), ["checked", ""]),
-        // The same page follows again and again.
+        // The same page follows repeatedly.
         (json(TWO_ROWS), two_follow, ["ascending", ""]),
         // Within a row.
         (json(ROSA.trim_end()), end, ["within a row", ""]),
@@ -782,7 +782,7 @@ fn what_a_server_says_cannot_steer_the_terminal() {
     assert!(!stderr.trim_end_matches('\n').contains(char::is_control), "{stderr:?}");
 }
 
-/// A server that takes so many bytes of an import, and then answers with this.
+/// A server that reads this many bytes of an import, and then sends this answer.
 fn importing(bytes: u64, import_answer: String) -> FakeServer {
     FakeServer::start(move |head, stream| {
         // A request without plants precedes an import.

@@ -124,7 +124,7 @@ impl PostgresRepository {
     ///
     /// # Errors
     ///
-    /// As [`Self::open`], and when the user of the database may not make tables.
+    /// Like [`Self::open`], and when the user of the database may not make tables.
     pub async fn migrate(config: &PostgresConfig) -> Result<bool, OpenError> {
         let migrated = async {
             let threads = Threads::start()?;

@@ -88,7 +88,7 @@ impl PostgresReader {
         row.try_get(0).with_context(|| what.to_owned())
     }
 
-    /// Those of the plants that exist, each with its own failure if its row is damaged.
+    /// The existing ones of these plants, each with its own failure if its row is damaged.
     pub(super) async fn plants(
         &self,
         ids: &[PlantId],

@@ -157,7 +157,7 @@ async fn make_tables(session: &Session, schema: &SchemaName) -> anyhow::Result<b
 }
 
 /// Creates missing tables and rows, in one transaction. Returns whether it created the tables, and their version.
-/// Tables of another version stay as they are.
+/// Tables of another version stay unchanged.
 async fn try_to_make_tables(
     session: &Session,
     client: &Client,

@@ -183,7 +183,7 @@ async fn write_nothing(sessions: &Sessions) -> Result<(), SessionError> {
     wait_for_standby(&session).await
 }
 
-/// Writes a plant as it is in a transaction, and leaves the transaction open.
+/// Rewrites a plant unchanged in a transaction, and leaves the transaction open.
 async fn write_again(session: &Session, stored: StoredPlant) -> Result<(), SessionError> {
     let id = stored.id;
     let after = Some(KeptPlant { stored, idempotency: None });

@@ -2,9 +2,9 @@
 //!
 //! 1. The plants are read, and the writes are decided in order. A create assumes that its id is free, and reads
 //!    nothing, unless such an assumption has failed recently.
-//! 2. One transaction, sent to PostgreSQL as a whole, takes a block of revisions, writes each row if it still is as it was
-//!    read, inserts the events of the rows that it has written, and counts them. If all rows are new, one statement does
-//!    this, and fails as a whole if a row is there already.
+//! 2. One transaction, sent to PostgreSQL as a whole, takes a block of revisions, writes each row if it has not changed
+//!    since it was read, inserts the events of the rows that it has written, and counts them. If all rows are new, one
+//!    statement does this, and fails as a whole if a row is there already.
 //! 3. Writes whose row has changed in the meantime are tried again, after another read.
 //! 4. If PostgreSQL refuses the group, the group is halved until the refused write is alone. If no other part of the
 //!    group was carried out in between, a rehearsal ([`WriteHealth::rehearse`]) runs the same statements with other
@@ -38,7 +38,7 @@ use crate::write_health::{READY_WITHIN, WriteHealth};
 const FINDING_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How many groups read what they create after a group of creates was rolled back, usually because an id is taken. (A
-/// removed plant has its row too.) A client that creates plants that are there often does so many times, and a statement
+/// removed plant has its row too.) A client that creates plants that are there often does this many times, and a statement
 /// that fails leaves dead rows.
 const GROUPS_OF_DOUBT: u32 = 100;
 
@@ -276,7 +276,7 @@ impl Writer {
         Ok(group.accept(plan, &committed)?)
     }
 
-    /// Commits the rows that are still as they were read, and their events. After
+    /// Commits the rows that have not changed since they were read, and their events. After
     /// [`NoAnswer`](SessionError::NoAnswer), the outcome is unknown.
     async fn commit(
         &self,

@@ -163,8 +163,8 @@ impl Decision {
 pub struct Created {
     /// The plant as it was sent, with the revision that the plant has now.
     pub stored: StoredPlant,
-    /// Whether the plant still is as it was sent. When an earlier send of the same request has created it, it may have
-    /// changed since.
+    /// Whether the plant is still equal to the plant that was sent. If an earlier send of the same request created the
+    /// plant, it may have changed since.
     pub is_current: bool,
 }
 

@@ -22,7 +22,7 @@ pub const PAGE_MAX_WORK: usize = 10_000;
 /// - **A read shows only what is on disk.** It never shows a change that a crash could still undo, and never hides a
 ///   plant because of a deletion that a crash could still undo.
 /// - **Atomic.** Concurrent changes to one plant happen one after the other, each as a whole and with its event.
-/// - **A caller that goes away cancels nothing.** An accepted change is carried out even when its future is dropped.
+/// - **A canceled caller cancels nothing.** An accepted change is carried out even when its future is dropped.
 /// - **Bounded.** No method reads or returns more than its caller asks for plus a constant.
 /// - **No guess after a failure.** A write whose outcome is unknown says so. Once a repository cannot know what it holds,
 ///   every later write fails, until it is opened again.

@@ -419,7 +419,7 @@ async fn the_tag_index_is_right_after_an_open_with_any_write_ahead_log() {
     const ROUNDS: usize = 4;
     let mut folder = Folder::new();
     folder.config.changes_in_memory = 5_000;
-    // A fixed pseudo-random order in which plants change their tags again and again.
+    // A fixed pseudo-random order in which plants change their tags repeatedly.
     let mut number = 7_usize;
     let mut row = || {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

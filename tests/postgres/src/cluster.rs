@@ -56,7 +56,7 @@ impl Cluster {
         Self::start_with(&[])
     }
 
-    /// As [`Self::start`], with these settings of `postgresql.conf`.
+    /// Like [`Self::start`], with these settings of `postgresql.conf`.
     #[track_caller]
     pub fn start_with(settings: &[(&str, &str)]) -> Self {
         Self::start_prepared("primary", |data| {
@@ -182,7 +182,7 @@ impl Cluster {
         Database::at(&format!("{server}{name}"))
     }
 
-    /// As [`Database::query`].
+    /// Like [`Database::query`].
     #[track_caller]
     pub fn query(&self, sql: &str) -> String {
         self.database.query(sql)

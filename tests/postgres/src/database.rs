@@ -34,7 +34,7 @@ impl Database {
         self.try_query(sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
     }
 
-    /// As [`Self::query`].
+    /// Like [`Self::query`].
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ pub fn command(program: &str) -> Command {
     command
 }
 
-/// As [`command`], as a user who is not root, as which no server runs.
+/// Like [`command`], as a user who is not root, as which no server runs.
 pub(crate) fn unprivileged(program: &str) -> Command {
     let mut command = command(program);
     if is_root() {

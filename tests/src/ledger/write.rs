@@ -11,7 +11,7 @@ use crate::answer::Counts;
 use crate::client::Client;
 use crate::plant::{Format, NewPlant, replacement_body};
 
-/// One write in so many is an import.
+/// One in this many writes is an import.
 const IMPORTS: u8 = 8;
 
 /// The change of one plant.

@@ -1,4 +1,4 @@
-//! The documents of the repository: their commands work as they are shown, and their tables are right.
+//! The documents of the repository: their commands work as shown, and their tables match the program.
 
 mod api_guide;
 mod operations;

@@ -1,4 +1,4 @@
-//! The commands in `docs/operations.md` work as they are shown.
+//! The commands in `docs/operations.md` work as shown.
 
 use std::fs;
 use std::path::Path;

@@ -84,7 +84,7 @@ fn check(conditions: &[(&str, Outcome)]) {
     }
 }
 
-/// As [`check`], with these values of the header.
+/// Like [`check`], with these values of the header.
 #[track_caller]
 fn check_values(name: &str, outcome: Outcome, values: &[&[&str]]) {
     let lines = values.concat().into_iter().map(|value| format!("{name}: {value}\r\n"));

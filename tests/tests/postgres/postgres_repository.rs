@@ -183,7 +183,7 @@ fn wait_until_blocked(schema: &Schema, words: &str) {
     wait_until("a session to wait for another one", || schema.query(&sessions) == "t");
 }
 
-/// Waits until so many events are kept at most.
+/// Waits until at most this many events are kept.
 #[track_caller]
 fn wait_until_forgotten(schema: &Schema, most: u64) {
     wait_until("old events to be forgotten", || {

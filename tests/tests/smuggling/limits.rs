@@ -16,7 +16,7 @@ const OWN_HEADER_LINES: usize = 2;
 /// How many bytes a client sends after a request that exceeds a limit.
 const TAIL_BYTES: usize = 300_000;
 
-/// A head of so many bytes, with lines that are as long as they may be, but for the last.
+/// A head of this many bytes, with lines that are as long as they may be, but for the last.
 fn head(bytes: usize) -> Vec<u8> {
     let mut lines = String::new();
     let line = |bytes: usize| format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n".len()));
@@ -30,13 +30,13 @@ fn head(bytes: usize) -> Vec<u8> {
     }
 }
 
-/// A head whose longest line has so many bytes.
+/// A head whose longest line has this many bytes.
 fn head_with_line(bytes: usize) -> Vec<u8> {
     let line = format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n".len()));
     raw_head("GET /livez", &line).into_bytes()
 }
 
-/// A head whose request line has so many bytes.
+/// A head whose request line has this many bytes.
 fn head_with_request_line(bytes: usize) -> Vec<u8> {
     let target = "x".repeat(bytes - "GET / HTTP/1.1\r\n".len());
     raw_head(&format!("GET /{target}"), "").into_bytes()
@@ -46,7 +46,7 @@ fn head_with_lines(count: usize) -> Vec<u8> {
     raw_head("GET /livez", &"X: x\r\n".repeat(count - OWN_HEADER_LINES)).into_bytes()
 }
 
-/// A create whose body has so many bytes.
+/// A create whose body has this many bytes.
 fn create(bytes: usize) -> Vec<u8> {
     let plant = plant_body(100, "Rosa", None);
     create_request(&(" ".repeat(bytes - plant.len()) + &plant)).into_bytes()
@@ -76,7 +76,7 @@ fn chunks_with_trailers(bytes: usize) -> Vec<u8> {
     chunked("18", &format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n\r\n".len())))
 }
 
-/// A limit, and what makes a request of so many bytes or lines; how the longest one within the limit is answered, and
+/// A limit, and what makes a request of this many bytes or lines; how the longest one within the limit is answered, and
 /// how one that is longer by one. The number is 0 where the body has none.
 type Limit = (&'static str, fn(usize) -> Vec<u8>, usize, (u16, i32), (u16, i32));
 

@@ -33,7 +33,7 @@ struct Ordeal {
 }
 
 impl Ordeal {
-    /// A new server with so many clients, whose imports have at most so many rows.
+    /// A new server with this many clients, whose imports have at most this many rows.
     fn begin(launch: Launch, clients: i64, most_rows: usize, chance: Rng) -> Self {
         let ledgers = Ledgers::of_clients(clients, most_rows);
         Self { server: TestServer::start_with(launch), ledgers, chance }
@@ -46,7 +46,7 @@ impl Ordeal {
         ledgers.write(server, chance, || Told::is_in_doubt, disturb)
     }
 
-    /// Kills the server after at most so many milliseconds of load.
+    /// Kills the server after at most this many milliseconds of load.
     fn load_and_kill(&mut self, max_load_ms: u64) {
         let load = Duration::from_millis(self.chance.u64(0..max_load_ms));
         self.disturb(|server| {

@@ -30,7 +30,7 @@ struct Kills {
 }
 
 impl Kills {
-    /// Starts on a folder again and again, and kills each start at a random moment.
+    /// Starts on a folder repeatedly, and kills each start at a random moment.
     fn kill_starts(&mut self, data: &Path, usual: Duration, chance: &mut Rng) {
         for _ in 0..KILLS_IN_A_ROW {
             if chance.bool() {

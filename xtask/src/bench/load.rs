@@ -47,7 +47,7 @@ pub(super) struct Load {
     pub(super) rate: Option<f64>,
     /// Reads and lists pick among the plants with the numbers 1 to `stored`.
     pub(super) stored: u64,
-    /// The load also ends when so many plants have been created.
+    /// The load also ends when this many plants have been created.
     pub(super) plants_max: u64,
 }
 

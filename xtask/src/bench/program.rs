@@ -158,7 +158,7 @@ impl Drop for Program {
     }
 }
 
-/// Starts so many of a program, each with a data folder in `folder`, works with them, and stops them.
+/// Starts this many of a program, each with a data folder in `folder`, works with them, and stops them.
 pub(super) fn serve<T>(
     contender: &Contender,
     count: usize,
@@ -190,7 +190,7 @@ pub(super) fn copy_data(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts plantd in `folder`, and runs `plantd import FILE` or `plantd export FILE` of so many plants, as a user does.
+/// Starts plantd in `folder`, and runs `plantd import FILE` or `plantd export FILE` of this many plants, as a user does.
 pub(super) fn transfer(
     plantd: &Contender,
     folder: &Path,

@@ -46,7 +46,7 @@ pub(super) fn table(head: &[&str], text_columns: usize, mut rows: Vec<Vec<String
     text
 }
 
-/// A number with so many decimals, and with commas between thousands.
+/// A number with this many decimals, and with commas between thousands.
 pub(super) fn number(value: f64, decimals: usize) -> String {
     let mut text = format!("{value:.decimals$}");
     let mut comma = text.find('.').unwrap_or(text.len());

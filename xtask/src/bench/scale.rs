@@ -125,7 +125,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         ("creates, large/small store", AtLeast(0.6), ratios.clone()),
         ("aim: creates, large/small store", AtLeast(0.8), ratios),
     ];
-    // At most so many windows, among them the last one.
+    // At most this many windows, including the last one.
     let step = large.growth.len().div_ceil(GROWTH_ROWS);
     let shown: Vec<_> = large.growth.iter().rev().step_by(step).rev().cloned().collect();
     let text = format!(

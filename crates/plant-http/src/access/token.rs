@@ -15,7 +15,7 @@ const TOKEN_RANDOM_BYTES: usize = 32;
 /// The length of a checksum: four bytes in base64url.
 const CHECKSUM_CHARACTERS: usize = 6;
 
-/// A token: `plantd_`, 256 random bits and a checksum (CRC-32), both in base64url; or one that someone chose.
+/// A token: `plantd_`, 256 random bits and a checksum (CRC-32), both in base64url; or a token that a person chose.
 ///
 /// It is shown once, to its owner. `Debug` hides it.
 pub struct Token(String);
@@ -38,7 +38,7 @@ impl Token {
         Ok(Self(format!("{}{random}{checksum}", Self::PREFIX)))
     }
 
-    /// A token that someone chose, sent as it is (RFC 6750, section 2.1: `b64token`).
+    /// A token that a person chose, sent unchanged (RFC 6750, section 2.1: `b64token`).
     ///
     /// # Errors
     ///

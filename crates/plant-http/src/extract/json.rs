@@ -2,7 +2,7 @@
 //!
 //! Syntax comes before shape: a body that is not JSON to its end is refused as such, regardless of its members. Then
 //! one message names everything that is wrong with the members. A derived deserializer stops at the first problem, so
-//! the members are first taken as they are in the text ([`Members`]), and then converted one by one.
+//! the members are first taken as raw JSON text ([`Members`]), and then converted one by one.
 
 use actix_http::Payload;
 use actix_web::{FromRequest, HttpRequest};
@@ -84,8 +84,8 @@ impl JsonResource for Plant {
     }
 }
 
-/// A merge patch (RFC 7396): an absent member stays as it is, and `null` removes the tag. An id in it must be that of
-/// the path.
+/// A merge patch (RFC 7396): an absent member stays unchanged, and `null` removes the tag. An id in it must be that
+/// of the path.
 impl JsonResource for PlantPatch {
     const MEDIA_TYPES: &'static [&'static str] = &[MERGE_PATCH, JSON];
 

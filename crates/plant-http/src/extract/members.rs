@@ -1,4 +1,4 @@
-//! The members of a JSON object as they are in its text.
+//! The members of a JSON object as raw JSON text.
 
 use std::fmt;
 

@@ -29,7 +29,7 @@ use super::operation::Operation;
 /// The version of the interface (specification, section "Versioning"), which is not the version of this program.
 pub(super) const API_VERSION: &str = "1.0.0";
 
-/// The groups that operations come in.
+/// The groups of operations.
 pub(super) const PLANTS: &str = "Plants";
 pub(super) const IMPORT_AND_EXPORT: &str = "Import and export";
 pub(super) const SERVER: &str = "Server";

@@ -129,7 +129,7 @@ impl Watch {
 mod tests {
     use super::*;
 
-    /// Whether the store fails when so many looks at a group, and then `progress`, are repeated.
+    /// Whether the store fails after this many looks at a group, followed by `progress`.
     fn fails(rounds: u32, looks: u32, progress: fn(&StoreHealth, &mut Watch)) -> bool {
         let (health, mut watch) = (StoreHealth::new(), Watch::default());
         health.group_begins();

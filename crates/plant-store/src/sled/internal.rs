@@ -131,17 +131,17 @@ impl AnyDatabase {
         (self.manifest.plants, self.manifest.last_sequence)
     }
 
-    /// As [`crate::PlantRepository::get`].
+    /// Like [`crate::PlantRepository::get`].
     pub fn plant(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
         self.reader.plant(id)
     }
 
-    /// As [`crate::PlantRepository::list`].
+    /// Like [`crate::PlantRepository::list`].
     pub fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
         self.reader.page(request)
     }
 
-    /// As [`crate::PlantRepository::events`].
+    /// Like [`crate::PlantRepository::events`].
     pub fn events(&self, after: Revision, limit: usize) -> anyhow::Result<EventPage> {
         self.reader.events(after, limit)
     }

@@ -91,7 +91,7 @@ impl Answers {
         format!("0 of {} acknowledged writes, no write done twice{followed}", self.acknowledged())
     }
 
-    /// Waits until so many more writes are acknowledged.
+    /// Waits until this many more writes are acknowledged.
     #[track_caller]
     pub(super) fn wait_for(&self, more: u64) {
         let enough = self.acknowledged() + more;
@@ -233,14 +233,14 @@ impl Fleet {
         }
     }
 
-    /// As [`Self::start`], with a follower of the events.
+    /// Like [`Self::start`], with a follower of the events.
     pub(super) fn start_followed(url: &str, database: &Database) -> Self {
         let fleet = Self::start(url, database);
         let follower = Some(Follower::start(url, &fleet.site.schema));
         Self { follower, ..fleet }
     }
 
-    /// Disturbs the fleet after fewer than so many acknowledged writes, and asserts that all servers soon take writes
+    /// Disturbs the fleet after fewer than this many acknowledged writes, and asserts that all servers soon take writes
     /// again from the moment that `disturb` returns.
     pub(super) fn disturb(
         &mut self,

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The end of the log while it is not known.
 const TO_NO_END: i64 = i64::MAX;
 
-/// Reads on from the last event that it has seen, again and again, in a thread.
+/// Repeatedly reads the events after the last one seen, in a thread.
 pub(super) struct Follower {
     following: Option<JoinHandle<Vec<Logged>>>,
     end: Arc<AtomicI64>,

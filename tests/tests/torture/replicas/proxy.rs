@@ -24,7 +24,7 @@ const COMMIT: &[u8] = b"COMMIT\0";
 /// The beginning of the statement that commits by itself, where it is prepared.
 const CREATE: &[u8] = b"\0WITH block AS";
 
-/// While commits are cut, one in so many is.
+/// While commits are cut, one in this many is cut.
 const CUT_COMMITS: u8 = 8;
 
 /// The state of the network.
@@ -33,7 +33,7 @@ pub(super) enum Way {
     /// Bytes are forwarded.
     #[default]
     Open,
-    /// Bytes are kept, and forwarded when the way is open again, even if the sender is gone by then.
+    /// Bytes are kept, and forwarded when the way is open again, even if the sender has disconnected by then.
     Held,
     /// Bytes are lost in silence. When the way is open again, connections that lost some are cut.
     Lost,
@@ -203,7 +203,7 @@ fn any_delay() -> Duration {
     Duration::from_millis(fastrand::u64(..LATE_MS))
 }
 
-/// Forwards one direction, up to the end or so many bytes.
+/// Forwards one direction, up to the end or this many bytes.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
