@@ -106,7 +106,7 @@ async fn document(request: HttpRequest) -> Result<HttpResponse, Failure> {
 struct Path {
     pattern: &'static str,
     is_open: bool,
-    /// The methods, and what describes them. HEAD comes with GET.
+    /// The methods, and their descriptions. HEAD comes with GET.
     methods: Vec<(Method, Option<Describe>)>,
     resource: Resource,
 }

@@ -1,4 +1,4 @@
-//! The service as an application of actix-web, to be mounted in one of yours or served whole.
+//! The service as an actix-web scope, to mount in your application or to serve alone.
 
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ impl PlantService {
     /// token, except for the health checks and the documentation. The path may have parameters, and a slash at its end
     /// makes no difference.
     ///
-    /// A server other than [`serve`]'s has its own limits and deadlines for heads, and invites the body of a request
-    /// with `Expect: 100-continue` before its token is checked.
+    /// A server other than [`serve`]'s has its own limits and deadlines for heads, and sends `100 Continue` for a
+    /// request with `Expect: 100-continue` before its token is checked.
     pub fn scope(
         &self,
         path: &str,
@@ -85,7 +85,7 @@ impl PlantService {
     }
 }
 
-/// Serves until `stop` is ready, then drains and closes the repository. It must run in an actix system.
+/// Serves until `stop` is ready, then drains and closes the repository. `serve` must run in an actix system.
 ///
 /// When `serve` returns, it has released the repository, so that the store can be opened again. After a drain that
 /// timed out, connections or threads that were cut off may hold the repository a little longer.
@@ -97,7 +97,7 @@ impl PlantService {
 /// # Examples
 ///
 /// A [`UnixListener`](std::os::unix::net::UnixListener) instead of the [`TcpListener`](std::net::TcpListener) makes a
-/// server on a Unix socket. The repository's folder `examples` has a whole program.
+/// server on a Unix socket. The folder `examples` of the source repository has a complete program.
 ///
 /// ```no_run
 /// use std::net::TcpListener;

@@ -124,7 +124,7 @@ impl PostgresRepository {
     ///
     /// # Errors
     ///
-    /// Like [`Self::open`], and when the user of the database may not make tables.
+    /// Those of [`Self::open`], and when the user of the database may not create tables.
     pub async fn migrate(config: &PostgresConfig) -> Result<bool, OpenError> {
         let migrated = async {
             let threads = Threads::start()?;

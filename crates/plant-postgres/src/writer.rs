@@ -37,9 +37,9 @@ use crate::write_health::{READY_WITHIN, WriteHealth};
 /// How long the writer tries to find the outcome of a group, counted from when the answer was lost.
 const FINDING_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How many groups read what they create after a group of creates was rolled back, usually because an id is taken. (A
-/// removed plant has its row too.) A client that creates plants that are there often does this many times, and a statement
-/// that fails leaves dead rows.
+/// After a group of creates was rolled back, this many groups read the rows of their plants first. The usual reason is
+/// a taken id. (A removed plant has a row too.) A client that creates existing plants usually does so repeatedly, and a
+/// failed statement leaves dead rows.
 const GROUPS_OF_DOUBT: u32 = 100;
 
 /// Carries out groups of writes.

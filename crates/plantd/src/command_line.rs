@@ -35,14 +35,14 @@ pub(crate) enum Command {
     Serve(Box<ServeOptions>),
     /// Import the plants in a file into a running server
     Import(ImportOptions),
-    /// Export all plants of a running server, or what can be read of a data folder
+    /// Export all plants of a running server, or the readable plants of a data folder
     Export(ExportOptions),
     /// Check a data folder that no server has open, and list what does not agree
     Verify(VerifyOptions),
     /// Make, list and revoke tokens; a running server notices within 2 s
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Make what is missing of the tables in PostgreSQL; servers may use them meanwhile
+    /// Create missing tables in PostgreSQL; servers may be running
     Migrate(Box<MigrateOptions>),
     /// Print the OpenAPI document of the service
     Openapi,

@@ -16,7 +16,7 @@ use crate::serve::first_run;
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, and print it this once: only its digest is kept. Also removes expired tokens
+    /// Create a token and print it once: only its digest is stored. Also removes expired tokens
     Create(TokenCreateOptions),
     /// List the tokens
     List(DataOptions),

@@ -46,7 +46,7 @@ impl TlsCertificate {
     ///
     /// # Errors
     ///
-    /// Like [`Self::from_pem`]; then the current certificate stays in use.
+    /// Those of [`Self::from_pem`]; the current certificate then stays in use.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), UnusableCertificate> {
         let config = Arc::new(server_config(chain, key)?);
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;

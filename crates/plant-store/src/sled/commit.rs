@@ -63,7 +63,7 @@ struct ImportAnswers {
 }
 
 impl Recipient {
-    /// A send to a client that has gone away fails, which is no error.
+    /// Sending to a caller that was canceled fails, which is not an error.
     fn send(self, outcome: Outcome) {
         match self {
             Self::Single(answer) => {
@@ -115,7 +115,7 @@ pub(super) struct Committer {
     pub(super) room: Arc<Room>,
 }
 
-/// Starts the commit thread, and a watchdog for it and for sled that ends with it.
+/// Starts the commit thread, and a watchdog for that thread and for sled. The watchdog ends with the commit thread.
 pub(super) fn spawn(
     mut committer: Committer,
     mut messages: mpsc::Receiver<Message>,

@@ -159,7 +159,7 @@ fn max_connections() -> anyhow::Result<NonZeroU32> {
     })
 }
 
-/// Opens the repository. The text says where the plants are.
+/// Opens the repository. The returned text names its location, for messages.
 fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), Stop> {
     let data = &options.data.folder;
     let keep_events = options.keep_events;
@@ -174,7 +174,7 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
         }
         let opening = PostgresRepository::open(&config);
         let repository = postgres::block_on(opening)?;
-        // For the tokens.
+        // The tokens need the data folder.
         make_folder(data)?;
         return Ok((Arc::new(repository), config.url.to_string()));
     }

@@ -36,7 +36,7 @@ pub(crate) struct ExportOptions {
     #[arg(long, value_name = "csv|ndjson")]
     format: Option<TransferFormat>,
 
-    /// Read the plants from this data folder, also a damaged one; no server may have it open
+    /// Read the plants from this data folder, even if it is damaged; no server may have it open
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "token_file"])]
     data: Option<PathBuf>,
 
@@ -157,8 +157,8 @@ struct Export<'a> {
 }
 
 impl Export<'_> {
-    /// Copies the rows of the answer, each of which must be a plant, makes sure that none is left out at the end, and
-    /// returns how many there are.
+    /// Copies the rows of the answer, each of which must be a plant, ensures that none is missing at the end, and
+    /// returns their number.
     fn copy(&mut self, answer: Response<Body>, progress: &ProgressBar) -> Result<u64, Broken> {
         let mut source = answer.into_body().into_reader();
         let header = self.format.header();
