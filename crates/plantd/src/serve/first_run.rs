@@ -12,13 +12,19 @@ use crate::serve::server_address::ServerAddress;
 
 const TOKEN_NAME: &str = "first-run";
 
-/// Makes a token with every scope, in the file `first-run-token` in `data`. The token is written before its digest, so
-/// that a kill in between does not leave the digest of an unknown token, and the next start is a first start again.
-pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<()> {
-    let token = Token::random()?;
-    private_file::write(&token_path(data), &format!("{}\n", token.reveal()))?;
-    let record = TokenRecord::new(TokenName::new(TOKEN_NAME)?, Scope::Write, &token);
-    TokensFile::add(tokens_path, record)
+/// Makes a token with every scope, in the file `first-run-token` in `data`, unless another server that shares the tokens
+/// file has just made one. Returns whether a token was made. The token is written before its digest, so that a kill in
+/// between does not leave the digest of an unknown token, and the next start is a first start again.
+pub(crate) fn make_token(data: &Path, tokens_path: &Path) -> anyhow::Result<bool> {
+    TokensFile::edit(tokens_path, |file| {
+        if !file.tokens.is_empty() {
+            return Ok(false);
+        }
+        let token = Token::random()?;
+        private_file::write(&token_path(data), &format!("{}\n", token.reveal()))?;
+        file.tokens.push(TokenRecord::new(TokenName::new(TOKEN_NAME)?, Scope::Write, &token));
+        Ok(true)
+    })
 }
 
 /// Removes the file `first-run-token` in `data` if its token is among these revoked ones. Returns the file.
@@ -54,4 +60,26 @@ pub(crate) fn curl_command(data: &Path, address: &ServerAddress) -> anyhow::Resu
 
 fn token_path(data: &Path) -> PathBuf {
     data.join("first-run-token")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn first_starts_at_once_make_one_token_which_is_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, tokens_path) = (folder.path(), folder.path().join("tokens.json"));
+        let made: usize = thread::scope(|scope| {
+            let start = || make_token(data, &tokens_path).unwrap();
+            let starts: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+            starts.into_iter().filter_map(|start| start.join().unwrap().then_some(())).count()
+        });
+        let tokens = TokensFile::read(&tokens_path).unwrap().unwrap().tokens;
+        assert_eq!((made, tokens.len()), (1, 1));
+        let token = fs::read(token_path(data)).unwrap();
+        assert!(tokens[0].is_of_token(token.trim_ascii()));
+    }
 }

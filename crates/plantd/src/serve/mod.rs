@@ -107,8 +107,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let is_first_start = TokensFile::load(&tokens_path).map_err(Stop::of_file)?.is_none();
     if is_first_start && environment_token.is_none() {
         let command = first_run::curl_command(data, &address)?;
-        command_to_show = Some(command);
-        first_run::make_token(data, &tokens_path)?;
+        command_to_show = first_run::make_token(data, &tokens_path)?.then_some(command);
     }
     let tokens = tokens::in_force(tokens_path, environment_token, options.rate_limit)?;
 
