@@ -1,4 +1,4 @@
-//! Development tasks: checks, tests, benchmarks, and comparisons with RustSec and npm.
+//! Development tasks: checks, tests, benchmarks, and a comparison with RustSec.
 
 #![allow(
     clippy::print_stdout,
@@ -14,7 +14,6 @@ mod fuzz;
 mod invariants;
 mod module_cycles;
 mod packages;
-mod swagger_ui;
 mod test;
 mod tools;
 mod torture;
@@ -52,11 +51,6 @@ enum Command {
         /// A copy of the RustSec advisory database
         path: Option<PathBuf>,
     },
-    /// Compare the vendored Swagger UI with its npm package, or take another version
-    SwaggerUi {
-        /// The version to take
-        version: Option<String>,
-    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -66,6 +60,5 @@ fn main() -> anyhow::Result<()> {
         Command::Torture { parts } => torture::run(&parts),
         Command::Bench { bench, arguments } => bench::run(bench, arguments),
         Command::Advisories { path } => advisories::run(path.as_deref()),
-        Command::SwaggerUi { version } => swagger_ui::run(version.as_deref()),
     }
 }

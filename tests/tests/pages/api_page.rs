@@ -1,7 +1,9 @@
 //! `/docs`, the page of the API: it is served whole and without a token, and its policy allows little.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 
 use plantd_tests::{Answer, TOKEN, TestServer, Toolbox, repository, run_tool};
 use socket2::{Domain, Socket, Type};
@@ -16,6 +18,15 @@ const FILES: [(&str, &str); 6] = [
     ("/docs/swagger-ui-bundle.js", "text/javascript; charset=utf-8"),
     ("/docs/swagger-ui-bundle.js.LICENSE.txt", "text/plain; charset=utf-8"),
     ("/docs/swagger-ui.css", "text/css; charset=utf-8"),
+];
+
+/// The files that `crates/plant-http` has from the npm package `swagger-ui-dist`.
+const VENDORED: [&str; 5] = [
+    "LICENSE",
+    "NOTICE",
+    "swagger-ui-bundle.js",
+    "swagger-ui-bundle.js.LICENSE.txt",
+    "swagger-ui.css",
 ];
 
 const LARGE_FILE: &str = "/docs/swagger-ui-bundle.js";
@@ -74,6 +85,17 @@ fn the_page_and_its_files_need_no_token_and_say_what_they_are_and_may_do() {
         server.connect().assert_head_is_like_get(path);
     }
     assert!(page(&server).contains("<title>Plant Store API</title>"));
+}
+
+#[test]
+fn the_files_of_swagger_ui_are_those_of_its_npm_package() {
+    let ours = repository("crates/plant-http/swagger-ui");
+    let theirs = Toolbox::node().folder().join("node_modules/swagger-ui-dist");
+    for file in VENDORED {
+        let read = |folder: &Path| fs::read(folder.join(file)).expect("the file can be read");
+        // Without the text: the bundle has a megabyte and a half.
+        assert!(read(&ours) == read(&theirs), "copy {file} from {}", theirs.display());
+    }
 }
 
 #[test]
