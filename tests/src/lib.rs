@@ -56,19 +56,17 @@ pub use database::{PlantRecords, edit_plants};
 pub use disturbance::Disturbance;
 pub use document::{Document, Part};
 pub use folder::{copy_folder, make_pipe, mode, repository};
-pub use launch::{
-    CONFIGURATION, IO, Launch, TOKEN, UNPRIVILEGED, USAGE, copy_program, is_root, program,
-};
+pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
 pub use ledger::{Ledgers, Plants, TAGS, Told, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};
-pub use nginx::{Nginx, RequestBuffering, hold_port};
+pub use nginx::{Nginx, hold_port};
 pub use openapi::{OpenapiDocument, members};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::{Process, ServerAddress};
 pub use server::{TestServer, store_is_sled};
 pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
-pub use test_postgres::{DEADLINE, at_once, wait_for, wait_until};
+pub use test_postgres::{DEADLINE, UNPRIVILEGED, at_once, is_root, wait_for, wait_until};
 pub use tokens::{
     create_token, paste, revoke_token, shown_command, token_command, write_tokens_file,
 };

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 /// Debian's folder for programs that are not on the path, with a folder for each version.
 const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
 
-/// The user and the group of a server, which must not be root; on most systems, nobody's.
-pub(crate) const UNPRIVILEGED: u32 = 65_534;
+/// The user and the group of a program that must not be root; on most systems, nobody's.
+pub const UNPRIVILEGED: u32 = 65_534;
 
 /// The folders of programs beside the path: Debian's, the newest version first.
 pub fn program_folders() -> Vec<PathBuf> {
@@ -65,8 +65,8 @@ pub(crate) fn run_or_say_why(command: &mut Command) -> Result<String, String> {
     Err(format!("{}: {}", output.status, [text(&output.stderr), said].join("\n").trim()))
 }
 
-/// Whether the tests run as root.
-pub(crate) fn is_root() -> bool {
+/// Whether the tests run as root, who is not subject to file permissions.
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
