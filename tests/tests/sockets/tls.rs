@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
-    Authority, CONFIGURATION, Connection, IO, IssuedCertificate, Launch, ServerAddress, TOKEN,
-    TestServer, USAGE, at_once, chain_path, create_request, key_path, make_pipe, paste, plant_body,
-    raw_head, replace_file, shown_command, wait_for, wait_until,
+    CONFIGURATION, Connection, IO, IssuedCertificate, Launch, ServerAddress, TOKEN, TestServer,
+    USAGE, at_once, chain_path, create_request, key_path, make_pipe, paste, plant_body, raw_head,
+    replace_file, shown_command, wait_for, wait_until,
 };
 use rustls::version::{TLS12, TLS13};
 use rustls::{ALL_VERSIONS, AlertDescription, ClientConfig, Error, ProtocolVersion};
@@ -55,20 +55,6 @@ fn clients_that_trust_the_authority_are_served_and_the_ready_line_says_https() {
         let output = curl(&["--cacert", &roots(&site), "-H", &authorization, &url]);
         assert_eq!(output.stdout, br#"{"id":1,"name":"Rosa"}"#, "{output:?}");
     }
-}
-
-#[test]
-fn a_client_that_trusts_another_authority_sends_nothing() {
-    let site = Site::new();
-    let server = site.start_tls();
-    let stranger = Authority::new().plain_client();
-    let error = tls_error(Connection::open_tls(server.address(), &stranger));
-    assert!(matches!(error, Error::InvalidCertificate(_)), "{error:?}");
-
-    let output = curl(&[&format!("https://{}/livez", server.address())]);
-    // 60: the certificate is not trusted.
-    assert_eq!(output.status.code(), Some(60), "{output:?}");
-    assert!(!server.stderr().contains("/livez"), "{}", server.stderr());
 }
 
 #[test]
