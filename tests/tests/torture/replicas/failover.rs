@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plantd_tests::torture::{Report, chance, is_long, time, times};
+use plantd_tests::torture::{chance, is_long, time, times};
 use plantd_tests::wait_until;
 use test_postgres::{Cluster, Database};
 
@@ -141,21 +141,16 @@ fn nothing_acknowledged_is_lost_when_a_standby_takes_the_place_of_its_primary() 
         });
         primary = standby;
     }
-    let longest = fleet.longest_return;
-    let answers = fleet.end();
+    let took = time(fleet.longest_return);
     let all = of_each * u32::try_from(ends.len()).expect("a few");
-    Report {
-        test: "replicas",
-        promise: "When a synchronous standby takes over from its primary, no acknowledged write is lost",
-        disturbances: format!("{all} primaries killed and their standbys promoted, {of_each} of them while the standby was away, {of_each} \
-             after {ENDED_WAITS} waits for it were canceled too"),
-        losses: answers.losses(),
-        details: format!(
-            "all three servers took writes again within {} after the promotion; {answers}",
-            time(longest)
+    fleet.end(
+        "When a synchronous standby takes over from its primary, no acknowledged write is lost",
+        format!(
+            "{all} primaries killed and their standbys promoted, {of_each} of them while the standby was away, {of_each} \
+             after {ENDED_WAITS} waits for it were canceled too"
         ),
-    }
-    .print();
+        &format!("all three servers took writes again within {took} after the promotion"),
+    );
 }
 
 #[test]
@@ -187,18 +182,10 @@ fn nothing_is_acknowledged_while_the_standby_is_frozen_and_readiness_says_so() {
             goes_on
         });
     }
-    let longest = fleet.longest_return;
-    let answers = fleet.end();
-    Report {
-        test: "replicas",
-        promise: "While a synchronous standby does not answer, nothing is acknowledged, and `/readyz` says so",
-        disturbances: format!("{freezes} standbys frozen, for up to 8 s"),
-        losses: answers.losses(),
-        details: format!(
-            "all three servers said so within {}, and took writes again within {}; {answers}",
-            time(longest_ready),
-            time(longest)
-        ),
-    }
-    .print();
+    let (told, took) = (time(longest_ready), time(fleet.longest_return));
+    fleet.end(
+        "While a synchronous standby does not answer, nothing is acknowledged, and `/readyz` says so",
+        format!("{freezes} standbys frozen, for up to 8 s"),
+        &format!("all three servers said so within {told}, and took writes again within {took}"),
+    );
 }

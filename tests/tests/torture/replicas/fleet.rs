@@ -7,14 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use plantd_tests::torture::SetOnDrop;
+use plantd_tests::torture::{Report, SetOnDrop};
 use plantd_tests::{
     Answer, Client, Ledgers, NewPlant, Plants, Told, replacement_body, store_of, wait_until,
 };
 use test_postgres::{Database, fresh_schema_name};
 
 use super::follower::Follower;
-use super::log::Log;
+use super::log::{assert_leads_to, read_log};
 use super::replica::Replica;
 
 /// The number of servers.
@@ -64,8 +64,6 @@ pub(super) struct Answers {
     refused: AtomicU64,
     failed: AtomicU64,
     none: AtomicU64,
-    /// Whether a follower has seen exactly the log.
-    is_followed: AtomicBool,
 }
 
 impl Answers {
@@ -82,13 +80,6 @@ impl Answers {
     /// How many writes were acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed)
-    }
-
-    /// The losses: none, because every comparison has succeeded.
-    pub(super) fn losses(&self) -> String {
-        let is_followed = self.is_followed.load(Ordering::Relaxed);
-        let followed = if is_followed { ", no event missed or seen twice" } else { "" };
-        format!("0 of {} acknowledged writes, no write done twice{followed}", self.acknowledged())
     }
 
     /// Waits until this many more writes are acknowledged.
@@ -300,9 +291,10 @@ impl Fleet {
         let plants = probed.split_off(&0);
         self.changes += self.ledgers.compare_and_settle(&plants);
         self.site.probes.assert_are(&probed);
-        let log = self.log();
-        log.assert_leads_to(&all, &self.site.database, &self.site.schema);
-        assert_eq!(log.events.len(), self.changes + probed.len(), "one event for each change");
+        let Site { database, schema, .. } = &self.site;
+        let log = read_log(database, schema);
+        assert_leads_to(&log, &all, database, schema);
+        assert_eq!(log.len(), self.changes + probed.len(), "one event for each change");
     }
 
     /// Waits until no session of the servers is busy.
@@ -326,21 +318,21 @@ impl Fleet {
         }
     }
 
-    /// The log in the tables.
-    fn log(&self) -> Log {
-        Log::read(&self.site.database, &self.site.schema)
-    }
-
-    /// Ends all servers in order, and asserts that the follower, if there is one, has seen exactly the log.
-    pub(super) fn end(mut self) -> Arc<Answers> {
+    /// Ends all servers in order, asserts that the follower, if there is one, has seen exactly the log, and reports.
+    pub(super) fn end(mut self, promise: &'static str, disturbances: String, details: &str) {
         for replica in &mut self.site.replicas {
             assert_eq!(replica.server.terminate().code(), Some(0), "{}", replica.server.stderr());
         }
+        // Every comparison has succeeded, so nothing is lost.
+        let answers = &self.site.answers;
+        let mut losses =
+            format!("0 of {} acknowledged writes, no write done twice", answers.acknowledged());
         if let Some(follower) = self.follower.take() {
-            follower.assert_has_seen(&self.log());
-            self.site.answers.is_followed.store(true, Ordering::Relaxed);
+            follower.assert_has_seen(&read_log(&self.site.database, &self.site.schema));
+            losses += ", no event missed or seen twice";
         }
-        self.site.answers
+        let details = format!("{details}; {answers}");
+        Report { test: "replicas", promise, disturbances, losses, details }.print();
     }
 }
 
