@@ -105,7 +105,7 @@ fn a_restart_on_a_passed_socket_refuses_no_connection() {
             let path = site.socket();
             let socket = UnixListener::bind(&path).expect("a socket can be made");
             let server = TestServer::start_with(launch.passed_socket(socket));
-            assert_eq!(server.place(), &ServerAddress::Unix(path.clone()));
+            assert_eq!(server.server_address(), &ServerAddress::Unix(path.clone()));
             check_restarts(server, || Connection::open_unix(&path));
             assert!(path.exists(), "the socket of another process was removed");
             return;

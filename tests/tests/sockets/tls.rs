@@ -43,7 +43,11 @@ fn curl(arguments: &[&str]) -> Output {
 fn clients_that_trust_the_authority_are_served_and_the_ready_line_says_https() {
     let site = Site::new();
     let server = site.start_tls();
-    assert!(matches!(server.place(), ServerAddress::Https(_)), "{:?}", server.place());
+    assert!(
+        matches!(server.server_address(), ServerAddress::Https(_)),
+        "{:?}",
+        server.server_address()
+    );
     let client = server.tls_client(&site.authority);
     client.create(1, "Rosa", None).assert_plant("Rosa", None);
     client.without_token().read(1).assert_error(401, 2001);
@@ -494,7 +498,7 @@ fn a_certificate_without_a_key_is_refused_and_so_is_tls_on_a_unix_socket() {
     }
     // A certificate and a key of the same kind match.
     let mut process = certificate.arguments(["--tls-key", key]).spawn();
-    assert!(matches!(process.place(), ServerAddress::Https(_)));
+    assert!(matches!(process.server_address(), ServerAddress::Https(_)));
 }
 
 #[test]

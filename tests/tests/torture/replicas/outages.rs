@@ -19,12 +19,12 @@ fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
     let mut fleet = Fleet::start_followed(database.url(), database);
     for _ in 0..kills {
         let after = chance.u64(0..MOST_WRITES);
-        let killed = chance.usize(..fleet.site.replicas.len());
-        fleet.disturb(&mut chance, MOST_WRITES, |site| {
-            site.replicas[killed].kill(&site.database);
+        let killed = chance.usize(..fleet.installation.replicas.len());
+        fleet.disturb(&mut chance, MOST_WRITES, |installation| {
+            installation.replicas[killed].kill(&installation.database);
             // The other servers continue.
-            site.answers.wait_for(after);
-            site.replicas[killed].restart(&site.url, &site.schema);
+            installation.answers.wait_for(after);
+            installation.replicas[killed].restart(&installation.url, &installation.schema);
             Instant::now()
         });
     }
@@ -42,14 +42,14 @@ fn nothing_is_lost_when_postgresql_ends_and_service_returns_by_itself_when_it_is
     let mut fleet = Fleet::start_followed(&cluster.url(), cluster.database());
     for end in 0..ends {
         let waits_for_readiness = chance.bool();
-        fleet.disturb(&mut chance, 200, |site| {
+        fleet.disturb(&mut chance, 200, |installation| {
             if end % 2 == 0 {
                 cluster.stop_immediate();
             } else {
                 cluster.kill();
             }
             if waits_for_readiness || end == 0 {
-                site.wait_for_readiness(false);
+                installation.wait_for_readiness(false);
             }
             cluster.start_again();
             Instant::now()
@@ -90,9 +90,9 @@ fn nothing_is_lost_or_done_twice_by_sessions_that_are_ended_in_a_commit() {
     let mut ended = 0;
     for victims in VICTIMS.iter().cycle().take(usize::try_from(rounds).expect("a few")) {
         let after = chance.u64(1..MOST_WRITES);
-        fleet.disturb(&mut chance, MOST_WRITES, |site| {
-            ended += end_sessions(&site.database, &site.schema, victims);
-            site.answers.wait_for(after);
+        fleet.disturb(&mut chance, MOST_WRITES, |installation| {
+            ended += end_sessions(&installation.database, &installation.schema, victims);
+            installation.answers.wait_for(after);
             Instant::now()
         });
     }
