@@ -45,14 +45,10 @@ impl Authority {
 
     /// A new certificate for a server on this machine, with a new key.
     pub fn issue(&self) -> IssuedCertificate {
-        self.issue_for(&KeyPair::generate().expect("a key can be made"))
-    }
-
-    /// A new certificate for a server on this machine, with this key.
-    pub fn issue_for(&self, key: &KeyPair) -> IssuedCertificate {
+        let key = KeyPair::generate().expect("a key can be made");
         let names = ["127.0.0.1", "localhost"].map(str::to_owned);
         let params = CertificateParams::new(names).expect("names of this machine");
-        let certificate = params.signed_by(key, &self.0).expect("a certificate can be made");
+        let certificate = params.signed_by(&key, &self.0).expect("a certificate can be made");
         IssuedCertificate {
             chain: certificate.pem() + &self.pem(),
             key: key.serialize_pem(),

@@ -70,49 +70,26 @@ impl Client {
     /// Sends this body to the create operation.
     #[track_caller]
     pub fn create_from(&self, body: &str) -> Answer {
-        self.create_with(&[], body)
-    }
-
-    /// Like [`Self::create_from`], with more headers.
-    #[track_caller]
-    pub fn create_with(&self, headers: &[(&str, &str)], body: &str) -> Answer {
-        self.send_typed("POST", "/plants", JSON, headers, body)
+        self.send("POST", "/plants", &[("content-type", JSON)], body)
     }
 
     /// Replaces or makes a plant from this body.
     #[track_caller]
     pub fn put(&self, id: i64, body: &str) -> Answer {
-        self.put_with(id, &[], body)
-    }
-
-    /// Like [`Self::put`], with more headers.
-    #[track_caller]
-    pub fn put_with(&self, id: i64, headers: &[(&str, &str)], body: &str) -> Answer {
-        self.send_typed("PUT", &path_of(id), JSON, headers, body)
+        self.send("PUT", &path_of(id), &[("content-type", JSON)], body)
     }
 
     /// Changes a plant by a merge patch.
     #[track_caller]
     pub fn patch(&self, id: i64, body: &str) -> Answer {
-        self.patch_with(id, &[], body)
-    }
-
-    /// Like [`Self::patch`], with more headers.
-    #[track_caller]
-    pub fn patch_with(&self, id: i64, headers: &[(&str, &str)], body: &str) -> Answer {
-        self.send_typed("PATCH", &path_of(id), "application/merge-patch+json", headers, body)
+        let headers = [("content-type", "application/merge-patch+json")];
+        self.send("PATCH", &path_of(id), &headers, body)
     }
 
     /// Deletes a plant.
     #[track_caller]
     pub fn delete(&self, id: i64) -> Answer {
-        self.delete_with(id, &[])
-    }
-
-    /// Like [`Self::delete`], with headers.
-    #[track_caller]
-    pub fn delete_with(&self, id: i64, headers: &[(&str, &str)]) -> Answer {
-        self.send("DELETE", &path_of(id), headers, "")
+        self.send("DELETE", &path_of(id), &[], "")
     }
 
     /// One page of the list. The query may be empty.
@@ -142,13 +119,8 @@ impl Client {
     /// Imports plants. The query may be empty.
     #[track_caller]
     pub fn import(&self, format: Format, query: &str, body: impl AsRef<[u8]>) -> Answer {
-        self.send_typed(
-            "POST",
-            &with_query("/plants/import", query),
-            format.media_type(),
-            &[],
-            body,
-        )
+        let headers = [("content-type", format.media_type())];
+        self.send("POST", &with_query("/plants/import", query), &headers, body)
     }
 
     /// Exports all plants.
@@ -171,18 +143,6 @@ impl Client {
     #[track_caller]
     pub fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], "")
-    }
-
-    #[track_caller]
-    fn send_typed(
-        &self,
-        method: &str,
-        path: &str,
-        media_type: &str,
-        headers: &[(&str, &str)],
-        body: impl AsRef<[u8]>,
-    ) -> Answer {
-        self.send(method, path, &[&[("content-type", media_type)], headers].concat(), body)
     }
 
     /// Sends a request, without a body when `body` is empty.

@@ -59,21 +59,21 @@ fn forget_older_records(segments: [&std::path::PathBuf; 2]) {
     let mut records = Vec::new();
     for path in segments {
         let segment = fs::read(path).expect("reads");
-        let mut place = 8;
-        while segment[place..].starts_with(b"pljr") {
-            let length = segment[place + 4..].first_chunk().expect("a length");
+        let mut offset = 8;
+        while segment[offset..].starts_with(b"pljr") {
+            let length = segment[offset + 4..].first_chunk().expect("a length");
             let length = 12 + usize::try_from(u32::from_be_bytes(*length)).expect("small");
-            let payload = &segment[place + 12..];
+            let payload = &segment[offset + 12..];
             let (sequence, _) = postcard::take_from_bytes::<u64>(payload).expect("a record");
-            records.push((sequence, path, place..place + length));
-            place += length.next_multiple_of(8);
+            records.push((sequence, path, offset..offset + length));
+            offset += length.next_multiple_of(8);
         }
     }
     records.sort_unstable_by_key(|(sequence, ..)| *sequence);
     records.pop();
-    for (_, path, place) in records {
+    for (_, path, offset) in records {
         let mut segment = fs::read(path).expect("reads");
-        segment[place].fill(0);
+        segment[offset].fill(0);
         fs::write(path, segment).expect("writes");
     }
 }

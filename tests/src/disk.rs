@@ -11,22 +11,24 @@
 //!
 //! `sync_file_range` makes nothing durable: it leaves data in the disk's volatile cache.
 //!
+//! `content` has the bytes of files; this file has the names, and what each call does.
+//!
 //! The model does not cover a disk that acknowledges syncs too early, sectors that hold neither the old nor the new
 //! bytes, and data of other files in a file that grew. It would not see writes through `mmap` and `io_uring`; the
 //! server uses neither.
 
+mod content;
+
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 
-use crate::system_calls::{SystemCall, SystemCalls, Text};
-
-/// The unit that a disk writes whole or not at all, in bytes.
-const SECTOR_BYTES: usize = 512;
+use self::content::{Content, ContentChange, Odds, any_odds};
+use crate::system_calls::{SystemCall, SystemCalls};
 
 /// The system calls that strace must show: those that change or sync files, and those that answer requests.
 pub const TRACED: &str = "trace=open,openat,creat,lseek,write,pwrite64,writev,pwritev,pwritev2,sendto,\
@@ -38,168 +40,151 @@ pub const TRACED: &str = "trace=open,openat,creat,lseek,write,pwrite64,writev,pw
 #[derive(Clone, Debug)]
 pub struct Disk {
     folder: PathBuf,
-    files: Vec<FileOnDisk>,
-    /// How many folders ever existed.
-    folders: usize,
+    /// All files and folders that ever existed.
+    inodes: Vec<Inode>,
     /// The names as the running system sees them.
     names: Names,
+    /// The names that a power cut certainly leaves.
     durable_names: Names,
+    /// The later changes of names, in their order.
     pending_names: Vec<NameChange>,
-    positions: BTreeMap<usize, Position>,
-}
-
-/// A folder, and a name in it.
-type Entry = (usize, OsString);
-
-type Names = BTreeMap<Entry, Node>;
-
-const ROOT: usize = 0;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Node {
-    Folder(usize),
-    File(usize),
+    /// For each descriptor that can only write, the file and the offset of its next plain `write`. The trace shows no
+    /// reads, which would move the offset of other descriptors.
+    offsets: BTreeMap<usize, (InodeNumber, usize)>,
 }
 
 #[derive(Clone, Debug)]
-enum NameChange {
-    Make(Entry, Node),
-    Rename(Entry, Entry),
-    Remove(Entry),
+enum Inode {
+    Folder,
+    File(Content),
 }
 
-#[derive(Clone, Debug, Default)]
-struct FileOnDisk {
-    durable: Vec<u8>,
-    /// In the order in which the calls began.
-    pending: Vec<DataChange>,
-    is_synchronous: bool,
-}
+/// The place of a file or folder among the inodes.
+type InodeNumber = usize;
 
-/// The file offset of the next plain `write` to a descriptor. Only known if the descriptor cannot read: the trace does
-/// not show reads, which would move it.
-#[derive(Clone, Copy, Debug)]
-struct Position {
-    file: usize,
-    offset: usize,
-}
+const ROOT: InodeNumber = 0;
 
+/// The number of a folder, and a name in it.
+type Name = (InodeNumber, OsString);
+
+type Names = BTreeMap<Name, InodeNumber>;
+
+/// A name is made, or removed, or both at once by a rename.
 #[derive(Clone, Debug)]
-struct DataChange {
-    /// The line of the trace on which the call had returned.
-    returned: usize,
-    kind: DataChangeKind,
-    is_durable: bool,
+struct NameChange {
+    removed: Option<Name>,
+    made: Option<(Name, InodeNumber)>,
 }
 
-#[derive(Clone, Debug)]
-enum DataChangeKind {
-    Write { offset: usize, bytes: Vec<u8> },
-    Resize(usize),
-}
+impl NameChange {
+    fn apply(&self, names: &mut Names) {
+        if let Some(name) = &self.removed {
+            names.remove(name);
+        }
+        names.extend(self.made.clone());
+    }
 
-/// The chance of each sector that was not synced to survive. `None` chooses one for each change.
-type Odds = Option<f64>;
-
-fn odds_of_a_file(chance: &mut Rng) -> Odds {
-    [Some(0.0), Some(1.0), None][chance.usize(..3)]
+    fn names(&self) -> impl Iterator<Item = &Name> {
+        self.removed.iter().chain(self.made.iter().map(|(name, _)| name))
+    }
 }
 
 impl Disk {
     /// A disk with this folder as it is now, all of it durable.
     pub fn holding(folder: &Path) -> Self {
+        let folder = folder.canonicalize().expect("the folder is there");
         let mut disk = Self {
-            folder: folder.canonicalize().expect("the folder is there"),
-            files: Vec::new(),
-            folders: ROOT + 1,
+            folder: folder.clone(),
+            inodes: vec![Inode::Folder],
             names: Names::new(),
             durable_names: Names::new(),
             pending_names: Vec::new(),
-            positions: BTreeMap::new(),
+            offsets: BTreeMap::new(),
         };
-        let folder = disk.folder.clone();
-        disk.load(&folder, ROOT);
+        disk.read(&folder, ROOT);
         disk.durable_names = disk.names.clone();
         disk
     }
 
-    fn load(&mut self, path: &Path, folder: usize) {
+    fn read(&mut self, path: &Path, folder: InodeNumber) {
         for entry in fs::read_dir(path).expect("a folder can be read") {
             let entry = entry.expect("a folder can be read");
             let path = entry.path();
-            let node = if path.is_dir() {
-                let node = self.new_folder();
-                self.load(&path, node);
-                Node::Folder(node)
+            let number = if path.is_dir() {
+                let number = self.add(Inode::Folder);
+                self.read(&path, number);
+                number
             } else {
-                let durable = fs::read(path).expect("a file can be read");
-                self.files.push(FileOnDisk { durable, ..FileOnDisk::default() });
-                Node::File(self.files.len() - 1)
+                let bytes = fs::read(path).expect("a file can be read");
+                self.add(Inode::File(Content::durable(bytes)))
             };
-            self.names.insert((folder, entry.file_name()), node);
+            self.names.insert((folder, entry.file_name()), number);
         }
     }
 
-    fn new_folder(&mut self) -> usize {
-        self.folders += 1;
-        self.folders - 1
+    fn add(&mut self, inode: Inode) -> InodeNumber {
+        self.inodes.push(inode);
+        self.inodes.len() - 1
     }
 
     /// Replays the calls on these lines of the trace.
-    pub fn run(&mut self, calls: &SystemCalls, lines: std::ops::Range<usize>) {
-        // A write may have an effect from when it begins; any other call has one when it returns.
-        type Step = fn(&mut Disk, &SystemCall);
-        let mut steps: Vec<(usize, Step, &SystemCall)> = Vec::new();
-        for call in calls.all(|call| call.succeeded()) {
-            if call.is_write() {
-                steps.push((call.begun, Self::write, call));
-                steps.push((call.returned, Self::write_has_returned, call));
-            } else {
-                steps.push((call.returned, Self::carry_out, call));
-            }
+    pub fn run(&mut self, calls: &SystemCalls, lines: Range<usize>) {
+        let mut moments = Vec::new();
+        for call in calls.all(SystemCall::succeeded) {
+            moments.push((call.begun, false, call));
+            moments.push((call.returned, true, call));
         }
-        steps.retain(|(line, ..)| lines.contains(line));
+        moments.retain(|(line, ..)| lines.contains(line));
         // The sort is stable: a call on one line begins before it returns.
-        steps.sort_by_key(|(line, ..)| *line);
-        for (_, step, call) in steps {
-            step(self, call);
+        moments.sort_by_key(|(line, ..)| *line);
+        for (_, has_returned, call) in moments {
+            match (call.is_write(), has_returned) {
+                (true, false) => self.write(call),
+                (true, true) => self.write_has_returned(call),
+                // Other calls have their effect when they return.
+                (false, false) => {}
+                (false, true) => self.carry_out(call),
+            }
         }
     }
 
     fn carry_out(&mut self, call: &SystemCall) {
+        let paths = call.paths();
+        let of_last = paths.last().and_then(|path| self.name_of(path));
         match call.name.as_str() {
             "open" | "openat" | "creat" => self.open(call),
             "mkdir" | "mkdirat" => {
-                if let Some(entry) = call.paths().pop().and_then(|path| self.entry(&path)) {
-                    let folder = self.new_folder();
-                    self.change_names(NameChange::Make(entry, Node::Folder(folder)));
+                if let Some(name) = of_last {
+                    let folder = self.add(Inode::Folder);
+                    self.rename(None, Some((name, folder)));
                 }
             }
             "rename" | "renameat" | "renameat2" => {
-                let paths = call.paths();
-                let [from, to] = &paths[..] else { panic!("a rename has two paths: {call:?}") };
-                match (self.entry(from), self.entry(to)) {
-                    (Some(from), Some(to)) => self.change_names(NameChange::Rename(from, to)),
+                let of_first = paths.first().and_then(|path| self.name_of(path));
+                match (of_first, of_last) {
+                    (Some(from), Some(to)) => {
+                        let number = self.names[&from];
+                        self.rename(Some(from), Some((to, number)));
+                    }
                     (None, None) => {}
-                    _ => panic!("{from:?} and {to:?} are not on one disk"),
+                    _ => panic!("{paths:?} are not on one disk"),
                 }
             }
             "unlink" | "unlinkat" | "rmdir" => {
-                if let Some(entry) = call.paths().pop().and_then(|path| self.entry(&path)) {
-                    self.change_names(NameChange::Remove(entry));
+                if of_last.is_some() {
+                    self.rename(of_last, None);
                 }
             }
             "fsync" | "fdatasync" => self.sync(call),
             "ftruncate" => {
-                let length = call.last_number();
                 if let Some(file) = self.file_of(call) {
                     // Not durable even if the file is synchronous, which concerns writes.
-                    self.files[file].change(call, DataChangeKind::Resize(length));
+                    file.change(call.returned, ContentChange::Resize(call.last_number()));
                 }
             }
             "lseek" => {
-                if let Some(position) = self.positions.get_mut(&leading_number(&call.arguments)) {
-                    position.offset = leading_number(&call.result);
+                if let Some((_, offset)) = self.offsets.get_mut(&call.descriptor()) {
+                    *offset = call.result_number();
                 }
             }
             "ioctl" => {
@@ -207,138 +192,135 @@ impl Disk {
                 if call.arguments.contains("FS_IOC_SETFLAGS")
                     && let Some(file) = self.file_of(call)
                 {
-                    self.files[file].is_synchronous = call.arguments.contains("FS_SYNC_FL");
+                    file.is_synchronous = call.arguments.contains("FS_SYNC_FL");
                 }
             }
             other => {
-                let is_ours = call.file().is_some_and(|file| self.is_inside(Path::new(file)))
-                    || call.paths().iter().any(|path| self.is_inside(path));
-                assert!(!is_ours, "this disk does not know {other}: {}", call.arguments);
+                let of_descriptor = call.file().map(Path::new);
+                let is_ours = |path: &Path| path.starts_with(&self.folder);
+                assert!(
+                    !paths.iter().map(PathBuf::as_path).chain(of_descriptor).any(is_ours),
+                    "this disk does not know {other}: {}",
+                    call.arguments
+                );
             }
         }
     }
 
-    fn is_inside(&self, path: &Path) -> bool {
-        path.starts_with(&self.folder)
-    }
-
-    /// The entries on the way to a path, the last of which is its own. Empty for the folder itself, and `None`
+    /// The names on the way to a path, the last of which is its own. Empty for the folder itself, and `None`
     /// when the path is outside or its folder does not exist.
-    fn way_to(&self, path: &Path) -> Option<Vec<Entry>> {
-        let mut way: Vec<Entry> = Vec::new();
-        for name in path.strip_prefix(&self.folder).ok()? {
-            let folder = match way.last() {
-                None => ROOT,
-                Some(entry) => match self.names.get(entry)? {
-                    Node::Folder(folder) => *folder,
-                    Node::File(_) => return None,
-                },
-            };
-            way.push((folder, name.to_owned()));
+    fn way_to(&self, path: &Path) -> Option<Vec<Name>> {
+        let (mut way, mut folder) = (Vec::new(), Some(ROOT));
+        for part in path.strip_prefix(&self.folder).ok()? {
+            let name = (folder?, part.to_owned());
+            folder = self.names.get(&name).copied();
+            way.push(name);
         }
         Some(way)
     }
 
-    /// The entry of a path, which need not exist. `None` when the path is outside, or is the folder itself.
-    fn entry(&self, path: &Path) -> Option<Entry> {
+    /// The name of a path, which need not exist. `None` when the path is outside, or is the folder itself.
+    fn name_of(&self, path: &Path) -> Option<Name> {
         self.way_to(path)?.pop()
     }
 
-    fn node(&self, path: &Path) -> Option<Node> {
+    fn number_of(&self, path: &Path) -> Option<InodeNumber> {
         match self.way_to(path)?.last() {
-            None => Some(Node::Folder(ROOT)),
-            Some(entry) => self.names.get(entry).copied(),
+            None => Some(ROOT),
+            Some(name) => self.names.get(name).copied(),
         }
     }
 
     /// The file behind the call's descriptor, if it is on this disk.
-    fn file_of(&self, call: &SystemCall) -> Option<usize> {
-        match self.node(Path::new(call.file()?))? {
-            Node::File(file) => Some(file),
-            Node::Folder(_) => None,
+    fn file_of(&mut self, call: &SystemCall) -> Option<&mut Content> {
+        let number = self.number_of(Path::new(call.file()?))?;
+        match &mut self.inodes[number] {
+            Inode::File(file) => Some(file),
+            Inode::Folder => None,
         }
     }
 
     fn open(&mut self, call: &SystemCall) {
-        let Some(path) = call.paths().pop().filter(|path| self.is_inside(path)) else { return };
+        let Some(path) = call.paths().pop().filter(|path| path.starts_with(&self.folder)) else {
+            return;
+        };
         let has = |flag: &str| call.arguments.contains(flag);
         assert!(!has("O_APPEND"), "this disk cannot place appended bytes: {path:?}");
-        if self.node(&path).is_none() {
+        let number = self.number_of(&path).unwrap_or_else(|| {
             assert!(has("O_CREAT"), "{path:?} came from nowhere");
-            let entry = self.entry(&path).expect("its folder is there");
-            self.files.push(FileOnDisk::default());
-            self.change_names(NameChange::Make(entry, Node::File(self.files.len() - 1)));
-        }
-        let descriptor = leading_number(&call.result);
-        self.positions.remove(&descriptor);
-        if let Some(Node::File(file)) = self.node(&path) {
+            let name = self.name_of(&path).expect("its folder is there");
+            let number = self.add(Inode::File(Content::default()));
+            self.rename(None, Some((name, number)));
+            number
+        });
+        self.offsets.remove(&call.result_number());
+        if let Inode::File(file) = &mut self.inodes[number] {
             if has("O_WRONLY") {
-                self.positions.insert(descriptor, Position { file, offset: 0 });
+                self.offsets.insert(call.result_number(), (number, 0));
             }
             if has("O_TRUNC") {
-                self.files[file].change(call, DataChangeKind::Resize(0));
+                file.change(call.returned, ContentChange::Resize(0));
             }
         }
     }
 
-    fn change_names(&mut self, change: NameChange) {
+    fn rename(&mut self, removed: Option<Name>, made: Option<(Name, InodeNumber)>) {
+        let change = NameChange { removed, made };
         change.apply(&mut self.names);
         self.pending_names.push(change);
     }
 
     fn write(&mut self, call: &SystemCall) {
-        let written = leading_number(&call.result);
-        let is_known = matches!(call.name.as_str(), "write" | "pwrite64");
-        let Some(file) = self.file_of(call) else { return };
-        assert!(is_known, "this disk does not know {}", call.name);
+        let Some(number) = call.file().and_then(|file| self.number_of(Path::new(file))) else {
+            return;
+        };
+        let written = call.result_number();
         let mut bytes = call.texts().swap_remove(0).bytes;
         assert!(bytes.len() >= written, "strace does not show all that is written");
         bytes.truncate(written);
-        let offset = if call.name == "write" {
-            let position = self.positions.get_mut(&leading_number(&call.arguments));
-            let position = position.filter(|position| position.file == file);
-            let position =
-                position.expect("a plain write needs a file that is open for writing alone");
-            position.offset += written;
-            position.offset - written
-        } else {
-            call.last_number()
+        let offset = match call.name.as_str() {
+            "pwrite64" => call.last_number(),
+            "write" => {
+                let offset = self.offsets.get_mut(&call.descriptor());
+                let (_, offset) = offset
+                    .filter(|(of, _)| *of == number)
+                    .expect("a plain write needs a file that is open for writing alone");
+                *offset += written;
+                *offset - written
+            }
+            other => panic!("this disk does not know {other}"),
         };
-        self.files[file].change(call, DataChangeKind::Write { offset, bytes });
+        if let Inode::File(file) = &mut self.inodes[number] {
+            file.change(call.returned, ContentChange::Write { offset, bytes });
+        }
     }
 
     fn write_has_returned(&mut self, call: &SystemCall) {
-        let Some(file) = self.file_of(call) else { return };
-        let file = &mut self.files[file];
-        if file.is_synchronous {
-            file.became_durable(|change| change.returned == call.returned);
+        if let Some(file) = self.file_of(call).filter(|file| file.is_synchronous) {
+            file.became_durable(|returned| returned == call.returned);
         }
     }
 
     fn sync(&mut self, call: &SystemCall) {
-        let Some(path) = call.file().map(Path::new) else { return };
-        match self.node(path) {
-            Some(Node::File(file)) => {
-                self.files[file].became_durable(|change| change.returned < call.begun);
-            }
-            Some(Node::Folder(folder)) => {
-                let way = self.way_to(path).expect("it is there");
-                self.sync_folder(folder, way);
-            }
-            None => {}
+        if let Some(file) = self.file_of(call) {
+            file.became_durable(|returned| returned < call.begun);
+        } else if let Some(path) = call.file().map(Path::new)
+            && let Some(folder) = self.number_of(path)
+        {
+            let way = self.way_to(path).expect("it is there");
+            self.sync_folder(folder, way);
         }
     }
 
     /// Makes the changes in one folder durable, the names on the way to it, and all earlier changes of the same
     /// names.
-    fn sync_folder(&mut self, folder: usize, way: Vec<Entry>) {
+    fn sync_folder(&mut self, folder: InodeNumber, way: Vec<Name>) {
         let mut needed = way;
         let mut is_synced = vec![false; self.pending_names.len()];
         for (change, is_synced) in self.pending_names.iter().zip(&mut is_synced).rev() {
-            let entries = change.entries();
-            *is_synced = entries.iter().any(|entry| entry.0 == folder || needed.contains(entry));
+            *is_synced = change.names().any(|name| name.0 == folder || needed.contains(name));
             if *is_synced {
-                needed.extend(entries.into_iter().cloned());
+                needed.extend(change.names().cloned());
             }
         }
         let pending = std::mem::take(&mut self.pending_names);
@@ -360,7 +342,7 @@ impl Disk {
             change.apply(&mut names);
         }
         // The same odds for all files, or different odds for each.
-        let odds = chance.bool().then(|| odds_of_a_file(chance));
+        let odds = chance.bool().then(|| any_odds(chance));
         let lost = self.leave(&names, ROOT, target, odds, chance);
         lost + self.pending_names.len() - kept
     }
@@ -369,132 +351,27 @@ impl Disk {
     fn leave(
         &self,
         names: &Names,
-        folder: usize,
+        folder: InodeNumber,
         target: &Path,
         odds: Option<Odds>,
         chance: &mut Rng,
     ) -> usize {
         fs::create_dir(target).expect("a folder can be made");
         let mut lost = 0;
-        let entries = names.range((folder, OsString::new())..(folder + 1, OsString::new()));
-        for ((_, name), node) in entries {
+        let within = names.range((folder, OsString::new())..(folder + 1, OsString::new()));
+        for ((_, name), number) in within {
             let path = target.join(name);
-            match node {
-                Node::Folder(folder) => lost += self.leave(names, *folder, &path, odds, chance),
-                Node::File(file) => {
-                    let odds = odds.unwrap_or_else(|| odds_of_a_file(chance));
-                    let (bytes, lost_of_file) = self.files[*file].after_a_cut(odds, chance);
+            match &self.inodes[*number] {
+                Inode::Folder => lost += self.leave(names, *number, &path, odds, chance),
+                Inode::File(file) => {
+                    let odds = odds.unwrap_or_else(|| any_odds(chance));
+                    let (bytes, lost_of_file) = file.after_a_cut(odds, chance);
                     fs::write(&path, bytes).expect("a file can be written");
                     lost += lost_of_file;
                 }
             }
         }
         lost
-    }
-}
-
-impl NameChange {
-    fn apply(&self, names: &mut Names) {
-        match self {
-            Self::Make(entry, node) => {
-                names.insert(entry.clone(), *node);
-            }
-            Self::Rename(from, to) => {
-                if let Some(node) = names.remove(from) {
-                    names.insert(to.clone(), node);
-                }
-            }
-            Self::Remove(entry) => {
-                names.remove(entry);
-            }
-        }
-    }
-
-    fn entries(&self) -> Vec<&Entry> {
-        match self {
-            Self::Make(entry, _) | Self::Remove(entry) => vec![entry],
-            Self::Rename(from, to) => vec![from, to],
-        }
-    }
-}
-
-impl FileOnDisk {
-    fn change(&mut self, call: &SystemCall, kind: DataChangeKind) {
-        self.pending.push(DataChange { returned: call.returned, kind, is_durable: false });
-    }
-
-    fn became_durable(&mut self, holds: impl Fn(&DataChange) -> bool) {
-        for change in &mut self.pending {
-            change.is_durable |= holds(change);
-        }
-        // A durable change is applied for good when all changes before it are durable.
-        let durable = self.pending.iter().take_while(|change| change.is_durable).count();
-        for change in self.pending.drain(..durable) {
-            change.kind.apply(&mut self.durable, || true);
-        }
-    }
-
-    /// The bytes that survive, and how many changes are lost, in whole or in part.
-    fn after_a_cut(&self, odds: Odds, chance: &mut Rng) -> (Vec<u8>, usize) {
-        let (mut bytes, mut lost) = (self.durable.clone(), 0);
-        for change in &self.pending {
-            let odds = odds.unwrap_or_else(|| [0.0, 0.5, 1.0][chance.usize(..3)]);
-            let is_whole =
-                change.kind.apply(&mut bytes, || change.is_durable || chance.f64() < odds);
-            lost += usize::from(!is_whole);
-        }
-        (bytes, lost)
-    }
-}
-
-impl DataChangeKind {
-    /// Applies the sectors that survive, each of which `survives` decides. Returns whether these were all.
-    fn apply(&self, file: &mut Vec<u8>, mut survives: impl FnMut() -> bool) -> bool {
-        let (offset, bytes) = match self {
-            Self::Write { offset, bytes } => (*offset, bytes),
-            Self::Resize(length) => {
-                let survives = survives();
-                if survives {
-                    file.resize(*length, 0);
-                }
-                return survives;
-            }
-        };
-        let (mut begin, mut is_whole) = (0, true);
-        while begin < bytes.len() {
-            let to_next_sector = SECTOR_BYTES - (offset + begin) % SECTOR_BYTES;
-            let end = bytes.len().min(begin + to_next_sector);
-            if survives() {
-                file.resize(file.len().max(offset + end), 0);
-                file[offset + begin..offset + end].copy_from_slice(&bytes[begin..end]);
-            } else {
-                is_whole = false;
-            }
-            begin = end;
-        }
-        is_whole
-    }
-}
-
-/// The number at the beginning of a text, such as the descriptor before its path.
-fn leading_number(text: &str) -> usize {
-    let digits = text.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(text.len());
-    text[..digits].parse().expect("it begins with a number")
-}
-
-impl SystemCall {
-    /// The paths among its arguments.
-    fn paths(&self) -> Vec<PathBuf> {
-        let path = |text: &Text| match &text.folder {
-            Some(folder) => Path::new(folder).join(OsStr::from_bytes(&text.bytes)),
-            None => PathBuf::from(OsStr::from_bytes(&text.bytes)),
-        };
-        self.texts().iter().map(path).collect()
-    }
-
-    fn last_number(&self) -> usize {
-        let (_, last) = self.arguments.rsplit_once(", ").expect("several arguments");
-        last.parse().expect("the last argument is a number")
     }
 }
 

@@ -111,8 +111,8 @@ struct Done {
 impl Done {
     fn with(&self, entry: usize) -> Self {
         let mut done = self.clone();
-        let place = done.later.partition_point(|later| *later < entry);
-        done.later.insert(place, entry);
+        let index = done.later.partition_point(|later| *later < entry);
+        done.later.insert(index, entry);
         while done.later.first() == Some(&done.first) {
             done.later.remove(0);
             done.first += 1;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock};
 
+use test_postgres::{UNPRIVILEGED, is_root};
+
 use crate::folder::repository;
 use crate::process::Process;
 use crate::small_disk::SmallDisk;
@@ -26,9 +28,6 @@ pub const IO: i32 = 74;
 
 /// The exit code for an invalid value in the environment or in a configuration file.
 pub const CONFIGURATION: i32 = 78;
-
-/// The user and the group of a program that must not be root; on most systems, nobody's.
-pub const UNPRIVILEGED: u32 = 65_534;
 
 /// The variable with the URL of the PostgreSQL that has the plants.
 const POSTGRES: &str = "PLANTD_POSTGRES";
@@ -232,11 +231,6 @@ impl Launch {
         }
         Process::spawn(command.stdin(stdin))
     }
-}
-
-/// Whether the tests run as root, who is not subject to file permissions.
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// Copies the program into a folder and opens both to every user: its own folder may be closed to others.

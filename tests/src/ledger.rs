@@ -15,7 +15,7 @@ use fastrand::Rng;
 
 use self::account::{Account, REQUEST_ID_PREFIX};
 pub use self::store::{Plants, TAGS, plants_in, store_of};
-pub use self::write::Told;
+pub use self::write::WriteOutcome;
 use crate::client::Client;
 use crate::server::TestServer;
 
@@ -51,13 +51,13 @@ impl Ledgers {
     /// All clients create, replace, change, delete and import plants, each until its end condition accepts an
     /// outcome. `meanwhile` runs concurrently. Returns the last outcome of each client.
     #[track_caller]
-    pub fn write<IsOver: FnMut(Told) -> bool + Send>(
+    pub fn write<IsOver: FnMut(WriteOutcome) -> bool + Send>(
         &mut self,
         server: &mut TestServer,
         chance: &mut Rng,
         new_end: impl Fn() -> IsOver,
         meanwhile: impl FnOnce(&mut TestServer),
-    ) -> Vec<Told> {
+    ) -> Vec<WriteOutcome> {
         let clients: Vec<Client> = self.accounts.iter().map(|_| server.client()).collect();
         self.write_through(&clients, chance, new_end, || {
             let server = KilledOnPanic(server);
@@ -68,13 +68,13 @@ impl Ledgers {
     /// Like [`Self::write`], but through these clients in turn, which may belong to different servers. A failed
     /// assertion in `meanwhile` must end the clients too.
     #[track_caller]
-    pub fn write_through<IsOver: FnMut(Told) -> bool + Send>(
+    pub fn write_through<IsOver: FnMut(WriteOutcome) -> bool + Send>(
         &mut self,
         clients: &[Client],
         chance: &mut Rng,
         new_end: impl Fn() -> IsOver,
         meanwhile: impl FnOnce(),
-    ) -> Vec<Told> {
+    ) -> Vec<WriteOutcome> {
         let most_rows = self.most_rows;
         thread::scope(|scope| {
             let clients = clients.iter().cycle();
@@ -94,9 +94,9 @@ impl Ledgers {
     pub fn write_some(&mut self, server: &mut TestServer, chance: &mut Rng, writes: usize) {
         let new_end = || {
             let mut written = 0;
-            move |told: Told| {
+            move |told: WriteOutcome| {
                 assert!(!told.is_in_doubt(), "{told:?}");
-                written += usize::from(told != Told::Refused);
+                written += usize::from(told != WriteOutcome::Refused);
                 written == writes
             }
         };

@@ -8,7 +8,6 @@
 //! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`Clock`] a clock that a test sets, and [`SmallDisk`]
 //!   a disk that becomes full.
 //! - [`token_command`] is `plantd token`, and [`edit_plants`] changes a database while its server is stopped.
-//! - [`Disturbance`] writes in the background of a test.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
 //!   [`Toolbox`] holds the tools that `cargo xtask test` installs.
 //! - For [`torture`]: [`Ledgers`] record what clients have written, [`store_of`] reads a store, [`SystemCalls`] parses
@@ -28,7 +27,6 @@ mod clock;
 mod connection;
 mod database;
 pub mod disk;
-mod disturbance;
 mod document;
 mod folder;
 pub mod history;
@@ -53,22 +51,19 @@ pub use client::Client;
 pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use database::{PlantRecords, edit_plants};
-pub use disturbance::Disturbance;
 pub use document::{Document, Part};
 pub use folder::{copy_folder, make_pipe, mode, repository};
-pub use launch::{
-    CONFIGURATION, IO, Launch, TOKEN, UNPRIVILEGED, USAGE, copy_program, is_root, program,
-};
-pub use ledger::{Ledgers, Plants, TAGS, Told, plants_in, store_of};
+pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
+pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};
-pub use nginx::{Nginx, RequestBuffering, hold_port};
+pub use nginx::{Nginx, hold_port};
 pub use openapi::{OpenapiDocument, members};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::{Process, ServerAddress};
 pub use server::{TestServer, store_is_sled};
 pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
-pub use test_postgres::{DEADLINE, at_once, wait_for, wait_until};
+pub use test_postgres::{DEADLINE, UNPRIVILEGED, at_once, is_root, wait_for, wait_until};
 pub use tokens::{
     create_token, paste, revoke_token, shown_command, token_command, write_tokens_file,
 };

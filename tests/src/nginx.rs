@@ -17,15 +17,6 @@ use crate::wait_until;
 /// Folders of administrators' programs, which are not on every path.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 
-/// Whether a proxy reads a whole request before it forwards it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestBuffering {
-    /// The proxy reads the whole request, and sends it with the length of the body.
-    On,
-    /// The proxy forwards bytes as they arrive, and chunks as chunks.
-    Off,
-}
-
 /// An nginx whose clients share few connections to the server. Dropping this ends it and removes its folder.
 #[derive(Debug)]
 pub struct Nginx {
@@ -37,35 +28,10 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts a proxy of this server, as permissive as nginx can be.
+    /// Starts a proxy of this server, as permissive as nginx can be, with these lines of configuration about
+    /// requests to the server.
     #[track_caller]
-    pub fn in_front_of(server: SocketAddr, request_buffering: RequestBuffering) -> Self {
-        let request_buffering = match request_buffering {
-            RequestBuffering::On => "on",
-            RequestBuffering::Off => "off",
-        };
-        Self::with_lines(
-            server,
-            &format!(
-                "
-            proxy_http_version 1.1;
-            proxy_request_buffering {request_buffering};
-            proxy_set_header Connection \"\";
-            proxy_set_header Host $http_host;
-            proxy_set_header Upgrade $http_upgrade;"
-            ),
-        )
-    }
-
-    /// Starts a proxy that speaks HTTP/1.0 to this server, the default of older versions of nginx.
-    #[track_caller]
-    pub fn of_http_1_0(server: SocketAddr) -> Self {
-        Self::with_lines(server, "proxy_http_version 1.0;")
-    }
-
-    /// Starts a proxy with these lines about requests to the server.
-    #[track_caller]
-    fn with_lines(server: SocketAddr, lines: &str) -> Self {
+    pub fn in_front_of(server: SocketAddr, lines: &str) -> Self {
         let (port, address) = hold_port();
         Self::start(port, address, &proxy(address, server, lines))
     }

@@ -25,14 +25,14 @@ pub enum ServerAddress {
 
 impl ServerAddress {
     fn in_ready_line(line: &str) -> Option<Self> {
-        let place = line.strip_prefix("plantd listening on ")?;
-        if let Some(address) = place.strip_prefix("http://") {
+        let url = line.strip_prefix("plantd listening on ")?;
+        if let Some(address) = url.strip_prefix("http://") {
             return address.parse().ok().map(Self::Http);
         }
-        if let Some(address) = place.strip_prefix("https://") {
+        if let Some(address) = url.strip_prefix("https://") {
             return address.parse().ok().map(Self::Https);
         }
-        place.strip_prefix("unix:").map(|path| Self::Unix(path.into()))
+        url.strip_prefix("unix:").map(|path| Self::Unix(path.into()))
     }
 
     /// The address, with or without TLS. Fails for a Unix socket.
@@ -101,7 +101,7 @@ impl Process {
 
     /// Waits until it listens, and returns where.
     #[track_caller]
-    pub fn place(&mut self) -> ServerAddress {
+    pub fn server_address(&mut self) -> ServerAddress {
         let line = self.first_line();
         ServerAddress::in_ready_line(&line)
             .unwrap_or_else(|| panic!("{line:?} does not say where it listens"))
@@ -110,7 +110,7 @@ impl Process {
     /// Waits until it listens, and returns the address. Fails for a Unix socket.
     #[track_caller]
     pub fn address(&mut self) -> SocketAddr {
-        self.place().address()
+        self.server_address().address()
     }
 
     /// The process id.

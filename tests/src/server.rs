@@ -29,7 +29,7 @@ const STORE: &str = "PLANTD_TESTS_STORE";
 #[must_use = "a server ends when it is dropped"]
 pub struct TestServer {
     process: Process,
-    place: ServerAddress,
+    address: ServerAddress,
     launch: Launch,
     data: PathBuf,
     start_took: Duration,
@@ -61,8 +61,8 @@ impl TestServer {
     /// Starts a server with this folder, which stays when the server is dropped.
     #[track_caller]
     pub fn start_at(launch: Launch, data: &Path) -> Self {
-        let (process, place, start_took) = start(&launch, data);
-        Self { process, place, launch, data: data.to_owned(), start_took, _folder: None }
+        let (process, address, start_took) = start(&launch, data);
+        Self { process, address, launch, data: data.to_owned(), start_took, _folder: None }
     }
 
     /// Starts the server again on its folder as before. The process must have ended.
@@ -75,19 +75,19 @@ impl TestServer {
     #[track_caller]
     pub fn restart_with(&mut self, launch: Launch) {
         assert!(!self.process.is_running(), "it still runs");
-        (self.process, self.place, self.start_took) = start(&launch, &self.data);
+        (self.process, self.address, self.start_took) = start(&launch, &self.data);
         self.launch = launch;
     }
 
     /// Where it listens.
-    pub fn place(&self) -> &ServerAddress {
-        &self.place
+    pub fn server_address(&self) -> &ServerAddress {
+        &self.address
     }
 
     /// The address at which it listens. Fails for a Unix socket.
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
-        self.place.address()
+        self.address.address()
     }
 
     /// Its folder.
@@ -125,7 +125,7 @@ impl TestServer {
     /// A new connection without TLS.
     #[track_caller]
     pub fn connect(&self) -> Connection {
-        match &self.place {
+        match &self.address {
             ServerAddress::Http(address) | ServerAddress::Https(address) => {
                 Connection::open(*address)
             }
@@ -176,8 +176,8 @@ fn start(launch: &Launch, data: &Path) -> (Process, ServerAddress, Duration) {
     }
     let begun = Instant::now();
     let mut process = launch.spawn();
-    let place = process.place();
-    (process, place, begun.elapsed())
+    let address = process.server_address();
+    (process, address, begun.elapsed())
 }
 
 /// Whether PostgreSQL is the default store.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -55,36 +55,31 @@ impl SmallDisk {
     /// Changes its options: `size=64m` makes room, `ro` forbids writes.
     #[track_caller]
     pub fn remount(&self, options: &str) {
-        let options = format!("remount,{options}");
-        let mount = ["mount", "-o", &options].map(OsString::from);
-        self.run(mount.into_iter().chain([self.path().into()]));
+        self.run(r#"mount -o "remount,$1" "$0""#, self.path(), options);
     }
 
     /// Fills the disk with this file.
     #[track_caller]
     pub fn fill(&self, name: &str) {
-        let script = r#"LC_ALL=C head -c 1G /dev/zero 2>&1 > "$0" | grep -q 'No space left'"#;
-        let shell = ["sh", "-c", script].map(OsString::from);
-        self.run(shell.into_iter().chain([self.path().join(name).into()]));
+        self.fill_but(name, 0);
     }
 
-    /// Fills the disk with this file, up to this many MiB.
+    /// Fills the disk with this file, but for this many MiB.
     #[track_caller]
     pub fn fill_but(&self, name: &str, mib: u32) {
-        let script = r#"free=$(df --output=avail -B1M "$0" | tail -n 1)
-            head -c "$((free > $2 ? free - $2 : 0))M" /dev/zero > "$0/$1""#;
-        let shell = ["sh", "-c", script].map(OsString::from);
-        let arguments = [self.path().into(), name.into(), mib.to_string().into()];
-        self.run(shell.into_iter().chain(arguments));
+        let script = r#"LC_ALL=C head -c 1G /dev/zero 2>&1 > "$0" | grep -q 'No space left' &&
+            truncate --size "-$1M" "$0""#;
+        self.run(script, &self.path().join(name), &mib.to_string());
     }
 
-    /// Runs a command that sees the disk.
+    /// Runs a script that sees the disk, with these arguments as `$0` and `$1`.
     #[track_caller]
-    fn run(&self, words: impl Iterator<Item = OsString>) -> Output {
-        let words: Vec<OsString> = self.enter().into_iter().chain(words).collect();
-        let output = Command::new(&words[0]).args(&words[1..]).output().expect("it can be started");
-        assert!(output.status.success(), "{words:?}: {output:?}");
-        output
+    fn run(&self, script: &str, path: &Path, argument: &str) {
+        let words = self.enter();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(["sh", "-c", script]).arg(path).arg(argument);
+        let output = command.output().expect("it can be started");
+        assert!(output.status.success(), "{command:?}: {output:?}");
     }
 
     /// The prefix of a command that is to see the disk. Its process becomes the command.

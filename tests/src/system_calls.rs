@@ -1,8 +1,10 @@
 //! System calls of the server in a trace of strace, in their order.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use crate::wait_for;
 
@@ -47,6 +49,31 @@ impl SystemCall {
             }
         }
         texts
+    }
+
+    /// The paths among its arguments.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let path = |text: Text| {
+            Path::new(text.folder.as_deref().unwrap_or_default())
+                .join(OsStr::from_bytes(&text.bytes))
+        };
+        self.texts().into_iter().map(path).collect()
+    }
+
+    /// The descriptor that is its first argument.
+    pub(crate) fn descriptor(&self) -> usize {
+        leading_number(&self.arguments)
+    }
+
+    /// Its last argument, which is a number.
+    pub(crate) fn last_number(&self) -> usize {
+        let (_, last) = self.arguments.rsplit_once(", ").expect("several arguments");
+        last.parse().expect("the last argument is a number")
+    }
+
+    /// Its result, which is a number.
+    pub(crate) fn result_number(&self) -> usize {
+        leading_number(&self.result)
     }
 
     /// Whether it returned no error.
@@ -162,6 +189,12 @@ impl SystemCalls {
     }
 }
 
+/// The number at the beginning of a text, such as a descriptor before its path.
+fn leading_number(text: &str) -> usize {
+    let digits = text.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(text.len());
+    text[..digits].parse().expect("a number")
+}
+
 /// The bytes of a string up to its closing quotation mark, and the text behind that.
 fn unescape(text: &str) -> (Vec<u8>, &str) {
     let mut bytes = Vec::new();
@@ -198,27 +231,6 @@ fn unescape(text: &str) -> (Vec<u8>, &str) {
 mod tests {
     use super::*;
 
-    const TRACE: &str = concat!(
-        "71  pwrite64(4</d/db>, \"Rosa = 1\", 8, 24 <unfinished ...>\n",
-        "72  sendto(24<socket:[9]>, \"HTTP/1.1 200 OK\", 15, MSG_NOSIGNAL, NULL, 0) = 15\n",
-        "71  <... pwrite64 resumed>)           = 8\n",
-        "72  --- SIGTERM {si_signo=SIGTERM, si_code=SI_USER, si_pid=1, si_uid=0} ---\n",
-        "71  fdatasync(5</d/db>)               = -1 EIO (Input/output error) (INJECTED)\n",
-        "73  fdatasync(5</d/db>)               = 0\n",
-        "72  +++ exited with 0 +++\n",
-        "71  +++ exited with 0 +++\n",
-    );
-
-    #[test]
-    fn a_call_on_two_lines_is_one_call() {
-        let calls = SystemCalls::parse(TRACE);
-        let write = calls.first("the write", |call| call.name == "pwrite64");
-        assert_eq!((write.begun, write.returned), (0, 2));
-        assert_eq!(write.file(), Some("/d/db"));
-        assert_eq!(write.arguments, "4</d/db>, \"Rosa = 1\", 8, 24");
-        assert!(write.succeeded() && write.is_write());
-    }
-
     #[test]
     fn a_call_that_did_not_return_is_counted() {
         let trace = concat!(
@@ -232,13 +244,6 @@ mod tests {
         let calls = SystemCalls::parse(trace);
         assert_eq!(calls.unfinished(), 2);
         assert_eq!(calls.all(SystemCall::is_sync).count(), 1);
-    }
-
-    #[test]
-    fn a_sync_that_failed_is_none() {
-        let calls = SystemCalls::parse(TRACE);
-        let syncs: Vec<usize> = calls.all(SystemCall::is_sync).map(|call| call.begun).collect();
-        assert_eq!(syncs, [5]);
     }
 
     #[test]

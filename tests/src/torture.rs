@@ -110,8 +110,8 @@ impl Report {
 /// The text with thousands separators in its numbers.
 fn separate_thousands(text: &str) -> String {
     let mut separated = String::new();
-    for (place, letter) in text.char_indices() {
-        let digits = text[place..].bytes().take_while(u8::is_ascii_digit).count();
+    for (index, letter) in text.char_indices() {
+        let digits = text[index..].bytes().take_while(u8::is_ascii_digit).count();
         if digits > 0
             && digits.is_multiple_of(3)
             && separated.ends_with(|it: char| it.is_ascii_digit())

@@ -698,14 +698,16 @@ fn an_export_without_a_declared_end_is_refused() {
 
 #[test]
 fn an_export_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
+    // The default of older versions of nginx.
+    const HTTP_1_0: &str = "proxy_http_version 1.0;";
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
-    let nginx = Nginx::of_http_1_0(server.address());
+    let nginx = Nginx::in_front_of(server.address(), HTTP_1_0);
     check_no_export(nginx.address(), &["HTTP/1.1", "1008"], "plants.ndjson");
 
     // An older server exports over HTTP/1.0, where a cut is not noticed.
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n\r\n{ROSA}");
     let server = exporting_raw(answer, ("200 OK", "[{\"id\":2,\"name\":\"Salix\"}]"));
-    let nginx = Nginx::of_http_1_0(server.address);
+    let nginx = Nginx::in_front_of(server.address, HTTP_1_0);
     check_no_export(nginx.address(), &["1 of 2 plants", "HTTP/1.0"], "plants.ndjson");
 }
 

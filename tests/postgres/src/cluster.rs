@@ -188,17 +188,11 @@ impl Cluster {
         self.database.query(sql)
     }
 
-    /// Changes a setting by `ALTER SYSTEM`, and returns when new connections see it. Not for settings that need
-    /// a restart.
+    /// Changes a setting by `ALTER SYSTEM`, reloads all settings, `pg_hba.conf` and the certificate, and returns when new
+    /// connections see them. Not for settings that need a restart.
     #[track_caller]
     pub fn set(&self, name: &str, value: &str) {
         self.query(&format!("ALTER SYSTEM SET {name} = {}", quote(value)));
-        self.reload();
-    }
-
-    /// Reloads the settings, `pg_hba.conf` and the certificate, and returns when new connections see them.
-    #[track_caller]
-    pub fn reload(&self) {
         let loaded = || self.query("SELECT pg_conf_load_time()");
         let before = loaded();
         self.query("SELECT pg_reload_conf()");

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 /// Debian's folder for programs that are not on the path, with a folder for each version.
 const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
 
-/// The user and the group of a server, which must not be root; on most systems, nobody's.
-pub(crate) const UNPRIVILEGED: u32 = 65_534;
+/// The user and the group of a program that must not be root; on most systems, nobody's.
+pub const UNPRIVILEGED: u32 = 65_534;
 
 /// The folders of programs beside the path: Debian's, the newest version first.
 pub fn program_folders() -> Vec<PathBuf> {
@@ -65,36 +65,28 @@ pub(crate) fn run_or_say_why(command: &mut Command) -> Result<String, String> {
     Err(format!("{}: {}", output.status, [text(&output.stderr), said].join("\n").trim()))
 }
 
-/// Whether the tests run as root.
-pub(crate) fn is_root() -> bool {
+/// Whether the tests run as root, who is not subject to file permissions.
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Takes all programs from the folder of `initdb`, so that they are of one version. Debian's wrappers on the path
-/// choose versions by themselves.
+/// Takes all programs from one folder, so that they are of one version. Debian's wrappers on the path, which choose
+/// versions by themselves, have no `postgres` beside them.
 fn find(program: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
-        let initdb = folders().into_iter().map(|folder| folder.join("initdb"));
-        let initdb = initdb.filter_map(|path| fs::canonicalize(path).ok());
-        let folder = initdb.filter(|path| is_executable(path)).find_map(|path| {
-            let folder = path.parent()?.to_owned();
-            is_executable(&folder.join("postgres")).then_some(folder)
-        });
-        folder.expect(
+        let path = env::var_os("PATH").unwrap_or_default();
+        let mut folders = env::split_paths(&path).chain(program_folders());
+        let has_both = |folder: &PathBuf| {
+            ["initdb", "postgres"].iter().all(|program| is_executable(&folder.join(program)))
+        };
+        folders.find(has_both).expect(
             "install PostgreSQL (Debian package `postgresql`), or run `cargo xtask test`, which does",
         )
     });
-    let in_any_folder = || folders().into_iter().map(|folder| folder.join(program));
-    std::iter::once(folder.join(program))
-        .chain(in_any_folder())
-        .find(|path| is_executable(path))
-        .unwrap_or_else(|| panic!("install `{program}` of PostgreSQL beside its `initdb`"))
-}
-
-fn folders() -> Vec<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).chain(program_folders()).collect()
+    let path = folder.join(program);
+    assert!(is_executable(&path), "install `{program}` of PostgreSQL: there is no {path:?}");
+    path
 }
 
 fn is_executable(program: &Path) -> bool {

@@ -13,13 +13,13 @@ const CUTS: usize = 300;
 type Left = BTreeSet<Option<Vec<u8>>>;
 
 /// A disk before a run, with the file `old`, which holds `old`, and the folders `one` and `other`.
-struct Stage {
+struct Replay {
     folder: TempDir,
     disk: Disk,
     trace: Vec<String>,
 }
 
-impl Stage {
+impl Replay {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let on_disk = folder.path().join("on-disk");
@@ -33,9 +33,9 @@ impl Stage {
 
     /// The disk after these calls, in which `D` is its folder.
     fn after(lines: &[&str]) -> Self {
-        let mut stage = Self::new();
-        stage.run(lines);
-        stage
+        let mut replay = Self::new();
+        replay.run(lines);
+        replay
     }
 
     /// Continues with these calls.
@@ -134,7 +134,7 @@ fn cuts_leave_synced_data_and_any_of_the_rest() {
     ];
     for (claim, lines, left) in cases {
         let left: Left = left.iter().map(|left| some(left)).collect();
-        assert_eq!(Stage::after(lines).left("old"), left, "{claim}");
+        assert_eq!(Replay::after(lines).left("old"), left, "{claim}");
     }
 }
 
@@ -142,7 +142,7 @@ fn cuts_leave_synced_data_and_any_of_the_rest() {
 fn a_write_that_was_not_synced_may_be_torn_between_sectors() {
     // The first sector has room for two more bytes.
     let write = "1 pwrite64(4<D/old>, \"abcd\", 4, 510) = 4";
-    let left = Stage::after(&[write]).left("old");
+    let left = Replay::after(&[write]).left("old");
     let mut whole = b"old".to_vec();
     whole.resize(510, 0);
     whole.extend(b"abcd");
@@ -155,29 +155,29 @@ fn a_write_that_was_not_synced_may_be_torn_between_sectors() {
 
 #[test]
 fn a_write_to_a_synchronous_file_that_has_not_returned_need_not_be_there() {
-    let mut stage = Stage::after(&[SYNCHRONOUS]);
+    let mut replay = Replay::after(&[SYNCHRONOUS]);
     let lines = [
         "1 pwrite64(4<D/old>, \"new\", 3, 0 <unfinished ...>",
         "2 write(1<pipe:[1]>, \"x\", 1) = 1",
         "1 <... pwrite64 resumed>) = 3",
     ];
-    stage.trace.extend(lines.map(str::to_owned));
-    stage.run_lines(1..3);
-    assert_eq!(stage.left("old"), [some("old"), some("new")].into());
-    stage.run_lines(3..4);
-    assert_eq!(stage.left("old"), [some("new")].into());
+    replay.trace.extend(lines.map(str::to_owned));
+    replay.run_lines(1..3);
+    assert_eq!(replay.left("old"), [some("old"), some("new")].into());
+    replay.run_lines(3..4);
+    assert_eq!(replay.left("old"), [some("new")].into());
 }
 
 #[test]
 fn writes_are_in_the_order_in_which_they_began() {
     // The one that began first returned last.
-    let stage = Stage::after(&[
+    let replay = Replay::after(&[
         "1 pwrite64(4<D/old>, \"new\", 3, 0 <unfinished ...>",
         "2 pwrite64(4<D/old>, \"abc\", 3, 0) = 3",
         "1 <... pwrite64 resumed>) = 3",
         "1 fsync(4<D/old>) = 0",
     ]);
-    assert_eq!(stage.left("old"), [some("abc")].into());
+    assert_eq!(replay.left("old"), [some("abc")].into());
 }
 
 const MAKE: &str =
@@ -185,7 +185,7 @@ const MAKE: &str =
 
 #[test]
 fn plain_writes_follow_each_other_for_each_descriptor() {
-    let stage = Stage::after(&[
+    let replay = Replay::after(&[
         MAKE,
         "1 write(4<D/one/made>, \"ab\", 2) = 2",
         "1 openat(AT_FDCWD</>, \"D/one/made\", O_RDONLY|O_CLOEXEC) = 5<D/one/made>",
@@ -197,128 +197,128 @@ fn plain_writes_follow_each_other_for_each_descriptor() {
         "1 fsync(5<D/one/made>) = 0",
         "1 fsync(6<D/one>) = 0",
     ]);
-    assert_eq!(stage.left("one/made"), [some("xbcd\0e")].into());
+    assert_eq!(replay.left("one/made"), [some("xbcd\0e")].into());
 }
 
 #[test]
 #[should_panic(expected = "open for writing alone")]
 fn a_plain_write_to_what_can_also_be_read_is_refused() {
     let open = "1 openat(AT_FDCWD</>, \"D/old\", O_RDWR|O_CLOEXEC) = 4<D/old>";
-    Stage::after(&[open, "1 write(4<D/old>, \"new\", 3) = 3"]);
+    Replay::after(&[open, "1 write(4<D/old>, \"new\", 3) = 3"]);
 }
 
 #[test]
 #[should_panic(expected = "appended")]
 fn a_file_to_append_to_is_refused() {
-    Stage::after(&["1 openat(AT_FDCWD</>, \"D/old\", O_WRONLY|O_APPEND) = 4<D/old>"]);
+    Replay::after(&["1 openat(AT_FDCWD</>, \"D/old\", O_WRONLY|O_APPEND) = 4<D/old>"]);
 }
 
 #[test]
 #[should_panic(expected = "does not know copy_file_range")]
 fn a_call_that_the_disk_does_not_know_is_refused() {
-    Stage::after(&["1 copy_file_range(4<D/old>, NULL, 5<D/other>, NULL, 3, 0) = 3"]);
+    Replay::after(&["1 copy_file_range(4<D/old>, NULL, 5<D/other>, NULL, 3, 0) = 3"]);
 }
 
 #[test]
 fn a_name_that_was_made_stays_when_its_folder_was_synced() {
-    let mut stage = Stage::after(&[MAKE]);
-    assert_eq!(stage.left("one/made"), [None, some("")].into());
+    let mut replay = Replay::after(&[MAKE]);
+    assert_eq!(replay.left("one/made"), [None, some("")].into());
     // Not the file's own sync keeps its name.
-    stage.run(&["1 fsync(4<D/one/made>) = 0"]);
-    assert_eq!(stage.left("one/made"), [None, some("")].into());
-    stage.run(&["1 fsync(5<D/one>) = 0"]);
-    assert_eq!(stage.left("one/made"), [some("")].into());
+    replay.run(&["1 fsync(4<D/one/made>) = 0"]);
+    assert_eq!(replay.left("one/made"), [None, some("")].into());
+    replay.run(&["1 fsync(5<D/one>) = 0"]);
+    assert_eq!(replay.left("one/made"), [some("")].into());
 }
 
 #[test]
 fn a_name_that_was_changed_stays_so_when_its_folder_was_synced() {
-    let mut stage = Stage::after(&["1 rename(\"D/old\", \"D/new\") = 0"]);
+    let mut replay = Replay::after(&["1 rename(\"D/old\", \"D/new\") = 0"]);
     let (before, after) = ([some("old"), None], [None, some("old")]);
-    assert_eq!(stage.left_of(["old", "new"]), [before, after.clone()].into());
-    stage.run(&["1 fsync(5<D>) = 0"]);
-    assert_eq!(stage.left_of(["old", "new"]), [after].into());
+    assert_eq!(replay.left_of(["old", "new"]), [before, after.clone()].into());
+    replay.run(&["1 fsync(5<D>) = 0"]);
+    assert_eq!(replay.left_of(["old", "new"]), [after].into());
 }
 
 #[test]
 fn a_name_that_was_removed_stays_away_when_its_folder_was_synced() {
-    let mut stage = Stage::after(&["1 unlink(\"D/old\") = 0"]);
-    assert_eq!(stage.left("old"), [None, some("old")].into());
-    stage.run(&["1 fsync(5<D>) = 0"]);
-    assert_eq!(stage.left("old"), [None].into());
+    let mut replay = Replay::after(&["1 unlink(\"D/old\") = 0"]);
+    assert_eq!(replay.left("old"), [None, some("old")].into());
+    replay.run(&["1 fsync(5<D>) = 0"]);
+    assert_eq!(replay.left("old"), [None].into());
 }
 
 #[test]
 fn a_sync_of_one_folder_does_not_keep_the_names_of_another() {
     let made =
         "1 openat(AT_FDCWD</>, \"D/other/later\", O_WRONLY|O_CREAT, 0666) = 5<D/other/later>";
-    let mut stage = Stage::after(&[MAKE, made, "1 fsync(6<D/other>) = 0"]);
+    let mut replay = Replay::after(&[MAKE, made, "1 fsync(6<D/other>) = 0"]);
     let names = ["one/made", "other/later"];
     let both = [some(""), some("")];
-    assert_eq!(stage.left_of(names), [[None, some("")], both.clone()].into());
-    stage.run(&["1 fsync(6<D>) = 0"]);
-    assert_eq!(stage.left_of(names), [[None, some("")], both.clone()].into());
-    stage.run(&["1 fsync(6<D/one>) = 0"]);
-    assert_eq!(stage.left_of(names), [both].into());
+    assert_eq!(replay.left_of(names), [[None, some("")], both.clone()].into());
+    replay.run(&["1 fsync(6<D>) = 0"]);
+    assert_eq!(replay.left_of(names), [[None, some("")], both.clone()].into());
+    replay.run(&["1 fsync(6<D/one>) = 0"]);
+    assert_eq!(replay.left_of(names), [both].into());
 }
 
 #[test]
 fn a_sync_of_a_folder_keeps_the_names_on_the_way_to_it() {
-    let stage = Stage::after(&[
+    let replay = Replay::after(&[
         "1 mkdir(\"D/new\", 0777) = 0",
         "1 mkdir(\"D/new/within\", 0777) = 0",
         "1 mkdir(\"D/new/beside\", 0777) = 0",
         "1 openat(AT_FDCWD</>, \"D/new/within/made\", O_WRONLY|O_CREAT) = 5<D/new/within/made>",
         "1 fsync(6<D/new/within>) = 0",
     ]);
-    let left = stage.left_of(["new/within/made", "new/beside"]);
+    let left = replay.left_of(["new/within/made", "new/beside"]);
     assert_eq!(left, [[some(""), None], [some(""), some("")]].into());
 }
 
 #[test]
 fn a_sync_of_a_folder_that_was_renamed_keeps_what_was_made_under_its_old_name() {
-    let mut stage = Stage::after(&[
+    let mut replay = Replay::after(&[
         "1 mkdir(\"D/new\", 0777) = 0",
         "1 openat(AT_FDCWD</>, \"D/new/made\", O_WRONLY|O_CREAT) = 5<D/new/made>",
         "1 rename(\"D/new\", \"D/named\") = 0",
         "1 fsync(6<D>) = 0",
     ]);
-    assert_eq!(stage.left_of(["new", "named", "named/made"]), {
+    assert_eq!(replay.left_of(["new", "named", "named/made"]), {
         [[None, some(""), None], [None, some(""), some("")]].into()
     });
-    stage.run(&["1 fsync(6<D/named>) = 0"]);
-    assert_eq!(stage.left("named/made"), [some("")].into());
+    replay.run(&["1 fsync(6<D/named>) = 0"]);
+    assert_eq!(replay.left("named/made"), [some("")].into());
 }
 
 #[test]
 fn a_name_that_moved_to_a_synced_folder_is_in_one_of_both_alone() {
-    let stage = Stage::after(&[
+    let replay = Replay::after(&[
         MAKE,
         "1 rename(\"D/one/made\", \"D/other/made\") = 0",
         "1 fsync(6<D/other>) = 0",
     ]);
-    assert_eq!(stage.left_of(["one/made", "other/made"]), [[None, some("")]].into());
+    assert_eq!(replay.left_of(["one/made", "other/made"]), [[None, some("")]].into());
 }
 
 #[test]
 fn of_names_in_several_folders_the_first_changes_may_be_there() {
     let later = "1 unlink(\"D/old\") = 0";
-    let left = Stage::after(&[MAKE, later]).left_of(["one/made", "old"]);
+    let left = Replay::after(&[MAKE, later]).left_of(["one/made", "old"]);
     let expected = [[None, some("old")], [some(""), some("old")], [some(""), None]];
     assert_eq!(left, expected.into());
 }
 
 #[test]
 fn some_cuts_have_another_luck_for_each_file() {
-    let mut stage = Stage::after(&[MAKE, "1 fsync(6<D/one>) = 0"]);
+    let mut replay = Replay::after(&[MAKE, "1 fsync(6<D/one>) = 0"]);
     // So many writes that chance alone neither keeps nor loses all of them.
     for at in 0..64 {
         for (descriptor, file) in [(4, "one/made"), (5, "old")] {
             let write = format!("1 pwrite64({descriptor}<D/{file}>, \"x\", 1, {at}) = 1");
-            stage.run(&[&write]);
+            replay.run(&[&write]);
         }
     }
     let all = Some(vec![b'x'; 64]);
-    let left = stage.left_of(["one/made", "old"]);
+    let left = replay.left_of(["one/made", "old"]);
     assert!(left.contains(&[all.clone(), some("old")]));
     assert!(left.contains(&[some(""), all]));
 }
@@ -326,18 +326,18 @@ fn some_cuts_have_another_luck_for_each_file() {
 #[test]
 fn a_cut_says_how_much_is_lost() {
     let mut chance = Rng::with_seed(1);
-    let losses = |stage: &Stage, chance: &mut Rng| -> BTreeSet<usize> {
-        let target = stage.folder.path().join("left");
+    let losses = |replay: &Replay, chance: &mut Rng| -> BTreeSet<usize> {
+        let target = replay.folder.path().join("left");
         let cuts = 0..CUTS;
         let cuts = cuts.map(|_| {
-            let lost = stage.disk.cut(&target, chance);
+            let lost = replay.disk.cut(&target, chance);
             fs::remove_dir_all(&target).unwrap();
             lost
         });
         cuts.collect()
     };
-    let synced = Stage::after(&[WRITE, "1 fsync(4<D/old>) = 0"]);
+    let synced = Replay::after(&[WRITE, "1 fsync(4<D/old>) = 0"]);
     assert_eq!(losses(&synced, &mut chance), [0].into());
-    let not_synced = Stage::after(&[WRITE, MAKE]);
+    let not_synced = Replay::after(&[WRITE, MAKE]);
     assert_eq!(losses(&not_synced, &mut chance), [0, 1, 2].into());
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use fastrand::Rng;
 
 use super::store::Plants;
-use super::write::{Change, Told, Write, in_few_words};
+use super::write::{Change, Write, WriteOutcome, in_few_words};
 use crate::client::Client;
 
 /// The most plants of a client.
@@ -68,8 +68,8 @@ impl Account {
         client: &Client,
         chance: &mut Rng,
         most_rows: usize,
-        mut is_over: impl FnMut(Told) -> bool,
-    ) -> Told {
+        mut is_over: impl FnMut(WriteOutcome) -> bool,
+    ) -> WriteOutcome {
         let mut plants = self.settled.clone();
         let acknowledged = self.writes[..self.acknowledged].iter().flatten();
         acknowledged.for_each(|change| change.apply(&mut plants));
@@ -78,16 +78,16 @@ impl Account {
             let told = write.send(client, &self.request_id(self.sent()));
             let is_single = write.changes.len() == 1;
             match told {
-                Told::Refused => {}
-                Told::DiskFull if is_single => {}
-                Told::Acknowledged(_) => {
+                WriteOutcome::Refused => {}
+                WriteOutcome::DiskFull if is_single => {}
+                WriteOutcome::Acknowledged(_) => {
                     assert_eq!(self.doubts(), 0, "acknowledged after a write in doubt");
                     write.changes.iter().for_each(|change| change.apply(&mut plants));
                     self.writes.push(write.changes);
                     self.acknowledged += 1;
                     self.total += 1;
                 }
-                Told::DiskFull | Told::StoreFailed | Told::Nothing => {
+                WriteOutcome::DiskFull | WriteOutcome::StoreFailed | WriteOutcome::NoAnswer => {
                     self.writes.push(write.changes);
                 }
             }

@@ -57,7 +57,7 @@ pub(super) struct Write {
 
 /// The outcome of a write, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum WriteOutcome {
     /// The write was carried out. Its body had this many bytes.
     Acknowledged(usize),
     /// The server was too busy, and did not carry out the write.
@@ -67,13 +67,13 @@ pub enum Told {
     /// The store has failed, and the outcome of this write is unknown.
     StoreFailed,
     /// The client got no answer, and the outcome of this write is unknown.
-    Nothing,
+    NoAnswer,
 }
 
-impl Told {
+impl WriteOutcome {
     /// Whether the outcome of the write may be unknown.
     pub fn is_in_doubt(self) -> bool {
-        matches!(self, Self::DiskFull | Self::StoreFailed | Self::Nothing)
+        matches!(self, Self::DiskFull | Self::StoreFailed | Self::NoAnswer)
     }
 }
 
@@ -157,30 +157,30 @@ impl Write {
     }
 
     /// Sends it, and asserts that the answer is one that it may have.
-    pub(super) fn send(&self, client: &Client, request_id: &str) -> Told {
+    pub(super) fn send(&self, client: &Client, request_id: &str) -> WriteOutcome {
         let media_type = self.report.map_or("application/json", |_| Format::Ndjson.media_type());
         let headers = [("content-type", media_type), ("x-request-id", request_id)];
         let Ok(answer) = client.try_send(self.method, &self.path, &headers, &self.body) else {
-            return Told::Nothing;
+            return WriteOutcome::NoAnswer;
         };
         if answer.status == 503 {
             let seconds = answer.header("retry-after").and_then(|text| text.parse::<u32>().ok());
             assert!(seconds.is_some(), "no valid Retry-After: {answer:?}");
             if answer.json()["error"] == 5003 {
-                return Told::Refused;
+                return WriteOutcome::Refused;
             }
             let message = answer.assert_error(503, 5002);
             return if message.contains("disk of the store is full") {
-                Told::DiskFull
+                WriteOutcome::DiskFull
             } else {
-                Told::StoreFailed
+                WriteOutcome::StoreFailed
             };
         }
         assert_eq!(answer.status, self.status, "{self:?}: {answer:?}");
         if let Some(counts) = self.report {
             answer.assert_report(counts);
         }
-        Told::Acknowledged(self.body.len())
+        WriteOutcome::Acknowledged(self.body.len())
     }
 }
 

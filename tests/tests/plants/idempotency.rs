@@ -10,7 +10,8 @@ const KEY: &str = r#""8e03978e-40d5-43dd-bc93-6894a57f9324""#;
 
 #[track_caller]
 fn create(client: &Client, key: &str, body: &str) -> Answer {
-    client.create_with(&[("idempotency-key", key)], body)
+    let headers = [("content-type", "application/json"), ("idempotency-key", key)];
+    client.send("POST", "/plants", &headers, body)
 }
 
 #[test]

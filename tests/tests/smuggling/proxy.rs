@@ -4,26 +4,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plantd_tests::{Connection, Nginx, RequestBuffering, raw_head};
+use plantd_tests::{Connection, Nginx, raw_head};
 
 use crate::cases::{self, Case, Then};
-use crate::store::{VICTIM, VICTIM_NAME, assert_untouched, start_server};
+use crate::store::{VICTIM, assert_untouched, read_request, receive_read, start_server};
+
+/// How the proxy passes requests on: with as much of the client's own head as nginx allows.
+const REQUESTS: &str = "
+    proxy_http_version 1.1;
+    proxy_set_header Connection \"\";
+    proxy_set_header Host $http_host;
+    proxy_set_header Upgrade $http_upgrade;";
 
 #[test]
 fn behind_a_proxy_that_buffers_requests_every_client_gets_its_own_answer() {
-    check(RequestBuffering::On);
+    check("proxy_request_buffering on;");
 }
 
 #[test]
 fn behind_a_proxy_that_streams_requests_every_client_gets_its_own_answer() {
-    check(RequestBuffering::Off);
+    check("proxy_request_buffering off;");
 }
 
 /// Sends each case, with a victim that sends requests during and after it.
 #[track_caller]
-fn check(request_buffering: RequestBuffering) {
+fn check(buffering: &str) {
     let server = start_server();
-    let mut nginx = Nginx::in_front_of(server.address(), request_buffering);
+    let mut nginx = Nginx::in_front_of(server.address(), &[REQUESTS, buffering].concat());
     let client = server.client();
     for (number, case) in cases::all().iter().enumerate() {
         let mut resting = nginx.connect();
@@ -52,11 +59,8 @@ fn check(request_buffering: RequestBuffering) {
 /// Asserts that the victim gets its own answer.
 #[track_caller]
 fn ask(victim: &mut Connection, case: &Case, id: &str) {
-    victim.send(raw_head(&format!("GET /plants/{VICTIM}"), &format!("X-Request-Id: {id}\r\n")));
-    let answer = victim.try_receive();
-    let answer = answer.unwrap_or_else(|cause| panic!("{}: no {id}: {cause}", case.name));
-    assert_eq!(answer.header("x-request-id"), Some(id), "{}: {answer:?}", case.name);
-    answer.assert_new_plant(VICTIM, VICTIM_NAME, None);
+    victim.send(read_request(VICTIM, id));
+    receive_read(victim, case, VICTIM, id);
 }
 
 /// Asserts that the proxy has sent requests of both sides on one connection, as the server's log tells.

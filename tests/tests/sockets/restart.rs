@@ -8,8 +8,9 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{self, UnixListener};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
+use plantd_tests::torture::SetOnDrop;
 use plantd_tests::{
     Answer, CONFIGURATION, Connection, Document, Launch, Nginx, ServerAddress, TestServer, at_once,
     create_request, hold_port, plant_body, wait_until,
@@ -19,80 +20,49 @@ use test_postgres::fresh_schema_name;
 
 use crate::transport::{Site, Transport, read_request};
 
-const CLIENTS: i64 = 2;
-
 /// How many plants the clients create, at least, before each step of a test.
 const PLANTS: usize = 20;
 
-/// Clients that create plants and read them, each request on its own connection.
-#[derive(Default)]
-struct Load {
-    created: Mutex<Vec<i64>>,
-    failures: Mutex<Vec<String>>,
-    is_over: AtomicBool,
-}
-
-impl Load {
-    fn keep_creating(&self, connect: impl Fn() -> io::Result<Connection>, first_id: i64) {
-        for id in (first_id..).take_while(|_| !self.is_over.load(Ordering::Relaxed)) {
-            for request in [create_request(&plant_body(id, "Rosa", None)), read_request(id)] {
-                let answer = connect().and_then(|mut connection| {
-                    connection.try_send(request)?;
-                    connection.try_receive()
-                });
-                if !matches!(answer, Ok(Answer { status: 200, .. })) {
-                    self.failures
-                        .lock()
-                        .expect("no client panicked")
-                        .push(format!("{id}: {answer:?}"));
-                }
-            }
-            self.created.lock().expect("no client panicked").push(id);
-        }
-    }
-
-    #[track_caller]
-    fn wait_for_more(&self) {
-        let created = || self.created.lock().expect("no client panicked").len();
-        let before = created();
-        wait_until("the clients to go on", || created() >= before + PLANTS);
-    }
-}
-
-/// Ends the clients when it is dropped, even if a step panics.
-struct EndOfLoad<'a>(&'a Load);
-
-impl Drop for EndOfLoad<'_> {
-    fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Does `step` with each number below `steps`, while clients send requests: before the first step, during
-/// each step, and after it. Asserts that every request succeeded, and returns the ids of all plants.
+/// Does `step` with each number below `steps`, while clients create plants and read them, each request on its own
+/// connection: before the first step, during each step, and after it. Asserts that every request succeeds, and returns
+/// the ids of all plants.
 #[track_caller]
 fn under_load(
     connect: impl Fn() -> io::Result<Connection> + Sync,
     steps: usize,
     mut step: impl FnMut(usize),
 ) -> Vec<i64> {
-    let load = Load::default();
-    thread::scope(|scope| {
-        for number in 0..CLIENTS {
-            let (connect, load) = (&connect, &load);
-            scope.spawn(move || load.keep_creating(connect, number * 1_000_000));
+    let (created, is_over) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+    let count = || created.lock().expect("a client panicked").len();
+    let create_plants = |first_id: i64| {
+        for id in (first_id..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+            for request in [create_request(&plant_body(id, "Rosa", None)), read_request(id)] {
+                let answer = connect().and_then(|mut connection| {
+                    connection.try_send(request)?;
+                    connection.try_receive()
+                });
+                assert!(matches!(answer, Ok(Answer { status: 200, .. })), "{id}: {answer:?}");
+            }
+            created.lock().expect("the other client panicked").push(id);
         }
-        let _end = EndOfLoad(&load);
-        load.wait_for_more();
+    };
+    thread::scope(|scope| {
+        let clients = [0, 1_000_000].map(|first_id| scope.spawn(move || create_plants(first_id)));
+        let _over = SetOnDrop(&is_over);
+        let wait_for_more = || {
+            let before = count();
+            wait_until("the clients to go on", || {
+                assert!(!clients.iter().any(ScopedJoinHandle::is_finished), "a request failed");
+                count() >= before + PLANTS
+            });
+        };
+        wait_for_more();
         for number in 0..steps {
             step(number);
-            load.wait_for_more();
+            wait_for_more();
         }
     });
-    let mut created = load.created.into_inner().expect("no client panicked");
-    let failures = load.failures.into_inner().expect("no client panicked");
-    let first = failures.first();
-    assert_eq!(first, None, "{} failures with {} plants", failures.len(), created.len());
+    let mut created = created.into_inner().expect("no client panicked");
     created.sort_unstable();
     created
 }
@@ -135,7 +105,7 @@ fn a_restart_on_a_passed_socket_refuses_no_connection() {
             let path = site.socket();
             let socket = UnixListener::bind(&path).expect("a socket can be made");
             let server = TestServer::start_with(launch.passed_socket(socket));
-            assert_eq!(server.place(), &ServerAddress::Unix(path.clone()));
+            assert_eq!(server.server_address(), &ServerAddress::Unix(path.clone()));
             check_restarts(server, || Connection::open_unix(&path));
             assert!(path.exists(), "the socket of another process was removed");
             return;

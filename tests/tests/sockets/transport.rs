@@ -121,7 +121,7 @@ pub(crate) fn send_half(connection: &mut Connection, id: i64, name: &str) -> Str
 /// Waits until the server accepts no new connections. By then, a Unix socket is removed.
 #[track_caller]
 pub(crate) fn wait_for_refusal(server: &TestServer) {
-    wait_until("the server to take no more connections", || match server.place() {
+    wait_until("the server to take no more connections", || match server.server_address() {
         ServerAddress::Http(address) | ServerAddress::Https(address) => {
             Connection::try_open(*address).is_err()
         }

@@ -46,7 +46,7 @@ fn check_refusal(path: &Path, word: &str) {
 fn requests_are_served_over_it_the_log_names_no_address_and_what_a_kill_leaves_is_taken_over() {
     let (path, _folder) = socket();
     let mut server = TestServer::start_with(unix_launch(&path));
-    assert_eq!(server.place(), &ServerAddress::Unix(path.clone()));
+    assert_eq!(server.server_address(), &ServerAddress::Unix(path.clone()));
     check_serves(&server, 1);
     server.kill();
     assert!(is_socket(&path), "nothing was left behind");
@@ -65,7 +65,7 @@ fn a_path_may_be_relative_and_is_said_as_it_was_given() {
         let launch = Launch::new().arguments(["--listen", &format!("unix:{given}")]);
         let launch = launch.current_folder(folder.path()).data(&folder.path().join("data"));
         let mut process = launch.spawn();
-        assert_eq!(process.place(), ServerAddress::Unix(given.into()));
+        assert_eq!(process.server_address(), ServerAddress::Unix(given.into()));
         assert!(is_socket(&path));
         process.send_terminate();
         process.assert_exit_code(0);
@@ -153,7 +153,7 @@ fn only_the_owner_and_the_group_may_connect_with_any_umask() {
         command.args(["sh", "-c", &script]).arg(program());
         command.args(["--listen", &listen, "--data"]).arg(folder.path().join("data"));
         let mut process = Process::spawn(&mut command);
-        assert_eq!(process.place(), ServerAddress::Unix(path.clone()));
+        assert_eq!(process.server_address(), ServerAddress::Unix(path.clone()));
         assert_eq!(mode(&path), 0o660);
         process.send_terminate();
         process.assert_exit_code(0);

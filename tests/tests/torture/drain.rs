@@ -2,8 +2,8 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,57 +24,48 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client waits for a free port.
 const PORT_PAUSE: Duration = Duration::from_millis(20);
 
-/// What the clients share, and saw until their connections were refused.
-#[derive(Debug, Default)]
-struct Load {
-    /// How many creates have begun, which is the id of the last one.
-    begun: AtomicI64,
+/// What one client saw until a connection was refused.
+struct Seen {
     /// The plants whose creates were acknowledged.
-    acknowledged: Mutex<Vec<i64>>,
+    acknowledged: Vec<i64>,
     /// The creates without an answer, and when each was sent.
-    unanswered: Mutex<Vec<(i64, Instant)>>,
-    /// When a connection was refused first.
-    refused: OnceLock<Instant>,
+    unanswered: Vec<(i64, Instant)>,
+    refused: Instant,
 }
 
-impl Load {
-    /// Creates plants on one connection after the other, until the server refuses one.
-    fn create_to_the_end(&self, address: SocketAddr) {
-        loop {
-            let mut connection = match Connection::try_open(address) {
-                Ok(connection) => connection,
-                Err(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
-                    // Ended connections occupy all ports of this machine.
-                    thread::sleep(PORT_PAUSE);
-                    continue;
+/// Creates plants on one connection after the other, until the server refuses one. `begun` counts the creates of all
+/// clients, and gives each its id.
+fn create_to_the_end(address: SocketAddr, begun: &AtomicI64) -> Seen {
+    let (mut acknowledged, mut unanswered) = (Vec::new(), Vec::new());
+    loop {
+        let mut connection = match Connection::try_open(address) {
+            Ok(connection) => connection,
+            Err(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
+                // Ended connections occupy all ports of this machine.
+                thread::sleep(PORT_PAUSE);
+                continue;
+            }
+            Err(_) => return Seen { acknowledged, unanswered, refused: Instant::now() },
+        };
+        let mut is_kept = true;
+        while is_kept {
+            let id = begun.fetch_add(1, Ordering::Relaxed) + 1;
+            let sent = connection.try_send(create_request(&plant_body(id, "Rosa", None)));
+            let sent_at = Instant::now();
+            is_kept = match sent.and_then(|()| connection.try_receive()) {
+                Ok(answer) => {
+                    if LoadOutcome::of(&answer) == LoadOutcome::Created {
+                        acknowledged.push(id);
+                    }
+                    answer.header("connection").is_none_or(|it| !it.eq_ignore_ascii_case("close"))
                 }
-                Err(_) => {
-                    self.refused.get_or_init(Instant::now);
-                    return;
+                Err(cause) => {
+                    let silent = [ErrorKind::TimedOut, ErrorKind::WouldBlock];
+                    assert!(!silent.contains(&cause.kind()), "neither an answer nor an end");
+                    unanswered.push((id, sent_at));
+                    false
                 }
             };
-            while self.create(&mut connection) {}
-        }
-    }
-
-    /// Creates one plant. Returns whether the connection can be used again.
-    fn create(&self, connection: &mut Connection) -> bool {
-        let id = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        let sent = connection.try_send(create_request(&plant_body(id, "Rosa", None)));
-        let sent_at = Instant::now();
-        match sent.and_then(|()| connection.try_receive()) {
-            Ok(answer) => {
-                if LoadOutcome::of(&answer) == LoadOutcome::Created {
-                    self.acknowledged.lock().expect("no client panicked").push(id);
-                }
-                answer.header("connection").is_none_or(|it| !it.eq_ignore_ascii_case("close"))
-            }
-            Err(cause) => {
-                let is_silent = matches!(cause.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock);
-                assert!(!is_silent, "neither an answer nor an end");
-                self.unanswered.lock().expect("no client panicked").push((id, sent_at));
-                false
-            }
         }
     }
 }
@@ -99,15 +90,15 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         let launch = Launch::new().arguments(["--drain-delay", "1s", "--drain-timeout", "10s"]);
         let mut server = TestServer::start_with(launch);
         let address = server.address();
-        let load = Arc::new(Load::default());
+        let begun = Arc::new(AtomicI64::new(0));
         // Not scoped: when an assertion fails, the end of the server ends these threads.
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
-                let load = Arc::clone(&load);
-                thread::spawn(move || load.create_to_the_end(address))
+                let begun = Arc::clone(&begun);
+                thread::spawn(move || create_to_the_end(address, &begun))
             })
             .collect();
-        wait_until("the load", || load.begun.load(Ordering::Relaxed) >= PLANTS_BEFORE);
+        wait_until("the load", || begun.load(Ordering::Relaxed) >= PLANTS_BEFORE);
         // Its body follows when the server refuses new connections.
         let body = plant_body(-1, "Abies", None);
         let mut half_sent = server.connect();
@@ -133,30 +124,31 @@ fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
         exits.push(signalled.elapsed());
         assert_eq!(status.code(), Some(0), "round {round}");
 
-        clients.into_iter().for_each(|client| client.join().expect("no client panicked"));
-        let load = Arc::into_inner(load).expect("the clients have ended");
-        let closed = signalled + DELAY;
-        let refused = load.refused.into_inner().expect("the clients were refused");
-        assert!(refused >= closed, "round {round}: the listener closed too early");
-        let of_round = load.acknowledged.into_inner().expect("no client panicked");
-        let unanswered = load.unanswered.into_inner().expect("no client panicked");
+        let seen = clients.into_iter().map(|client| client.join().expect("no client panicked"));
+        let seen: Vec<Seen> = seen.collect();
         server.restart();
         let stored = store_of(&server.client(), "after the end");
-        let lost: Vec<_> = of_round.iter().filter(|id| !stored.contains_key(id)).collect();
-        assert!(lost.is_empty(), "round {round}: lost {lost:?}");
         assert!(stored.contains_key(&-1), "round {round}");
-        for (id, sent) in &unanswered {
-            assert!(!stored.contains_key(id), "round {round}: {id} was done and not answered");
-            // The server must answer what was sent before the listener closed.
-            let early = closed.saturating_duration_since(*sent);
-            assert!(
-                early.is_zero(),
-                "round {round}: {id}, sent {early:?} before the end, has no answer"
-            );
-        }
-        acknowledged += of_round.len() + 1;
+        acknowledged += 1;
         stored_plants += stored.len();
-        late += unanswered.len();
+        let closed = signalled + DELAY;
+        for seen in seen {
+            assert!(seen.refused >= closed, "round {round}: the listener closed too early");
+            for id in &seen.acknowledged {
+                assert!(stored.contains_key(id), "round {round}: lost {id}");
+            }
+            for (id, sent) in &seen.unanswered {
+                assert!(!stored.contains_key(id), "round {round}: {id} was done and not answered");
+                // The server must answer what was sent before the listener closed.
+                let early = closed.saturating_duration_since(*sent);
+                assert!(
+                    early.is_zero(),
+                    "round {round}: {id}, sent {early:?} before the end, has no answer"
+                );
+            }
+            acknowledged += seen.acknowledged.len();
+            late += seen.unanswered.len();
+        }
     }
     if is_long() {
         assert!(exits.percentile(100) < DELAY + TIMEOUT, "the end took too long: {exits}");

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use plantd_tests::torture::{Report, chance, times};
-use plantd_tests::{Client, Launch, Plants, TestServer, Told, plant_body, wait_for, wait_until};
+use plantd_tests::{
+    Client, Launch, Plants, TestServer, WriteOutcome, plant_body, wait_for, wait_until,
+};
 
 use crate::{FEW_CHANGES_IN_MEMORY, Ordeal};
 
@@ -171,7 +173,7 @@ fn begin(chance: Rng) -> Ordeal {
 
 /// Disturbs the server, which ends, while all clients write and another client reads. Returns the last outcome of
 /// each client.
-fn while_written(ordeal: &mut Ordeal, disturb: impl FnOnce(&mut TestServer)) -> Vec<Told> {
+fn while_written(ordeal: &mut Ordeal, disturb: impl FnOnce(&mut TestServer)) -> Vec<WriteOutcome> {
     let client = ordeal.server.client();
     thread::scope(|scope| {
         let reading = scope.spawn(|| read_until_gone(&client));
@@ -260,7 +262,7 @@ fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowle
         let faults = point.panics(&mut ordeal.chance);
         ordeal.restart(launch(&faults));
         let ends = while_written(ordeal, |server| check_failure(server, &faults));
-        let is_told = ends.iter().all(|end| *end == Told::StoreFailed);
+        let is_told = ends.iter().all(|end| *end == WriteOutcome::StoreFailed);
         assert!(is_told, "{faults}: {ends:?}");
         ordeal.server.process().assert_exit_code(74);
         let stderr = ordeal.server.stderr();
@@ -328,7 +330,7 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
             wait_until(&faults, || server.stderr().contains(&point.sign()));
             server.kill();
         });
-        assert!(ends.iter().all(|end| *end == Told::Nothing), "{faults}: {ends:?}");
+        assert!(ends.iter().all(|end| *end == WriteOutcome::NoAnswer), "{faults}: {ends:?}");
         let mut steps: Vec<Point> = OPEN.into_iter().chain(REPLAY).collect();
         ordeal.chance.shuffle(&mut steps);
         for point in &steps[..4] {

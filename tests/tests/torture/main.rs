@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use plantd_tests::{Launch, Ledgers, TestServer, Told, store_of};
+use plantd_tests::{Launch, Ledgers, TestServer, WriteOutcome, store_of};
 
 /// A fault that limits the memtable to so few changes that it is compacted all the time.
 const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";
@@ -41,9 +41,9 @@ impl Ordeal {
 
     /// Disturbs the server while each client writes up to its first write in doubt. Returns the outcome of
     /// that write for each client.
-    fn disturb(&mut self, disturb: impl FnOnce(&mut TestServer)) -> Vec<Told> {
+    fn disturb(&mut self, disturb: impl FnOnce(&mut TestServer)) -> Vec<WriteOutcome> {
         let Self { server, ledgers, chance } = self;
-        ledgers.write(server, chance, || Told::is_in_doubt, disturb)
+        ledgers.write(server, chance, || WriteOutcome::is_in_doubt, disturb)
     }
 
     /// Kills the server after at most this many milliseconds of load.

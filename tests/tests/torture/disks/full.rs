@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Answer, Client, Counts, Format, IO, Launch, Ledgers, SmallDisk, TestServer, Told, plant_body,
-    plants_in, replacement_body, store_of, wait_until,
+    Answer, Client, Counts, Format, IO, Launch, Ledgers, SmallDisk, TestServer, WriteOutcome,
+    plant_body, plants_in, replacement_body, store_of, wait_until,
 };
 
 use super::load::{self, new_ledgers};
@@ -94,8 +94,8 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
         let client = server.client();
         let mut ledgers = new_ledgers();
-        let told = ledgers.write(&mut server, &mut chance, || Told::is_in_doubt, |_| {});
-        assert!(told.iter().all(|told| *told == Told::DiskFull), "{told:?}");
+        let told = ledgers.write(&mut server, &mut chance, || WriteOutcome::is_in_doubt, |_| {});
+        assert!(told.iter().all(|told| *told == WriteOutcome::DiskFull), "{told:?}");
         wait_until_full(&client);
         if round % 2 == 0 {
             disk.fill_but("of-someone-else", LITTLE_MIB);
@@ -188,7 +188,7 @@ fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() 
         let before = chance.usize(0..200);
         let acknowledged = AtomicUsize::new(0);
         let new_end = || {
-            |told: Told| {
+            |told: WriteOutcome| {
                 acknowledged.fetch_add(1, Ordering::Relaxed);
                 told.is_in_doubt()
             }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use plantd_tests::{IO, Launch, Ledgers, TestServer, Told, wait_for, wait_until};
+use plantd_tests::{IO, Launch, Ledgers, TestServer, WriteOutcome, wait_for, wait_until};
 
 const DRAIN_DELAY: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -38,9 +38,9 @@ pub(super) struct Failed {
     pub(super) ended_after: Duration,
 }
 
-/// The state that the clients share.
+/// The progress of the clients towards a failure, which they share.
 #[derive(Default)]
-struct Load {
+struct Progress {
     written_bytes: AtomicUsize,
     /// The time of the first answer that reported the failure.
     failed: OnceLock<Instant>,
@@ -59,37 +59,37 @@ pub(super) fn write_until_it_fails(
     ledgers: &mut Ledgers,
     chance: &mut fastrand::Rng,
 ) -> Option<Failed> {
-    let load = Load::default();
+    let progress = Progress::default();
     let mut failed = None;
-    ledgers.write(server, chance, || load.new_end(), |server| failed = load.watch(server));
+    ledgers.write(server, chance, || progress.new_end(), |server| failed = progress.watch(server));
     failed
 }
 
-impl Load {
+impl Progress {
     /// Ends a client when enough is written, when an answer is missing, or after enough writes since the failure.
     /// A write that begins when the failure is known must not succeed.
-    fn new_end(&self) -> impl FnMut(Told) -> bool {
+    fn new_end(&self) -> impl FnMut(WriteOutcome) -> bool {
         let (mut is_known_to_fail, mut late) = (false, 0);
         move |told| {
             match told {
-                Told::Acknowledged(bytes) => {
+                WriteOutcome::Acknowledged(bytes) => {
                     assert!(!is_known_to_fail, "the store had failed before");
                     let before = self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
                     if before > ENOUGH_BYTES {
                         self.stop.store(true, Ordering::Relaxed);
                     }
                 }
-                Told::Refused => {}
-                Told::DiskFull => panic!("the disk has room"),
-                Told::StoreFailed => drop(self.failed.get_or_init(Instant::now)),
-                Told::Nothing => {
+                WriteOutcome::Refused => {}
+                WriteOutcome::DiskFull => panic!("the disk has room"),
+                WriteOutcome::StoreFailed => drop(self.failed.get_or_init(Instant::now)),
+                WriteOutcome::NoAnswer => {
                     wait_for("a reason not to answer", || self.failed.get().copied());
                 }
             }
             is_known_to_fail = self.failed.get().is_some();
             late += u32::from(is_known_to_fail);
             let stops = self.stop.load(Ordering::Relaxed);
-            stops || told == Told::Nothing || late > LATE_WRITES
+            stops || told == WriteOutcome::NoAnswer || late > LATE_WRITES
         }
     }
 

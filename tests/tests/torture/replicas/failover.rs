@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plantd_tests::torture::{Report, chance, is_long, time, times};
+use plantd_tests::torture::{chance, is_long, time, times};
 use plantd_tests::wait_until;
 use test_postgres::{Cluster, Database};
 
-use super::fleet::{Fleet, Site};
+use super::fleet::{Fleet, Installation};
 use super::replica::Replica;
 
 /// The most acknowledged writes before a disturbance.
@@ -67,9 +67,9 @@ fn fail_over_after_ended_waits(
     primary: &mut Cluster,
     standby: &mut Cluster,
     contested: i64,
-    site: &mut Site,
+    installation: &mut Installation,
 ) -> Instant {
-    let Site { probes, schema, url, .. } = &*site;
+    let Installation { probes, schema, url, .. } = &*installation;
     // Servers that have no other work.
     let [mut first, second] = [0; 2].map(|_| Replica::start(url, schema));
     let clients = [&first, &second].map(Replica::client);
@@ -103,7 +103,7 @@ fn fail_over(
     primary: &mut Cluster,
     standby: &mut Cluster,
     contested: i64,
-    site: &mut Site,
+    installation: &mut Installation,
 ) -> Instant {
     let took_over = match end {
         End::Sudden => {
@@ -113,15 +113,15 @@ fn fail_over(
         }
         End::Lonely => {
             standby.stop_immediate();
-            wait_for_waiting(primary.database(), &site.schema);
+            wait_for_waiting(primary.database(), &installation.schema);
             primary.kill();
             standby.start_again();
             standby.promote();
             Instant::now()
         }
-        End::Impatient => fail_over_after_ended_waits(primary, standby, contested, site),
+        End::Impatient => fail_over_after_ended_waits(primary, standby, contested, installation),
     };
-    site.database = standby.database().clone();
+    installation.database = standby.database().clone();
     took_over
 }
 
@@ -136,26 +136,21 @@ fn nothing_acknowledged_is_lost_when_a_standby_takes_the_place_of_its_primary() 
         let mut standby = primary.standby();
         primary.wait_for_commits_on(&standby);
         fleet.move_to(&both(&primary, &standby));
-        fleet.disturb(&mut chance, MOST_WRITES, |site| {
-            fail_over(*end, &mut primary, &mut standby, CONTESTED - number, site)
+        fleet.disturb(&mut chance, MOST_WRITES, |installation| {
+            fail_over(*end, &mut primary, &mut standby, CONTESTED - number, installation)
         });
         primary = standby;
     }
-    let longest = fleet.longest_return;
-    let answers = fleet.end();
+    let took = time(fleet.longest_return);
     let all = of_each * u32::try_from(ends.len()).expect("a few");
-    Report {
-        test: "replicas",
-        promise: "When a synchronous standby takes over from its primary, no acknowledged write is lost",
-        disturbances: format!("{all} primaries killed and their standbys promoted, {of_each} of them while the standby was away, {of_each} \
-             after {ENDED_WAITS} waits for it were canceled too"),
-        losses: answers.losses(),
-        details: format!(
-            "all three servers took writes again within {} after the promotion; {answers}",
-            time(longest)
+    fleet.end(
+        "When a synchronous standby takes over from its primary, no acknowledged write is lost",
+        format!(
+            "{all} primaries killed and their standbys promoted, {of_each} of them while the standby was away, {of_each} \
+             after {ENDED_WAITS} waits for it were canceled too"
         ),
-    }
-    .print();
+        &format!("all three servers took writes again within {took} after the promotion"),
+    );
 }
 
 #[test]
@@ -169,11 +164,11 @@ fn nothing_is_acknowledged_while_the_standby_is_frozen_and_readiness_says_so() {
     for freeze in 0..freezes {
         let frozen_for =
             Duration::from_millis(if freeze == 0 { 0 } else { chance.u64(..LONGEST_MS) });
-        fleet.disturb(&mut chance, MOST_WRITES, |site| {
+        fleet.disturb(&mut chance, MOST_WRITES, |installation| {
             standby.freeze();
             let frozen = Instant::now();
-            let (goes_on, served) = site.probe_each(|| {
-                site.wait_for_readiness(false);
+            let (goes_on, served) = installation.probe_each(|| {
+                installation.wait_for_readiness(false);
                 longest_ready = longest_ready.max(frozen.elapsed());
                 thread::sleep(frozen_for.saturating_sub(frozen.elapsed()));
                 let goes_on = Instant::now();
@@ -187,18 +182,10 @@ fn nothing_is_acknowledged_while_the_standby_is_frozen_and_readiness_says_so() {
             goes_on
         });
     }
-    let longest = fleet.longest_return;
-    let answers = fleet.end();
-    Report {
-        test: "replicas",
-        promise: "While a synchronous standby does not answer, nothing is acknowledged, and `/readyz` says so",
-        disturbances: format!("{freezes} standbys frozen, for up to 8 s"),
-        losses: answers.losses(),
-        details: format!(
-            "all three servers said so within {}, and took writes again within {}; {answers}",
-            time(longest_ready),
-            time(longest)
-        ),
-    }
-    .print();
+    let (told, took) = (time(longest_ready), time(fleet.longest_return));
+    fleet.end(
+        "While a synchronous standby does not answer, nothing is acknowledged, and `/readyz` says so",
+        format!("{freezes} standbys frozen, for up to 8 s"),
+        &format!("all three servers said so within {told}, and took writes again within {took}"),
+    );
 }

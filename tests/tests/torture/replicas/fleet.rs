@@ -7,14 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use plantd_tests::torture::SetOnDrop;
+use plantd_tests::torture::{Report, SetOnDrop};
 use plantd_tests::{
-    Answer, Client, Ledgers, NewPlant, Plants, Told, replacement_body, store_of, wait_until,
+    Answer, Client, Ledgers, NewPlant, Plants, WriteOutcome, replacement_body, store_of, wait_until,
 };
 use test_postgres::{Database, fresh_schema_name};
 
 use super::follower::Follower;
-use super::log::Log;
+use super::log::{assert_leads_to, read_log};
 use super::replica::Replica;
 
 /// The number of servers.
@@ -36,7 +36,7 @@ const PROBE_NAME: &str = "Rosa";
 
 /// Servers that share their plants, and the ledgers of the clients that write to all of them.
 pub(super) struct Fleet {
-    pub(super) site: Site,
+    pub(super) installation: Installation,
     ledgers: Ledgers,
     /// The number of changes by clients.
     changes: usize,
@@ -46,7 +46,7 @@ pub(super) struct Fleet {
 }
 
 /// The part of a fleet that a disturbance may use while clients write.
-pub(super) struct Site {
+pub(super) struct Installation {
     pub(super) replicas: Vec<Replica>,
     /// The URL of PostgreSQL for the servers.
     pub(super) url: String,
@@ -64,17 +64,15 @@ pub(super) struct Answers {
     refused: AtomicU64,
     failed: AtomicU64,
     none: AtomicU64,
-    /// Whether a follower has seen exactly the log.
-    is_followed: AtomicBool,
 }
 
 impl Answers {
-    fn count(&self, told: Told) {
+    fn count(&self, told: WriteOutcome) {
         let counter = match told {
-            Told::Acknowledged(_) => &self.acknowledged,
-            Told::Refused => &self.refused,
-            Told::DiskFull | Told::StoreFailed => &self.failed,
-            Told::Nothing => &self.none,
+            WriteOutcome::Acknowledged(_) => &self.acknowledged,
+            WriteOutcome::Refused => &self.refused,
+            WriteOutcome::DiskFull | WriteOutcome::StoreFailed => &self.failed,
+            WriteOutcome::NoAnswer => &self.none,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -82,13 +80,6 @@ impl Answers {
     /// How many writes were acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed)
-    }
-
-    /// The losses: none, because every comparison has succeeded.
-    pub(super) fn losses(&self) -> String {
-        let is_followed = self.is_followed.load(Ordering::Relaxed);
-        let followed = if is_followed { ", no event missed or seen twice" } else { "" };
-        format!("0 of {} acknowledged writes, no write done twice{followed}", self.acknowledged())
     }
 
     /// Waits until this many more writes are acknowledged.
@@ -170,7 +161,7 @@ impl Probes {
     }
 }
 
-impl Site {
+impl Installation {
     /// Waits until `/readyz` of all servers reports that they take writes, or that they do not.
     #[track_caller]
     pub(super) fn wait_for_readiness(&self, is_ready: bool) {
@@ -218,7 +209,7 @@ impl Fleet {
         let schema = fresh_schema_name();
         let replicas = (0..SERVERS).map(|_| Replica::start(url, &schema)).collect();
         Self {
-            site: Site {
+            installation: Installation {
                 replicas,
                 url: url.to_owned(),
                 database: database.clone(),
@@ -236,7 +227,7 @@ impl Fleet {
     /// Like [`Self::start`], with a follower of the events.
     pub(super) fn start_followed(url: &str, database: &Database) -> Self {
         let fleet = Self::start(url, database);
-        let follower = Some(Follower::start(url, &fleet.site.schema));
+        let follower = Some(Follower::start(url, &fleet.installation.schema));
         Self { follower, ..fleet }
     }
 
@@ -246,13 +237,13 @@ impl Fleet {
         &mut self,
         chance: &mut Rng,
         most_writes: u64,
-        disturb: impl FnOnce(&mut Site) -> Instant,
+        disturb: impl FnOnce(&mut Installation) -> Instant,
     ) {
         let before = chance.u64(1..most_writes);
-        let took = self.while_written(chance, |site| {
-            site.answers.wait_for(before);
-            let is_over = disturb(site);
-            site.wait_for_service() - is_over
+        let took = self.while_written(chance, |installation| {
+            installation.answers.wait_for(before);
+            let is_over = disturb(installation);
+            installation.wait_for_service() - is_over
         });
         assert!(took < RETURN_DEADLINE, "{took:?} until writes were taken again");
         self.longest_return = self.longest_return.max(took);
@@ -260,32 +251,39 @@ impl Fleet {
 
     /// Lets all clients write while something happens, each up to its first write in doubt. Then waits until nothing
     /// is in progress, and makes all assertions. Returns the result of `meanwhile`.
-    fn while_written<T>(&mut self, chance: &mut Rng, meanwhile: impl FnOnce(&mut Site) -> T) -> T {
+    fn while_written<T>(
+        &mut self,
+        chance: &mut Rng,
+        meanwhile: impl FnOnce(&mut Installation) -> T,
+    ) -> T {
         let is_over = AtomicBool::new(false);
-        let Self { site, ledgers, .. } = self;
-        let answers = Arc::clone(&site.answers);
-        let clients: Vec<Client> = site.replicas.iter().map(Replica::client).collect();
+        let Self { installation, ledgers, .. } = self;
+        let answers = Arc::clone(&installation.answers);
+        let clients: Vec<Client> = installation.replicas.iter().map(Replica::client).collect();
         let new_end = || {
-            |told: Told| {
+            |told: WriteOutcome| {
                 answers.count(told);
-                if told == Told::Refused {
+                if told == WriteOutcome::Refused {
                     thread::sleep(REFUSED_PAUSE);
                 }
                 told.is_in_doubt() || is_over.load(Ordering::Relaxed)
             }
         };
-        let (processes, mut done) = (process_ids(&mut site.replicas), None);
+        let (processes, mut done) = (process_ids(&mut installation.replicas), None);
         let told = ledgers.write_through(&clients, chance, new_end, || {
             let _over = SetOnDrop(&is_over);
-            done = Some(meanwhile(&mut *site));
+            done = Some(meanwhile(&mut *installation));
         });
         let were_killed: Vec<bool> = processes
             .iter()
-            .zip(process_ids(&mut site.replicas))
+            .zip(process_ids(&mut installation.replicas))
             .map(|(before, now)| *before != now)
             .collect();
         for (told, was_killed) in told.iter().zip(were_killed.iter().cycle()) {
-            assert!(*told != Told::Nothing || *was_killed, "a server that lives answers everyone");
+            assert!(
+                *told != WriteOutcome::NoAnswer || *was_killed,
+                "a server that lives answers everyone"
+            );
         }
         self.check();
         done.expect("it has been done")
@@ -294,15 +292,16 @@ impl Fleet {
     /// Asserts that any server has the plants of the ledgers, and that the log leads to these plants.
     fn check(&mut self) {
         self.wait_for_rest();
-        let replica = fastrand::choice(&self.site.replicas).expect("some");
+        let replica = fastrand::choice(&self.installation.replicas).expect("some");
         let all = store_of(&replica.client(), "after it was disturbed");
         let mut probed = all.clone();
         let plants = probed.split_off(&0);
         self.changes += self.ledgers.compare_and_settle(&plants);
-        self.site.probes.assert_are(&probed);
-        let log = self.log();
-        log.assert_leads_to(&all, &self.site.database, &self.site.schema);
-        assert_eq!(log.events.len(), self.changes + probed.len(), "one event for each change");
+        self.installation.probes.assert_are(&probed);
+        let Installation { database, schema, .. } = &self.installation;
+        let log = read_log(database, schema);
+        assert_leads_to(&log, &all, database, schema);
+        assert_eq!(log.len(), self.changes + probed.len(), "one event for each change");
     }
 
     /// Waits until no session of the servers is busy.
@@ -310,15 +309,15 @@ impl Fleet {
         let busy = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '{}%' \
              AND (state <> 'idle' OR backend_xid IS NOT NULL)",
-            self.site.schema
+            self.installation.schema
         );
-        let database = &self.site.database;
+        let database = &self.installation.database;
         wait_until("all sessions to have nothing to do", || database.query(&busy) == "0");
     }
 
     /// Restarts all servers in order, with PostgreSQL at another URL.
     pub(super) fn move_to(&mut self, url: &str) {
-        let Site { replicas, schema, url: old_url, .. } = &mut self.site;
+        let Installation { replicas, schema, url: old_url, .. } = &mut self.installation;
         url.clone_into(old_url);
         for replica in replicas {
             assert_eq!(replica.server.terminate().code(), Some(0));
@@ -326,21 +325,22 @@ impl Fleet {
         }
     }
 
-    /// The log in the tables.
-    fn log(&self) -> Log {
-        Log::read(&self.site.database, &self.site.schema)
-    }
-
-    /// Ends all servers in order, and asserts that the follower, if there is one, has seen exactly the log.
-    pub(super) fn end(mut self) -> Arc<Answers> {
-        for replica in &mut self.site.replicas {
+    /// Ends all servers in order, asserts that the follower, if there is one, has seen exactly the log, and reports.
+    pub(super) fn end(mut self, promise: &'static str, disturbances: String, details: &str) {
+        for replica in &mut self.installation.replicas {
             assert_eq!(replica.server.terminate().code(), Some(0), "{}", replica.server.stderr());
         }
+        // Every comparison has succeeded, so nothing is lost.
+        let answers = &self.installation.answers;
+        let mut losses =
+            format!("0 of {} acknowledged writes, no write done twice", answers.acknowledged());
         if let Some(follower) = self.follower.take() {
-            follower.assert_has_seen(&self.log());
-            self.site.answers.is_followed.store(true, Ordering::Relaxed);
+            follower
+                .assert_has_seen(&read_log(&self.installation.database, &self.installation.schema));
+            losses += ", no event missed or seen twice";
         }
-        self.site.answers
+        let details = format!("{details}; {answers}");
+        Report { test: "replicas", promise, disturbances, losses, details }.print();
     }
 }
 

@@ -1,16 +1,14 @@
 //! A follower, which reads the events throughout the test.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use plant_postgres::{PostgresConfig, PostgresRepository};
-use plant_store::{EventKind, EventPage, PlantRepository as _, Revision};
+use plant_store::{Event, EventPage, PlantRepository as _, Revision};
 use plantd_tests::{DEADLINE, wait_until};
-
-use super::log::{CREATED, DELETED, Log, Logged, UPDATED};
 
 /// The most events of one read.
 const PAGE: usize = 500;
@@ -18,19 +16,19 @@ const PAGE: usize = 500;
 /// The pause when there is nothing new.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The end of the log while it is not known.
-const TO_NO_END: i64 = i64::MAX;
+/// The revision of the last event while it is not known.
+const TO_NO_END: u64 = u64::MAX;
 
 /// Repeatedly reads the events after the last one seen, in a thread.
 pub(super) struct Follower {
-    following: Option<JoinHandle<Vec<Logged>>>,
-    end: Arc<AtomicI64>,
+    following: Option<JoinHandle<Vec<Event>>>,
+    end: Arc<AtomicU64>,
 }
 
 impl Follower {
     /// Begins with the first event.
     pub(super) fn start(url: &str, schema: &str) -> Self {
-        let end = Arc::new(AtomicI64::new(TO_NO_END));
+        let end = Arc::new(AtomicU64::new(TO_NO_END));
         let mut config = PostgresConfig::new(
             format!("{url}?application_name={schema}_follower").parse().expect("a URL"),
         );
@@ -46,23 +44,17 @@ impl Follower {
     }
 
     /// Waits until it has read to the end of this log, and asserts that it has seen exactly this log.
-    pub(super) fn assert_has_seen(mut self, log: &Log) {
-        let last = log.events.last().map_or(0, |event| event.revision);
-        self.end.store(last, Ordering::Relaxed);
+    pub(super) fn assert_has_seen(mut self, log: &[Event]) {
+        let last = log.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
+        self.end.store(last.get(), Ordering::Relaxed);
         let following = self.following.take().expect("it is joined once");
         wait_until("the follower to come to the end", || following.is_finished());
         let seen = following.join().expect("the follower has not panicked");
-        if let Some(place) = (0..seen.len().max(log.events.len()))
-            .find(|place| seen.get(*place) != log.events.get(*place))
-        {
-            panic!(
-                "the follower saw {:?} where the log has {:?}, in place {place} of {} and {}",
-                seen.get(place),
-                log.events.get(place),
-                seen.len(),
-                log.events.len()
-            );
-        }
+        let first_difference = (0..seen.len().max(log.len()))
+            .map(|index| (index, seen.get(index), log.get(index)))
+            .find(|(_, seen, logged)| seen != logged);
+        let counts = (seen.len(), log.len());
+        assert_eq!(first_difference, None, "an event was missed or seen twice: {counts:?}");
     }
 }
 
@@ -73,33 +65,25 @@ impl Drop for Follower {
     }
 }
 
-fn follow(config: &PostgresConfig, end: &AtomicI64, opened: &Sender<()>) -> Vec<Logged> {
+fn follow(config: &PostgresConfig, end: &AtomicU64, opened: &Sender<()>) -> Vec<Event> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be made").block_on(async {
         let repository = PostgresRepository::open(config).await.expect("it opens");
         opened.send(()).expect("somebody waits for that");
-        let mut seen: Vec<Logged> = Vec::new();
+        let mut seen: Vec<Event> = Vec::new();
         loop {
-            let last = seen.last().map_or(0, |event| event.revision);
-            if last >= end.load(Ordering::Relaxed) {
+            let last = seen.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
+            if last.get() >= end.load(Ordering::Relaxed) {
                 return seen;
             }
             // While PostgreSQL is unreachable, the follower tries again.
-            let page = repository.events(Revision::from(last.cast_unsigned()), PAGE).await;
+            let page = repository.events(last, PAGE).await;
             let Ok(page) = page else { continue };
             let EventPage::Kept(events) = page else { panic!("events were forgotten") };
             if events.is_empty() {
                 tokio::time::sleep(PAUSE).await;
             }
-            seen.extend(events.into_iter().map(|event| Logged {
-                revision: event.revision.get().cast_signed(),
-                kind: match event.kind {
-                    EventKind::Created => CREATED,
-                    EventKind::Updated => UPDATED,
-                    EventKind::Deleted => DELETED,
-                },
-                id: event.id.get(),
-            }));
+            seen.extend(events);
         }
     })
 }

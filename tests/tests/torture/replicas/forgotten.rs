@@ -22,7 +22,7 @@ fn a_create_whose_events_are_forgotten_before_its_commit_is_looked_for_is_not_ca
     let (cut_off, other) = (start(&proxy.url()), start(&cluster.url()));
     let (client, other_client) = (cut_off.client(), other.client());
     let answer = thread::scope(|scope| {
-        proxy.loses_answer.store(true, Ordering::Relaxed);
+        proxy.control.loses_answer.store(true, Ordering::Relaxed);
         let creating = scope.spawn(|| client.create_from(&plant_body(1, "Rosa", None)));
         let (look, mut id) = (format!("SELECT count(*) FROM {schema}.plants WHERE id = 1"), 1);
         wait_until("the commit", || cluster.query(&look) == "1");
@@ -33,7 +33,7 @@ fn a_create_whose_events_are_forgotten_before_its_commit_is_looked_for_is_not_ca
             other_client.create(id, "Abies", None).assert_plant("Abies", None);
             cluster.query(&forgotten) == "t"
         });
-        proxy.set_way(Way::Open);
+        proxy.control.set_way(Way::Open);
         creating.join().expect("it is answered")
     });
     if answer.status != 200 {

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plantd_tests::torture::{Report, chance, time, times};
+use plantd_tests::torture::{chance, time, times};
 use plantd_tests::wait_until;
 use test_postgres::{Cluster, Database};
 
 use super::fleet::Fleet;
-use super::proxy::{Proxy, Way};
+use super::proxy::{Control, Proxy, Way};
 
 #[test]
 fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
@@ -19,24 +19,20 @@ fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
     let mut fleet = Fleet::start_followed(database.url(), database);
     for _ in 0..kills {
         let after = chance.u64(0..MOST_WRITES);
-        let killed = chance.usize(..fleet.site.replicas.len());
-        fleet.disturb(&mut chance, MOST_WRITES, |site| {
-            site.replicas[killed].kill(&site.database);
+        let killed = chance.usize(..fleet.installation.replicas.len());
+        fleet.disturb(&mut chance, MOST_WRITES, |installation| {
+            installation.replicas[killed].kill(&installation.database);
             // The other servers continue.
-            site.answers.wait_for(after);
-            site.replicas[killed].restart(&site.url, &site.schema);
+            installation.answers.wait_for(after);
+            installation.replicas[killed].restart(&installation.url, &installation.schema);
             Instant::now()
         });
     }
-    let answers = fleet.end();
-    Report {
-        test: "replicas",
-        promise: "`kill -9` of one of three servers on PostgreSQL loses nothing",
-        disturbances: format!("{kills} kills under load"),
-        losses: answers.losses(),
-        details: format!("the other servers went on; {answers}"),
-    }
-    .print();
+    fleet.end(
+        "`kill -9` of one of three servers on PostgreSQL loses nothing",
+        format!("{kills} kills under load"),
+        "the other servers went on",
+    );
 }
 
 #[test]
@@ -46,33 +42,29 @@ fn nothing_is_lost_when_postgresql_ends_and_service_returns_by_itself_when_it_is
     let mut fleet = Fleet::start_followed(&cluster.url(), cluster.database());
     for end in 0..ends {
         let waits_for_readiness = chance.bool();
-        fleet.disturb(&mut chance, 200, |site| {
+        fleet.disturb(&mut chance, 200, |installation| {
             if end % 2 == 0 {
                 cluster.stop_immediate();
             } else {
                 cluster.kill();
             }
             if waits_for_readiness || end == 0 {
-                site.wait_for_readiness(false);
+                installation.wait_for_readiness(false);
             }
             cluster.start_again();
             Instant::now()
         });
     }
-    let longest = fleet.longest_return;
-    let answers = fleet.end();
-    Report {
-        test: "replicas",
-        promise: "PostgreSQL may crash: nothing is lost, and service returns by itself",
-        disturbances: format!(
+    let took = time(fleet.longest_return);
+    fleet.end(
+        "PostgreSQL may crash: nothing is lost, and service returns by itself",
+        format!(
             "{} immediate shutdowns of PostgreSQL, {} kills of all its processes",
             ends.div_ceil(2),
             ends / 2
         ),
-        losses: answers.losses(),
-        details: format!("all three servers took writes again within {}; {answers}", time(longest)),
-    }
-    .print();
+        &format!("all three servers took writes again within {took}"),
+    );
 }
 
 /// The sessions to end: any, those that wait for the disk, those that are committing, and those before a commit.
@@ -98,22 +90,18 @@ fn nothing_is_lost_or_done_twice_by_sessions_that_are_ended_in_a_commit() {
     let mut ended = 0;
     for victims in VICTIMS.iter().cycle().take(usize::try_from(rounds).expect("a few")) {
         let after = chance.u64(1..MOST_WRITES);
-        fleet.disturb(&mut chance, MOST_WRITES, |site| {
-            ended += end_sessions(&site.database, &site.schema, victims);
-            site.answers.wait_for(after);
+        fleet.disturb(&mut chance, MOST_WRITES, |installation| {
+            ended += end_sessions(&installation.database, &installation.schema, victims);
+            installation.answers.wait_for(after);
             Instant::now()
         });
     }
-    let answers = fleet.end();
     assert!(ended > 0, "no session was ended");
-    Report {
-        test: "replicas",
-        promise: "Sessions of PostgreSQL that are ended in a commit lose nothing",
-        disturbances: format!("{ended} sessions ended, many of them in a commit"),
-        losses: answers.losses(),
-        details: format!("{rounds} rounds; {answers}"),
-    }
-    .print();
+    fleet.end(
+        "Sessions of PostgreSQL that are ended in a commit lose nothing",
+        format!("{ended} sessions ended, many of them in a commit"),
+        &format!("{rounds} rounds"),
+    );
 }
 
 /// Ends matching sessions as they appear, and returns how many.
@@ -148,7 +136,7 @@ const LONGEST_MS: u64 = 8000;
 
 /// A disturbance of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Disturbance {
+enum Interruption {
     CutAll,
     CutAnywhere,
     CutCommits,
@@ -156,39 +144,39 @@ enum Disturbance {
     Lose,
 }
 
-const KINDS: [Disturbance; 5] = [
-    Disturbance::CutAll,
-    Disturbance::CutAnywhere,
-    Disturbance::CutCommits,
-    Disturbance::Hold,
-    Disturbance::Lose,
+const KINDS: [Interruption; 5] = [
+    Interruption::CutAll,
+    Interruption::CutAnywhere,
+    Interruption::CutCommits,
+    Interruption::Hold,
+    Interruption::Lose,
 ];
 
-impl Disturbance {
-    fn happen(self, proxy: &Proxy, closed: Duration) {
-        let enough = proxy.cut.load(Ordering::Relaxed) + CUTS;
+impl Interruption {
+    fn happen(self, network: &Control, closed: Duration) {
+        let enough = network.cut.load(Ordering::Relaxed) + CUTS;
         let wait_for_cuts = || {
-            wait_until("connections to be cut", || proxy.cut.load(Ordering::Relaxed) >= enough);
+            wait_until("connections to be cut", || network.cut.load(Ordering::Relaxed) >= enough);
         };
         match self {
-            Self::CutAll => proxy.cut_all(),
+            Self::CutAll => network.cut_all(),
             Self::CutAnywhere => {
-                proxy.cut_within.store(CUT_WITHIN, Ordering::Relaxed);
-                proxy.cut_all();
+                network.cut_within.store(CUT_WITHIN, Ordering::Relaxed);
+                network.cut_all();
                 wait_for_cuts();
-                proxy.cut_within.store(0, Ordering::Relaxed);
+                network.cut_within.store(0, Ordering::Relaxed);
                 // Connections that are still to be cut must not be cut after the disturbance.
-                proxy.cut_all();
+                network.cut_all();
             }
             Self::CutCommits => {
-                proxy.cuts_commits.store(true, Ordering::Relaxed);
+                network.cuts_commits.store(true, Ordering::Relaxed);
                 wait_for_cuts();
-                proxy.cuts_commits.store(false, Ordering::Relaxed);
+                network.cuts_commits.store(false, Ordering::Relaxed);
             }
             Self::Hold | Self::Lose => {
-                proxy.set_way(if self == Self::Hold { Way::Held } else { Way::Lost });
+                network.set_way(if self == Self::Hold { Way::Held } else { Way::Lost });
                 thread::sleep(closed);
-                proxy.set_way(Way::Open);
+                network.set_way(Way::Open);
             }
         }
     }
@@ -200,21 +188,20 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
     let cluster = Cluster::start();
     let proxy = Proxy::before(cluster.port());
     let mut fleet = Fleet::start_followed(&proxy.url(), cluster.database());
-    for disturbance in (0..of_each).flat_map(|_| KINDS) {
+    for interruption in (0..of_each).flat_map(|_| KINDS) {
         let closed = Duration::from_millis(chance.u64(..LONGEST_MS / u64::from(times(4, 1))));
         fleet.disturb(&mut chance, 100, |_| {
-            disturbance.happen(&proxy, closed);
+            interruption.happen(&proxy.control, closed);
             Instant::now()
         });
     }
-    let (cut, longest) = (proxy.cut.load(Ordering::Relaxed), fleet.longest_return);
-    let answers = fleet.end();
-    Report {
-        test: "replicas",
-        promise: "Connections to PostgreSQL that are cut or stall lose nothing",
-        disturbances: format!("{cut} connections cut, after a random number of bytes or at a commit, and {} interruptions of up to 8 s", 2 * of_each),
-        losses: answers.losses(),
-        details: format!("all three servers took writes again within {}; {answers}", time(longest)),
-    }
-    .print();
+    let (cut, took) = (proxy.control.cut.load(Ordering::Relaxed), time(fleet.longest_return));
+    fleet.end(
+        "Connections to PostgreSQL that are cut or stall lose nothing",
+        format!(
+            "{cut} connections cut, after a random number of bytes or at a commit, and {} interruptions of up to 8 s",
+            2 * of_each
+        ),
+        &format!("all three servers took writes again within {took}"),
+    );
 }

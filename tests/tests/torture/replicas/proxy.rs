@@ -1,7 +1,6 @@
 //! A proxy between the servers and PostgreSQL, which disturbs their connections.
 
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -42,7 +41,7 @@ pub(super) enum Way {
 /// Forwards connections to PostgreSQL, until this is dropped.
 pub(super) struct Proxy {
     address: SocketAddr,
-    control: Arc<Control>,
+    pub(super) control: Arc<Control>,
     _end: oneshot::Sender<()>,
 }
 
@@ -61,14 +60,6 @@ pub(super) struct Control {
     pub(super) loses_answer: AtomicBool,
     /// How many connections were cut.
     pub(super) cut: AtomicUsize,
-}
-
-impl Deref for Proxy {
-    type Target = Control;
-
-    fn deref(&self) -> &Control {
-        &self.control
-    }
 }
 
 impl Proxy {
@@ -102,13 +93,6 @@ impl Proxy {
     }
 }
 
-/// The fate of a commit.
-enum Fate {
-    Sent,
-    Cut,
-    Late(Duration),
-}
-
 impl Control {
     /// Sets the state of the network.
     pub(super) fn set_way(&self, way: Way) {
@@ -120,18 +104,20 @@ impl Control {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    fn fate_of_commit(&self) -> Fate {
+    /// How a connection ends at a commit, if it ends there. `commit` is what has not reached PostgreSQL yet.
+    fn end_at_commit(&self, commit: &[u8]) -> Option<End> {
+        let late = |delay| Some(End::Late(commit.to_vec(), delay));
         if self.loses_answer.swap(false, Ordering::Relaxed) {
             self.set_way(Way::Held);
-            return Fate::Late(Duration::ZERO);
+            return late(Duration::ZERO);
         }
         if !self.cuts_commits.load(Ordering::Relaxed) || fastrand::u8(..CUT_COMMITS) > 0 {
-            return Fate::Sent;
+            return None;
         }
         match fastrand::u8(..3) {
-            0 => Fate::Cut,
-            1 => Fate::Late(Duration::ZERO),
-            _ => Fate::Late(any_delay()),
+            0 => Some(End::Cut),
+            1 => late(Duration::ZERO),
+            _ => late(any_delay()),
         }
     }
 }
@@ -242,12 +228,11 @@ async fn pump(
         }
         let has = |wanted: &[u8]| sent_now.windows(wanted.len()).any(|bytes| bytes == wanted);
         let has_commit = || has(COMMIT) || create.as_deref().is_some_and(has);
-        if is_from_client && has_commit() {
-            match control.fate_of_commit() {
-                Fate::Sent => {}
-                Fate::Cut => return End::Cut,
-                Fate::Late(late) => return End::Late(buffer[..length].to_vec(), late),
-            }
+        if is_from_client
+            && has_commit()
+            && let Some(end) = control.end_at_commit(sent_now)
+        {
+            return end;
         }
         let sent = bytes_left.map_or(length, |left| left.min(length));
         if to.write_all(&buffer[..sent]).await.is_err() {

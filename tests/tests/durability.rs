@@ -1,63 +1,99 @@
-//! An acknowledged write persists, whatever happens to the server and its clients.
+//! No write is answered or shown before it is on disk. The torture tests look for what a kill, a power cut or a failing
+//! disk takes away; these look at single system calls, reads and lists.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use plantd_tests::{
-    Client, TOKEN, TestServer, chunk, create_request, plant_body, raw_head, wait_until,
+    Client, Launch, SystemCall, SystemCalls, TOKEN, TestServer, create_request, plant_body,
+    raw_head, wait_until,
 };
 
-#[test]
-fn everything_is_there_after_sigterm_or_sigkill_and_a_restart() {
-    let terminate = |server: &mut TestServer| assert_eq!(server.terminate().code(), Some(0));
-    let stops = [terminate, TestServer::kill];
-    let mut server = TestServer::start();
-    let mut kept = Vec::new();
-    let mut last_revision = 0;
-    for round in 0..8 {
-        let client = server.client();
-        let first = round * 10;
-        for id in first..first + 10 {
-            let (name, tag) = (format!("plant {id}"), (id % 2 == 0).then_some("even"));
-            let answer = client.create(id, &name, tag);
-            answer.assert_plant(&name, tag);
-            assert!(answer.revision() > last_revision, "{last_revision} before {answer:?}");
-            last_revision = answer.revision();
-            kept.push((id, name, tag, answer.revision()));
-        }
-        let replaced = client.put(first, r#"{"name":"Abies"}"#);
-        replaced.assert_plant("Abies", None);
-        kept[usize::try_from(first).expect("small")] =
-            (first, "Abies".to_owned(), None, replaced.revision());
-        let patched = client.patch(first + 1, r#"{"tag":"x"}"#);
-        let name = format!("plant {}", first + 1);
-        patched.assert_plant(&name, Some("x"));
-        last_revision = patched.revision();
-        kept[usize::try_from(first + 1).expect("small")] =
-            (first + 1, name, Some("x"), last_revision);
-        client.create(-1, "Rosa", None).assert_plant("Rosa", None);
-        client.delete(-1).assert_no_content();
-        stops[usize::from(round % 2 == 1)](&mut server);
-        server.restart();
+/// What strace traces: the sync of a group, and the writes and reads before and after it. It shows all bytes of a group.
+const TRACED: [&str; 4] = [
+    "-s",
+    "1000000",
+    "-e",
+    "trace=fdatasync,fsync,sendto,sendmsg,write,writev,pwrite64,pwritev,pwritev2,recvfrom,read",
+];
 
-        let client = server.client();
-        for (id, name, tag, revision) in &kept {
-            let answer = client.read(*id);
-            answer.assert_new_plant(*id, name, *tag);
-            assert_eq!(answer.revision(), *revision, "{answer:?}");
-            client.create(*id, "another", None).assert_error(400, 3001);
+/// Delays each sync, so that reads come before it.
+const SLOW_SYNC: [&str; 2] = ["-e", "inject=fdatasync:delay_enter=700000"];
+
+#[test]
+fn a_plant_is_neither_acknowledged_nor_shown_before_the_file_that_holds_it_was_synced() {
+    const NAME: &str = "the plant that waits for its sync";
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let launch = Launch::new().under_strace(&trace, &[&TRACED[..], &SLOW_SYNC].concat());
+    let mut server = TestServer::start_with(launch);
+
+    let (mut creating, mut reading) = (server.connect(), Vec::new());
+    creating.send(create_request(&plant_body(1, NAME, None)));
+    let created = thread::scope(|scope| {
+        let created = scope.spawn(|| creating.receive());
+        // Each read has its own connection, so that a delayed read does not hold up the others.
+        while !created.is_finished() {
+            let mut connection = server.connect();
+            connection.send(raw_head("GET /plants/1", ""));
+            reading.push(connection);
+            thread::sleep(Duration::from_millis(10));
         }
-        for absent in [-1, first + 10] {
-            client.read(absent).assert_error(404, 3002);
+        created.join().unwrap()
+    });
+    created.assert_plant(NAME, None);
+    for connection in &mut reading {
+        let answer = connection.receive();
+        if answer.status == 200 {
+            answer.assert_new_plant(1, NAME, None);
+        } else {
+            answer.assert_error(404, 3002);
         }
-        client.delete(-1).assert_error(404, 3002);
-        // The create and the deletion have taken a revision each.
-        let made = client.create(-1, "Rosa", None);
-        assert!(made.revision() > last_revision + 2, "{last_revision} {made:?}");
-        client.delete(-1).assert_no_content();
+    }
+    server.client().read(1).assert_new_plant(1, NAME, None);
+    assert_eq!(server.terminate().code(), Some(0));
+
+    let calls = SystemCalls::read(&trace, server.process().id());
+    let data = server.data().canonicalize().expect("the folder is there");
+    let write = calls.first("a write of the plant to a file", |call| {
+        let is_ours = call.file().is_some_and(|file| Path::new(file).starts_with(&data));
+        call.is_write() && is_ours && call.arguments.contains(NAME)
+    });
+    let sync = calls.first("a sync of that file after the write", |call| {
+        call.is_sync() && call.file() == write.file() && call.begun > write.returned
+    });
+    let is_read_request = |call: &SystemCall| {
+        matches!(call.name.as_str(), "recvfrom" | "read")
+            && call.arguments.contains("\"GET /plants/1 ")
+    };
+    let asked_between = calls
+        .all(is_read_request)
+        .filter(|call| (write.returned..sync.returned).contains(&call.returned));
+    assert!(asked_between.count() > 0, "no read came between the write and its sync");
+
+    let is_answer = |call: &SystemCall| {
+        let is_on_socket = call.file().is_some_and(|file| file.starts_with("socket:"));
+        call.is_write() && is_on_socket && call.arguments.contains("HTTP/1.1 200")
+    };
+    let answers: Vec<&SystemCall> =
+        calls.all(|call| is_answer(call) && call.arguments.contains(NAME)).collect();
+    let of_read = r#"{\"id\":1,"#;
+    let (reads, creates): (Vec<_>, Vec<_>) =
+        answers.into_iter().partition(|call| call.arguments.contains(of_read));
+    assert!(!reads.is_empty(), "the trace shows no read of the plant");
+    assert_eq!(creates.len(), 1, "the trace shows one answer to the create");
+    for call in reads.into_iter().chain(creates) {
+        assert!(
+            call.begun > sync.returned,
+            "the plant was shown on line {}, and it was synced on line {} of the trace",
+            call.begun,
+            sync.returned,
+        );
     }
 }
 
@@ -173,31 +209,4 @@ fn a_connection_that_is_reset_leaves_a_whole_plant_or_none() {
             client.read(id).assert_new_plant(id, "first", Some("tag"));
         }
     }
-}
-
-#[test]
-fn a_client_that_goes_away_in_the_middle_of_its_body_stores_nothing() {
-    let server = TestServer::start();
-    let client = server.client();
-    // The part that arrives is valid JSON of a plant, but `Content-Length` announces more.
-    let body = plant_body(1, "Rosa", None);
-    let head = |framing| {
-        raw_head("POST /plants", &format!("Content-Type: application/json\r\n{framing}\r\n"))
-    };
-    let longer = head("Content-Length: 100").into_bytes();
-    let chunked = head("Transfer-Encoding: chunked").into_bytes();
-    for message in [[longer, body.clone().into_bytes()], [chunked, chunk(&body)]] {
-        let message = message.concat();
-        let mut connection = server.connect();
-        connection.send(&message);
-        connection.finish_sending();
-        connection.wait_for_close();
-        client.read(1).assert_error(404, 3002);
-
-        let mut connection = server.connect();
-        connection.send(&message);
-        connection.reset();
-        client.read(1).assert_error(404, 3002);
-    }
-    client.create(1, "Rosa", None).assert_plant("Rosa", None);
 }

@@ -1,0 +1,100 @@
+//! The bytes of one file on a disk that may lose power.
+
+use fastrand::Rng;
+
+/// The unit that a disk writes whole or not at all, in bytes.
+const SECTOR_BYTES: usize = 512;
+
+/// The bytes that are durable, and the changes that may be lost.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    durable: Vec<u8>,
+    /// In the order in which the calls began.
+    pending: Vec<Pending>,
+    /// Whether a write is durable when it returns.
+    pub(super) is_synchronous: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    /// The line of the trace on which the call had returned.
+    returned: usize,
+    change: ContentChange,
+    is_durable: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum ContentChange {
+    Write { offset: usize, bytes: Vec<u8> },
+    Resize(usize),
+}
+
+/// The chance of each sector that was not synced to survive. `None` chooses one for each change.
+pub(super) type Odds = Option<f64>;
+
+pub(super) fn any_odds(chance: &mut Rng) -> Odds {
+    [Some(0.0), Some(1.0), None][chance.usize(..3)]
+}
+
+impl Content {
+    pub(super) fn durable(bytes: Vec<u8>) -> Self {
+        Self { durable: bytes, ..Self::default() }
+    }
+
+    /// A change by a call that returns on this line of the trace.
+    pub(super) fn change(&mut self, returned: usize, change: ContentChange) {
+        self.pending.push(Pending { returned, change, is_durable: false });
+    }
+
+    /// Makes the changes durable whose calls returned on the lines that `holds` accepts.
+    pub(super) fn became_durable(&mut self, holds: impl Fn(usize) -> bool) {
+        for pending in &mut self.pending {
+            pending.is_durable |= holds(pending.returned);
+        }
+        // A durable change is applied for good when all changes before it are durable.
+        let durable = self.pending.iter().take_while(|pending| pending.is_durable).count();
+        for pending in self.pending.drain(..durable) {
+            pending.change.apply(&mut self.durable, || true);
+        }
+    }
+
+    /// The bytes that survive a cut, and how many changes are lost, in whole or in part.
+    pub(super) fn after_a_cut(&self, odds: Odds, chance: &mut Rng) -> (Vec<u8>, usize) {
+        let (mut bytes, mut lost) = (self.durable.clone(), 0);
+        for Pending { change, is_durable, .. } in &self.pending {
+            let odds = odds.unwrap_or_else(|| [0.0, 0.5, 1.0][chance.usize(..3)]);
+            let is_whole = change.apply(&mut bytes, || *is_durable || chance.f64() < odds);
+            lost += usize::from(!is_whole);
+        }
+        (bytes, lost)
+    }
+}
+
+impl ContentChange {
+    /// Applies the sectors that survive, each of which `survives` decides. Returns whether these were all.
+    fn apply(&self, file: &mut Vec<u8>, mut survives: impl FnMut() -> bool) -> bool {
+        let (offset, bytes) = match self {
+            Self::Write { offset, bytes } => (*offset, bytes),
+            Self::Resize(length) => {
+                let survives = survives();
+                if survives {
+                    file.resize(*length, 0);
+                }
+                return survives;
+            }
+        };
+        let (mut begin, mut is_whole) = (0, true);
+        while begin < bytes.len() {
+            let to_next_sector = SECTOR_BYTES - (offset + begin) % SECTOR_BYTES;
+            let end = bytes.len().min(begin + to_next_sector);
+            if survives() {
+                file.resize(file.len().max(offset + end), 0);
+                file[offset + begin..offset + end].copy_from_slice(&bytes[begin..end]);
+            } else {
+                is_whole = false;
+            }
+            begin = end;
+        }
+        is_whole
+    }
+}
