@@ -1,7 +1,7 @@
 //! All errors of requests in one table, and the answers that report them.
 //!
 //! The answers, the OpenAPI document and the test of the guide read this table. To add an error, add a row here, and
-//! its name to the failures of its operations in `openapi/operations.rs`.
+//! its number to the failures of its operations in `openapi/document.json`.
 //!
 //! A message says what is wrong, then what to do. Details for the operator alone go to the log.
 
