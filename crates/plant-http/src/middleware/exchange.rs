@@ -98,8 +98,7 @@ impl Exchange {
             head.version = Version::HTTP_11;
             let is_last = head.connection_type() == ConnectionType::Close;
             // In the drain, the client should send its next request on another connection.
-            connection.answer_begins(is_last, self.draining.has_begun());
-            if connection.is_closing() {
+            if connection.answer_begins(is_last, self.draining.has_begun()) {
                 response.head_mut().set_connection_type(ConnectionType::Close);
             }
         }
