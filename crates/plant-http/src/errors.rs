@@ -8,8 +8,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use actix_http::StatusCode;
 use actix_http::header::{self, HeaderName, HeaderValue};
-use actix_http::{Response, StatusCode, body::BoxBody};
 use actix_web::{HttpResponse, ResponseError};
 use plant_domain::{Error, NAME_MAX_CHARACTERS, Violations, error_number};
 use plant_store::{Precondition, StoreError, StoreFailure};
@@ -209,8 +209,8 @@ pub(crate) fn late_body(allowed: Duration) -> String {
     format!("nothing, or not all, of the body arrived within {seconds} s; send it again")
 }
 
-/// Why a request failed. The answer is made from this, and carries it in its extensions for the log.
-#[derive(Clone, Debug)]
+/// Why a request failed. The answer is made from this, and carries it for the log.
+#[derive(Debug)]
 pub(crate) struct Failure {
     number: ErrorNumber,
     message: String,
@@ -305,15 +305,7 @@ impl ResponseError for Failure {
         if self.number == ErrorNumber::RequestTimeout {
             response.force_close();
         }
-        let mut response = response.json(self.error());
-        response.extensions_mut().insert(self.clone());
-        response
-    }
-}
-
-impl From<Failure> for Response<BoxBody> {
-    fn from(failure: Failure) -> Self {
-        failure.error_response().into()
+        response.json(self.error())
     }
 }
 
