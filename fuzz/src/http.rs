@@ -15,7 +15,7 @@ use plant_http::limits::{
     ENTITY_TAGS_MAX, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS,
     PAGE_MAX_PLANTS, ROW_MAX_BYTES,
 };
-use plant_http::transfer::{ImportFormat, ReadRow, RowReader, TransferFormat};
+use plant_http::transfer::{ImportFormat, ReadRow, TransferFormat, row_reader};
 use plant_store::{Preconditions, Revisions};
 use serde::Serialize;
 use serde::de::IgnoredAny;
@@ -252,7 +252,7 @@ fn read_in_parts<const N: usize>(
     mut body: &[u8],
     part_bytes: [usize; N],
 ) -> Read {
-    let mut reader = RowReader::new(format);
+    let mut reader = row_reader(format);
     let mut rows = Vec::new();
     let mut end = Ok(());
     for part_bytes in part_bytes.into_iter().cycle() {

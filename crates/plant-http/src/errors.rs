@@ -1,15 +1,15 @@
 //! All errors of requests in one table, and the answers that report them.
 //!
 //! The answers, the OpenAPI document and the test of the guide read this table. To add an error, add a row here, and
-//! its name to the failures of its operations in `openapi/operations.rs`.
+//! its number to the failures of its operations in `openapi/document.json`.
 //!
 //! A message says what is wrong, then what to do. Details for the operator alone go to the log.
 
 use std::fmt;
 use std::time::Duration;
 
+use actix_http::StatusCode;
 use actix_http::header::{self, HeaderName, HeaderValue};
-use actix_http::{Response, StatusCode, body::BoxBody};
 use actix_web::{HttpResponse, ResponseError};
 use plant_domain::{Error, NAME_MAX_CHARACTERS, Violations, error_number};
 use plant_store::{Precondition, StoreError, StoreFailure};
@@ -209,8 +209,8 @@ pub(crate) fn late_body(allowed: Duration) -> String {
     format!("nothing, or not all, of the body arrived within {seconds} s; send it again")
 }
 
-/// Why a request failed. The answer is made from this, and carries it in its extensions for the log.
-#[derive(Clone, Debug)]
+/// Why a request failed. The answer is made from this, and carries it for the log.
+#[derive(Debug)]
 pub(crate) struct Failure {
     number: ErrorNumber,
     message: String,
@@ -305,15 +305,7 @@ impl ResponseError for Failure {
         if self.number == ErrorNumber::RequestTimeout {
             response.force_close();
         }
-        let mut response = response.json(self.error());
-        response.extensions_mut().insert(self.clone());
-        response
-    }
-}
-
-impl From<Failure> for Response<BoxBody> {
-    fn from(failure: Failure) -> Self {
-        failure.error_response().into()
+        response.json(self.error())
     }
 }
 

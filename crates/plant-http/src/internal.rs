@@ -12,6 +12,7 @@ use crate::errors::ErrorNumber;
 use crate::extract::query::ListQuery;
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 use crate::extract::{entity_tag, idempotency_key, json, media_type, query};
+use crate::openapi::Endpoint;
 use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
 
 /// One method of a path that is served.
@@ -30,13 +31,12 @@ pub struct RouteInfo {
 /// Everything that is served. HEAD is served wherever GET is, and OPTIONS on every path.
 #[must_use]
 pub fn routes() -> Vec<RouteInfo> {
-    let endpoints = crate::routes::endpoints().into_iter();
-    endpoints
-        .map(|(endpoint, describe)| RouteInfo {
-            path: endpoint.path,
-            method: endpoint.method.to_string(),
-            scope: endpoint.scope,
-            is_operation: describe.is_some(),
+    crate::routes::endpoints()
+        .map(|Endpoint { path, method, scope, is_operation }| RouteInfo {
+            path,
+            method: method.to_string(),
+            scope,
+            is_operation,
         })
         .collect()
 }

@@ -45,7 +45,7 @@ pub use service::{PlantService, serve};
 
 /// For clients that import or export.
 pub mod transfer {
-    pub use crate::extract::rows::{ReadRow, RowReader};
+    pub use crate::extract::rows::{ReadRow, RowReader, row_reader};
     pub use crate::extract::transfer_format::{ImportFormat, TransferFormat, UnknownFormat};
     pub use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
     pub use crate::handlers::plants::TOTAL_COUNT_HEADER;

@@ -15,41 +15,31 @@ use crate::errors::{self, ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::handlers::{export, health, import, plants};
 use crate::middleware::context::RequestContext;
-use crate::openapi::operation::{Endpoint, Operation};
 use crate::openapi::static_file::StaticFile;
-use crate::openapi::{self, operations, page};
+use crate::openapi::{self, Endpoint, page};
 
-/// Each path with its methods, their handlers and their descriptions in the OpenAPI document.
+/// Each path with its methods and their handlers. `openapi/document.json` describes those that are not pages.
 fn paths() -> Vec<Path> {
     let mut paths = vec![
         Path::new("/plants")
             // HEAD comes with each GET.
-            .on(Method::GET, plants::list, Some(operations::list_plants))
-            .on(Method::POST, plants::create, Some(operations::create_plant)),
-        Path::new("/plants/import").on(
-            Method::POST,
-            import::import,
-            Some(operations::import_plants),
-        ),
-        Path::new("/plants/export").on(
-            Method::GET,
-            export::export,
-            Some(operations::export_plants),
-        ),
+            .on(Method::GET, plants::list)
+            .on(Method::POST, plants::create),
+        Path::new("/plants/import").on(Method::POST, import::import),
+        Path::new("/plants/export").on(Method::GET, export::export),
         Path::new("/plants/{id}")
-            .on(Method::GET, plants::read, Some(operations::read_plant))
-            .on(Method::PUT, plants::put, Some(operations::put_plant))
-            .on(Method::PATCH, plants::patch, Some(operations::patch_plant))
-            .on(Method::DELETE, plants::delete, Some(operations::delete_plant)),
-        Path::open("/livez").on(Method::GET, health::live, Some(operations::check_live)),
-        Path::open("/readyz").on(Method::GET, health::ready, Some(operations::check_ready)),
-        Path::open("/openapi.json").on(Method::GET, document, Some(operations::read_openapi)),
-        Path::open("/").on(Method::GET, redirect("docs"), None),
-        Path::open("/docs/").on(Method::GET, redirect("../docs"), None),
+            .on(Method::GET, plants::read)
+            .on(Method::PUT, plants::put)
+            .on(Method::PATCH, plants::patch)
+            .on(Method::DELETE, plants::delete),
+        Path::open("/livez").on(Method::GET, health::live),
+        Path::open("/readyz").on(Method::GET, health::ready),
+        Path::open("/openapi.json").on(Method::GET, document),
+        Path::page("/", redirect("docs")),
+        Path::page("/docs/", redirect("../docs")),
     ];
     paths.extend(page::FILES.iter().map(|(path, file)| {
-        let answer = move |request: HttpRequest| ready(file.answer(&request));
-        Path::open(path).on(Method::GET, answer, None)
+        Path::page(path, move |request: HttpRequest| ready(file.answer(&request)))
     }));
     paths
 }
@@ -71,27 +61,20 @@ pub(crate) fn open_paths() -> Vec<&'static str> {
     paths().iter().filter(|path| path.is_open).map(|path| path.pattern).collect()
 }
 
-/// Every method of every path, with the description of an operation. HEAD is served wherever GET is, and OPTIONS on
-/// every path.
-pub(crate) fn endpoints() -> Vec<(Endpoint, Option<Describe>)> {
-    let endpoints_of = |path: Path| {
-        path.methods.into_iter().map(move |(method, describe)| {
+/// Every method of every path. HEAD is served wherever GET is, and OPTIONS on every path.
+pub(crate) fn endpoints() -> impl Iterator<Item = Endpoint> {
+    paths().into_iter().flat_map(|path| {
+        path.methods.into_iter().map(move |method| {
             let scope = (!path.is_open).then(|| scope_needed(&method));
-            (Endpoint { path: path.pattern, method, scope }, describe)
+            Endpoint { path: path.pattern, method, scope, is_operation: !path.is_page }
         })
-    };
-    paths().into_iter().flat_map(endpoints_of).collect()
+    })
 }
 
 /// The OpenAPI 3.1 document of the service: pretty-printed JSON that ends with a newline.
 #[must_use]
 pub fn openapi_document() -> &'static str {
-    static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
-        let endpoints = endpoints().into_iter();
-        openapi::document(
-            endpoints.filter_map(|(endpoint, describe)| Some((endpoint, describe?()))),
-        )
-    });
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document(endpoints()));
     &DOCUMENT
 }
 
@@ -106,38 +89,46 @@ async fn document(request: HttpRequest) -> Result<HttpResponse, Failure> {
 struct Path {
     pattern: &'static str,
     is_open: bool,
-    /// The methods, and their descriptions. HEAD comes with GET.
-    methods: Vec<(Method, Option<Describe>)>,
+    is_page: bool,
+    /// HEAD comes with GET.
+    methods: Vec<Method>,
     resource: Resource,
 }
 
-/// Describes an operation.
-pub(crate) type Describe = fn() -> Operation;
-
 impl Path {
     fn new(pattern: &'static str) -> Self {
-        Self { pattern, is_open: false, methods: Vec::new(), resource: web::resource(pattern) }
+        let resource = web::resource(pattern);
+        Self { pattern, is_open: false, is_page: false, methods: Vec::new(), resource }
     }
 
     fn open(pattern: &'static str) -> Self {
         Self { is_open: true, ..Self::new(pattern) }
     }
 
-    /// Answers a method. Pages for people have no description in the OpenAPI document.
-    fn on<F, Arguments>(mut self, method: Method, handler: F, describe: Option<Describe>) -> Self
+    /// A page for people, or one of its files.
+    fn page<F, Arguments>(pattern: &'static str, handler: F) -> Self
+    where
+        F: Handler<Arguments>,
+        Arguments: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        Self { is_page: true, ..Self::open(pattern) }.on(Method::GET, handler)
+    }
+
+    fn on<F, Arguments>(mut self, method: Method, handler: F) -> Self
     where
         F: Handler<Arguments>,
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
         self.resource = self.resource.route(route_for(with_head(&method)).to(handler));
-        self.methods.push((method, describe));
+        self.methods.push(method);
         self
     }
 
     fn into_resource(self) -> Resource {
-        let takes_patches = self.methods.iter().any(|(method, _)| *method == Method::PATCH);
-        let methods = self.methods.iter().flat_map(|(method, _)| with_head(method));
+        let takes_patches = self.methods.contains(&Method::PATCH);
+        let methods = self.methods.iter().flat_map(with_head);
         let methods: Vec<Method> = methods.chain([Method::OPTIONS]).collect();
         let allow = methods.iter().map(Method::as_str).collect::<Vec<&str>>().join(", ");
         let options = allow.clone();

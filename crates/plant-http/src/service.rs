@@ -13,7 +13,8 @@ use plant_store::PlantRepository;
 use crate::access::cors::CorsOrigin;
 use crate::access::gate::Gate;
 use crate::access::tokens::Tokens;
-use crate::middleware::{Policy, answer};
+use crate::middleware::policy::Policy;
+use crate::middleware::{answer, before_continue};
 use crate::routes;
 use crate::serve_error::ServeError;
 use crate::server::drain::Draining;
@@ -128,7 +129,7 @@ pub async fn serve(
             .configure(|config| service.configure(config))
             .wrap(from_fn(move |request, next| answer(Arc::clone(&wrapping), request, next)));
         let app = map_config(app.into_factory(), |()| AppConfig::default());
-        http_service(app, move |request| expecting.before_continue(request))
+        http_service(app, move |request| before_continue(&expecting, request))
     };
     let mut server = Server::start(socket.into(), make, draining, config).await?;
     let end = async {

@@ -14,7 +14,7 @@ use crate::errors::{ErrorNumber, Failure};
 const SCHEME: &[u8] = b"bearer";
 
 /// Knows the tokens, and the paths that need none.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Gate {
     pub(crate) tokens: Tokens,
     pub(crate) open_paths: Vec<&'static str>,

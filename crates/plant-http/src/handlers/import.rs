@@ -13,7 +13,7 @@ use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::BodyStream;
 use crate::extract::head::Head;
 use crate::extract::query::ImportParameters;
-use crate::extract::rows::{ReadRow, RowReader};
+use crate::extract::rows::{ReadRow, RowReader, row_reader};
 use crate::handlers::import_report::{ImportReport, way_to_go_on};
 use crate::middleware::audit::AuditedImport;
 use crate::middleware::context::{ImportCounts, RequestContext};
@@ -51,7 +51,7 @@ pub(crate) async fn import(
         report,
         has_logged_refusal: false,
     };
-    let imported = import.run(RowReader::new(format), &mut body).await;
+    let imported = import.run(row_reader(format), &mut body).await;
     let stop = import.draining.imports_stop();
     tokio::select! {
         () = body.discard() => {}
@@ -76,7 +76,11 @@ struct Import {
 }
 
 impl Import {
-    async fn run(&mut self, mut rows: RowReader, body: &mut BodyStream) -> Result<(), Failure> {
+    async fn run(
+        &mut self,
+        mut rows: Box<dyn RowReader>,
+        body: &mut BodyStream,
+    ) -> Result<(), Failure> {
         let mut batch = Vec::new();
         let mut stop = pin!(self.draining.imports_stop());
         loop {

@@ -15,11 +15,13 @@ use actix_web::HttpResponse;
 use actix_web::web::Bytes;
 use log::Level;
 
+use crate::access::cors;
 use crate::errors::{ErrorNumber, Failure};
 use crate::middleware::audit::{
     ACCESS_LOG, AUDIT_LOG, LOGGED_METHOD_MAX_BYTES, LOGGED_PATH_MAX_BYTES, cut,
 };
 use crate::middleware::context::{REQUEST_ID, RequestContext};
+use crate::middleware::policy::Policy;
 use crate::server::drain::Draining;
 use crate::server::http1::framing::BodyLength;
 use crate::server::http1::state::ConnectionState;
@@ -55,11 +57,10 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The head of a request has arrived.
     pub(crate) fn begin(
+        policy: &Policy,
         context: Rc<RequestContext>,
         head: &RequestHead,
         connection: Option<&Rc<ConnectionState>>,
-        cors_headers: Vec<(HeaderName, HeaderValue)>,
-        draining: Arc<Draining>,
     ) -> Self {
         if let Some(connection) = connection {
             let is_last = head.connection_type() != ConnectionType::KeepAlive;
@@ -69,10 +70,10 @@ impl Exchange {
             begun: Instant::now(),
             context,
             may_change: !head.method.is_safe(),
-            cors_headers,
+            cors_headers: cors::answer_headers(&policy.cors_origins, head),
             line: line(head),
             connection: connection.map(Rc::clone),
-            draining,
+            draining: Arc::clone(&policy.draining),
             status: None,
             error: None,
         }
@@ -85,7 +86,7 @@ impl Exchange {
 
     /// Adds the common headers, and sets the connection's state.
     pub(crate) fn end(mut self, mut response: HttpResponse) -> HttpResponse {
-        if let Some(failure) = response.extensions().get::<Failure>() {
+        if let Some(failure) = response.error().and_then(|error| error.as_error::<Failure>()) {
             self.error = Some(failure.number());
             if let Some(cause) = failure.cause() {
                 self.log_error(&cause.to_string());
@@ -98,8 +99,7 @@ impl Exchange {
             head.version = Version::HTTP_11;
             let is_last = head.connection_type() == ConnectionType::Close;
             // In the drain, the client should send its next request on another connection.
-            connection.answer_begins(is_last, self.draining.has_begun());
-            if connection.is_closing() {
+            if connection.answer_begins(is_last, self.draining.has_begun()) {
                 response.head_mut().set_connection_type(ConnectionType::Close);
             }
         }
@@ -207,8 +207,7 @@ mod tests {
         let request = Request::new();
         let context = RequestContext::of(&request);
         let connected = Some(&connection);
-        let exchange =
-            Exchange::begin(context, request.head(), connected, Vec::new(), Arc::default());
+        let exchange = Exchange::begin(&Policy::default(), context, request.head(), connected);
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
         let answer = exchange.end(HttpResponse::Ok().body(body));
         assert!(connection.deadline().is_none(), "the client would be cut off");

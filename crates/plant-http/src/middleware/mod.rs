@@ -4,72 +4,41 @@
 pub(crate) mod audit;
 pub(crate) mod context;
 mod exchange;
+pub(crate) mod policy;
 
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_http::body::BoxBody;
-use actix_http::{Request, RequestHead, Response};
+use actix_http::{Request, Response};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::error::InternalError;
 use actix_web::middleware::Next;
-use actix_web::{Error, ResponseError as _};
+use actix_web::{Error, HttpResponse};
 use futures_util::FutureExt as _;
 
-use crate::access::cors::{self, CorsOrigin};
-use crate::access::gate::Gate;
 use crate::errors::{ErrorNumber, Failure};
-use crate::server::drain::Draining;
-use crate::server::http1::framing;
 use crate::server::http1::state::ConnectionState;
 
 use self::context::RequestContext;
 use self::exchange::Exchange;
+use self::policy::Policy;
 
-/// The rules for every request.
-pub(crate) struct Policy {
-    pub(crate) gate: Gate,
-    pub(crate) cors_origins: Vec<CorsOrigin>,
-    pub(crate) draining: Arc<Draining>,
-}
-
-impl Policy {
-    /// Sends `100 Continue` for a request with `Expect: 100-continue`, or the gate's refusal instead.
-    pub(crate) fn before_continue(&self, request: Request) -> Result<Request, Response<BoxBody>> {
-        let context = RequestContext::of(&request);
-        match self.check(&context, request.head(), request.path()) {
-            // The exchange begins when actix-http passes the request on to be answered.
-            Ok(()) => Ok(request),
-            Err(failure) => {
-                let connection = request.conn_data::<Rc<ConnectionState>>();
-                let exchange = self.begin(context, request.head(), connection);
-                Err(exchange.end(failure.error_response()).into())
-            }
+/// Sends `100 Continue` for a request with `Expect: 100-continue`, or the gate's refusal instead.
+pub(crate) fn before_continue(
+    policy: &Policy,
+    request: Request,
+) -> Result<Request, Response<BoxBody>> {
+    let context = RequestContext::of(&request);
+    match policy.check(&context, request.head(), request.path()) {
+        // The exchange begins when actix-http passes the request on to be answered.
+        Ok(()) => Ok(request),
+        Err(failure) => {
+            let connection = request.conn_data::<Rc<ConnectionState>>();
+            let exchange = Exchange::begin(policy, context, request.head(), connection);
+            Err(exchange.end(HttpResponse::from_error(failure)).into())
         }
-    }
-
-    fn begin(
-        &self,
-        context: Rc<RequestContext>,
-        head: &RequestHead,
-        connection: Option<&Rc<ConnectionState>>,
-    ) -> Exchange {
-        let cors_headers = cors::answer_headers(&self.cors_origins, head);
-        Exchange::begin(context, head, connection, cors_headers, Arc::clone(&self.draining))
-    }
-
-    /// Whether the request may be answered. `path` begins behind the mount of the service.
-    fn check(
-        &self,
-        context: &RequestContext,
-        head: &RequestHead,
-        path: &str,
-    ) -> Result<(), Failure> {
-        if let Some(refusal) = framing::refusal(head) {
-            return Err(Failure::new(ErrorNumber::WrongHeader, refusal));
-        }
-        context.authorize(&self.gate, head, path)
     }
 }
 
@@ -82,9 +51,9 @@ pub(crate) async fn answer(
     let context = RequestContext::begin(&request);
     let path = note_mount(&request, &context);
     let connection = request.request().conn_data::<Rc<ConnectionState>>();
-    let exchange = policy.begin(Rc::clone(&context), request.head(), connection);
+    let exchange = Exchange::begin(&policy, Rc::clone(&context), request.head(), connection);
     if let Err(failure) = policy.check(&context, request.head(), path) {
-        return Ok(request.into_response(exchange.end(failure.error_response())));
+        return Ok(request.into_response(exchange.end(HttpResponse::from_error(failure))));
     }
     let cause = match AssertUnwindSafe(next.call(request)).catch_unwind().await {
         Ok(Ok(answer)) => {
@@ -97,7 +66,7 @@ pub(crate) async fn answer(
     };
     exchange.log_error(&cause);
     // A panic takes the request with it, and a ServiceResponse needs one, so an error carries the answer.
-    let response = exchange.end(Failure::from(ErrorNumber::Internal).error_response());
+    let response = exchange.end(HttpResponse::from_error(Failure::from(ErrorNumber::Internal)));
     Err(InternalError::from_response(cause, response).into())
 }
 

@@ -3,10 +3,16 @@
 use actix_http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::errors::{ErrorHeader, ErrorNumber, Failure};
+use crate::errors::{ErrorHeader, ErrorNumber, ErrorRow, Failure};
 use crate::extract::media_type::JSON;
 
-use super::components::{CHALLENGE, RETRY_AFTER, UPGRADE, headers, schema};
+/// A header of answers: its name in HTTP, and its name in the document.
+type AnswerHeader = (&'static str, &'static str);
+
+pub(super) const REQUEST_ID: AnswerHeader = ("X-Request-Id", "RequestId");
+const CHALLENGE: AnswerHeader = ("WWW-Authenticate", "Challenge");
+const RETRY_AFTER: AnswerHeader = ("Retry-After", "RetryAfter");
+const UPGRADE: AnswerHeader = ("Upgrade", "Upgrade");
 
 /// Answers that many operations share, each with its name in the document.
 const SHARED: [(&str, &[ErrorNumber]); 7] = [
@@ -18,6 +24,29 @@ const SHARED: [(&str, &[ErrorNumber]); 7] = [
     ("TooManyRequests", &[ErrorNumber::TooManyRequests]),
     ("Unavailable", &[ErrorNumber::StoreFailed, ErrorNumber::Busy]),
 ];
+
+/// A header of an answer: its name, and a reference to its description.
+pub(super) fn header((field, name): &AnswerHeader) -> (String, Value) {
+    ((*field).to_owned(), json!({"$ref": format!("#/components/headers/{name}")}))
+}
+
+/// The numbers in this array.
+pub(super) fn numbers(array: &Value) -> Vec<ErrorNumber> {
+    let known = |number: &Value| {
+        let known = ErrorNumber::ALL.iter().find(|known| number == &json!(**known as i32));
+        *known.unwrap_or_else(|| panic!("document.json has {number}, which is no error"))
+    };
+    array.as_array().into_iter().flatten().map(known).collect()
+}
+
+/// Each number with its meaning, and what a client can do about it.
+pub(super) fn description() -> String {
+    let lines = ErrorNumber::ALL.iter().map(|number| {
+        let ErrorRow { meaning, advice, .. } = number.row();
+        format!("- `{}`: {meaning}. What to do: {advice}.", *number as i32)
+    });
+    format!("What went wrong.\n\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
 
 /// One answer for each status of these numbers, in the order of the statuses. A number has its example from `examples`
 /// if there is one, else from the table of errors.
@@ -66,7 +95,9 @@ fn describe(numbers: &[ErrorNumber], own_examples: &[Failure]) -> Value {
     }
     json!({
         "description": lines.join("\n"),
-        "headers": headers(&answer_headers),
-        "content": {JSON: {"schema": schema("Error"), "examples": examples}},
+        "headers": Map::from_iter(answer_headers.iter().chain([&REQUEST_ID]).map(header)),
+        "content": {
+            JSON: {"schema": {"$ref": "#/components/schemas/Error"}, "examples": examples},
+        },
     })
 }

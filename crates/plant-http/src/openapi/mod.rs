@@ -1,86 +1,218 @@
 //! The OpenAPI document, which describes the service for programs and for people.
 //!
-//! It is built as JSON in the notation of OpenAPI 3.1, from the routes, each of which has a description beside its
-//! handler, and from the constants that the checks use. So no route lacks a description, and no limit is written twice.
+//! `document.json` is the document in OpenAPI's own notation, without the parts that follow from the code. This module adds
+//! them, so that no limit and no error is written twice:
 //!
-//! - `operations` describes the requests and the answers of each route.
-//! - `operation` adds what every operation has in common, `failures` the answers with errors.
-//! - `components` are the schemas and headers that operations refer to by name.
+//! - `{{NAME}}` is the limit or the text of this name below, or the fragment of this name at the end of the file.
+//! - A description that is an array is one text in pieces.
+//! - `failures` are the numbers of the errors that are specific to an operation. Each operation also has the failures that
+//!   all operations share, and the ones of the gate if its route needs a token.
 
-mod components;
 mod failures;
-pub(crate) mod operation;
-pub(crate) mod operations;
 pub(crate) mod page;
 pub(crate) mod static_file;
 
-use serde_json::{Value, json};
+use actix_http::Method;
+use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch, TAG_MAX_CHARACTERS};
+use serde_json::{Map, Value, json};
 
-use crate::limits::{HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
+use crate::access::token_record::Scope;
+use crate::errors::{ErrorNumber, Failure, INVALID_TOKEN_CHALLENGE, wrong_content_type};
+use crate::extract::body::not_whole;
+use crate::extract::query::{on_conflict, read_id, wrong_limit};
+use crate::extract::{json, rows};
+use crate::limits::{
+    BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES,
+    IDEMPOTENCY_KEY_MAX_CHARACTERS, PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS, REPORT_MAX_ERRORS,
+    REQUEST_ID_MAX_CHARACTERS, ROW_MAX_BYTES,
+};
 
-use self::operation::{Endpoint, Operation};
-use self::operations::{API_VERSION, IMPORT_AND_EXPORT, PLANTS, SERVER};
+const TEMPLATE: &str = include_str!("document.json");
 
-fn description() -> String {
-    format!(
-        "\
-A store of plants. When the answer to a change arrives, the change is on disk.
+/// The pattern of names and tags, as an ECMA-262 regular expression: no control characters (Unicode's general category
+/// Cc), and at least one character that is not white space (Unicode's White_Space).
+const TEXT_PATTERN: &str = concat!(
+    r"^[^\u0000-\u001f\u007f-\u009f]*",
+    r"[^\u0000-\u0020\u007f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]",
+    r"[^\u0000-\u001f\u007f-\u009f]*$"
+);
 
-Every request needs a bearer token, except to the operations under Server (`security: []`). A token has the scope \
-`read` or `write`; `write` includes `read`, and is what every method but GET and HEAD needs.
-
-Every failure has a body of the schema Error. Programs branch on its number; its message says what to do. (Only a head \
-that cannot be parsed, is too long, or does not arrive in time is answered 400, 414, 431 or 408 without a body. A head \
-may have {HEAD_MAX_BYTES} bytes, and each of its lines {HEAD_LINE_MAX_BYTES}, with their line ends.) A path \
-that does not exist is answered 404 with 4004, a method that a path does not have 405 with 4005 and `Allow`. HEAD \
-works wherever GET does, and OPTIONS names the methods of a path, without a token.
-
-A minor version (1.1, 1.2 and so on) may add members, headers, operations and error numbers: ignore what you do not \
-know, and treat an unknown error number by its status."
-    )
+/// One method of a path that is served.
+pub(crate) struct Endpoint {
+    /// Its path, with the names of parameters in braces.
+    pub(crate) path: &'static str,
+    pub(crate) method: Method,
+    /// The scope that a token needs; `None` where no token is needed.
+    pub(crate) scope: Option<Scope>,
+    /// Whether it is an operation of the document, and not a page for people.
+    pub(crate) is_operation: bool,
 }
 
-/// The document of these operations: pretty-printed JSON that ends with a newline.
-pub(crate) fn document(operations: impl Iterator<Item = (Endpoint, Operation)>) -> String {
-    format!("{:#}\n", openapi(operations))
+/// The values that `document.json` refers to by name.
+fn values() -> [(&'static str, Value); 19] {
+    [
+        ("BODY_IDLE_SECONDS", json!(BODY_IDLE_DEADLINE.as_secs())),
+        ("BODY_MAX_BYTES", json!(BODY_MAX_BYTES)),
+        ("CHALLENGE", json!(INVALID_TOKEN_CHALLENGE)),
+        ("ENTITY_TAGS_MAX", json!(ENTITY_TAGS_MAX)),
+        ("ERRORS", json!(failures::description())),
+        ("HEAD_LINE_MAX_BYTES", json!(HEAD_LINE_MAX_BYTES)),
+        ("HEAD_MAX_BYTES", json!(HEAD_MAX_BYTES)),
+        ("IDEMPOTENCY_KEY_MAX_CHARACTERS", json!(IDEMPOTENCY_KEY_MAX_CHARACTERS)),
+        ("ID_TAKEN_MESSAGE", json!(Failure::from(ErrorNumber::IdTaken).error().message)),
+        ("LICENSE", json!(env!("CARGO_PKG_LICENSE"))),
+        ("MORE_ENTITY_TAGS_MAX", json!(ENTITY_TAGS_MAX - 1)),
+        ("NAME_MAX_CHARACTERS", json!(NAME_MAX_CHARACTERS)),
+        ("PAGE_DEFAULT_PLANTS", json!(PAGE_DEFAULT_PLANTS)),
+        ("PAGE_MAX_PLANTS", json!(PAGE_MAX_PLANTS)),
+        ("REPORT_MAX_ERRORS", json!(REPORT_MAX_ERRORS)),
+        ("REQUEST_ID_MAX_CHARACTERS", json!(REQUEST_ID_MAX_CHARACTERS)),
+        ("ROW_MAX_BYTES", json!(ROW_MAX_BYTES)),
+        ("TAG_MAX_CHARACTERS", json!(TAG_MAX_CHARACTERS)),
+        ("TEXT_PATTERN", json!(TEXT_PATTERN)),
+    ]
 }
 
-fn openapi(operations: impl Iterator<Item = (Endpoint, Operation)>) -> Value {
-    let mut paths = json!({});
-    for (endpoint, operation) in operations {
-        let method = endpoint.method.as_str().to_ascii_lowercase();
-        paths[endpoint.path][method] = operation.into_json(&endpoint);
-    }
-    json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Plant Store",
-            "description": description(),
-            "contact": {"name": "The operator of this server"},
-            "license": {"name": env!("CARGO_PKG_LICENSE")},
-            "version": API_VERSION,
-        },
-        // Relative to the document, because a proxy may put a path before the server's.
-        "servers": [{"url": ".", "description": "This server"}],
-        "paths": paths,
-        "components": {
-            "schemas": components::all_schemas(),
-            "responses": failures::shared_answers(),
-            "parameters": components::all_parameters(),
-            "headers": components::all_headers(),
-            "securitySchemes": {
-                "bearerAuth": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "A token from the server's operator (RFC 6750, section 2.1).",
-                },
-            },
-        },
-        "security": [{"bearerAuth": []}],
-        "tags": [
-            {"name": PLANTS, "description": "One plant, and the list of them"},
-            {"name": IMPORT_AND_EXPORT, "description": "Many plants at once, row by row"},
-            {"name": SERVER, "description": "The server itself"},
+/// Failures whose message in an operation differs from the example in the table of errors.
+fn examples(operation_id: &str) -> Vec<Failure> {
+    match operation_id {
+        "listPlants" => vec![wrong_limit()],
+        "importPlants" => vec![
+            not_whole(),
+            rows::wrong_header("\"genus\" is unknown"),
+            on_conflict("on_conflict=ask").expect_err("there is no such way"),
         ],
-    })
+        "putPlant" => vec![json::read::<Plant>(b"{}").expect_err("it has no name")],
+        "patchPlant" => {
+            vec![json::read::<PlantPatch>(br#"{"tag":7}"#).expect_err("it is no text")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The document of these endpoints: pretty-printed JSON that ends with a newline.
+pub(crate) fn document(endpoints: impl Iterator<Item = Endpoint>) -> String {
+    let mut document: Value = serde_json::from_str(TEMPLATE).expect("document.json is JSON");
+    let mut names: Map<String, Value> =
+        values().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    if let Some(Value::Object(fragments)) = remove(&mut document, "fragments") {
+        names.extend(fragments);
+    }
+    fill(&mut document, &names);
+    for endpoint in endpoints.filter(|endpoint| endpoint.is_operation) {
+        let method = endpoint.method.as_str().to_ascii_lowercase();
+        complete(&mut document["paths"][endpoint.path][method], &endpoint);
+    }
+    document["components"]["responses"] = failures::shared_answers().into();
+    format!("{document:#}\n")
+}
+
+fn remove(object: &mut Value, member: &str) -> Option<Value> {
+    object.as_object_mut()?.shift_remove(member)
+}
+
+/// Replaces names by their values, and joins descriptions that are in pieces.
+fn fill(value: &mut Value, names: &Map<String, Value>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                if name == "description"
+                    && let Value::Array(pieces) = member
+                {
+                    *member = pieces.iter().filter_map(Value::as_str).collect::<String>().into();
+                }
+                fill(member, names);
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(|element| fill(element, names)),
+        Value::String(text) => {
+            let name = text.strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
+            if let Some(named) = name.and_then(|name| names.get(name)) {
+                *value = named.clone();
+                fill(value, names);
+            } else if text.contains("{{") {
+                // Only numbers are within a text.
+                for (name, number) in names {
+                    *text = text.replace(&format!("{{{{{name}}}}}"), &number.to_string());
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Adds to an operation what follows from its route, and what all operations have in common.
+fn complete(operation: &mut Value, endpoint: &Endpoint) {
+    let Endpoint { path, method, scope, .. } = endpoint;
+    let id = operation["operationId"].as_str();
+    let id = id.unwrap_or_else(|| panic!("document.json does not describe {method} {path}"));
+
+    let mut examples = examples(id);
+    let mut numbers = vec![ErrorNumber::WrongHeader, ErrorNumber::Internal];
+    numbers.extend(remove(operation, "failures").iter().flat_map(failures::numbers));
+    if let Some(scope) = scope {
+        let description = operation["description"].as_str().unwrap_or_default();
+        let description = format!("{description} Needs a token with the scope `{scope}`.");
+        operation["description"] = description.into();
+        numbers.extend([
+            ErrorNumber::NoToken,
+            ErrorNumber::InvalidToken,
+            ErrorNumber::TooManyRequests,
+        ]);
+        if *scope == Scope::Write {
+            numbers.push(ErrorNumber::InsufficientScope);
+        }
+    } else {
+        operation["security"] = json!([]);
+    }
+    if path.contains("{id}") {
+        examples.extend(read_id("id", "007").err());
+    }
+    if let Some(Value::Object(content)) = operation.pointer("/requestBody/content") {
+        let media_types: Vec<&str> = content.keys().map(String::as_str).collect();
+        let message = wrong_content_type(&media_types);
+        examples.push(Failure::new(ErrorNumber::WrongContentType, message));
+        numbers.extend([ErrorNumber::WrongContentType, ErrorNumber::RequestTimeout]);
+    }
+
+    if let Some(parameters) = operation["parameters"].as_array_mut() {
+        parameters.push(json!({"$ref": "#/components/parameters/RequestId"}));
+    }
+    let answers = &mut operation["responses"];
+    for (_, success) in answers.as_object_mut().into_iter().flatten() {
+        let (field, reference) = failures::header(&failures::REQUEST_ID);
+        success["headers"][field] = reference;
+    }
+    for (status, answer) in failures::answers(numbers, &examples) {
+        answers[status.as_str()] = answer;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use regress::Regex;
+
+    use super::*;
+
+    #[test]
+    fn the_pattern_accepts_exactly_what_the_rules_accept_for_every_character() {
+        let pattern = Regex::with_flags(TEXT_PATTERN, "u").expect("a regular expression");
+        let check = |text: String| {
+            let matches = pattern.find(&text).is_some();
+            let plant = Plant::new(text.clone(), None);
+            assert_eq!(matches, plant.is_ok(), "{text:?}");
+        };
+        for character in '\0'..=char::MAX {
+            check(character.to_string());
+        }
+        // Characters beyond these are neither controls nor white space, alone or not.
+        for character in '\0'..='\u{ffff}' {
+            check(format!("a{character}a"));
+        }
+    }
+
+    #[test]
+    fn each_name_in_the_template_has_a_value() {
+        assert!(!crate::routes::openapi_document().contains("{{"));
+    }
 }

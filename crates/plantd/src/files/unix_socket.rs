@@ -15,55 +15,41 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::files::private_file;
 
 /// The most bytes that the path of a Unix socket may have.
-pub(crate) const UNIX_SOCKET_PATH_MAX_BYTES: usize = 107;
+const UNIX_SOCKET_PATH_MAX_BYTES: usize = 107;
 
 /// The owner and the group may connect; the group may be that of a proxy.
 const MODE: u32 = 0o660;
 
-#[derive(Debug)]
-pub(crate) struct UnixSocket {
-    listener: UnixListener,
-    name: SocketName,
+/// Checks the length of a socket's path.
+pub(crate) fn check_path(path: &Path) -> anyhow::Result<()> {
+    let length = path.as_os_str().len();
+    ensure!(
+        (1..=UNIX_SOCKET_PATH_MAX_BYTES).contains(&length),
+        "the path of a Unix socket has 1 to {UNIX_SOCKET_PATH_MAX_BYTES} bytes, and this one has {length}"
+    );
+    Ok(())
 }
 
-impl UnixSocket {
-    /// Checks the length of a path.
-    pub(crate) fn check_path(path: &Path) -> anyhow::Result<()> {
-        let length = path.as_os_str().len();
-        ensure!(
-            (1..=UNIX_SOCKET_PATH_MAX_BYTES).contains(&length),
-            "the path of a Unix socket has 1 to {UNIX_SOCKET_PATH_MAX_BYTES} bytes, and this one has \
-             {length}"
-        );
-        Ok(())
-    }
-
-    /// Listens at `path`, with room for `backlog` connections that wait to be accepted. Replaces the socket of a process that
-    /// has ended. Of several servers that start at the same time, only one gets the path; the lock file `PATH.lock`
-    /// ensures that.
-    ///
-    /// # Errors
-    ///
-    /// When a process listens there, something other than a socket is there, or the operating system refuses the path.
-    pub(crate) fn bind(path: &Path, backlog: i32) -> anyhow::Result<Self> {
-        Self::check_path(path)?;
-        let address = SockAddr::unix(path)?;
-        // Another server would take a socket that does not listen yet for a leftover.
-        let _lock = private_file::lock(path)?;
-        remove_left_behind(path, &address)?;
-        let socket = new_socket()?;
-        socket.bind(&address)?;
-        let name = SocketName::of(path)?;
-        // Set before the socket listens, so that no unauthorized user can connect.
-        set_mode(path).context("cannot set its mode")?;
-        socket.listen(backlog)?;
-        Ok(Self { listener: socket.into(), name })
-    }
-
-    /// The socket for a server, with a guard that removes the path before the server accepts its last connections.
-    pub(crate) fn into_listening_socket(self) -> ListeningSocket {
-        ListeningSocket::from(self.listener).with_guard(self.name)
-    }
+/// Listens at `path`, with room for `backlog` connections that wait to be accepted. Replaces the socket of a process that
+/// has ended. Of several servers that start at the same time, only one gets the path; the lock file `PATH.lock` ensures
+/// that. The server removes the path before it accepts its last connections.
+///
+/// # Errors
+///
+/// When a process listens there, something other than a socket is there, or the operating system refuses the path.
+pub(crate) fn listen(path: &Path, backlog: i32) -> anyhow::Result<ListeningSocket> {
+    check_path(path)?;
+    let address = SockAddr::unix(path)?;
+    // Another server would take a socket that does not listen yet for a leftover.
+    let _lock = private_file::lock(path)?;
+    remove_left_behind(path, &address)?;
+    let socket = new_socket()?;
+    socket.bind(&address)?;
+    let name = SocketName::of(path)?;
+    // Set before the socket listens, so that no unauthorized user can connect.
+    set_mode(path).context("cannot set its mode")?;
+    socket.listen(backlog)?;
+    Ok(ListeningSocket::from(UnixListener::from(socket)).with_guard(name))
 }
 
 /// Sets the mode of the socket at `path`. Another user who owns the folder could put a link to any file there, and the mode
@@ -108,7 +94,6 @@ fn remove_left_behind(path: &Path, address: &SockAddr) -> anyhow::Result<()> {
 }
 
 /// The path of a socket of this process. Dropping this removes the path, unless another file is there now.
-#[derive(Debug)]
 struct SocketName {
     path: PathBuf,
     identity: (u64, u64),

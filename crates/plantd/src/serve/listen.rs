@@ -16,7 +16,7 @@ use plant_http::ListeningSocket;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::exit::Stop;
-use crate::files::unix_socket::UnixSocket;
+use crate::files::unix_socket;
 use crate::serve::certificate::Certificate;
 use crate::serve::server_address::{ServerAddress, UNIX_PREFIX};
 
@@ -124,8 +124,8 @@ impl ListenOptions {
             ListenAddress::Tcp(address) => {
                 listen_tcp(*address).and_then(|listener| with_tls(listener, certificate))
             }
-            ListenAddress::Unix(path) => UnixSocket::bind(path, BACKLOG)
-                .map(|socket| (socket.into_listening_socket(), ServerAddress::Unix(path.clone()))),
+            ListenAddress::Unix(path) => unix_socket::listen(path, BACKLOG)
+                .map(|socket| (socket, ServerAddress::Unix(path.clone()))),
         };
         listening.with_context(|| format!("cannot listen on {address}; name another by --listen"))
     }
@@ -170,7 +170,7 @@ impl FromStr for ListenAddress {
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
         if let Some(path) = text.strip_prefix(UNIX_PREFIX) {
-            UnixSocket::check_path(path.as_ref())?;
+            unix_socket::check_path(path.as_ref())?;
             return Ok(Self::Unix(path.into()));
         }
         let mut addresses = text.to_socket_addrs().map_err(|cause| {

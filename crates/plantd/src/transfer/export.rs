@@ -9,7 +9,9 @@ use clap::Args;
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
 use plant_http::limits::PAGE_MAX_PLANTS;
-use plant_http::transfer::{ImportFormat, ReadRow, RowReader, TOTAL_COUNT_HEADER, TransferFormat};
+use plant_http::transfer::{
+    ImportFormat, ReadRow, RowReader, TOTAL_COUNT_HEADER, TransferFormat, row_reader,
+};
 use ureq::http::{HeaderMap, Method, Response, Version, header};
 use ureq::{Body, Error};
 
@@ -223,7 +225,7 @@ fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<Ne
     let after = last.map(|last| format!("&after={last}")).unwrap_or_default();
     let request = remote.request(Method::GET, &format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));
     let mut answer = remote.check(remote.send(request, ())?, Stop::Io).map_err(Stop::into_error)?;
-    let mut rows = RowReader::new(ImportFormat::JsonArray);
+    let mut rows = row_reader(ImportFormat::JsonArray);
     let mut read = Vec::new();
     rows.read(&remote::read_body(&mut answer)?, &mut read)?;
     rows.finish(&mut read)?;
@@ -237,7 +239,7 @@ fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<Ne
 
 /// Checks that each row of an export is a plant with a greater id than the one before.
 struct ExportCheck {
-    rows: RowReader,
+    rows: Box<dyn RowReader>,
     ends_with_line: bool,
     /// How many plants were read.
     plants: u64,
@@ -247,7 +249,7 @@ struct ExportCheck {
 
 impl ExportCheck {
     fn new(format: TransferFormat) -> Self {
-        let rows = RowReader::new(format.into());
+        let rows = row_reader(format.into());
         Self { rows, ends_with_line: true, plants: 0, last: None }
     }
 

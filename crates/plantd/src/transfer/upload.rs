@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use plant_http::transfer::{ImportFormat, RowReader};
+use plant_http::transfer::{ImportFormat, RowReader, row_reader};
 
 /// The body of an import.
 pub(crate) struct Upload {
@@ -17,7 +17,7 @@ pub(crate) struct Upload {
     /// How many bytes were passed on.
     pub(crate) sent: u64,
     /// Counts the rows as the server does. `None` after an error, where the server stops reading rows too.
-    rows: Option<RowReader>,
+    rows: Option<Box<dyn RowReader>>,
     count: u64,
     /// Why the file could not be read, if it could not.
     pub(crate) failure: Option<io::Error>,
@@ -40,7 +40,7 @@ impl Upload {
         } else {
             None
         };
-        let rows = Some(RowReader::new(format));
+        let rows = Some(row_reader(format));
         let progress = ProgressBar::hidden();
         Ok(Self { file, left, progress, sent: 0, rows, count: 0, failure: None })
     }

@@ -10,7 +10,7 @@ use crate::errors::{ErrorNumber, Failure};
 use crate::extract::transfer_format::CSV_HEADER;
 use crate::limits::ROW_MAX_BYTES;
 
-use super::row::{Lines, ReadRow, ReadRows, too_large_to_go_on};
+use super::row::{Lines, ReadRow, RowReader, too_large_to_go_on};
 
 /// How many cells of a record are kept: one more than there may be, to notice one too many.
 const CELLS_KEPT: usize = CSV_HEADER.len() + 1;
@@ -135,7 +135,7 @@ impl Record {
     }
 }
 
-impl ReadRows for CsvRows {
+impl RowReader for CsvRows {
     fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         let Some(start) = &mut self.start else { return self.read_records(part, rows) };
         start.extend_from_slice(part);

@@ -7,7 +7,7 @@ use crate::errors::{ErrorNumber, Failure};
 use crate::extract::json;
 use crate::limits::ROW_MAX_BYTES;
 
-use super::row::{IMPORT_STOPS, Lines, ReadRow, ReadRows, too_large_to_go_on};
+use super::row::{IMPORT_STOPS, Lines, ReadRow, RowReader, too_large_to_go_on};
 
 /// Reads the elements of a JSON array. Brackets and quotes tell where an element ends; serde_json reads its content.
 ///
@@ -47,7 +47,7 @@ enum JsonString {
     AfterBackslash,
 }
 
-impl ReadRows for JsonArrayRows {
+impl RowReader for JsonArrayRows {
     fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         for byte in part {
             if self.is_stopped {

@@ -5,7 +5,7 @@ use plant_domain::Error;
 use crate::extract::json;
 use crate::limits::ROW_MAX_BYTES;
 
-use super::row::{ReadRow, ReadRows, too_large};
+use super::row::{ReadRow, RowReader, too_large};
 
 /// Reads a JSON object from each line. Blank lines are counted and skipped.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(super) struct NdJsonRows {
     is_too_large: bool,
 }
 
-impl ReadRows for NdJsonRows {
+impl RowReader for NdJsonRows {
     fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         for piece in part.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n").unwrap_or(piece);

@@ -8,15 +8,23 @@ use crate::limits::ROW_MAX_BYTES;
 /// The line in which a row begins, and its plant or what is wrong with it. The first line is 1.
 pub type ReadRow = (u64, Result<NewPlant, Error>);
 
-/// Finds rows in the parts of a body, which may end anywhere.
-pub(super) trait ReadRows {
-    /// Adds to `rows` those that end in this part. An error means that no row at all can be read.
+/// Reads the rows of a body as an import reads them, in parts that end anywhere.
+pub trait RowReader {
+    /// Adds to `rows` those that end in the next part of the body.
+    ///
+    /// # Errors
+    ///
+    /// When no row at all can be read.
     fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error>;
 
     /// Adds to `rows` the one that the end of the body ends.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::read`].
     fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Error>;
 
-    /// Whether nothing is read after the last row.
+    /// Whether an import reads nothing after the last row.
     fn is_stopped(&self) -> bool {
         false
     }

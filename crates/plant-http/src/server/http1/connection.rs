@@ -2,9 +2,10 @@
 //!
 //! A client may pipeline requests (RFC 9112, section 9.3.2). actix-http would read them ahead and encode each answer by
 //! the head that it has read *last*: a HEAD behind a create removes the body of the create's answer but not its length,
-//! so that the client takes the next answer for that body. So this module passes actix-http no byte of a request before
-//! the previous request is answered, nothing behind an answer that closes the connection (section 9.6), no broken
-//! chunk, and no byte of a head beyond its limits.
+//! so that the client takes the next answer for that body. So actix-http gets no byte of a request before the previous
+//! request is answered, nothing behind an answer that closes the connection (section 9.6), no broken chunk, and no byte
+//! of a head beyond its limits. `reading.rs` decides which bytes it may read, from the bytes themselves and from the phase
+//! of the connection in `state.rs`; `ending.rs` decides when the server ends the connection.
 //!
 //! When the server stops reading a head or a body, the client may still be sending. actix-http would close the socket
 //! with unread bytes, which resets the connection, and a reset can destroy the answer. [`Connection::finish`] reads on
@@ -24,11 +25,11 @@ use actix_http::error::DispatchError;
 use actix_http::header::HttpDate;
 use actix_web::web::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 
 use crate::server::deadlines::DISCONNECT_DEADLINE;
-use crate::server::http1::framing::BodyLength;
-use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
+use crate::server::http1::ending::Ending;
+use crate::server::http1::reading::Reading;
 use crate::server::http1::state::ConnectionState;
 use crate::server::transport::{Transport, socket_of};
 
@@ -43,97 +44,23 @@ struct Inner {
     transport: Transport,
     state: Rc<ConnectionState>,
     reading: Reading,
+    ending: Ending,
     /// Bytes that were read before their turn.
     ahead: BytesMut,
-    /// Ready when the connection is to end as soon as it is idle; `None` after that.
-    closing: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Wakes the connection when a head may be overdue. The timer is reset only after it fires or when it would fire
-    /// too late, so it costs almost nothing for clients that are in time.
-    alarm: Option<Pin<Box<Sleep>>>,
     /// Wakes the connection when the client blocks its shutdown. Set only while it does.
     shutdown_alarm: Option<Pin<Box<Sleep>>>,
-}
-
-/// What the next byte belongs to.
-enum Reading {
-    Head(HeadEnd),
-    /// Unknown until the exchange begins and reports the body's length.
-    BehindHead,
-    /// A body with this many bytes left.
-    Bytes(u64),
-    Chunks(ChunksEnd),
-    /// A body with a malformed chunk, which actix-http answers.
-    BrokenBody,
-    /// A head over a limit, to be answered with this status. actix-http still waits for its end.
-    LongHead(StatusCode),
-    /// Bytes that are discarded, because the answer closes the connection.
-    Endless,
-    /// The next request, once this one is answered.
-    Next,
-}
-
-impl Reading {
-    fn body(length: BodyLength) -> Self {
-        match length {
-            BodyLength::Bytes(0) => Self::Next,
-            BodyLength::Bytes(length) => Self::Bytes(length),
-            BodyLength::Chunks => Self::Chunks(ChunksEnd::default()),
-            BodyLength::Endless => Self::Endless,
-        }
-    }
-
-    /// How many of these bytes, from their beginning, actix-http may read now.
-    fn take(&mut self, bytes: &[u8]) -> usize {
-        let (found, next) = match self {
-            Self::Head(head) => (head.find(bytes), Self::BehindHead),
-            Self::Chunks(chunks) => (chunks.find(bytes), Self::Next),
-            Self::Bytes(missing) => match usize::try_from(*missing) {
-                Ok(end) if end <= bytes.len() => (Found::End(end), Self::Next),
-                _ => {
-                    // More are missing than there are.
-                    *missing -= u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-                    (Found::More, Self::Next)
-                }
-            },
-            _ => return 0,
-        };
-        match found {
-            Found::More => bytes.len(),
-            Found::End(end) => {
-                *self = next;
-                end
-            }
-            Found::Broken(end) => {
-                *self = match self {
-                    // RFC 9112, section 3, and RFC 6585, section 5.
-                    Self::Head(head) if head.is_in_request_line() => {
-                        Self::LongHead(StatusCode::URI_TOO_LONG)
-                    }
-                    Self::Head(_) => Self::LongHead(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
-                    _ => Self::BrokenBody,
-                };
-                end
-            }
-        }
-    }
 }
 
 impl Connection {
     /// A connection. Once `closed` is ready, the connection ends as soon as it is idle.
     pub(super) fn new(transport: Transport, closed: impl Future<Output = ()> + 'static) -> Self {
         let state = Rc::new(ConnectionState::default());
-        let waiting = Rc::clone(&state);
-        let closing = Box::pin(async move {
-            closed.await;
-            waiting.grace_for_first_bytes().await;
-        });
         Self(Rc::new(RefCell::new(Inner {
             transport,
+            ending: Ending::new(&state, closed),
             state,
-            reading: Reading::Head(HeadEnd::default()),
+            reading: Reading::default(),
             ahead: BytesMut::new(),
-            closing: Some(closing),
-            alarm: None,
             shutdown_alarm: None,
         })))
     }
@@ -171,46 +98,36 @@ fn answer_to_long_head(status: StatusCode) -> String {
 }
 
 impl Inner {
-    /// Advances `reading` to the next part of the connection whose turn has come.
-    fn go_on(&mut self) {
-        if let Reading::BehindHead = self.reading
-            && let Some(length) = self.state.body.take()
-        {
-            self.reading = Reading::body(length);
-        }
-        if let Reading::Next = self.reading
-            && self.state.is_answered.get()
-            && !self.state.is_closing()
-        {
-            self.reading = Reading::Head(HeadEnd::default());
-        }
-    }
-
     /// Reads what actix-http may read now.
     fn poll_request(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.go_on();
-        let is_over = self.state.is_answered.get() && self.state.is_closing();
+        self.reading.go_on(&self.state);
         match self.reading {
+            Reading::Head(_) | Reading::Bytes(_) | Reading::Chunks(_) => {
+                self.poll_take(context, buffer)
+            }
             // The end of input: earlier requests are answered, and the connection ends.
-            Reading::BrokenBody | Reading::LongHead(_) => return Poll::Ready(Ok(())),
-            // The whole request was read. Reading on only keeps a reset from destroying the answer.
-            Reading::Next if is_over => {
-                return match self.poll_discard(context) {
-                    Poll::Pending => Poll::Ready(Ok(())),
-                    discarded => discarded,
-                };
-            }
+            Reading::BrokenBody | Reading::LongHead(_) => Poll::Ready(Ok(())),
             // The client may still be sending the body, and a reset would destroy the answer.
-            Reading::Endless if is_over => return self.poll_discard(context),
-            Reading::BehindHead | Reading::Endless | Reading::Next => {
-                return self.poll_ahead(context);
-            }
-            Reading::Head(_) | Reading::Bytes(_) | Reading::Chunks(_) => {}
+            Reading::Endless if self.state.is_closing() => self.poll_discard(context),
+            // The whole request was read. Reading on only keeps a reset from destroying the answer.
+            Reading::Next if self.state.is_closing() => match self.poll_discard(context) {
+                Poll::Pending => Poll::Ready(Ok(())),
+                discarded => discarded,
+            },
+            Reading::BehindHead | Reading::Endless | Reading::Next => self.poll_ahead(context),
         }
+    }
+
+    /// Reads the next bytes of a request.
+    fn poll_take(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.ahead.is_empty() {
             let begin = buffer.filled().len();
             ready!(self.poll_transport(context, buffer))?;
@@ -280,42 +197,16 @@ impl Inner {
         if has_news || buffer.filled().len() > filled {
             self.state.bytes_came();
         }
-        if self.poll_overdue(context).is_ready() {
+        if self.ending.poll_overdue(context).is_ready() {
             return Poll::Ready(Err(ErrorKind::TimedOut.into()));
         }
         if read.is_pending()
-            && self.is_to_end(context)
+            && self.ending.is_due(context)
             && !socket_of(&mut self.transport).has_bytes()
         {
             return Poll::Ready(Ok(()));
         }
         read
-    }
-
-    /// Whether the connection is idle and is to end.
-    fn is_to_end(&mut self, context: &mut Context<'_>) -> bool {
-        if let Some(closing) = &mut self.closing
-            && closing.as_mut().poll(context).is_ready()
-        {
-            self.closing = None;
-        }
-        self.closing.is_none() && self.state.is_idle()
-    }
-
-    /// Ready when the client has exceeded its deadline.
-    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while let Some(deadline) = self.state.deadline() {
-            let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-            if alarm.deadline() > deadline {
-                alarm.as_mut().reset(deadline);
-            }
-            match alarm.as_mut().poll(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(()) if Instant::now() >= deadline => return Poll::Ready(()),
-                Poll::Ready(()) => self.alarm = None,
-            }
-        }
-        Poll::Pending
     }
 }
 
@@ -341,13 +232,13 @@ impl AsyncWrite for Connection {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let inner = &mut *self.0.borrow_mut();
         // After an answer, actix-http may call nothing else for long.
-        if inner.poll_overdue(context).is_ready() {
+        if inner.ending.poll_overdue(context).is_ready() {
             return Poll::Ready(Err(ErrorKind::TimedOut.into()));
         }
         let flushed = Pin::new(&mut inner.transport).poll_flush(context);
         // The connection ends in a read, so actix-http must read once more. While TLS still has bytes to send, it
         // wakes the task by itself, and waking it here as well would spin.
-        if flushed.is_ready() && inner.is_to_end(context) {
+        if flushed.is_ready() && inner.ending.is_due(context) {
             context.waker().wake_by_ref();
         }
         flushed
@@ -389,6 +280,7 @@ mod tests {
     use tokio_util::either::Either;
 
     use crate::server::deadlines::ANSWER_IDLE_DEADLINE;
+    use crate::server::http1::framing::BodyLength;
     use crate::server::tls::TlsCertificate;
     use crate::server::transport::TimedSocket;
 

@@ -5,19 +5,21 @@
 //!
 //! | defect | guard | test that shows it |
 //! |---|---|---|
-//! | The codec encodes an answer with the version, the connection type and the HEAD flag of the request that it decoded *last*, so pipelined requests get wrong framing. A broken chunk ends the connection before earlier answers are written. | `connection.rs`: one request at a time | `smuggling` (`direct.rs`), `connections` |
+//! | The codec encodes an answer with the version, the connection type and the HEAD flag of the request that it decoded *last*, so pipelined requests get wrong framing. A broken chunk ends the connection before earlier answers are written. | `reading.rs`: one request at a time | `smuggling` (`direct.rs`), `connections` |
 //! | Limits of heads are checked between two reads, so they depend on how bytes arrive. A head over a limit is answered by closing a socket with unread bytes, which resets the connection and loses the answer. | `request_end.rs` finds the end of heads and chunks; `connection.rs` (`finish`) answers, and discards the rest | `smuggling` (`limits.rs`) |
-//! | The timer for slow heads covers only the first request of a connection. | `connection.rs` (`poll_overdue`): a deadline for each head | `connections` |
+//! | The timer for slow heads covers only the first request of a connection. | `ending.rs` (`poll_overdue`): a deadline for each head | `connections` |
 //! | A client that reads nothing of an answer holds the connection forever. | `../transport.rs`: `TimedSocket` | `connections` |
-//! | Input behind an answer that closes the connection is read and answered. | `state.rs` (`is_closing`), `connection.rs` | `smuggling` |
+//! | Input behind an answer that closes the connection is read and answered. | `state.rs` (`Closing`), `connection.rs` (`poll_request`) | `smuggling` |
 //! | A head with `Upgrade: websocket` makes the codec take everything that follows for the body, and any text passes as `Host`. | `framing.rs` | `smuggling` (`cases.rs`) |
-//! | The shutdown signal drops a request that has arrived and is not read yet. | `connection.rs` (`is_to_end`): an idle connection ends like one whose client has stopped sending | `drain`, `restart` |
+//! | The shutdown signal drops a request that has arrived and is not read yet. | `ending.rs` (`is_due`): an idle connection ends like one whose client has stopped sending | `drain`, `restart` |
 //! | `Expect: 100-continue` is answered before any middleware of actix-web runs. | [`http_service`] asks `before_continue` | `smuggling` (`cases.rs`) |
 //!
 //! The last two rows are not defects; their guards stay.
 
 pub(crate) mod connection;
+mod ending;
 pub(crate) mod framing;
+mod reading;
 pub(crate) mod request_end;
 pub(crate) mod state;
 

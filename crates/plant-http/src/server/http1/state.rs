@@ -11,56 +11,73 @@ use crate::server::http1::framing::BodyLength;
 /// Shared by the exchanges of a connection and the connection itself.
 #[derive(Default)]
 pub(crate) struct ConnectionState {
-    /// Whether a request has begun to arrive and is not answered, or the answer closes the connection.
-    is_busy: Cell<bool>,
-    /// The deadline for the client to send the next request, or the rest of its head. `None` before the end of the
-    /// first head and during an answer, which have deadlines elsewhere.
-    deadline: Cell<Option<Instant>>,
-    has_unread_body: Cell<bool>,
-    is_closing: Cell<bool>,
+    phase: Cell<Phase>,
     /// The body of a request that has begun, until the connection takes this.
     pub(super) body: Cell<Option<BodyLength>>,
-    /// Whether the last request that began is answered.
-    pub(super) is_answered: Cell<bool>,
     /// Whether bytes have arrived whose turn has not come. Behind a complete body, they belong to the next request.
     pub(super) has_ahead: Cell<bool>,
     /// The task that waits for a request to begin, or to be answered.
     pub(super) reader: Cell<Option<Waker>>,
 }
 
+/// A connection goes through the first three phases for each request.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// Nothing of the next request has arrived. Its first byte has this deadline; the first request of a connection has
+    /// the one of actix-http.
+    Idle { deadline: Option<Instant> },
+    /// A head is arriving, with its deadline.
+    Head { deadline: Option<Instant> },
+    /// A request is being answered; its body and its answer have deadlines elsewhere.
+    Exchange {
+        has_unread_body: bool,
+        /// Whether the connection closes with the answer.
+        closes: bool,
+    },
+    /// A closing answer has ended. The connection ends by itself when the client has read the answer, or at the deadline.
+    Closing { deadline: Instant },
+}
+
+impl Default for Phase {
+    fn default() -> Self {
+        Self::Idle { deadline: None }
+    }
+}
+
 impl ConnectionState {
     /// A request begins. With `is_last`, it asks to close the connection.
     pub(crate) fn request_begins(&self, body: BodyLength, is_last: bool) {
-        self.is_busy.set(true);
-        self.deadline.set(None);
-        self.has_unread_body.set(body != BodyLength::Bytes(0));
-        self.is_closing.set(is_last);
+        let has_unread_body = body != BodyLength::Bytes(0);
+        self.phase.set(Phase::Exchange { has_unread_body, closes: is_last });
         self.body.set(Some(body));
-        self.is_answered.set(false);
         self.wake_reader();
     }
 
     pub(crate) fn body_was_read(&self) {
-        self.has_unread_body.set(false);
-    }
-
-    /// An answer begins. The connection will close if the answer says so, if the body was not read, or, in the
-    /// drain, if no byte of another request has arrived.
-    pub(crate) fn answer_begins(&self, is_last: bool, drains: bool) {
-        let is_at_end = drains && !self.has_ahead.get();
-        if is_last || is_at_end || self.has_unread_body.get() {
-            self.is_closing.set(true);
+        if let Phase::Exchange { closes, .. } = self.phase.get() {
+            self.phase.set(Phase::Exchange { has_unread_body: false, closes });
         }
     }
 
+    /// An answer begins. Returns whether the connection closes with the answer: if the request or the answer says so, if
+    /// the body was not read, or, in the drain, if no byte of another request has arrived.
+    pub(crate) fn answer_begins(&self, is_last: bool, drains: bool) -> bool {
+        let Phase::Exchange { has_unread_body, closes } = self.phase.get() else { return is_last };
+        let is_at_end = drains && !self.has_ahead.get();
+        let closes = closes || is_last || is_at_end || has_unread_body;
+        self.phase.set(Phase::Exchange { has_unread_body, closes });
+        closes
+    }
+
     pub(crate) fn answer_ends(&self) {
-        // An idle connection is closed by actix-http, but not while it cannot write the answer.
-        let allowed =
-            if self.is_closing() { DISCONNECT_DEADLINE } else { KEEP_ALIVE + HEAD_DEADLINE };
-        self.deadline.set(Some(Instant::now() + allowed));
-        // After a closing answer, the connection ends by itself when the client has read the answer.
-        self.is_busy.set(self.is_closing());
-        self.is_answered.set(true);
+        let now = Instant::now();
+        self.phase.set(match self.phase.get() {
+            Phase::Exchange { closes: true, .. } => {
+                Phase::Closing { deadline: now + DISCONNECT_DEADLINE }
+            }
+            // An idle connection is closed by actix-http, but not while it cannot write the answer.
+            _ => Phase::Idle { deadline: Some(now + KEEP_ALIVE + HEAD_DEADLINE) },
+        });
         self.wake_reader();
     }
 
@@ -70,31 +87,43 @@ impl ConnectionState {
         }
     }
 
-    /// Whether the connection closes with the answer to the current request.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.is_closing.get()
-    }
-
     /// Bytes of a request have arrived, or their turn has come.
     pub(super) fn bytes_came(&self) {
-        // actix-http has a deadline for the first head, but for no later one.
-        if !self.is_busy.replace(true) && self.deadline.get().is_some() {
-            self.deadline.set(Some(Instant::now() + HEAD_DEADLINE));
+        if let Phase::Idle { deadline } = self.phase.get() {
+            // actix-http has a deadline for the first head, but for no later one.
+            let deadline = deadline.map(|_| Instant::now() + HEAD_DEADLINE);
+            self.phase.set(Phase::Head { deadline });
         }
     }
 
     /// Whether the connection waits for a request of which nothing has arrived.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_busy.get()
+        matches!(self.phase.get(), Phase::Idle { .. })
     }
 
+    /// Whether a request is being answered.
+    pub(super) fn is_in_exchange(&self) -> bool {
+        matches!(self.phase.get(), Phase::Exchange { .. })
+    }
+
+    /// Whether the connection has got its last answer.
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.phase.get(), Phase::Closing { .. })
+    }
+
+    /// Gives a client that has just connected time to send its first bytes.
     pub(super) async fn grace_for_first_bytes(&self) {
-        if self.is_idle() && self.deadline().is_none() {
+        if matches!(self.phase.get(), Phase::Idle { deadline: None }) {
             sleep(FIRST_BYTES_GRACE).await;
         }
     }
 
+    /// The deadline for the client to send the next request, the rest of its head, or to close the connection.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.deadline.get()
+        match self.phase.get() {
+            Phase::Idle { deadline } | Phase::Head { deadline } => deadline,
+            Phase::Exchange { .. } => None,
+            Phase::Closing { deadline } => Some(deadline),
+        }
     }
 }
