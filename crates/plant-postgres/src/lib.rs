@@ -23,10 +23,10 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod columns;
 mod config;
 mod group;
 mod hosts;
+mod plan;
 mod queue;
 mod reader;
 mod schema;
@@ -155,7 +155,8 @@ impl PostgresRepository {
         for _ in 0..READS_IN_FLIGHT {
             handle.spawn(read_jointly(reader.clone(), Arc::clone(&waiting)));
         }
-        let upkeep = Upkeep::new(reader.clone(), writer.clone(), config.keep_events);
+        let keep_events = i64::try_from(config.keep_events).unwrap_or(i64::MAX);
+        let upkeep = Upkeep { reader: reader.clone(), writer: writer.clone(), keep_events };
         handle.spawn(upkeep.run(closing.clone()));
         let imports = Arc::new(Semaphore::new(IMPORTS_AT_ONCE));
         Ok(Self { queue, reads, imports, writer, reader, threads })
