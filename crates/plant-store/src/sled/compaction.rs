@@ -188,7 +188,7 @@ fn write_events(
         let record = db.get(event_key(first))?;
         events = record.map_or(Ok(Vec::new()), |record| decode_events(begin, &record))?;
         let before = usize::try_from(first - begin)?;
-        ensure!(events.len() >= before, "the events before number {first} are lost");
+        ensure!(events.len() >= before, "the events before number {first} are missing");
         events.truncate(before);
     }
     while !rest.is_empty() {

@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use plant_domain::PlantId;
 
 use super::blocks::{self, Block};
@@ -45,11 +46,11 @@ pub fn event_record(value: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + D
 /// Ids and their values.
 pub type Entries = Vec<(PlantId, Vec<u8>)>;
 
-/// A block: the least id that belongs into it, and its entries.
+/// A block: the least id that belongs in it, and its entries.
 pub fn block(key: &[u8], value: &[u8]) -> anyhow::Result<(PlantId, Entries)> {
-    let block = Block::new(key.into(), value.into());
-    let entries = block.owned_entries()?.into_iter().map(|(id, value)| (id, value.to_vec()));
-    Ok((block.first_id()?, entries.collect()))
+    let block = Block::new(prefix_of(key)?, (key.into(), value.into()))?;
+    let entries = block.entries().map(|entry| entry.map(|(id, value)| (id, value.to_vec())));
+    Ok((block.first, entries.collect::<anyhow::Result<_>>()?))
 }
 
 /// Blocks of these entries, as keys and values, under the key's prefix.
@@ -57,16 +58,21 @@ pub fn cut_blocks(
     key: &[u8],
     entries: &[(PlantId, Vec<u8>)],
 ) -> anyhow::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let block = Block::new(key.into(), [][..].into());
+    let prefix = prefix_of(key)?;
+    let first = Block::new(prefix, (key.into(), [][..].into()))?.first;
     let entries: Vec<_> = entries.iter().map(|(id, value)| (*id, &value[..])).collect();
-    blocks::cut(block.prefix()?, block.first_id()?, &entries, false)
+    blocks::cut(prefix, first, &entries, false)
+}
+
+/// The key of a block without the id at its end.
+fn prefix_of(key: &[u8]) -> anyhow::Result<&[u8]> {
+    let (prefix, _) = key.split_last_chunk::<8>().context("the key is too short")?;
+    Ok(prefix)
 }
 
 /// The prefix of the key of a tag's block, and the prefix of the tag that was read from it.
 pub fn tag_prefixes(key: &[u8]) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
-    let block = Block::new(key.into(), [][..].into());
-    let prefix = block.prefix()?;
-    Ok((prefix.to_vec(), layout::tag_blocks_prefix(layout::tag_of_prefix(prefix)?)))
+    Ok((prefix_of(key)?.to_vec(), layout::tag_blocks_prefix(layout::tag_of_key(key)?)))
 }
 
 /// A group of the write-ahead log. Its bytes are those of a segment, unless the group is too large for one.

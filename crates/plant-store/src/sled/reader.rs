@@ -172,7 +172,7 @@ impl SledReader {
             let wanted = (begin..in_sled.end).zip(of_record).skip_while(|(event, _)| *event < next);
             let before = events.len();
             events.extend(wanted.map(|(_, event)| event));
-            ensure!(events.len() > before, "the events from number {next} on are lost");
+            ensure!(events.len() > before, "the events from number {next} on are missing");
         }
         let numbers = first..=u64::MAX;
         let numbered = numbers.zip(events.into_iter().chain(in_memory)).take(limit);
