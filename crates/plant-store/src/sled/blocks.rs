@@ -7,7 +7,7 @@
 //! A block is a version byte and its entries by ascending id: the distance from the id before (for the first entry, from
 //! the key's id), and the value after its length, both as postcard writes them.
 
-use std::iter;
+use std::iter::{self, Peekable};
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -17,7 +17,7 @@ use plant_domain::PlantId;
 use super::layout::{
     MAX_VALUE_BYTES, PLANT_PREFIX, VALUE_VERSION, from_ordered, ordered, unversioned,
 };
-use super::ordered_map::paced::PacedDb;
+use super::ordered_map::paced::{Batch, PacedDb};
 use super::ordered_map::{IVec, Tree};
 use crate::fault;
 use crate::plant_record::EncodedPlant;
@@ -196,36 +196,47 @@ pub(super) fn merge_into<'a>(
         let block = block_of(db, prefix, first)?;
         let next = blocks_behind(db, prefix, first).next().transpose()?;
         let end = next.as_ref().map(|next| next.first);
-        let (mut step, mut bytes) = (Vec::new(), 0);
-        while step.len() < CHANGES_IN_A_STEP
-            && bytes < BYTES_IN_A_STEP
-            && let Some(change) = changes.next_if(|(id, _)| end.is_none_or(|end| *id < end))
-        {
-            bytes += change.1.map_or(0, <[u8]>::len);
-            step.push(change);
-        }
+        let step = next_step(&mut changes, end);
         let old = block.as_ref().map_or(Ok(Vec::new()), Block::all_entries)?;
         let mut new = merge(&old, &step);
         if new != old {
             let begin = block.as_ref().map_or(PlantId::MIN, |block| block.first);
-            let mut replaced: Vec<&Block> = block.iter().collect();
+            let mut old_blocks: Vec<&Block> = block.iter().collect();
             if let Some(next) = &next
                 && encode(begin, &new)?.len() < SMALL_BLOCK_BYTES
             {
                 new.extend(next.all_entries()?);
-                replaced.push(next);
+                old_blocks.push(next);
             }
             // Appended ids get full blocks: no id is likely to be inserted between them.
             let is_full = next.is_none() && new.starts_with(&old);
-            let written = cut(prefix, begin, &new, is_full)?;
+            let old_keys = old_blocks.iter().map(|block| (block.key.to_vec(), None));
+            let mut batch: Batch = old_keys.collect();
+            let new_blocks = cut(prefix, begin, &new, is_full)?.into_iter();
+            batch.extend(new_blocks.map(|(key, value)| (key, Some(value))));
             // Flushed before the lock is taken, so that readers do not wait for the disk.
-            db.make_room_for(bytes_in(&replaced, &written))?;
-            lock.write(|| write(db, &replaced, written))?;
+            db.make_room_for(&batch)?;
+            lock.write(|| Ok(db.apply(batch)?))?;
         }
         after_step();
         fault::point("after-fold-step");
     }
     Ok(())
+}
+
+/// Takes the changes of one step: some of those below `end`.
+fn next_step<'a>(
+    changes: &mut Peekable<impl Iterator<Item = BlockChange<'a>>>,
+    end: Option<PlantId>,
+) -> Vec<BlockChange<'a>> {
+    let mut bytes = 0;
+    let step = iter::from_fn(|| {
+        let has_room = bytes < BYTES_IN_A_STEP;
+        let change = changes.next_if(|(id, _)| has_room && end.is_none_or(|end| *id < end))?;
+        bytes += change.1.map_or(0, <[u8]>::len);
+        Some(change)
+    });
+    step.take(CHANGES_IN_A_STEP).collect()
 }
 
 fn merge<'a>(old: &[Entry<'a>], changes: &[BlockChange<'a>]) -> Vec<Entry<'a>> {
@@ -249,7 +260,7 @@ pub(super) fn cut(
     is_full: bool,
 ) -> anyhow::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let bytes = encode(begin, entries)?.len();
-    let full = if is_full { BLOCK_BYTES } else { bytes.div_ceil(bytes.div_ceil(BLOCK_BYTES)) };
+    let enough = if is_full { BLOCK_BYTES } else { bytes.div_ceil(bytes.div_ceil(BLOCK_BYTES)) };
     let mut blocks = Vec::new();
     let (mut first, mut rest) = (begin, entries);
     while !rest.is_empty() {
@@ -258,7 +269,7 @@ pub(super) fn cut(
             let end = value.len();
             value = append(value, before, *id, bytes)?;
             // A single entry always fits.
-            if count > 0 && (end >= full || value.len() > BLOCK_BYTES) {
+            if count > 0 && (end >= enough || value.len() > BLOCK_BYTES) {
                 value.truncate(end);
                 break;
             }
@@ -287,28 +298,6 @@ fn append(value: Vec<u8>, before: PlantId, id: PlantId, bytes: &[u8]) -> postcar
     let mut value = postcard::to_extend(&(id.get().abs_diff(before.get()), bytes.len()), value)?;
     value.extend_from_slice(bytes);
     Ok(value)
-}
-
-/// Replaces blocks by others, all or none.
-fn write(db: &PacedDb, old: &[&Block], mut new: Vec<(Vec<u8>, Vec<u8>)>) -> anyhow::Result<()> {
-    let old_keys = old.iter().map(|block| block.key.clone());
-    let removed: Vec<IVec> =
-        old_keys.filter(|old| new.iter().all(|(key, _)| key[..] != old[..])).collect();
-    match (&removed[..], new.len()) {
-        ([key], 0) => db.remove(key)?,
-        ([], 1) => {
-            let (key, value) = new.swap_remove(0);
-            db.insert(key, value)?;
-        }
-        _ => db.replace(removed, new)?,
-    }
-    Ok(())
-}
-
-/// The most bytes that replacing blocks takes.
-fn bytes_in(old: &[&Block], new: &[(Vec<u8>, Vec<u8>)]) -> usize {
-    let old = old.iter().map(|block| block.key.len());
-    old.chain(new.iter().map(|(key, value)| key.len() + value.len())).sum()
 }
 
 pub(super) fn key(prefix: &[u8], id: PlantId) -> Vec<u8> {

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -24,7 +23,7 @@ use super::layout::{Change, ChangeGroup};
 use super::ordered_map::guarded::failure_in_background;
 use super::room::Room;
 use super::tree::MergeTree;
-use super::write_ahead_log::{LogRecord, WriteAheadLog};
+use super::write_ahead_log::{WriteAheadLog, payload_of};
 use crate::decision::{Decision, Write};
 use crate::fault;
 use crate::plant_record::{EncodedPlant, PlantRecord};
@@ -125,10 +124,6 @@ pub(super) fn spawn(
                     watched.fail(anyhow!(cause).context("sled failed in the background"));
                 }
                 watch.look(&watched);
-            }
-            if watched.failure().is_some() {
-                // Dropping the last handle would make sled flush.
-                mem::forget(db);
             }
         })
         .context("cannot start the watchdog thread")?;
@@ -247,7 +242,7 @@ impl Committer {
             all_decided.push(decision);
         }
         if !group.changes.is_empty() {
-            if !self.append(LogRecord::new(&group)?)? {
+            if !self.append(&payload_of(&group)?)? {
                 return Ok(refuse_all());
             }
             fault::point("after-journal");
@@ -257,11 +252,11 @@ impl Committer {
         Ok(all_decided)
     }
 
-    /// Appends the record to the write-ahead log. Returns false, and appends nothing, when that needs the other segment
+    /// Appends a group to the write-ahead log. Returns false, and appends nothing, when that needs the other segment
     /// while the disk is full: sled does not have the changes in that segment yet.
-    fn append(&mut self, record: LogRecord) -> anyhow::Result<bool> {
+    fn append(&mut self, payload: &[u8]) -> anyhow::Result<bool> {
         let is_full = self.tree.memtables.read().active_changes() >= self.changes_in_memory;
-        if is_full || !self.write_ahead_log.has_room_for(&record) {
+        if is_full || !self.write_ahead_log.has_room_for(payload) {
             if !self.compaction.wait(&self.room)? {
                 return Ok(false);
             }
@@ -272,7 +267,7 @@ impl Committer {
             fault::point("after-segment-switch");
             self.compact()?;
         }
-        self.write_ahead_log.append(record)?;
+        self.write_ahead_log.append(payload)?;
         Ok(true)
     }
 

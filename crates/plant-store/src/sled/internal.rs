@@ -18,7 +18,7 @@ use super::recovery::{self, Replay};
 use super::scan::PlantScan;
 use super::tree::MergeTree;
 use super::verify;
-use super::write_ahead_log::{self, LogRecord};
+use super::write_ahead_log;
 use crate::plant_record::PlantRecord;
 use crate::{EventPage, Page, PageRequest, Revision, StoredPlant};
 
@@ -75,26 +75,25 @@ pub fn tag_prefixes(key: &[u8]) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
     Ok((prefix_of(key)?.to_vec(), layout::tag_blocks_prefix(layout::tag_of_key(key)?)))
 }
 
-/// A group of the write-ahead log. Its bytes are those of a segment, unless the group is too large for one.
-pub fn log_group(
-    payload: &[u8],
-) -> anyhow::Result<(Option<Vec<u8>>, impl PartialEq + Debug + use<>)> {
+/// A group of the write-ahead log. Fails also when the group is too large for a segment.
+pub fn log_group(payload: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
     let group = ChangeGroup::decode(payload)?;
     if let Ok(manifest) = Manifest::default().before(&group).after(&group.changes) {
         assert_eq!(manifest.last_sequence, group.last_sequence());
     }
-    let segment = LogRecord::new(&group).ok().map(|it| it.in_segment(*b"a salt  ", &[0; 64], 24));
-    Ok((segment, group))
+    Ok((write_ahead_log::payload_of(&group)?, group))
 }
 
-/// A segment of this salt with the record of a group in the middle of other bytes.
+/// A segment of this salt with a record in the middle of other bytes.
 pub fn log_segment(
     payload: &[u8],
     salt: [u8; 8],
     other: &[u8],
     at: usize,
 ) -> anyhow::Result<Vec<u8>> {
-    Ok(LogRecord::new(&ChangeGroup::decode(payload)?)?.in_segment(salt, other, at))
+    let (before, behind) = other.split_at(at);
+    let record = write_ahead_log::record(salt, payload)?;
+    Ok([&salt, before, &record, behind].concat())
 }
 
 /// The payloads of the whole records in a segment.

@@ -150,8 +150,6 @@ pub(super) fn check(tree: &Tree, manifest: &Manifest) -> anyhow::Result<BloomFil
     Ok(ids)
 }
 
-const IDS_AT_ONCE: usize = 1_024;
-
 /// A key halfway between those of the first and the last block of plants.
 fn middle_of_plants(tree: &Tree) -> anyhow::Result<Vec<u8>> {
     let begins = || {
@@ -201,7 +199,6 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
         last: None,
         ids: BloomFilter::with_room_for(about),
     };
-    let mut new_ids = Vec::with_capacity(2 * IDS_AT_ONCE);
     for entry in tree.range(keys) {
         let block = Block::new(PLANT_PREFIX, entry.context("cannot read the plants")?)?;
         check_order(sum.last, block.first)?;
@@ -215,15 +212,10 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
             if let Some(tag) = record.tag {
                 sum.tags_digest += layout::digest(id, tag.as_bytes());
             }
-            new_ids.push(id);
+            sum.ids.add(id);
             sum.last = Some(id);
         }
-        if new_ids.len() >= IDS_AT_ONCE {
-            sum.ids.add_all(&new_ids);
-            new_ids.clear();
-        }
     }
-    sum.ids.add_all(&new_ids);
     Ok(sum)
 }
 
