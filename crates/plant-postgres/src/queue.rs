@@ -126,7 +126,7 @@ impl QueueState {
 /// writes do not wait for them.
 pub(super) async fn carry_out_groups(
     queue: Arc<Queue>,
-    writer: Writer,
+    writer: Arc<Writer>,
     alone: mpsc::Sender<(Instant, WaitingWrite)>,
     closing: CancellationToken,
 ) {
@@ -149,7 +149,7 @@ pub(super) async fn carry_out_groups(
 /// Carries out writes one by one. While PostgreSQL is unreachable, each write takes long, so writes that have waited
 /// for [`PATIENCE`] are refused ([`StoreError::Busy`]).
 pub(super) async fn carry_out_alone(
-    writer: Writer,
+    writer: Arc<Writer>,
     mut waiting: mpsc::Receiver<(Instant, WaitingWrite)>,
 ) {
     while let Some((since, (write, answer))) = waiting.recv().await {
@@ -162,8 +162,8 @@ pub(super) async fn carry_out_alone(
 }
 
 /// A panic drops the senders, which tells the callers.
-async fn carry_out(writer: &Writer, group: Vec<WaitingWrite>) {
-    let writer = writer.clone();
+async fn carry_out(writer: &Arc<Writer>, group: Vec<WaitingWrite>) {
+    let writer = Arc::clone(writer);
     let carried_out = tokio::spawn(async move { writer.carry_out(group).await });
     if carried_out.await.is_err() {
         log::error!("a group of writes panicked");

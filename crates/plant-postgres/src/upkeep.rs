@@ -1,5 +1,6 @@
 //! Forgets old events, and then the rows of removed plants that no kept event refers to.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const SLACK: i64 = 100;
 /// Keeps the number of events close to the configured number.
 pub(super) struct Upkeep {
     pub(super) reader: PostgresReader,
-    pub(super) writer: Writer,
+    pub(super) writer: Arc<Writer>,
     pub(super) keep_events: i64,
 }
 

@@ -16,7 +16,6 @@
 
 use std::collections::BTreeSet;
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -45,26 +44,26 @@ const FINDING_PATIENCE: Duration = Duration::from_secs(20);
 const GROUPS_THAT_READ_FIRST: u32 = 100;
 
 /// Carries out groups of writes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Writer {
     pub(super) sessions: Sessions,
     /// A committed block: groups that begin later have later blocks.
-    last_block: Arc<AtomicI64>,
+    last_block: AtomicI64,
     /// How many of the next groups do not assume that ids are free.
-    groups_that_read_first: Arc<AtomicU32>,
-    pub(super) health: Arc<WriteHealth>,
+    groups_that_read_first: AtomicU32,
+    pub(super) health: WriteHealth,
     /// Whether anything was written that upkeep has not seen.
-    pub(super) has_written: Arc<AtomicBool>,
+    pub(super) has_written: AtomicBool,
 }
 
 impl Writer {
     pub(super) fn new(sessions: Sessions, last_block: i64) -> Self {
         Self {
             sessions,
-            last_block: Arc::new(AtomicI64::new(last_block)),
-            groups_that_read_first: Arc::default(),
-            health: Arc::default(),
-            has_written: Arc::new(AtomicBool::new(true)),
+            last_block: AtomicI64::new(last_block),
+            groups_that_read_first: AtomicU32::new(0),
+            health: WriteHealth::default(),
+            has_written: AtomicBool::new(true),
         }
     }
 

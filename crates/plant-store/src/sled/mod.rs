@@ -103,7 +103,7 @@ impl SledRepository {
         let opened = open::open(config).with_context(|| {
             format!("cannot open the database in {}", config.directory.display())
         })?;
-        let health = Arc::new(StoreHealth::new());
+        let health = Arc::new(StoreHealth::default());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
         let open::Opened { found, manifest, ids, write_ahead_log } = opened;
         let FoundDatabase { db, file, last_handle, lock } = found;
