@@ -8,7 +8,7 @@
 //! the key's id), and the value after its length, both as postcard writes them.
 
 use std::iter::{self, Peekable};
-use std::ops::{Bound, ControlFlow, Range};
+use std::ops::{Bound, Range};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use anyhow::{Context as _, ensure};
@@ -150,14 +150,15 @@ pub(super) fn get(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Opt
     Ok(None)
 }
 
-/// Calls `visit` with the ids from `from` up to but without `end`, and their values, until `visit` breaks.
-pub(super) fn visit_between<B>(
+/// Calls `visit` with the ids from `from` up to but without `end`, and their values, until `visit` returns false. Returns
+/// false then.
+pub(super) fn visit_between(
     tree: &Tree,
     prefix: &[u8],
     from: PlantId,
     end: Option<PlantId>,
-    mut visit: impl FnMut(PlantId, &[u8]) -> anyhow::Result<ControlFlow<B>>,
-) -> anyhow::Result<ControlFlow<B>> {
+    mut visit: impl FnMut(PlantId, &[u8]) -> anyhow::Result<bool>,
+) -> anyhow::Result<bool> {
     let around = block_of(tree, prefix, from)?.map(Ok);
     let mut last = None;
     for block in around.into_iter().chain(blocks_behind(tree, prefix, from)) {
@@ -166,17 +167,15 @@ pub(super) fn visit_between<B>(
         for entry in block.entries() {
             let (id, value) = entry?;
             if end.is_some_and(|end| id >= end) {
-                return Ok(ControlFlow::Continue(()));
+                return Ok(true);
             }
-            if id >= from
-                && let ControlFlow::Break(why) = visit(id, value)?
-            {
-                return Ok(ControlFlow::Break(why));
+            if id >= from && !visit(id, value)? {
+                return Ok(false);
             }
             last = Some(id);
         }
     }
-    Ok(ControlFlow::Continue(()))
+    Ok(true)
 }
 
 /// The new value of an id; `None` removes the id.
@@ -356,9 +355,9 @@ mod tests {
             let mut entries = Vec::new();
             let visited = visit_between(&self.db, PREFIX, from, end, |id, value| {
                 entries.push((id, value.to_vec()));
-                Ok(ControlFlow::<()>::Continue(()))
+                Ok(true)
             });
-            assert!(visited.expect("reads").is_continue());
+            assert!(visited.expect("reads"));
             entries
         }
     }
@@ -460,7 +459,7 @@ mod tests {
             let mut read = 0;
             let visited = visit_between(&store.db, PREFIX, PlantId::MIN, None, |_, _| {
                 read += 1;
-                Ok(ControlFlow::<()>::Continue(()))
+                Ok(true)
             });
             assert!(visited.is_err(), "{damaged:?}");
             assert_eq!(read, 1, "{damaged:?}");
