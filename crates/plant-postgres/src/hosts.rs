@@ -41,14 +41,14 @@ impl Warnings {
 /// Tries hosts in turn, beginning with the one that worked last.
 pub(super) struct Hosts<T> {
     each: Vec<Config>,
-    last: Arc<AtomicUsize>,
+    last: AtomicUsize,
     tls: T,
     warnings: Warnings,
 }
 
 impl<T> Hosts<T> {
     pub(super) fn new(each: Vec<Config>, tls: T, warnings: Warnings) -> Self {
-        Self { each, last: Arc::default(), tls, warnings }
+        Self { each, last: AtomicUsize::new(0), tls, warnings }
     }
 }
 

@@ -23,10 +23,10 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod columns;
 mod config;
 mod group;
 mod hosts;
+mod plan;
 mod queue;
 mod reader;
 mod schema;
@@ -95,7 +95,7 @@ pub struct PostgresRepository {
     queue: Arc<Queue>,
     reads: mpsc::Sender<WaitingRead>,
     imports: Arc<Semaphore>,
-    writer: Writer,
+    writer: Arc<Writer>,
     reader: PostgresReader,
     // Dropped last, when nothing can give the threads new work.
     threads: Threads,
@@ -140,13 +140,13 @@ impl PostgresRepository {
         let writing = Sessions::new(config, WRITING_SESSIONS, Arc::clone(&reachable))?;
         let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
         let reader = PostgresReader { sessions: reading };
-        let writer = Writer::new(writing, last_block);
+        let writer = Arc::new(Writer::new(writing, last_block));
 
         let queue = Arc::<Queue>::default();
         let (alone, waiting_alone) = mpsc::channel(WAITING_ALONE);
-        under_way.spawn_on(carry_out_alone(writer.clone(), waiting_alone), handle);
+        under_way.spawn_on(carry_out_alone(Arc::clone(&writer), waiting_alone), handle);
         for _ in 0..GROUPS_IN_FLIGHT {
-            let (queue, writer) = (Arc::clone(&queue), writer.clone());
+            let (queue, writer) = (Arc::clone(&queue), Arc::clone(&writer));
             let lane = carry_out_groups(queue, writer, alone.clone(), closing.clone());
             under_way.spawn_on(lane, handle);
         }
@@ -155,7 +155,8 @@ impl PostgresRepository {
         for _ in 0..READS_IN_FLIGHT {
             handle.spawn(read_jointly(reader.clone(), Arc::clone(&waiting)));
         }
-        let upkeep = Upkeep::new(reader.clone(), writer.clone(), config.keep_events);
+        let keep_events = i64::try_from(config.keep_events).unwrap_or(i64::MAX);
+        let upkeep = Upkeep { reader: reader.clone(), writer: Arc::clone(&writer), keep_events };
         handle.spawn(upkeep.run(closing.clone()));
         let imports = Arc::new(Semaphore::new(IMPORTS_AT_ONCE));
         Ok(Self { queue, reads, imports, writer, reader, threads })
@@ -202,7 +203,7 @@ impl PlantRepository for PostgresRepository {
         self.check_open()?;
         let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
         let mut writes: Vec<Write> = writes.collect();
-        let (imports, writer) = (Arc::clone(&self.imports), self.writer.clone());
+        let (imports, writer) = (Arc::clone(&self.imports), Arc::clone(&self.writer));
         // A task, so that it continues when the caller is canceled.
         let importing = async move {
             let turn = imports.acquire_owned().await.context("importing is closed");
@@ -253,7 +254,7 @@ impl PlantRepository for PostgresRepository {
 
     async fn check_ready(&self) -> Result<(), StoreError> {
         self.check_open()?;
-        let writer = self.writer.clone();
+        let writer = Arc::clone(&self.writer);
         let look = async move { Ok(writer.health.check_ready(&writer.sessions).await) };
         let found = self.threads.run("the look", look).await.map_err(StoreFailure::new)?;
         found.map_err(StoreError::Unavailable)

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plant_store::StoreError;
-use plant_store::decision::{Decision, Write};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::group::MAX_GROUP;
+use crate::group::{MAX_GROUP, WaitingWrite};
 use crate::sessions::PATIENCE;
 use crate::writer::Writer;
 
@@ -27,9 +26,6 @@ const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
 /// How many writes of plants that were refused lately may wait. Further ones are refused at once ([`StoreError::Busy`]).
 pub(super) const WAITING_ALONE: usize = 256;
-
-/// A waiting write, and the sender for its outcome.
-pub(super) type WaitingWrite = (Write, oneshot::Sender<Result<Decision, StoreError>>);
 
 /// Writes that wait. Lanes take them as groups.
 #[derive(Debug, Default)]
@@ -130,7 +126,7 @@ impl QueueState {
 /// writes do not wait for them.
 pub(super) async fn carry_out_groups(
     queue: Arc<Queue>,
-    writer: Writer,
+    writer: Arc<Writer>,
     alone: mpsc::Sender<(Instant, WaitingWrite)>,
     closing: CancellationToken,
 ) {
@@ -153,7 +149,7 @@ pub(super) async fn carry_out_groups(
 /// Carries out writes one by one. While PostgreSQL is unreachable, each write takes long, so writes that have waited
 /// for [`PATIENCE`] are refused ([`StoreError::Busy`]).
 pub(super) async fn carry_out_alone(
-    writer: Writer,
+    writer: Arc<Writer>,
     mut waiting: mpsc::Receiver<(Instant, WaitingWrite)>,
 ) {
     while let Some((since, (write, answer))) = waiting.recv().await {
@@ -166,19 +162,9 @@ pub(super) async fn carry_out_alone(
 }
 
 /// A panic drops the senders, which tells the callers.
-async fn carry_out(writer: &Writer, group: Vec<WaitingWrite>) {
-    let writer = writer.clone();
-    let carried_out = tokio::spawn(async move {
-        let (writes, answers): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-        let mut answers: Vec<_> = answers.into_iter().map(Some).collect();
-        let mut answer = |place: usize, outcome| {
-            if let Some(answer) = answers[place].take() {
-                // The client may have disconnected.
-                let _ = answer.send(outcome);
-            }
-        };
-        writer.carry_out(writes, &mut answer).await;
-    });
+async fn carry_out(writer: &Arc<Writer>, group: Vec<WaitingWrite>) {
+    let writer = Arc::clone(writer);
+    let carried_out = tokio::spawn(async move { writer.carry_out(group).await });
     if carried_out.await.is_err() {
         log::error!("a group of writes panicked");
     }
@@ -188,6 +174,8 @@ async fn carry_out(writer: &Writer, group: Vec<WaitingWrite>) {
 mod tests {
     use plant_domain::PlantId;
     use plant_store::Preconditions;
+    use plant_store::decision::Write;
+    use tokio::sync::oneshot;
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
 

@@ -188,63 +188,52 @@ impl PostgresReader {
     /// that it never will be committed.
     pub(super) async fn events(&self, after: Revision, limit: usize) -> anyhow::Result<EventPage> {
         let after = i64::try_from(after.get()).unwrap_or(i64::MAX);
-        let mut events = Vec::new();
-        let (mut tries, mut seals, mut gap_seen) = (0, 0, None);
+        let (mut events, mut gap, mut seals) = (Vec::new(), None, 0);
         let mut from = (after / EVENTS_IN_A_BLOCK).max(1);
         while events.len() < limit && seals < MOST_SEALS {
-            let (blocks, forgotten) = self.blocks_from(from).await?;
-            if after < forgotten.revision {
+            let found = self.blocks_from(from).await?;
+            if after < found.forgotten.revision {
                 return Ok(EventPage::Forgotten);
             }
-            from = from.max(forgotten.block + 1);
-            let Some(last) = blocks.last().map(|block| block.number) else { break };
-            let first = from;
-            // Seals of forgotten blocks are still there.
-            for block in blocks.into_iter().filter(|block| block.number >= first) {
-                if block.number != from {
-                    break;
-                }
-                from += 1;
-                let of_block = block.events.into_iter();
-                events.extend(of_block.filter(|event| event.revision.get().cast_signed() > after));
-            }
-            if gap_seen.is_some_and(|(_, newest)| from > newest) {
-                gap_seen = None;
-            }
-            if from > last {
-                continue;
-            }
-            // There is a gap. Return the events before it.
-            if !events.is_empty() {
-                break;
-            }
-            let (since, newest) = match gap_seen {
-                Some(seen) => seen,
-                None => *gap_seen.insert((Instant::now(), self.newest_block().await?)),
-            };
-            if since.elapsed() < LATE_COMMIT_PATIENCE {
-                pause(tries).await;
-                tries += 1;
-            } else {
-                // All blocks up to that one have had enough time.
-                self.seal(from, newest).await?;
-                seals += 1;
+            from = found.next;
+            let found_events = found.blocks.into_iter().flat_map(|block| block.events);
+            events.extend(found_events.filter(|event| event.revision.get().cast_signed() > after));
+            match found.last {
+                None => break,
+                Some(last) if last < from => {}
+                // There is a gap. Return the events before it.
+                Some(_) if !events.is_empty() => break,
+                Some(_) => seals += u32::from(self.close_gap(from, &mut gap).await?),
             }
         }
         events.truncate(limit);
         Ok(EventPage::Kept(events))
     }
 
-    /// Seals the uncommitted ones of these blocks. Waits for commits in progress; a group that commits later must begin
-    /// again, in a later block.
-    pub(super) async fn seal(&self, first: i64, last: i64) -> anyhow::Result<()> {
-        let last = last.min(first + MOST_SEALED - 1);
+    /// Gives the late commits of missing blocks, of which `first` is the first, some time, and then seals the blocks.
+    /// Returns whether it has sealed any. To be called again, with the same `gap`, while blocks are missing.
+    pub(super) async fn close_gap(
+        &self,
+        first: i64,
+        gap: &mut Option<Gap>,
+    ) -> anyhow::Result<bool> {
+        let gap = match gap {
+            Some(gap) if first <= gap.newest => gap,
+            _ => gap.insert(Gap {
+                since: Instant::now(),
+                newest: self.number("the newest event", NEWEST_BLOCK).await?,
+                tries: 0,
+            }),
+        };
+        if gap.since.elapsed() < LATE_COMMIT_PATIENCE {
+            pause(gap.tries).await;
+            gap.tries += 1;
+            return Ok(false);
+        }
+        // Waits for commits in progress; a group that commits later must begin again, in a later block.
+        let last = gap.newest.min(first + MOST_SEALED - 1);
         self.rows("events", SEAL_BLOCKS, &[&first, &last]).await?;
-        Ok(())
-    }
-
-    pub(super) async fn newest_block(&self) -> anyhow::Result<i64> {
-        self.number("the newest event", NEWEST_BLOCK).await
+        Ok(true)
     }
 
     pub(super) async fn forgotten(&self) -> anyhow::Result<Forgotten> {
@@ -255,16 +244,23 @@ impl PostgresReader {
         Ok(Forgotten { block, revision })
     }
 
-    /// Blocks of events by ascending number, and the range of forgotten blocks. The range is read after the blocks, so
-    /// it covers every block that is missing because it was forgotten.
-    pub(super) async fn blocks_from(
-        &self,
-        from: i64,
-    ) -> anyhow::Result<(Vec<EventBlock>, Forgotten)> {
+    /// Reads blocks of events from a number on, up to the first gap, without the forgotten ones.
+    pub(super) async fn blocks_from(&self, from: i64) -> anyhow::Result<FoundBlocks> {
         let rows = self.rows("events", EVENTS_FROM, &[&from, &BLOCKS_AT_ONCE]).await?;
+        // Read after the blocks, so it covers every block that is missing because it was forgotten.
         let forgotten = self.forgotten().await?;
-        let blocks = rows.iter().map(EventBlock::of_row).collect::<anyhow::Result<_>>()?;
-        Ok((blocks, forgotten))
+        let first = from.max(forgotten.block + 1);
+        let mut found = FoundBlocks { forgotten, blocks: Vec::new(), next: first, last: None };
+        for row in &rows {
+            let block = EventBlock::of_row(row)?;
+            found.last = Some(block.number);
+            if block.number == found.next {
+                found.next += 1;
+                found.blocks.push(block);
+            }
+            // Otherwise it is behind a gap, or the seal of a forgotten block.
+        }
+        Ok(found)
     }
 }
 
@@ -304,6 +300,24 @@ async fn answer(reader: PostgresReader, taken: Vec<WaitingRead>) {
 pub(super) struct Forgotten {
     pub(super) block: i64,
     pub(super) revision: i64,
+}
+
+/// Consecutive blocks of events.
+pub(super) struct FoundBlocks {
+    pub(super) forgotten: Forgotten,
+    pub(super) blocks: Vec<EventBlock>,
+    /// The number of the block after these.
+    pub(super) next: i64,
+    /// The number of the last block that was looked at, which is behind a gap unless it is less than `next`.
+    pub(super) last: Option<i64>,
+}
+
+/// Missing blocks that a reader has met.
+pub(super) struct Gap {
+    since: Instant,
+    /// The newest block at that time: all blocks up to that one get the same time to be committed.
+    newest: i64,
+    tries: u32,
 }
 
 /// The events of one group; none in a seal or a skipped block.

@@ -66,6 +66,9 @@ pub(super) enum SessionError {
     /// PostgreSQL would refuse the transaction again; nothing was written.
     #[error("PostgreSQL refused it: {0}")]
     Refused(String),
+    /// It could not be found out whether a commit whose answer was lost was carried out.
+    #[error("the outcome of writes is unknown: {0}")]
+    UnknownOutcome(String),
 }
 
 impl From<tokio_postgres::Error> for SessionError {
@@ -242,13 +245,8 @@ impl Sessions {
         if let Err(error) = &session {
             self.reachable.note(Some(error));
         }
-        Ok(Session {
-            object: Some(session?),
-            is_usable: AtomicBool::new(true),
-            schema: Arc::clone(&self.schema),
-            reachable: Arc::clone(&self.reachable),
-            warnings: self.warnings.clone(),
-        })
+        let (object, is_usable) = (Some(session?), AtomicBool::new(true));
+        Ok(Session { object, is_usable, sessions: self.clone() })
     }
 }
 
@@ -258,16 +256,18 @@ impl Sessions {
 pub(super) struct Session {
     object: Option<Object>,
     is_usable: AtomicBool,
-    schema: Arc<str>,
-    reachable: Arc<Reachable>,
-    /// How often the sessions of the pool were warned.
-    pub(super) warnings: Warnings,
+    sessions: Sessions,
 }
 
 impl Session {
     /// A statement with the schema's name in place of `SCHEMA`.
     pub(super) fn sql(&self, statement: &str) -> String {
-        statement.replace("SCHEMA.", &self.schema)
+        statement.replace("SCHEMA.", &self.sessions.schema)
+    }
+
+    /// How often the sessions of the pool were warned.
+    pub(super) fn warnings(&self) -> u64 {
+        self.sessions.warnings.count()
     }
 
     /// Prepares and pipelines statements: those of futures that are polled together go to the server together, in the order
@@ -289,20 +289,22 @@ impl Session {
                 Err(SessionError::NoAnswer(format!("not within {} s", ANSWER_TIMEOUT.as_secs())))
             }
         };
+        let Sessions { reachable, pool, .. } = &self.sessions;
         match &answer {
-            Err(error @ SessionError::NoAnswer(_)) => self.reachable.note(Some(error)),
-            // Another session may reach another host.
-            Err(SessionError::Unavailable(_)) => self.reachable.note(None),
-            _ => {
-                if let Err(SessionError::StaleStatement(_)) = &answer
-                    && let Some(pool) = self.object.as_ref().and_then(Object::pool)
-                {
+            Err(error @ SessionError::NoAnswer(_)) => {
+                reachable.note(Some(error));
+                return answer;
+            }
+            // The session stays unusable: another one may reach another host.
+            Err(SessionError::Unavailable(_)) => {}
+            answered => {
+                if let Err(SessionError::StaleStatement(_)) = answered {
                     pool.manager().statement_caches.clear();
                 }
-                self.reachable.note(None);
                 self.is_usable.store(true, Ordering::Relaxed);
             }
         }
+        reachable.note(None);
         answer
     }
 

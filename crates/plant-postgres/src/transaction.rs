@@ -6,8 +6,7 @@ use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::ToSql;
 
-use crate::columns::{EventColumns, RowColumns};
-use crate::group::Committed;
+use crate::plan::{Committed, EventColumns, RowColumns};
 use crate::reader::LATE_COMMIT_PATIENCE;
 use crate::schema::COUNTER_SLOTS;
 use crate::sessions::{Session, SessionError};
@@ -26,7 +25,7 @@ pub(super) fn random_group_id() -> Result<[u8; GROUP_ID_BYTES], SessionError> {
 }
 
 /// A random row of the counters, so that concurrent groups rarely wait for each other.
-pub(super) fn counter_slot() -> i32 {
+fn counter_slot() -> i32 {
     fastrand::i32(0..COUNTER_SLOTS)
 }
 
@@ -45,14 +44,22 @@ pub(super) async fn commit_new(
     Ok(Committed { block: row.try_get(0)?, written })
 }
 
-/// Commits new rows whose ids are free, and changes of rows that have the expected revision, in a transaction whose
-/// statements are sent together.
-pub(super) async fn commit_changes(
+/// How a transaction ends. After an error, PostgreSQL rolls back in either case.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Commit,
+    RollBack,
+}
+
+/// Writes new rows whose ids are free, changes of rows that have the expected revision, and the events of the rows that
+/// it has written, in a transaction whose statements are sent together.
+pub(super) async fn write_changes(
     session: &Session,
     group_id: &[u8],
     new: &RowColumns<'_>,
     changed: &RowColumns<'_>,
     events: &EventColumns,
+    end: End,
 ) -> Result<Committed, SessionError> {
     let slot = counter_slot();
     let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
@@ -76,19 +83,20 @@ pub(super) async fn commit_changes(
                 client.query(&insert, &new.new_rows()).await
             };
             let update = async { client.query(&update, &changed.changed_rows()).await };
-            // After an error, COMMIT rolls back.
-            let commit = client.batch_execute("COMMIT");
+            let rows = join(insert, update);
+            let end = client.batch_execute(match end {
+                End::Commit => "COMMIT",
+                End::RollBack => "ROLLBACK",
+            });
             let logged = async {
-                let logged =
-                    join(client.query(&log, &of_events), client.query(&count, &of_counter));
-                let (logged, committed) = join(logged, commit).await;
-                logged.0?;
-                logged.1?;
-                committed
+                let log = client.query(&log, &of_events);
+                let (log, count, end) = join3(log, client.query(&count, &of_counter), end).await;
+                log?;
+                count?;
+                end
             };
             // They are sent in the order of their first polls, which is that of the arguments: BEGIN, the rows, the events,
-            // COMMIT. In another order, rows would be written outside the transaction.
-            let rows = join(insert, update);
+            // the end. In another order, rows would be written outside the transaction.
             let (begun, rows, logged) = join3(client.simple_query(&begin), rows, logged).await;
             let block = begun?.iter().find_map(|message| match message {
                 SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
@@ -120,9 +128,9 @@ pub(super) async fn skip_block(session: &Session) {
 /// visible before the standby has it when its session ends during the wait. This commits once more: a commit waits for
 /// the standby to have all earlier ones too.
 pub(super) async fn wait_for_standby(session: &Session) -> Result<(), SessionError> {
-    let warnings = session.warnings.count();
+    let warnings = session.warnings();
     session.rows(TOUCH_COUNTER, &[&counter_slot()]).await?;
-    if session.warnings.count() == warnings {
+    if session.warnings() == warnings {
         return Ok(());
     }
     // PostgreSQL warns when an administrator cancels a wait for the standby: perhaps this one.

@@ -1,5 +1,6 @@
 //! Forgets old events, and then the rows of removed plants that no kept event refers to.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
-use crate::reader::{EventBlock, PostgresReader};
+use crate::reader::{Forgotten, PostgresReader};
 use crate::statements::{EVENTS_IN_A_BLOCK, FORGET_EVENTS, FORGET_REMOVED_PLANTS, NOTE_FORGOTTEN};
 use crate::writer::Writer;
 
@@ -20,38 +21,21 @@ const SLACK: i64 = 100;
 
 /// Keeps the number of events close to the configured number.
 pub(super) struct Upkeep {
-    reader: PostgresReader,
-    writer: Writer,
-    keep_events: i64,
-    /// A block that was missing at an earlier turn, and the newest block at that time.
-    gap: Option<(i64, i64)>,
-}
-
-/// The result of an attempt to forget.
-enum Forgetting {
-    /// Something was forgotten, or a gap before it was sealed.
-    Done,
-    /// There is nothing to forget.
-    Nothing,
-    /// Something may be forgotten at the next turn.
-    Later,
+    pub(super) reader: PostgresReader,
+    pub(super) writer: Arc<Writer>,
+    pub(super) keep_events: i64,
 }
 
 impl Upkeep {
-    pub(super) fn new(reader: PostgresReader, writer: Writer, keep_events: u64) -> Self {
-        let keep_events = i64::try_from(keep_events).unwrap_or(i64::MAX);
-        Self { reader, writer, keep_events, gap: None }
-    }
-
     /// Takes turns until the end. A turn does nothing unless there were writes or the last turn has left something.
-    pub(super) async fn run(mut self, closing: CancellationToken) {
+    pub(super) async fn run(self, closing: CancellationToken) {
         let mut turns = interval(INTERVAL);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while closing.run_until_cancelled(turns.tick()).await.is_some() {
             if !self.writer.has_written.swap(false, Ordering::Relaxed) {
                 continue;
             }
-            let is_left = self.forget().await.unwrap_or_else(|error| {
+            let is_left = self.forget_excess().await.unwrap_or_else(|error| {
                 let failure = error.context("cannot forget old events");
                 log::debug!("{failure:#}; it is tried again");
                 true
@@ -62,46 +46,49 @@ impl Upkeep {
         }
     }
 
-    /// Forgets the excess. Returns whether the next turn must continue.
-    async fn forget(&mut self) -> anyhow::Result<bool> {
+    /// Forgets the oldest blocks, whole ones only. Returns whether the next turn must continue.
+    async fn forget_excess(&self) -> anyhow::Result<bool> {
+        let mut gap = None;
         loop {
             let excess = self.reader.kept_events().await?.saturating_sub(self.keep_events);
             if excess <= self.keep_events / SLACK {
                 return Ok(false);
             }
-            match self.forget_some(excess).await? {
-                Forgetting::Done => {}
-                Forgetting::Nothing => return Ok(false),
-                Forgetting::Later => return Ok(true),
+            let first = self.reader.forgotten().await?.block + 1;
+            let found = self.reader.blocks_from(first).await?;
+            let (mut forgotten, mut events) = (found.forgotten, 0);
+            for block in &found.blocks {
+                let count = i64::try_from(block.events.len()).unwrap_or(i64::MAX);
+                if events + count > excess {
+                    break;
+                }
+                (forgotten.block, events) = (block.number, events + count);
+                if let Some(event) = block.events.last() {
+                    forgotten.revision = event.revision.get().cast_signed();
+                }
+            }
+            if forgotten.block > found.forgotten.block {
+                if !self.forget(found.forgotten, forgotten, events).await? {
+                    // Another server forgets, and may want to keep more.
+                    return Ok(true);
+                }
+            } else if found.blocks.is_empty() && found.last.is_some() {
+                // A forgotten block must never be committed.
+                self.reader.close_gap(found.next, &mut gap).await?;
+            } else {
+                return Ok(false);
             }
         }
     }
 
-    /// Forgets some of the oldest blocks, with at most `most` events.
-    async fn forget_some(&mut self, most: i64) -> anyhow::Result<Forgetting> {
-        let first = self.reader.forgotten().await?.block + 1;
-        let (blocks, forgotten) = self.reader.blocks_from(first).await?;
-        let (mut last, mut events) = (forgotten.block, 0);
-        let mut last_revision = forgotten.revision;
-        for EventBlock { number, events: of_block } in &blocks {
-            let count = i64::try_from(of_block.len()).unwrap_or(i64::MAX);
-            if events + count > most {
-                break;
-            }
-            if *number != last + 1 {
-                if events == 0 {
-                    return self.close_gap(last).await;
-                }
-                break;
-            }
-            (last, events) = (*number, events + count);
-            if let Some(event) = of_block.last() {
-                last_revision = event.revision.get().cast_signed();
-            }
-        }
-        if last == forgotten.block {
-            return Ok(Forgetting::Nothing);
-        }
+    /// Forgets the blocks between two, with this many events. Returns false when another server has forgotten some of
+    /// them.
+    async fn forget(
+        &self,
+        before: Forgotten,
+        after: Forgotten,
+        events: i64,
+    ) -> anyhow::Result<bool> {
         let session = self.writer.sessions.get().await?;
         let client = session.client()?;
         let note = session.sql(NOTE_FORGOTTEN);
@@ -109,22 +96,23 @@ impl Upkeep {
             .answer(async {
                 let note = client.prepare_cached(&note).await?;
                 client.batch_execute("BEGIN").await?;
-                client.query(&note, &[&forgotten.block, &last, &last_revision, &events]).await
+                let of_log: [&(dyn ToSql + Sync); 4] =
+                    [&before.block, &after.block, &after.revision, &events];
+                client.query(&note, &of_log).await
             })
             .await;
         if !noted.as_ref().is_ok_and(|rows| !rows.is_empty()) {
             session.roll_back().await;
             noted?;
-            // Another server forgets, and may want to keep more.
-            return Ok(Forgetting::Later);
+            return Ok(false);
         }
-        let first_kept = (last + 1) * EVENTS_IN_A_BLOCK;
+        let first_kept = (after.block + 1) * EVENTS_IN_A_BLOCK;
         let (events, plants) = (session.sql(FORGET_EVENTS), session.sql(FORGET_REMOVED_PLANTS));
         session
             .answer(async {
                 let events = client.prepare_cached(&events).await?;
                 let plants = client.prepare_cached(&plants).await?;
-                let of_events: [&(dyn ToSql + Sync); 2] = [&forgotten.block, &last];
+                let of_events: [&(dyn ToSql + Sync); 2] = [&before.block, &after.block];
                 let of_plants: [&(dyn ToSql + Sync); 1] = [&first_kept];
                 let (events, plants, done) = join3(
                     client.query(&events, &of_events),
@@ -137,20 +125,6 @@ impl Upkeep {
                 done
             })
             .await?;
-        Ok(Forgetting::Done)
-    }
-
-    /// Seals the gap after block `last`, because a forgotten block must never be committed. A late commit first gets
-    /// the time of one turn; this also holds for all blocks that are missing by then.
-    async fn close_gap(&mut self, last: i64) -> anyhow::Result<Forgetting> {
-        if let Some((gap, newest)) = self.gap
-            && gap <= last + 1
-            && last < newest
-        {
-            self.reader.seal(last + 1, newest).await?;
-            return Ok(Forgetting::Done);
-        }
-        self.gap = Some((last + 1, self.reader.newest_block().await?));
-        Ok(Forgetting::Later)
+        Ok(true)
     }
 }

@@ -1,7 +1,7 @@
 //! What PostgreSQL wrote and refused lately. This distinguishes one refused write from a time when PostgreSQL takes no
 //! writes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,15 @@ use plant_domain::PlantId;
 use plant_store::decision::KeptPlant;
 use plant_store::{EventKind, StoreFailure, StoredPlant};
 use tokio::time::timeout;
-use tokio_postgres::types::ToSql;
 
-use crate::columns::{EventColumns, RowColumns};
-use crate::group::{KEPT, PlannedEvent, PlannedRow};
+use crate::group::KEPT;
+use crate::plan::{EventColumns, PlannedRow, RowColumns};
 use crate::sessions::{Session, SessionError, Sessions};
 use crate::statements::{
-    ADD_TO_COUNTER, BEGIN, INSERT_EVENTS, INSERT_PLANTS, NEWEST_PLANTS, PLANTS_WITH_IDS,
-    SEAL_BLOCKS, SEAL_GROUP, UPDATE_PLANTS, stored_plant,
+    INSERT_PLANTS, NEWEST_PLANTS, PLANTS_WITH_IDS, SEAL_BLOCKS, SEAL_GROUP, UPDATE_PLANTS,
+    stored_plant,
 };
-use crate::transaction::{counter_slot, random_group_id, skip_block, wait_for_standby};
+use crate::transaction::{End, random_group_id, skip_block, wait_for_standby, write_changes};
 
 /// How many refused plants are remembered. When one more is refused, all are forgotten.
 const MOST_REFUSED: usize = 1024;
@@ -103,7 +102,6 @@ impl WriteHealth {
         for stored in rows.iter().filter_map(|row| stored_plant(row).ok().flatten()) {
             let session = sessions.get().await?;
             rehearsed = write_again(&session, stored).await;
-            session.roll_back().await;
             skip_block(&session).await;
             if !matches!(rehearsed, Err(SessionError::Refused(_) | SessionError::Conflict(_))) {
                 break;
@@ -183,45 +181,30 @@ async fn write_nothing(sessions: &Sessions) -> Result<(), SessionError> {
     wait_for_standby(&session).await
 }
 
-/// Rewrites a plant unchanged in a transaction, and leaves the transaction open.
+/// Writes a plant as it is, as a new and as a changed row, and rolls back.
 async fn write_again(session: &Session, stored: StoredPlant) -> Result<(), SessionError> {
-    let id = stored.id;
+    let (id, revision) = (stored.id, stored.revision.get().cast_signed());
     let after = Some(KeptPlant { stored, idempotency: None });
-    let plan = |before, number| {
-        BTreeMap::from([(id, PlannedRow { before, after: after.clone(), number })])
-    };
-    let begin = session.sql(BEGIN);
-    session.answer(session.client()?.simple_query(&begin)).await?;
-    // The last revision of the block before: an update gives the plant a later one.
-    let rows = plan(None, -1);
-    let [new, _] = RowColumns::of(&rows);
-    session.rows(INSERT_PLANTS, &new.new_rows()).await?;
-    let not_written = || SessionError::Refused(format!("a row was not written: {KEPT}"));
-    let revision = revision_of(session, id).await?;
-    if revision.is_none() {
-        return Err(not_written());
-    }
-    let rows = plan(revision, 0);
-    let [_, changed] = RowColumns::of(&rows);
-    if session.rows(UPDATE_PLANTS, &changed.changed_rows()).await?.is_empty() {
-        // Another server may have changed the plant since its revision was read.
-        return Err(match revision_of(session, id).await? == revision {
-            true => not_written(),
-            false => SessionError::Conflict("others change the same plant".to_owned()),
-        });
-    }
+    let row = |before| PlannedRow { before, after: after.clone(), number: 0 };
+    let (as_new, as_changed) = (row(None), row(Some(revision)));
+    let [mut new, mut changed] = [RowColumns::default(), RowColumns::default()];
+    new.push(id, &as_new);
+    changed.push(id, &as_changed);
+    let mut events = EventColumns::default();
+    events.push(0, EventKind::Updated, id);
     let group_id = random_group_id()?;
-    let group_id = group_id.as_slice();
-    let events = EventColumns::of(&[PlannedEvent { number: 0, kind: EventKind::Updated, id }]);
-    let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
-    session.rows(INSERT_EVENTS, &of_events).await?;
-    session.rows(ADD_TO_COUNTER, &[&counter_slot(), &group_id]).await?;
-    Ok(())
-}
-
-/// The revision in the row of a plant, if there is one.
-async fn revision_of(session: &Session, id: PlantId) -> Result<Option<i64>, SessionError> {
+    let written =
+        write_changes(session, &group_id, &new, &changed, &events, End::RollBack).await?.written;
+    if written.contains(&id) {
+        return Ok(());
+    }
+    // Another server may have changed the plant since its revision was read.
     let ids: &[i64] = &[id.get()];
     let rows = session.rows(PLANTS_WITH_IDS, &[&ids]).await?;
-    Ok(rows.first().map(|row| row.try_get(1)).transpose()?)
+    let now: Option<i64> = rows.first().map(|row| row.try_get(1)).transpose()?;
+    Err(if now == Some(revision) {
+        SessionError::Refused(format!("a row was not written: {KEPT}"))
+    } else {
+        SessionError::Conflict("others change the same plants".to_owned())
+    })
 }

@@ -15,7 +15,7 @@
 //! commit for good.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,14 +23,15 @@ use anyhow::anyhow;
 use plant_domain::PlantId;
 use plant_store::decision::{Decision, Write};
 use plant_store::{StoreError, StoreFailure};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::columns::{EventColumns, RowColumns};
-use crate::group::{Committed, Plan, WriteGroup};
+use crate::group::{WaitingWrite, WriteGroup};
+use crate::plan::{Committed, Plan, RowColumns};
 use crate::sessions::{PATIENCE, Session, SessionError, Sessions, pause};
 use crate::statements::{EVENTS_OF_GROUP, FORGOTTEN, SEAL_GROUP};
 use crate::transaction::{
-    commit_changes, commit_new, random_group_id, skip_block, wait_for_standby,
+    End, commit_new, random_group_id, skip_block, wait_for_standby, write_changes,
 };
 use crate::write_health::{READY_WITHIN, WriteHealth};
 
@@ -40,67 +41,44 @@ const FINDING_PATIENCE: Duration = Duration::from_secs(20);
 /// After a group of creates was rolled back, this many groups read the rows of their plants first. The usual reason is
 /// a taken id. (A removed plant has a row too.) A client that creates existing plants usually does so repeatedly, and a
 /// failed statement leaves dead rows.
-const GROUPS_OF_DOUBT: u32 = 100;
+const GROUPS_THAT_READ_FIRST: u32 = 100;
 
 /// Carries out groups of writes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Writer {
     pub(super) sessions: Sessions,
     /// A committed block: groups that begin later have later blocks.
-    last_block: Arc<AtomicI64>,
+    last_block: AtomicI64,
     /// How many of the next groups do not assume that ids are free.
-    doubt: Arc<AtomicU32>,
-    pub(super) health: Arc<WriteHealth>,
+    groups_that_read_first: AtomicU32,
+    pub(super) health: WriteHealth,
     /// Whether anything was written that upkeep has not seen.
-    pub(super) has_written: Arc<AtomicBool>,
-}
-
-/// Why a part of a group is not tried again.
-enum GivenUp {
-    /// PostgreSQL refuses something in this part, and takes other writes.
-    Refused(StoreFailure),
-    /// No part of the group can be carried out.
-    All(StoreError),
-}
-
-/// Why a try failed.
-enum Failed {
-    /// The try wrote nothing.
-    WithoutTrace(SessionError),
-    /// It is unknown whether the try wrote anything.
-    Unknown(SessionError),
-}
-
-impl From<SessionError> for Failed {
-    fn from(error: SessionError) -> Self {
-        Self::WithoutTrace(error)
-    }
+    pub(super) has_written: AtomicBool,
 }
 
 impl Writer {
     pub(super) fn new(sessions: Sessions, last_block: i64) -> Self {
         Self {
             sessions,
-            last_block: Arc::new(AtomicI64::new(last_block)),
-            doubt: Arc::default(),
-            health: Arc::default(),
-            has_written: Arc::new(AtomicBool::new(true)),
+            last_block: AtomicI64::new(last_block),
+            groups_that_read_first: AtomicU32::new(0),
+            health: WriteHealth::default(),
+            has_written: AtomicBool::new(true),
         }
     }
 
     /// Carries out writes of independent clients, and answers each. Gives up after a while on writes that cannot be
     /// carried out.
-    pub(super) async fn carry_out(
-        &self,
-        writes: Vec<Write>,
-        answer: &mut (dyn FnMut(usize, Result<Decision, StoreError>) + Send),
-    ) {
-        let less = |doubt: u32| doubt.checked_sub(1);
-        let is_in_doubt =
-            self.doubt.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
-        let needs_a_look = |write: &&Write| is_in_doubt || !matches!(write, Write::Create(..));
-        let to_read = writes.iter().filter(needs_a_look).map(Write::id).collect();
-        self.carry_out_group(WriteGroup::new(writes, to_read, answer)).await;
+    pub(super) async fn carry_out(&self, writes: Vec<WaitingWrite>) {
+        let less = |groups: u32| groups.checked_sub(1);
+        let reads_first = self
+            .groups_that_read_first
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .is_ok();
+        let is_to_read = |write: &&Write| reads_first || !matches!(write, Write::Create(..));
+        let to_read = writes.iter().map(|(write, _)| write).filter(is_to_read).map(Write::id);
+        let group = WriteGroup::new(to_read.collect());
+        self.carry_out_group(group, writes).await;
     }
 
     /// Carries out writes in order, and returns their outcomes. If another client changes the same plants concurrently,
@@ -109,111 +87,101 @@ impl Writer {
         &self,
         writes: Vec<Write>,
     ) -> Vec<Result<Decision, StoreError>> {
-        // Each is replaced.
-        let mut outcomes: Vec<_> = writes.iter().map(|_| Err(StoreError::Busy)).collect();
-        let to_read = writes.iter().map(Write::id).collect();
-        let mut answer = |place: usize, outcome| outcomes[place] = outcome;
-        self.carry_out_group(WriteGroup::new(writes, to_read, &mut answer)).await;
-        outcomes
+        let group = WriteGroup::new(writes.iter().map(Write::id).collect());
+        let (writes, outcomes): (Vec<WaitingWrite>, Vec<_>) = writes
+            .into_iter()
+            .map(|write| {
+                let (answer, outcome) = oneshot::channel();
+                ((write, answer), outcome)
+            })
+            .unzip();
+        self.carry_out_group(group, writes).await;
+        let no_outcome = |_| Err(StoreFailure::new(anyhow!("a write has no outcome")).into());
+        outcomes.into_iter().map(|mut it| it.try_recv().unwrap_or_else(no_outcome)).collect()
     }
 
-    async fn carry_out_group(&self, mut group: WriteGroup<'_>) {
+    async fn carry_out_group(&self, mut group: WriteGroup, writes: Vec<WaitingWrite>) {
         // A stack: the first part is the last element.
-        let mut parts = vec![group.part.clone()];
+        let mut parts = vec![writes];
         while let Some(part) = parts.pop() {
-            group.part = part;
+            group.pending = part;
             match self.carry_out_part(&mut group).await {
                 Ok(()) => {}
-                Err(GivenUp::Refused(cause)) => match group.halves() {
-                    Some([first, second]) => parts.extend([second, first]),
-                    None => {
-                        group.pending().for_each(|(_, write)| self.health.note_refused(write.id()));
-                        group.answer_pending(&StoreError::Refused(cause));
-                    }
-                },
-                Err(GivenUp::All(error)) => {
+                Err(StoreError::Refused(_)) if group.pending.len() > 1 => {
+                    let second = group.pending.split_off(group.pending.len() / 2);
+                    parts.extend([second, mem::take(&mut group.pending)]);
+                }
+                Err(error @ StoreError::Refused(_)) => {
+                    group.pending_ids().into_iter().for_each(|id| self.health.note_refused(id));
                     group.answer_pending(&error);
+                }
+                Err(error) => {
+                    group.answer_pending(&error);
+                    group.pending = parts.drain(..).flatten().collect();
                     // Nothing of the other parts was sent.
-                    let error = match error {
+                    group.answer_pending(&match error {
                         StoreError::Failed(cause) => StoreError::Unavailable(cause),
                         error => error,
-                    };
-                    for part in parts.drain(..) {
-                        group.part = part;
-                        group.answer_pending(&error);
-                    }
+                    });
                 }
             }
         }
         self.has_written.store(true, Ordering::Relaxed);
     }
 
-    /// Carries out one part of a group, and retries temporary failures for a while.
-    async fn carry_out_part(&self, group: &mut WriteGroup<'_>) -> Result<(), GivenUp> {
+    /// Carries out the pending writes, and retries temporary failures for a while. [`StoreError::Refused`] means that
+    /// PostgreSQL refuses something in this part, and takes other writes. After every other error, no part of the group
+    /// can be carried out.
+    async fn carry_out_part(&self, group: &mut WriteGroup) -> Result<(), StoreError> {
         let (mut tries, mut was_stale) = (0, false);
         loop {
-            let has_counted_on_ids = group.counts_on_ids();
+            let assumed_free_ids = group.assumes_free_ids();
             let error = match self.try_once(group).await {
-                Ok(()) if group.is_done() => return Ok(()),
+                Ok(()) if group.pending.is_empty() => return Ok(()),
                 Ok(()) => SessionError::Conflict("others change the same plants".to_owned()),
-                Err(Failed::WithoutTrace(error)) => {
-                    // Perhaps an id is taken.
-                    group.read_all_next_time();
-                    error
-                }
-                Err(Failed::Unknown(error)) => {
-                    let failure = StoreFailure::new(anyhow!(error));
-                    log::error!("the outcome of writes is unknown: {failure}");
-                    return Err(GivenUp::All(failure.into()));
-                }
+                Err(error) => error,
             };
+            // Perhaps an id is taken.
+            group.read_all_next_time();
             let error = match error {
+                SessionError::UnknownOutcome(_) => {
+                    let failure = StoreFailure::new(anyhow!(error));
+                    log::error!("{failure}");
+                    return Err(failure.into());
+                }
                 SessionError::StaleStatement(_) if !was_stale => {
                     was_stale = true;
                     continue;
                 }
                 // The next try reads the ids that were assumed to be free: it rejects creates of taken ids, and others pass.
-                SessionError::Conflict(_) if has_counted_on_ids => continue,
+                SessionError::Conflict(_) if assumed_free_ids => continue,
                 SessionError::Refused(said) | SessionError::StaleStatement(said) => {
-                    match self.judge_refusal(group, said).await? {
-                        Ok(()) => continue,
+                    let cause = StoreFailure::new(anyhow!(SessionError::Refused(said)));
+                    group.was_refused = true;
+                    // Other parts that are carried out prove the same as a rehearsal.
+                    if group.others_are_taken || group.pending.len() > 1 {
+                        return Err(StoreError::Refused(cause));
+                    }
+                    match self.health.rehearse(&self.sessions, &group.pending_ids()).await {
+                        Ok(()) => {
+                            // One more try tells whether the write is still refused.
+                            group.others_are_taken = true;
+                            continue;
+                        }
+                        Err(SessionError::Refused(_) | SessionError::StaleStatement(_)) => {
+                            self.health.note_no_writes(&cause);
+                            return Err(StoreError::Unavailable(cause));
+                        }
                         Err(error) => error,
                     }
                 }
                 error => error,
             };
             if group.last_answer.elapsed() > PATIENCE {
-                return Err(GivenUp::All(self.give_up(error, &group.pending_ids()).await));
+                return Err(self.give_up(error, &group.pending_ids()).await);
             }
             pause(tries).await;
             tries += 1;
-        }
-    }
-
-    /// Distinguishes a refused write from a time when PostgreSQL takes no writes. `Ok` says to try again: at once after
-    /// `Ok(())`, or after a pause because the rehearsal failed for another reason.
-    async fn judge_refusal(
-        &self,
-        group: &mut WriteGroup<'_>,
-        said: String,
-    ) -> Result<Result<(), SessionError>, GivenUp> {
-        let cause = StoreFailure::new(anyhow!(SessionError::Refused(said)));
-        let others_are_taken = *group.others_are_taken.get_or_insert(false);
-        // Halves that are carried out prove the same as a rehearsal.
-        if others_are_taken || group.halves().is_some() {
-            return Err(GivenUp::Refused(cause));
-        }
-        match self.health.rehearse(&self.sessions, &group.pending_ids()).await {
-            Ok(()) => {
-                // One more try tells whether the write is still refused.
-                group.others_are_taken = Some(true);
-                Ok(Ok(()))
-            }
-            Err(SessionError::Refused(_) | SessionError::StaleStatement(_)) => {
-                self.health.note_no_writes(&cause);
-                Err(GivenUp::All(StoreError::Unavailable(cause)))
-            }
-            Err(error) => Ok(Err(error)),
         }
     }
 
@@ -239,61 +207,57 @@ impl Writer {
     }
 
     /// Carries out the pending writes, except those of plants that another client changes concurrently.
-    async fn try_once(&self, group: &mut WriteGroup<'_>) -> Result<(), Failed> {
+    async fn try_once(&self, group: &mut WriteGroup) -> Result<(), SessionError> {
         let session = self.sessions.get().await?;
-        group.read(&session).await?;
-        let plan = group.plan();
+        let plan = group.plan(&session).await?;
         if plan.rows.is_empty() {
-            if plan.decided.iter().any(|(_, decided)| decided.is_ok()) {
+            if plan.decided.iter().any(Result::is_ok) {
                 wait_for_standby(&session).await?;
             }
-            return Ok(group.accept(plan, &Committed::default())?);
+            return group.accept(plan, &Committed::default());
         }
+        let committed = self.commit(session, &plan).await?;
+        self.last_block.fetch_max(committed.block, Ordering::Relaxed);
+        group.others_are_taken |= group.was_refused;
+        self.health.note_written(&committed.written);
+        group.accept(plan, &committed)
+    }
+
+    /// Commits the rows that have not changed since they were read, and their events. If the answer is lost, finds out the
+    /// outcome, or fails with [`SessionError::UnknownOutcome`].
+    async fn commit(&self, session: Session, plan: &Plan) -> Result<Committed, SessionError> {
         let group_id = random_group_id()?;
         let last_block = self.last_block.load(Ordering::Relaxed);
-        let warnings = session.warnings.count();
-        let committed = match self.commit(&session, &group_id, &plan).await {
+        let warnings = session.warnings();
+        let [new, changed] = RowColumns::of(&plan.rows);
+        let is_all_new = changed.ids.is_empty();
+        let committed = if is_all_new {
+            commit_new(&session, &group_id, &new, &plan.events).await
+        } else {
+            write_changes(&session, &group_id, &new, &changed, &plan.events, End::Commit).await
+        };
+        let unknown = |error: SessionError| SessionError::UnknownOutcome(error.to_string());
+        match committed {
             Ok(committed) => {
-                if session.warnings.count() != warnings {
+                if session.warnings() != warnings {
                     // Perhaps an administrator has canceled the wait for the standby.
-                    wait_for_standby(&session).await.map_err(Failed::Unknown)?;
+                    wait_for_standby(&session).await.map_err(unknown)?;
                 }
-                committed
+                Ok(committed)
             }
             Err(error @ SessionError::NoAnswer(_)) => {
                 drop(session);
                 let found = self.find_committed(&group_id, last_block).await;
-                found.map_err(Failed::Unknown)?.ok_or(error)?
+                found.map_err(unknown)?.ok_or(error)
             }
             Err(error) => {
+                if is_all_new && matches!(error, SessionError::Conflict(_)) {
+                    self.groups_that_read_first.store(GROUPS_THAT_READ_FIRST, Ordering::Relaxed);
+                }
                 skip_block(&session).await;
-                return Err(error.into());
+                Err(error)
             }
-        };
-        self.last_block.fetch_max(committed.block, Ordering::Relaxed);
-        group.others_are_taken = group.others_are_taken.map(|_| true);
-        self.health.note_written(&committed.written);
-        Ok(group.accept(plan, &committed)?)
-    }
-
-    /// Commits the rows that have not changed since they were read, and their events. After
-    /// [`NoAnswer`](SessionError::NoAnswer), the outcome is unknown.
-    async fn commit(
-        &self,
-        session: &Session,
-        group_id: &[u8],
-        plan: &Plan,
-    ) -> Result<Committed, SessionError> {
-        let [new, changed] = RowColumns::of(&plan.rows);
-        let events = EventColumns::of(&plan.events);
-        if !changed.ids.is_empty() {
-            return commit_changes(session, group_id, &new, &changed, &events).await;
         }
-        let committed = commit_new(session, group_id, &new, &events).await;
-        if let Err(SessionError::Conflict(_)) = committed {
-            self.doubt.store(GROUPS_OF_DOUBT, Ordering::Relaxed);
-        }
-        committed
     }
 
     /// Finds out whether a group, whose block is later than `last_block`, is committed, and makes the answer final.

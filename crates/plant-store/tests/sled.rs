@@ -739,11 +739,11 @@ async fn events_that_are_missing_are_found_and_refused() {
     let missing = "the events from 257 to 512 are missing".to_owned();
     let expected: Vec<String> = without_events.chain([missing]).collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
-    check_damage(&folder, remove, &expected, Some("are lost"));
+    check_damage(&folder, remove, &expected, Some("are missing"));
     for sequence in [1, 513] {
         let folder = folder_with_many_events().await;
         edit(&folder, |db| drop(db.remove(key_of_events(sequence)).expect("removes")));
-        folder.assert_refused("are lost");
+        folder.assert_refused("are missing");
     }
 }
 

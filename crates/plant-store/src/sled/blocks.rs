@@ -7,8 +7,8 @@
 //! A block is a version byte and its entries by ascending id: the distance from the id before (for the first entry, from
 //! the key's id), and the value after its length, both as postcard writes them.
 
-use std::iter;
-use std::ops::{Bound, ControlFlow, Range};
+use std::iter::{self, Peekable};
+use std::ops::{Bound, Range};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use anyhow::{Context as _, ensure};
@@ -17,7 +17,7 @@ use plant_domain::PlantId;
 use super::layout::{
     MAX_VALUE_BYTES, PLANT_PREFIX, VALUE_VERSION, from_ordered, ordered, unversioned,
 };
-use super::ordered_map::paced::PacedDb;
+use super::ordered_map::paced::{Batch, PacedDb};
 use super::ordered_map::{IVec, Tree};
 use crate::fault;
 use crate::plant_record::EncodedPlant;
@@ -25,8 +25,6 @@ use crate::plant_record::EncodedPlant;
 /// A block above this size, in bytes, is split. Larger blocks would make sled's lists shorter, and changes in the
 /// middle of a block more expensive.
 const BLOCK_BYTES: usize = 1024;
-
-const VERSION_BYTES: usize = 1;
 
 /// A block that becomes smaller than this, in bytes, is merged with the next one.
 const SMALL_BLOCK_BYTES: usize = BLOCK_BYTES / 4;
@@ -59,84 +57,55 @@ impl BlocksLock {
     }
 }
 
+/// Ids from [`Self::first`] on, and their values.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     key: IVec,
     value: IVec,
+    /// The least id that belongs in the block, which its key ends with.
+    pub(super) first: PlantId,
 }
 
 impl Block {
-    pub(super) const fn new(key: IVec, value: IVec) -> Self {
-        Self { key, value }
-    }
-
-    /// The key without the id at its end.
-    pub(super) fn prefix(&self) -> anyhow::Result<&[u8]> {
-        let (prefix, _) = self.split_key()?;
-        Ok(prefix)
-    }
-
-    pub(super) fn first_id(&self) -> anyhow::Result<PlantId> {
-        let (_, first) = self.split_key()?;
-        Ok(from_ordered(*first))
-    }
-
-    fn split_key(&self) -> anyhow::Result<(&[u8], &[u8; 8])> {
-        self.key.split_last_chunk().context("the key of a block is too short")
+    /// Fails when the key is not the prefix and an id.
+    pub(super) fn new(prefix: &[u8], (key, value): (IVec, IVec)) -> anyhow::Result<Self> {
+        let first = key.strip_prefix(prefix).and_then(|first| first.try_into().ok());
+        let first = first.with_context(|| format!("the key {:x?} of a block is damaged", &key[..]));
+        Ok(Self { first: from_ordered(first?), key, value })
     }
 
     /// The ids, ascending, and their values.
-    pub(super) fn entries(&self) -> anyhow::Result<Entries<'_>> {
-        let rest = unversioned(&self.value)?;
-        ensure!(!rest.is_empty(), "the block is empty");
-        Ok(Entries { before: self.first_id()?, is_first: true, rest })
-    }
-
-    pub(super) fn ids(&self) -> anyhow::Result<Vec<PlantId>> {
-        // An entry has at least a byte for the id and one for the length of the value.
-        let mut ids = Vec::with_capacity(self.value.len() / 2);
-        for entry in self.entries()? {
-            ids.push(entry?.0);
-        }
-        Ok(ids)
-    }
-
-    /// The entries, with values that can outlive the block.
-    pub(super) fn owned_entries(&self) -> anyhow::Result<Vec<(PlantId, IVec)>> {
-        let begin = self.value.as_ptr().addr();
-        let entries = self.all_entries()?.into_iter().map(|(id, value)| {
-            (id, self.value.subslice(value.as_ptr().addr() - begin, value.len()))
-        });
-        Ok(entries.collect())
+    pub(super) const fn entries(&self) -> Entries<'_> {
+        Entries { block: self, before: None, rest: &[] }
     }
 
     fn all_entries(&self) -> anyhow::Result<Vec<Entry<'_>>> {
-        let all = self.entries().and_then(Entries::collect);
-        all.with_context(|| self.is_damaged())
-    }
-
-    fn is_damaged(&self) -> String {
-        format!("the block with the key {:x?} is damaged", &self.key[..])
+        self.entries().collect()
     }
 }
 
 type Entry<'a> = (PlantId, &'a [u8]);
 
-/// The entries of a block. After the first error the rest means nothing.
+/// The entries of a block. The first error is the last item that means anything.
 pub(super) struct Entries<'a> {
-    /// The id of the entry before; for the first entry, the key's id.
-    before: PlantId,
-    is_first: bool,
+    block: &'a Block,
+    /// The id of the entry before, unless none is read yet.
+    before: Option<PlantId>,
+    /// The bytes after that entry.
     rest: &'a [u8],
 }
 
 impl<'a> Entries<'a> {
     fn read(&mut self) -> anyhow::Result<Entry<'a>> {
-        let ((distance, value), rest): ((u64, &[u8]), _) = postcard::take_from_bytes(self.rest)?;
-        ensure!(distance > 0 || self.is_first, "id {} appears twice", self.before);
-        let id = self.before.get().checked_add_unsigned(distance);
-        let id = PlantId::from(id.context("an id is out of range")?);
-        *self = Self { before: id, is_first: false, rest };
+        let (before, rest) = match self.before {
+            None => (self.block.first, unversioned(&self.block.value)?),
+            Some(before) => (before, self.rest),
+        };
+        let ((distance, value), rest): ((u64, &[u8]), _) = postcard::take_from_bytes(rest)?;
+        ensure!(distance > 0 || self.before.is_none(), "id {before} appears twice");
+        let id = before.get().checked_add_unsigned(distance).context("an id is out of range")?;
+        let id = PlantId::from(id);
+        (self.before, self.rest) = (Some(id), rest);
         Ok((id, value))
     }
 }
@@ -145,21 +114,35 @@ impl<'a> Iterator for Entries<'a> {
     type Item = anyhow::Result<Entry<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        (!self.rest.is_empty()).then(|| self.read())
+        // A block has at least one entry.
+        let is_over = self.before.is_some() && self.rest.is_empty();
+        let damaged = || format!("the block with the key {:x?} is damaged", &self.block.key[..]);
+        (!is_over).then(|| self.read().with_context(damaged))
     }
 }
 
-pub(super) fn block_of(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<Block>> {
+/// The block that an id belongs in.
+fn block_of(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<Block>> {
     let keys = key(prefix, PlantId::MIN)..=key(prefix, id);
     let found = tree.range(keys).next_back().transpose()?;
-    Ok(found.map(|(key, value)| Block { key, value }))
+    found.map(|entry| Block::new(prefix, entry)).transpose()
+}
+
+/// The blocks after the one that an id belongs in.
+fn blocks_behind(
+    tree: &Tree,
+    prefix: &[u8],
+    id: PlantId,
+) -> impl Iterator<Item = anyhow::Result<Block>> {
+    let from = Bound::Excluded(key(prefix, id));
+    let keys = (from, Bound::Included(key(prefix, PlantId::MAX)));
+    tree.range(keys).map(move |entry| Block::new(prefix, entry?))
 }
 
 pub(super) fn get(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Option<EncodedPlant>> {
     let Some(block) = block_of(tree, prefix, id)? else { return Ok(None) };
-    let damaged = || format!("the block of id {id} is damaged");
-    for entry in block.entries().with_context(damaged)? {
-        let (found, value) = entry.with_context(damaged)?;
+    for entry in block.entries() {
+        let (found, value) = entry?;
         if found >= id {
             return Ok((found == id).then(|| EncodedPlant::from(value)));
         }
@@ -167,42 +150,32 @@ pub(super) fn get(tree: &Tree, prefix: &[u8], id: PlantId) -> anyhow::Result<Opt
     Ok(None)
 }
 
-/// Calls `visit` with the ids from `from` up to but without `end`, and their values, until `visit` breaks.
-pub(super) fn visit_between<B>(
+/// Calls `visit` with the ids from `from` up to but without `end`, and their values, until `visit` returns false. Returns
+/// false then.
+pub(super) fn visit_between(
     tree: &Tree,
     prefix: &[u8],
     from: PlantId,
     end: Option<PlantId>,
-    mut visit: impl FnMut(PlantId, &[u8]) -> anyhow::Result<ControlFlow<B>>,
-) -> anyhow::Result<ControlFlow<B>> {
+    mut visit: impl FnMut(PlantId, &[u8]) -> anyhow::Result<bool>,
+) -> anyhow::Result<bool> {
     let around = block_of(tree, prefix, from)?.map(Ok);
+    let mut last = None;
     for block in around.into_iter().chain(blocks_behind(tree, prefix, from)) {
         let block = block?;
-        for entry in block.entries().with_context(|| block.is_damaged())? {
-            let (id, value) = entry.with_context(|| block.is_damaged())?;
+        check_order(last, block.first)?;
+        for entry in block.entries() {
+            let (id, value) = entry?;
             if end.is_some_and(|end| id >= end) {
-                return Ok(ControlFlow::Continue(()));
+                return Ok(true);
             }
-            if id >= from
-                && let ControlFlow::Break(why) = visit(id, value)?
-            {
-                return Ok(ControlFlow::Break(why));
+            if id >= from && !visit(id, value)? {
+                return Ok(false);
             }
+            last = Some(id);
         }
     }
-    Ok(ControlFlow::Continue(()))
-}
-
-fn blocks_behind(
-    tree: &Tree,
-    prefix: &[u8],
-    id: PlantId,
-) -> impl Iterator<Item = anyhow::Result<Block>> {
-    let from = Bound::Excluded(key(prefix, id));
-    tree.range((from, Bound::Included(key(prefix, PlantId::MAX)))).map(|entry| {
-        let (key, value) = entry?;
-        Ok(Block { key, value })
-    })
+    Ok(true)
 }
 
 /// The new value of an id; `None` removes the id.
@@ -221,37 +194,48 @@ pub(super) fn merge_into<'a>(
     while let Some(&(first, _)) = changes.peek() {
         let block = block_of(db, prefix, first)?;
         let next = blocks_behind(db, prefix, first).next().transpose()?;
-        let end = next.as_ref().map(Block::first_id).transpose()?;
-        let (mut step, mut bytes) = (Vec::new(), 0);
-        while step.len() < CHANGES_IN_A_STEP
-            && bytes < BYTES_IN_A_STEP
-            && let Some(change) = changes.next_if(|(id, _)| end.is_none_or(|end| *id < end))
-        {
-            bytes += change.1.map_or(0, <[u8]>::len);
-            step.push(change);
-        }
+        let end = next.as_ref().map(|next| next.first);
+        let step = next_step(&mut changes, end);
         let old = block.as_ref().map_or(Ok(Vec::new()), Block::all_entries)?;
         let mut new = merge(&old, &step);
         if new != old {
-            let begin = block.as_ref().map_or(Ok(PlantId::MIN), Block::first_id)?;
-            let mut replaced: Vec<&Block> = block.iter().collect();
+            let begin = block.as_ref().map_or(PlantId::MIN, |block| block.first);
+            let mut old_blocks: Vec<&Block> = block.iter().collect();
             if let Some(next) = &next
-                && bytes_of(begin, &new) < SMALL_BLOCK_BYTES
+                && encode(begin, &new)?.len() < SMALL_BLOCK_BYTES
             {
                 new.extend(next.all_entries()?);
-                replaced.push(next);
+                old_blocks.push(next);
             }
             // Appended ids get full blocks: no id is likely to be inserted between them.
             let is_full = next.is_none() && new.starts_with(&old);
-            let written = cut(prefix, begin, &new, is_full)?;
+            let old_keys = old_blocks.iter().map(|block| (block.key.to_vec(), None));
+            let mut batch: Batch = old_keys.collect();
+            let new_blocks = cut(prefix, begin, &new, is_full)?.into_iter();
+            batch.extend(new_blocks.map(|(key, value)| (key, Some(value))));
             // Flushed before the lock is taken, so that readers do not wait for the disk.
-            db.make_room_for(bytes_in(&replaced, &written))?;
-            lock.write(|| write(db, &replaced, written))?;
+            db.make_room_for(&batch)?;
+            lock.write(|| Ok(db.apply(batch)?))?;
         }
         after_step();
         fault::point("after-fold-step");
     }
     Ok(())
+}
+
+/// Takes the changes of one step: some of those below `end`.
+fn next_step<'a>(
+    changes: &mut Peekable<impl Iterator<Item = BlockChange<'a>>>,
+    end: Option<PlantId>,
+) -> Vec<BlockChange<'a>> {
+    let mut bytes = 0;
+    let step = iter::from_fn(|| {
+        let has_room = bytes < BYTES_IN_A_STEP;
+        let change = changes.next_if(|(id, _)| has_room && end.is_none_or(|end| *id < end))?;
+        bytes += change.1.map_or(0, <[u8]>::len);
+        Some(change)
+    });
+    step.take(CHANGES_IN_A_STEP).collect()
 }
 
 fn merge<'a>(old: &[Entry<'a>], changes: &[BlockChange<'a>]) -> Vec<Entry<'a>> {
@@ -274,77 +258,45 @@ pub(super) fn cut(
     entries: &[Entry<'_>],
     is_full: bool,
 ) -> anyhow::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let bytes = bytes_of(begin, entries);
-    let full =
-        if is_full { BLOCK_BYTES } else { bytes.div_ceil(bytes.div_ceil(BLOCK_BYTES).max(1)) };
+    let bytes = encode(begin, entries)?.len();
+    let enough = if is_full { BLOCK_BYTES } else { bytes.div_ceil(bytes.div_ceil(BLOCK_BYTES)) };
     let mut blocks = Vec::new();
     let (mut first, mut rest) = (begin, entries);
     while !rest.is_empty() {
-        let (mut bytes, mut before) = (VERSION_BYTES, first);
-        let fitting = rest.iter().take_while(|(id, value)| {
-            let is_first = bytes == VERSION_BYTES;
-            let is_full = bytes >= full;
-            bytes += entry_bytes(before, *id, value);
-            before = *id;
+        let (mut value, mut before, mut count) = (vec![VALUE_VERSION], first, 0);
+        for (id, bytes) in rest {
+            let end = value.len();
+            value = append(value, before, *id, bytes)?;
             // A single entry always fits.
-            is_first || !is_full && bytes <= BLOCK_BYTES
-        });
-        let (block, later) = rest.split_at(fitting.count());
-        blocks.push((key(prefix, first), encode(first, block)?));
-        rest = later;
-        first = later.first().map_or(first, |(id, _)| *id);
+            if count > 0 && (end >= enough || value.len() > BLOCK_BYTES) {
+                value.truncate(end);
+                break;
+            }
+            (before, count) = (*id, count + 1);
+        }
+        ensure!(value.len() <= MAX_VALUE_BYTES, "a block of {} bytes is too large", value.len());
+        blocks.push((key(prefix, first), value));
+        rest = &rest[count..];
+        first = rest.first().map_or(first, |(id, _)| *id);
     }
     Ok(blocks)
 }
 
-fn bytes_of(first: PlantId, entries: &[Entry<'_>]) -> usize {
-    let ids = iter::once(first).chain(entries.iter().map(|(id, _)| *id));
-    let of_entries = ids.zip(entries).map(|(before, (id, value))| entry_bytes(before, *id, value));
-    VERSION_BYTES + of_entries.sum::<usize>()
-}
-
-const fn entry_bytes(before: PlantId, id: PlantId, value: &[u8]) -> usize {
-    varint_bytes(id.get().abs_diff(before.get())) + varint_bytes(value.len() as u64) + value.len()
-}
-
-/// The size of a number in postcard: one byte for each seven bits.
-const fn varint_bytes(number: u64) -> usize {
-    (u64::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
-}
-
+/// The value of a block, however large.
 fn encode(first: PlantId, entries: &[Entry<'_>]) -> anyhow::Result<Vec<u8>> {
-    let mut encoded = Vec::with_capacity(bytes_of(first, entries));
-    encoded.push(VALUE_VERSION);
-    let mut before = first;
-    for (id, value) in entries {
-        encoded = postcard::to_extend(&(id.get().abs_diff(before.get()), value.len()), encoded)?;
-        encoded.extend_from_slice(value);
+    let (mut value, mut before) = (vec![VALUE_VERSION], first);
+    for (id, bytes) in entries {
+        value = append(value, before, *id, bytes)?;
         before = *id;
     }
-    ensure!(encoded.len() <= MAX_VALUE_BYTES, "a block of {} bytes is too large", encoded.len());
-    Ok(encoded)
+    Ok(value)
 }
 
-/// Replaces blocks by others, all or none.
-fn write(db: &PacedDb, old: &[&Block], mut new: Vec<(Vec<u8>, Vec<u8>)>) -> anyhow::Result<()> {
-    let old_keys = old.iter().map(|block| block.key.clone());
-    let removed: Vec<IVec> =
-        old_keys.filter(|old| new.iter().all(|(key, _)| key[..] != old[..])).collect();
-    match (&removed[..], new.len()) {
-        ([key], 0) => db.remove(key)?,
-        ([], 1) => {
-            let (key, value) = new.swap_remove(0);
-            db.insert(key, value)?;
-        }
-        _ => db.replace(removed, new)?,
-    }
-    Ok(())
-}
-
-/// The most bytes that replacing blocks takes.
-fn bytes_in(old: &[&Block], new: &[(Vec<u8>, Vec<u8>)]) -> usize {
-    let old = old.iter().map(|block| block.key.len());
-    old.chain(new.iter().map(|(key, value)| key.len() + value.len())).sum()
+/// Adds an entry to the value of a block.
+fn append(value: Vec<u8>, before: PlantId, id: PlantId, bytes: &[u8]) -> postcard::Result<Vec<u8>> {
+    let mut value = postcard::to_extend(&(id.get().abs_diff(before.get()), bytes.len()), value)?;
+    value.extend_from_slice(bytes);
+    Ok(value)
 }
 
 pub(super) fn key(prefix: &[u8], id: PlantId) -> Vec<u8> {
@@ -355,11 +307,10 @@ pub(super) fn plant_keys(id: PlantId) -> Range<Vec<u8>> {
     key(PLANT_PREFIX, id)..vec![PLANT_PREFIX[0] + 1]
 }
 
-pub(super) fn check_order(last_of_one: PlantId, first_of_next: PlantId) -> anyhow::Result<()> {
-    ensure!(
-        last_of_one < first_of_next,
-        "the block of plants from id {first_of_next} on overlaps the one before"
-    );
+/// Checks that a block begins after the last id of the block before it.
+pub(super) fn check_order(last_before: Option<PlantId>, first: PlantId) -> anyhow::Result<()> {
+    let overlaps = last_before.is_some_and(|last| last >= first);
+    ensure!(!overlaps, "the block of ids from {first} on overlaps the one before");
     Ok(())
 }
 
@@ -404,9 +355,9 @@ mod tests {
             let mut entries = Vec::new();
             let visited = visit_between(&self.db, PREFIX, from, end, |id, value| {
                 entries.push((id, value.to_vec()));
-                Ok(ControlFlow::<()>::Continue(()))
+                Ok(true)
             });
-            assert!(visited.expect("reads").is_continue());
+            assert!(visited.expect("reads"));
             entries
         }
     }
@@ -508,7 +459,7 @@ mod tests {
             let mut read = 0;
             let visited = visit_between(&store.db, PREFIX, PlantId::MIN, None, |_, _| {
                 read += 1;
-                Ok(ControlFlow::<()>::Continue(()))
+                Ok(true)
             });
             assert!(visited.is_err(), "{damaged:?}");
             assert_eq!(read, 1, "{damaged:?}");

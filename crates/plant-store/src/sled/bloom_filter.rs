@@ -17,9 +17,6 @@ const BITS_FOR_AN_ID: usize = 12;
 /// The least capacity of a filter, in ids: 1.5 MB.
 const LEAST_ROOM: usize = 1_000_000;
 
-/// How many ids are hashed before the first of their words is fetched from memory.
-const HASHES_AT_ONCE: usize = 64;
-
 /// A set that contains every added id, and reports a few others as contained. The id of a deleted plant stays until the
 /// next start.
 #[derive(Debug)]
@@ -37,24 +34,15 @@ impl BloomFilter {
     }
 
     pub(super) fn add(&mut self, id: PlantId) {
-        self.add_all(&[id]);
-    }
-
-    /// Adds many ids faster than one by one, because their memory accesses overlap.
-    pub(super) fn add_all(&mut self, mut ids: &[PlantId]) {
-        while !ids.is_empty() {
-            if self.room == 0 {
-                // Doubling keeps the number of parts small.
-                self.room = LEAST_ROOM << self.parts.len();
-                self.parts.push(Part::with_room_for(self.room));
-            }
-            let (fitting, later) = ids.split_at(ids.len().min(self.room));
-            if let Some(last) = self.parts.last_mut() {
-                last.add_all(fitting);
-            }
-            self.room -= fitting.len();
-            ids = later;
+        if self.room == 0 {
+            // Doubling keeps the number of parts small.
+            self.room = LEAST_ROOM << self.parts.len();
+            self.parts.push(Part::with_room_for(self.room));
         }
+        if let Some(last) = self.parts.last_mut() {
+            last.add(hash(id));
+        }
+        self.room -= 1;
     }
 
     pub(super) fn join(mut self, other: Self) -> Self {
@@ -83,16 +71,9 @@ impl Part {
         Self { words: vec![0; (ids / 64 + 1).saturating_mul(BITS_FOR_AN_ID)] }
     }
 
-    fn add_all(&mut self, ids: &[PlantId]) {
-        let mut hashes = [0; HASHES_AT_ONCE];
-        for ids in ids.chunks(HASHES_AT_ONCE) {
-            let hashes = &mut hashes[..ids.len()];
-            hashes.iter_mut().zip(ids).for_each(|(hashed, id)| *hashed = hash(*id));
-            for hash in hashes {
-                let place = self.place(*hash);
-                self.words[place] |= bits(*hash);
-            }
-        }
+    fn add(&mut self, hash: u64) {
+        let place = self.place(hash);
+        self.words[place] |= bits(hash);
     }
 
     fn may_contain(&self, hash: u64) -> bool {

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -24,7 +23,7 @@ use super::layout::{Change, ChangeGroup};
 use super::ordered_map::guarded::failure_in_background;
 use super::room::Room;
 use super::tree::MergeTree;
-use super::write_ahead_log::{LogRecord, WriteAheadLog};
+use super::write_ahead_log::{WriteAheadLog, payload_of};
 use crate::decision::{Decision, Write};
 use crate::fault;
 use crate::plant_record::{EncodedPlant, PlantRecord};
@@ -39,41 +38,18 @@ const AWAKE: Duration = Duration::from_micros(200);
 /// After this many groups of one write each, one client counts as writing alone.
 const ALONE_AFTER: u32 = 8;
 
-type Outcome = Result<Decision, StoreError>;
+pub(super) type Outcome = Result<Decision, StoreError>;
+
+/// A write, and the sender for its outcome, which is dropped when the store fails.
+pub(super) type WaitingWrite = (Write, oneshot::Sender<Outcome>);
 
 #[derive(Debug)]
 pub(super) enum Message {
-    Write(Write, oneshot::Sender<Outcome>),
-    /// Many writes, and the permit that they hold until they are carried out. Their outcomes come in the same order;
-    /// fewer outcomes mean that the store failed.
-    Import(Vec<Write>, mpsc::UnboundedSender<Outcome>, OwnedSemaphorePermit),
+    Write(WaitingWrite),
+    /// Many writes, and the permit that they hold until they are carried out.
+    Import(Vec<WaitingWrite>, OwnedSemaphorePermit),
     /// Carry out the waiting writes, report that, and end.
     Close(oneshot::Sender<()>),
-}
-
-enum Recipient {
-    Single(oneshot::Sender<Outcome>),
-    Import(Arc<ImportAnswers>),
-}
-
-struct ImportAnswers {
-    outcomes: mpsc::UnboundedSender<Outcome>,
-    /// Released with the last answer.
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Recipient {
-    /// Sending to a caller that was canceled fails, which is not an error.
-    fn send(self, outcome: Outcome) {
-        match self {
-            Self::Single(answer) => {
-                let _ = answer.send(outcome);
-            }
-            Self::Import(answers) => {
-                let _ = answers.outcomes.send(outcome);
-            }
-        }
-    }
 }
 
 /// Takes all waiting messages, at least one. Polls for `awake`, then sleeps until a message comes. Returns false when
@@ -149,10 +125,6 @@ pub(super) fn spawn(
                 }
                 watch.look(&watched);
             }
-            if watched.failure().is_some() {
-                // Dropping the last handle would make sled flush.
-                mem::forget(db);
-            }
         })
         .context("cannot start the watchdog thread")?;
     Ok(vec![commit_thread, watchdog])
@@ -163,18 +135,15 @@ impl Committer {
     fn run(&mut self, messages: &mut mpsc::Receiver<Message>) {
         let mut received = Vec::with_capacity(MAX_GROUP);
         let mut waiting = Vec::with_capacity(MAX_GROUP);
-        let mut closing = Vec::new();
+        let (mut permits, mut closing) = (Vec::new(), Vec::new());
         let (mut alone, mut awake) = (0_u32, Duration::ZERO);
         while receive(messages, &mut received, awake) {
             for message in received.drain(..) {
                 match message {
-                    Message::Write(write, answer) => {
-                        waiting.push((write, Recipient::Single(answer)));
-                    }
-                    Message::Import(writes, outcomes, permit) => {
-                        let answers = Arc::new(ImportAnswers { outcomes, _permit: permit });
-                        let recipient = || Recipient::Import(Arc::clone(&answers));
-                        waiting.extend(writes.into_iter().map(|write| (write, recipient())));
+                    Message::Write(write) => waiting.push(write),
+                    Message::Import(writes, permit) => {
+                        waiting.extend(writes);
+                        permits.push(permit);
                     }
                     Message::Close(done) => {
                         messages.close();
@@ -191,6 +160,7 @@ impl Committer {
                 }
                 self.commit_and_answer(&mut waiting);
             }
+            permits.clear();
         }
         if self.health.failure().is_some() {
             return;
@@ -207,8 +177,8 @@ impl Committer {
     }
 
     /// Carries out the oldest waiting writes, at most [`MAX_GROUP`], as one group.
-    fn commit_and_answer(&mut self, waiting: &mut Vec<(Write, Recipient)>) {
-        let (writes, recipients): (Vec<Write>, Vec<Recipient>) =
+    fn commit_and_answer(&mut self, waiting: &mut Vec<WaitingWrite>) {
+        let (writes, answers): (Vec<_>, Vec<_>) =
             waiting.drain(..waiting.len().min(MAX_GROUP)).unzip();
         self.health.group_begins();
         let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(writes)))
@@ -218,11 +188,12 @@ impl Committer {
         match committed {
             Ok(decided) => {
                 fault::point("before-answers");
-                for (recipient, decided) in recipients.into_iter().zip(decided) {
-                    recipient.send(decided);
+                for (answer, decided) in answers.into_iter().zip(decided) {
+                    // The caller may be canceled.
+                    let _ = answer.send(decided);
                 }
             }
-            // A caller whose recipient is dropped finds the failure in `health`.
+            // A caller whose sender is dropped finds the failure in `health`.
             Err(cause) => self.health.fail(cause),
         }
     }
@@ -271,7 +242,7 @@ impl Committer {
             all_decided.push(decision);
         }
         if !group.changes.is_empty() {
-            if !self.append(LogRecord::new(&group)?)? {
+            if !self.append(&payload_of(&group)?)? {
                 return Ok(refuse_all());
             }
             fault::point("after-journal");
@@ -281,11 +252,11 @@ impl Committer {
         Ok(all_decided)
     }
 
-    /// Appends the record to the write-ahead log. Returns false, and appends nothing, when that needs the other segment
+    /// Appends a group to the write-ahead log. Returns false, and appends nothing, when that needs the other segment
     /// while the disk is full: sled does not have the changes in that segment yet.
-    fn append(&mut self, record: LogRecord) -> anyhow::Result<bool> {
+    fn append(&mut self, payload: &[u8]) -> anyhow::Result<bool> {
         let is_full = self.tree.memtables.read().active_changes() >= self.changes_in_memory;
-        if is_full || !self.write_ahead_log.has_room_for(&record) {
+        if is_full || !self.write_ahead_log.has_room_for(payload) {
             if !self.compaction.wait(&self.room)? {
                 return Ok(false);
             }
@@ -296,7 +267,7 @@ impl Committer {
             fault::point("after-segment-switch");
             self.compact()?;
         }
-        self.write_ahead_log.append(record)?;
+        self.write_ahead_log.append(payload)?;
         Ok(true)
     }
 

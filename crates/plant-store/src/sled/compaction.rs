@@ -77,28 +77,21 @@ impl CompactionThread {
             .name("plant-compact".to_owned())
             .spawn(move || {
                 loop {
-                    let (memtable, manifest) = match ordered.recv_timeout(LOOK_INTERVAL) {
-                        Ok(order) => order,
-                        Err(RecvTimeoutError::Timeout) => {
-                            compactor.room.look();
-                            continue;
+                    match ordered.recv_timeout(LOOK_INTERVAL) {
+                        Ok((memtable, manifest)) => {
+                            let compact = || compactor.compact(&memtable, manifest, &health);
+                            let ended = panic::catch_unwind(AssertUnwindSafe(compact))
+                                .unwrap_or_else(|_| Err(anyhow!("it panicked")));
+                            if let Err(cause) = ended {
+                                return health.fail(cause.context("a compaction failed"));
+                            }
+                            if report.send(()).is_err() {
+                                return;
+                            }
                         }
-                        Err(RecvTimeoutError::Disconnected) => break,
-                    };
-                    let compact = || compactor.compact(&memtable, manifest, &health);
-                    let ended = panic::catch_unwind(AssertUnwindSafe(compact))
-                        .unwrap_or_else(|_| Err(anyhow!("it panicked")));
-                    if let Err(cause) = ended {
-                        health.fail(cause.context("a compaction failed"));
-                        break;
+                        Err(RecvTimeoutError::Timeout) => compactor.room.look(),
+                        Err(RecvTimeoutError::Disconnected) => return,
                     }
-                    if report.send(()).is_err() {
-                        break;
-                    }
-                }
-                if health.failure().is_some() {
-                    // Dropping the last handle would make sled flush.
-                    mem::forget(compactor);
                 }
             })
             .context("cannot start the compaction thread")?;
@@ -188,7 +181,7 @@ fn write_events(
         let record = db.get(event_key(first))?;
         events = record.map_or(Ok(Vec::new()), |record| decode_events(begin, &record))?;
         let before = usize::try_from(first - begin)?;
-        ensure!(events.len() >= before, "the events before number {first} are lost");
+        ensure!(events.len() >= before, "the events before number {first} are missing");
         events.truncate(before);
     }
     while !rest.is_empty() {

@@ -1,6 +1,7 @@
 //! The health of the store: its failure, if it has failed, and how long the commit of the current group has taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -17,28 +18,16 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// full disk. The limit counts looks instead of time, because a process that is stopped (SIGSTOP) makes no looks.
 const FAILED_AFTER_LOOKS: u32 = 40;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StoreHealth {
     failure: watch::Sender<Option<StoreFailure>>,
-    opened: Instant,
-    /// When the current group began, in milliseconds since `opened`, or [`IDLE`].
-    group_begun_ms: AtomicU64,
+    /// When the group under way began.
+    group_begun: Mutex<Option<Instant>>,
     /// Counts the steps of compaction. A group that waits for compaction has not failed while the count grows.
     compaction_steps: AtomicU64,
 }
 
-const IDLE: u64 = u64::MAX;
-
 impl StoreHealth {
-    pub(super) fn new() -> Self {
-        Self {
-            failure: watch::Sender::new(None),
-            opened: Instant::now(),
-            group_begun_ms: AtomicU64::new(IDLE),
-            compaction_steps: AtomicU64::new(0),
-        }
-    }
-
     pub(super) fn failure(&self) -> Option<StoreFailure> {
         self.failure.borrow().clone()
     }
@@ -71,11 +60,11 @@ impl StoreHealth {
     }
 
     pub(super) fn group_begins(&self) {
-        self.group_begun_ms.store(self.now_ms(), Ordering::Relaxed);
+        *self.group_begun() = Some(Instant::now());
     }
 
     pub(super) fn group_ends(&self) {
-        self.group_begun_ms.store(IDLE, Ordering::Relaxed);
+        *self.group_begun() = None;
     }
 
     pub(super) fn compaction_advances(&self) {
@@ -84,34 +73,28 @@ impl StoreHealth {
 
     /// Whether a group takes so long that further writes should be refused.
     pub(super) fn is_stalled(&self) -> bool {
-        self.group_under_way().is_some_and(|begun_ms| {
-            Duration::from_millis(self.now_ms().saturating_sub(begun_ms)) > STALLED_AFTER
-        })
+        self.group_begun().is_some_and(|begun| begun.elapsed() > STALLED_AFTER)
     }
 
-    fn group_under_way(&self) -> Option<u64> {
-        Some(self.group_begun_ms.load(Ordering::Relaxed)).filter(|begun_ms| *begun_ms != IDLE)
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(IDLE - 1)
+    fn group_begun(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.group_begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// The group and the steps of compaction at the last look, and how many looks have found both unchanged.
-    seen: Option<((u64, u64), u32)>,
+    seen: Option<((Instant, u64), u32)>,
 }
 
 impl Watch {
     /// Fails the store after [`FAILED_AFTER_LOOKS`] looks without progress.
     pub(super) fn look(&mut self, health: &StoreHealth) {
-        let Some(begun_ms) = health.group_under_way() else {
+        let Some(begun) = *health.group_begun() else {
             self.seen = None;
             return;
         };
-        let found = (begun_ms, health.compaction_steps.load(Ordering::Relaxed));
+        let found = (begun, health.compaction_steps.load(Ordering::Relaxed));
         let looks = match self.seen {
             Some((seen, looks)) if seen == found => looks + 1,
             _ => 1,
@@ -131,7 +114,7 @@ mod tests {
 
     /// Whether the store fails after this many looks at a group, followed by `progress`.
     fn fails(rounds: u32, looks: u32, progress: fn(&StoreHealth, &mut Watch)) -> bool {
-        let (health, mut watch) = (StoreHealth::new(), Watch::default());
+        let (health, mut watch) = (StoreHealth::default(), Watch::default());
         health.group_begins();
         for _ in 0..rounds {
             (0..looks).for_each(|_| watch.look(&health));

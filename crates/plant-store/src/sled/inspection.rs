@@ -5,8 +5,8 @@ use plant_domain::{NewPlant, PlantId};
 
 use super::config::SledConfig;
 use super::findings::Findings;
+use super::layout::Manifest;
 use super::open::{self, FoundDatabase};
-use super::ordered_map::IVec;
 use super::ordered_map::guarded::{guarded, open_error};
 use super::scan::PlantScan;
 use super::verify;
@@ -19,6 +19,7 @@ use crate::{OpenError, StoreFailure};
 /// unfinished snapshot is moved aside, and the write-ahead log is replayed. Nothing else changes.
 pub struct SledInspection {
     found: FoundDatabase,
+    manifest: Option<Manifest>,
     findings: Findings,
 }
 
@@ -52,10 +53,10 @@ impl SledInspection {
     /// too much of it is damaged.
     pub fn open(config: &SledConfig) -> Result<Self, OpenError> {
         let mut findings = Findings::list();
-        let found = open::open_to_look(config, &mut findings)
+        let (found, manifest) = open::open_to_look(config, &mut findings)
             .with_context(|| format!("cannot open the database in {}", config.directory.display()))
             .map_err(open_error)?;
-        Ok(Self { found, findings })
+        Ok(Self { found, manifest, findings })
     }
 
     /// Compares plants, tag index, count, digest and events with each other. Reads everything; memory is bounded by the
@@ -65,9 +66,9 @@ impl SledInspection {
     ///
     /// When the disk fails.
     pub fn verify(&self) -> Result<Verification, StoreFailure> {
-        let FoundDatabase { db, manifest, .. } = &self.found;
         let mut findings = self.findings.clone();
-        let compared = guarded(|| verify::verify(db, manifest.as_ref(), &mut findings));
+        let verify = || verify::verify(&self.found.db, self.manifest.as_ref(), &mut findings);
+        let compared = guarded(verify);
         let compared = compared.context("not everything could be compared");
         let (plants, events) =
             findings.value_of(compared).map_err(StoreFailure::new)?.unwrap_or_default();
@@ -78,7 +79,7 @@ impl SledInspection {
     /// Every readable plant, by ascending id. Unreadable stretches are errors in between.
     pub fn plants(&self) -> impl Iterator<Item = Result<NewPlant, StoreFailure>> {
         let plant = |entry: anyhow::Result<(PlantId, _)>| -> anyhow::Result<NewPlant> {
-            let (id, record): (_, IVec) = entry?;
+            let (id, record): (_, Vec<u8>) = entry?;
             let record = PlantRecord::decode(&record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             Ok(record.to_stored_plant(id)?.into_new_plant())
@@ -89,6 +90,6 @@ impl SledInspection {
     /// How many plants there should be, if the manifest can be read.
     #[must_use]
     pub fn count(&self) -> Option<u64> {
-        self.found.manifest.map(|manifest| manifest.plants)
+        self.manifest.map(|manifest| manifest.plants)
     }
 }

@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use plant_domain::PlantId;
 
 use super::blocks::{self, Block};
@@ -17,7 +18,7 @@ use super::recovery::{self, Replay};
 use super::scan::PlantScan;
 use super::tree::MergeTree;
 use super::verify;
-use super::write_ahead_log::{self, LogRecord};
+use super::write_ahead_log;
 use crate::plant_record::PlantRecord;
 use crate::{EventPage, Page, PageRequest, Revision, StoredPlant};
 
@@ -45,11 +46,11 @@ pub fn event_record(value: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + D
 /// Ids and their values.
 pub type Entries = Vec<(PlantId, Vec<u8>)>;
 
-/// A block: the least id that belongs into it, and its entries.
+/// A block: the least id that belongs in it, and its entries.
 pub fn block(key: &[u8], value: &[u8]) -> anyhow::Result<(PlantId, Entries)> {
-    let block = Block::new(key.into(), value.into());
-    let entries = block.owned_entries()?.into_iter().map(|(id, value)| (id, value.to_vec()));
-    Ok((block.first_id()?, entries.collect()))
+    let block = Block::new(prefix_of(key)?, (key.into(), value.into()))?;
+    let entries = block.entries().map(|entry| entry.map(|(id, value)| (id, value.to_vec())));
+    Ok((block.first, entries.collect::<anyhow::Result<_>>()?))
 }
 
 /// Blocks of these entries, as keys and values, under the key's prefix.
@@ -57,38 +58,42 @@ pub fn cut_blocks(
     key: &[u8],
     entries: &[(PlantId, Vec<u8>)],
 ) -> anyhow::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let block = Block::new(key.into(), [][..].into());
+    let prefix = prefix_of(key)?;
+    let first = Block::new(prefix, (key.into(), [][..].into()))?.first;
     let entries: Vec<_> = entries.iter().map(|(id, value)| (*id, &value[..])).collect();
-    blocks::cut(block.prefix()?, block.first_id()?, &entries, false)
+    blocks::cut(prefix, first, &entries, false)
+}
+
+/// The key of a block without the id at its end.
+fn prefix_of(key: &[u8]) -> anyhow::Result<&[u8]> {
+    let (prefix, _) = key.split_last_chunk::<8>().context("the key is too short")?;
+    Ok(prefix)
 }
 
 /// The prefix of the key of a tag's block, and the prefix of the tag that was read from it.
 pub fn tag_prefixes(key: &[u8]) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
-    let block = Block::new(key.into(), [][..].into());
-    let prefix = block.prefix()?;
-    Ok((prefix.to_vec(), layout::tag_blocks_prefix(layout::tag_of_prefix(prefix)?)))
+    Ok((prefix_of(key)?.to_vec(), layout::tag_blocks_prefix(layout::tag_of_key(key)?)))
 }
 
-/// A group of the write-ahead log. Its bytes are those of a segment, unless the group is too large for one.
-pub fn log_group(
-    payload: &[u8],
-) -> anyhow::Result<(Option<Vec<u8>>, impl PartialEq + Debug + use<>)> {
+/// A group of the write-ahead log. Fails also when the group is too large for a segment.
+pub fn log_group(payload: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
     let group = ChangeGroup::decode(payload)?;
     if let Ok(manifest) = Manifest::default().before(&group).after(&group.changes) {
         assert_eq!(manifest.last_sequence, group.last_sequence());
     }
-    let segment = LogRecord::new(&group).ok().map(|it| it.in_segment(*b"a salt  ", &[0; 64], 24));
-    Ok((segment, group))
+    Ok((write_ahead_log::payload_of(&group)?, group))
 }
 
-/// A segment of this salt with the record of a group in the middle of other bytes.
+/// A segment of this salt with a record in the middle of other bytes.
 pub fn log_segment(
     payload: &[u8],
     salt: [u8; 8],
     other: &[u8],
     at: usize,
 ) -> anyhow::Result<Vec<u8>> {
-    Ok(LogRecord::new(&ChangeGroup::decode(payload)?)?.in_segment(salt, other, at))
+    let (before, behind) = other.split_at(at);
+    let record = write_ahead_log::record(salt, payload)?;
+    Ok([&salt, before, &record, behind].concat())
 }
 
 /// The payloads of the whole records in a segment.

@@ -18,7 +18,6 @@
 //! [`blocks`](super::blocks) describes blocks.
 
 use std::num::Wrapping;
-use std::ops::Range;
 
 use anyhow::{Context as _, bail, ensure};
 use plant_domain::PlantId;
@@ -196,11 +195,6 @@ pub(super) fn event_key(sequence: u64) -> [u8; 9] {
     key
 }
 
-/// The keys of the records that hold the events from one on.
-pub(super) fn event_keys_from(sequence: u64) -> Range<Vec<u8>> {
-    event_key(sequence).to_vec()..vec![EVENT_PREFIX[0] + 1]
-}
-
 /// The sequence number of the first event in the record that holds an event.
 pub(super) const fn first_of_record(sequence: u64) -> u64 {
     sequence - (sequence - 1) % EVENTS_IN_A_RECORD
@@ -234,8 +228,10 @@ pub(super) fn tag_blocks_prefix(tag: &str) -> Vec<u8> {
     [TAG_PREFIX, tag.as_bytes(), &[TAG_END]].concat()
 }
 
-pub(super) fn tag_of_prefix(prefix: &[u8]) -> anyhow::Result<&str> {
-    let tag = prefix.strip_prefix(TAG_PREFIX).and_then(|tag| tag.strip_suffix(&[TAG_END]));
+/// The tag in the key of a block of ids.
+pub(super) fn tag_of_key(key: &[u8]) -> anyhow::Result<&str> {
+    let tag = key.strip_prefix(TAG_PREFIX).and_then(<[u8]>::split_last_chunk::<8>);
+    let tag = tag.and_then(|(tag, _)| tag.strip_suffix(&[TAG_END]));
     let tag = tag.context("the key of a tag's block has no end of the tag")?;
     std::str::from_utf8(tag).context("the key of a tag's block is no text")
 }

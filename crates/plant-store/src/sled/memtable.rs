@@ -142,21 +142,12 @@ fn run<'a, T: Clone + 'a>(
         memtables.clone().filter_map(|plants| plants.range(from..).nth(about).map(|(id, _)| *id));
     let next = next.min();
     let end = next.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut merged: Vec<(PlantId, T)> = Vec::new();
-    for plants in memtables {
-        let mut newer = mem::take(&mut merged).into_iter().peekable();
-        for (id, value) in plants.range((Bound::Included(from), end)) {
-            while let Some(entry) = newer.next_if(|(newer_id, _)| newer_id < id) {
-                merged.push(entry);
-            }
-            let is_newer_there = newer.peek().is_some_and(|(newer_id, _)| newer_id == id);
-            if !is_newer_there {
-                merged.push((*id, value.clone()));
-            }
-        }
-        merged.extend(newer);
-    }
-    Run { entries: merged, next }
+    let changes = memtables.flat_map(|changes| changes.range((Bound::Included(from), end)));
+    let mut entries: Vec<_> = changes.map(|(id, value)| (*id, value.clone())).collect();
+    // The sort is stable, so the newest change of each plant comes first, and stays.
+    entries.sort_by_key(|(id, _)| *id);
+    entries.dedup_by_key(|(id, _)| *id);
+    Run { entries, next }
 }
 
 /// The memtables, shared by readers, the commit thread and the compaction thread.

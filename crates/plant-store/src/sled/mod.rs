@@ -37,7 +37,7 @@ use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use self::commit::{Committer, Message};
+use self::commit::{Committer, Message, Outcome};
 use self::compaction::{CompactionThread, Compactor};
 use self::health::StoreHealth;
 use self::open::FoundDatabase;
@@ -103,10 +103,10 @@ impl SledRepository {
         let opened = open::open(config).with_context(|| {
             format!("cannot open the database in {}", config.directory.display())
         })?;
-        let health = Arc::new(StoreHealth::new());
+        let health = Arc::new(StoreHealth::default());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
         let open::Opened { found, manifest, ids, write_ahead_log } = opened;
-        let FoundDatabase { db, file, last_handle, lock, .. } = found;
+        let FoundDatabase { db, file, last_handle, lock } = found;
         let tree = Arc::new(MergeTree::new(Db::clone(&db), manifest, ids));
         let keep_events = config.keep_events;
         let looked_at = file.try_clone().context("cannot look how full the disk is")?;
@@ -150,25 +150,26 @@ impl SledRepository {
         })
     }
 
-    async fn write_all(
-        &self,
-        writes: Vec<Write>,
-    ) -> Result<Vec<Result<Decision, StoreError>>, StoreError> {
+    /// Sends the writes of an import to the commit thread, and returns their outcomes when all are carried out.
+    async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<Outcome>, StoreError> {
         self.health.check()?;
-        let count = writes.len();
-        let mut outcomes = Vec::with_capacity(count);
-        let (answers, mut answered) = mpsc::unbounded_channel();
+        let with_answers = writes.into_iter().map(|write| {
+            let (answer, outcome) = oneshot::channel();
+            ((write, answer), outcome)
+        });
+        let (writes, answered): (Vec<_>, Vec<_>) = with_answers.unzip();
         // The permit moves with the writes: they stay in the queue when the caller is canceled.
         let permit = Arc::clone(&self.imports).acquire_owned().await;
         let permit = permit.context("importing is closed").map_err(StoreFailure::new)?;
-        if self.queue.send(Message::Import(writes, answers, permit)).await.is_err() {
+        if self.queue.send(Message::Import(writes, permit)).await.is_err() {
             return Err(self.why_no_more_writes());
         }
-        while let Some(outcome) = answered.recv().await {
-            outcomes.push(outcome);
-        }
-        if outcomes.len() < count {
-            return Err(self.health.failed().await.into());
+        let mut outcomes = Vec::with_capacity(answered.len());
+        for outcome in answered {
+            match outcome.await {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(_) => return Err(self.health.failed().await.into()),
+            }
         }
         Ok(outcomes)
     }
@@ -201,7 +202,7 @@ impl PlantRepository for SledRepository {
     async fn write(&self, write: Write) -> Result<Decision, StoreError> {
         self.health.check()?;
         let (answer, outcome) = oneshot::channel();
-        match self.queue.try_send(Message::Write(write, answer)) {
+        match self.queue.try_send(Message::Write((write, answer))) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => return Err(StoreError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(self.why_no_more_writes()),

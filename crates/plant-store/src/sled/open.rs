@@ -33,22 +33,32 @@ const SLED_FILE: &str = "db";
 pub(super) struct Opened {
     pub(super) found: FoundDatabase,
     pub(super) manifest: Manifest,
+    /// The ids in use.
     pub(super) ids: BloomFilter,
     pub(super) write_ahead_log: WriteAheadLog,
 }
 
-/// A database with its write-ahead log replayed.
+/// A database whose write-ahead log is not read yet.
 pub(super) struct FoundDatabase {
     pub(super) db: PacedDb,
     /// Our own handle to sled's file.
     pub(super) file: File,
-    pub(super) manifest: Option<Manifest>,
     pub(super) last_handle: LastHandle,
     pub(super) lock: File,
 }
 
 impl FoundDatabase {
-    /// Closes sled, unless the disk has failed.
+    /// Recovers the database. After an error, closes sled, unless the disk has failed.
+    fn recovered<T>(
+        self,
+        recover: impl FnOnce(&Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<(Self, T)> {
+        match guarded(|| recover(&self)).map_err(advise) {
+            Ok(recovered) => Ok((self, recovered)),
+            Err(error) => Err(self.close_after(error)),
+        }
+    }
+
     fn close_after(self, error: anyhow::Error) -> anyhow::Error {
         drop(self.db);
         if is_of_disk(&error) {
@@ -71,47 +81,46 @@ fn make_or_open(config: &SledConfig) -> anyhow::Result<Opened> {
     if !has_database(directory)? {
         make_database(config, &directory.join(SLED_DIRECTORY))?;
     }
-    bring_to_disk(config, find(config, lock, Replay::Unsynced, &mut Findings::Refuse)?)
+    let found = find(config, lock)?;
+    let (found, (manifest, ids, write_ahead_log)) =
+        found.recovered(|found| recover(config, &found.db, &found.file))?;
+    Ok(Opened { found, manifest, ids, write_ahead_log })
 }
 
-/// Checks that nothing is missing, and makes changes durable in sled that only the write-ahead log had.
-fn bring_to_disk(config: &SledConfig, found: FoundDatabase) -> anyhow::Result<Opened> {
-    let check = || {
-        let db = &found.db;
-        let (manifest, ids) = match check_all(db, found.manifest) {
-            Err(lost) if !is_of_disk(&lost) => {
-                warn_of_lost(&lost);
-                check_all(db, read_kept(config, db, Replay::All, &mut Findings::Refuse)?)?
-            }
-            checked => checked?,
-        };
-        checkpoint(db, &found.file)?;
-        write_synced(db, &manifest)?;
-        fault::point("before-opened");
-        Ok((manifest, ids, WriteAheadLog::open(&config.directory)?))
+/// Replays the write-ahead log, checks that nothing is missing, and makes changes durable in sled that only the log
+/// had.
+fn recover(
+    config: &SledConfig,
+    db: &PacedDb,
+    file: &File,
+) -> anyhow::Result<(Manifest, BloomFilter, WriteAheadLog)> {
+    let payloads = read_log(config, db, &mut Findings::Refuse)?;
+    let replayed = |replay| {
+        let manifest = guarded(|| recovery::read(db, &payloads, replay, &mut Findings::Refuse))?;
+        let manifest = manifest.context("the manifest cannot be read")?;
+        anyhow::Ok((manifest, recovery::check(db, &manifest)?))
     };
-    match guarded(check).map_err(advise) {
-        Ok((manifest, ids, write_ahead_log)) => {
-            Ok(Opened { found, manifest, ids, write_ahead_log })
+    let (manifest, ids) = match replayed(Replay::Unsynced) {
+        Err(lost) if !is_of_disk(&lost) => {
+            log::warn!(
+                "replaying all of the write-ahead log, because sled has lost changes: {lost:#}"
+            );
+            replayed(Replay::All)?
         }
-        Err(error) => Err(found.close_after(error)),
-    }
+        replayed => replayed?,
+    };
+    checkpoint(db, file)?;
+    write_synced(db, &manifest)?;
+    fault::point("before-opened");
+    Ok((manifest, ids, WriteAheadLog::open(&config.directory)?))
 }
 
-fn warn_of_lost(lost: &anyhow::Error) {
-    log::warn!("replaying all of the write-ahead log, because sled has lost changes: {lost:#}");
-}
-
-/// Checks that nothing is missing. Also returns the ids in use.
-fn check_all(db: &PacedDb, manifest: Option<Manifest>) -> anyhow::Result<(Manifest, BloomFilter)> {
-    let manifest = manifest.context("the manifest cannot be read")?;
-    Ok((manifest, recovery::check(db, &manifest)?))
-}
-
+/// Opens an existing database, and replays the write-ahead log, even if the database is damaged. Also returns the
+/// manifest, if it can be read.
 pub(super) fn open_to_look(
     config: &SledConfig,
     findings: &mut Findings,
-) -> anyhow::Result<FoundDatabase> {
+) -> anyhow::Result<(FoundDatabase, Option<Manifest>)> {
     let directory = &config.directory;
     ensure!(
         has_database(directory)?,
@@ -119,20 +128,35 @@ pub(super) fn open_to_look(
         directory.display()
     );
     let lock = lock(directory)?;
-    find(config, lock, Replay::All, findings).map_err(advise_on_disk)
+    let replay = |found: &FoundDatabase| {
+        let payloads = read_log(config, &found.db, findings)?;
+        recovery::read(&found.db, &payloads, Replay::All, findings)
+    };
+    find(config, lock).and_then(|found| found.recovered(replay)).map_err(advise_on_disk)
+}
+
+/// Reads the records of the write-ahead log.
+fn read_log(
+    config: &SledConfig,
+    db: &PacedDb,
+    findings: &mut Findings,
+) -> anyhow::Result<Vec<Vec<u8>>> {
+    let (salts, mut payloads) = write_ahead_log::read(&config.directory, findings)?;
+    if db.get(LOG_SALTS_KEY)?.as_deref() != Some(&salts) {
+        findings.add(
+            "journal.0 and journal.1 belong to another database; put the files of this one back",
+        )?;
+        payloads.clear();
+    }
+    Ok(payloads)
 }
 
 fn has_database(directory: &Path) -> anyhow::Result<bool> {
     directory.join(SLED_DIRECTORY).try_exists().context("the folder cannot be read")
 }
 
-/// Opens sled with its guards, and replays the write-ahead log.
-fn find(
-    config: &SledConfig,
-    lock: File,
-    replay: Replay,
-    findings: &mut Findings,
-) -> anyhow::Result<FoundDatabase> {
+/// Opens sled with its guards.
+fn find(config: &SledConfig, lock: File) -> anyhow::Result<FoundDatabase> {
     let sled_directory = config.directory.join(SLED_DIRECTORY);
     move_unfinished_snapshots_aside(&sled_directory)?;
     let path = sled_directory.join(SLED_FILE);
@@ -150,40 +174,12 @@ fn find(
     fault::point("after-sled-opened");
     let last_handle = LastHandle::new(db.clone());
     let db = PacedDb::new(db);
-    let found = FoundDatabase { db, file, manifest: None, last_handle, lock };
+    let found = FoundDatabase { db, file, last_handle, lock };
     // Wait until the names of the files that sled has created, renamed and removed are on disk.
-    let synced = sync_directory(&sled_directory);
-    match synced.and_then(|()| read_kept(config, &found.db, replay, findings)) {
-        Ok(manifest) => Ok(FoundDatabase { manifest, ..found }),
+    match sync_directory(&sled_directory).and_then(|()| check_format(&found.db)) {
+        Ok(()) => Ok(found),
         Err(error) => Err(found.close_after(error)),
     }
-}
-
-/// Replays the write-ahead log, and returns the manifest, if it can be read.
-fn read_kept(
-    config: &SledConfig,
-    db: &PacedDb,
-    replay: Replay,
-    findings: &mut Findings,
-) -> anyhow::Result<Option<Manifest>> {
-    check_format(db)?;
-    guarded(|| {
-        let (salts, mut payloads) = write_ahead_log::read(&config.directory, findings)?;
-        if db.get(LOG_SALTS_KEY)?.as_deref() != Some(&salts) {
-            findings.add(
-                "journal.0 and journal.1 belong to another database; put the files of this one back",
-            )?;
-            payloads.clear();
-        }
-        match guarded(|| recovery::read(db, &payloads, replay, findings)) {
-            Err(lost) if replay == Replay::Unsynced && !is_of_disk(&lost) => {
-                warn_of_lost(&lost);
-                recovery::read(db, &payloads, Replay::All, findings)
-            }
-            read => read,
-        }
-    })
-    .map_err(advise)
 }
 
 fn make_directory(directory: &Path) -> anyhow::Result<()> {

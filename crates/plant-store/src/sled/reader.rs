@@ -3,7 +3,6 @@
 //! A read checks memory before sled: a record leaves a memtable only after sled has it.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
@@ -67,32 +66,31 @@ impl SledReader {
     ) -> anyhow::Result<Option<PlantId>> {
         let run = self.tree.memtables.read().plants_from(from, page.most_wanted());
         let Run { entries, next } = run;
-        let mut recent = entries.iter().peekable();
-        let mut read = 0;
+        let recent =
+            entries.iter().map(|(id, record)| (*id, record.as_ref().map(EncodedPlant::bytes)));
+        let mut recent = recent.peekable();
+        let (mut read, mut stopped_at) = (0, None);
         let _reading = self.tree.blocks.read()?;
-        let visited =
-            blocks::visit_between(&self.tree.db, PLANT_PREFIX, from, next, |id, record| {
-                while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
-                    if !page.takes(*id, record.as_ref().map(EncodedPlant::bytes))? {
-                        return Ok(ControlFlow::Break(None));
-                    }
+        let visit = |id, record: &[u8]| {
+            while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
+                if !page.takes(id, record)? {
+                    return Ok(false);
                 }
-                read += 1;
-                if read > MOST_UNDER_A_LOCK {
-                    return Ok(ControlFlow::Break(Some(id)));
-                }
-                let record = match recent.next_if(|(recent, _)| *recent == id) {
-                    Some((_, newer)) => newer.as_ref().map(EncodedPlant::bytes),
-                    None => Some(record),
-                };
-                let goes_on = page.takes(id, record)?;
-                Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(None) })
-            });
-        if let ControlFlow::Break(next) = visited.context("cannot read the plants")? {
-            return Ok(next);
+            }
+            read += 1;
+            if read > MOST_UNDER_A_LOCK {
+                stopped_at = Some(id);
+                return Ok(false);
+            }
+            let newer = recent.next_if(|(recent, _)| *recent == id);
+            page.takes(id, newer.map_or(Some(record), |(_, newer)| newer))
+        };
+        let visited = blocks::visit_between(&self.tree.db, PLANT_PREFIX, from, next, visit);
+        if !visited.context("cannot read the plants")? {
+            return Ok(stopped_at);
         }
         for (id, record) in recent {
-            if !page.takes(*id, record.as_ref().map(EncodedPlant::bytes))? {
+            if !page.takes(id, record)? {
                 return Ok(None);
             }
         }
@@ -112,16 +110,15 @@ impl SledReader {
             let _reading = self.tree.blocks.read()?;
             let prefix = tag_blocks_prefix(tag);
             let visited = blocks::visit_between(&self.tree.db, &prefix, from, next, |id, _| {
-                if ids.len() >= RUN {
-                    return Ok(ControlFlow::Break(id));
+                let has_room = ids.len() < RUN;
+                if has_room {
+                    ids.insert(id);
+                } else {
+                    next = Some(id);
                 }
-                ids.insert(id);
-                Ok(ControlFlow::Continue(()))
+                Ok(has_room)
             });
-            let visited = visited.with_context(|| format!("reading the index of tag {tag:?}"))?;
-            if let ControlFlow::Break(id) = visited {
-                next = Some(id);
-            }
+            visited.with_context(|| format!("reading the index of tag {tag:?}"))?;
         }
         let mut gone = 0;
         for (id, presence) in entries {
@@ -172,7 +169,7 @@ impl SledReader {
             let wanted = (begin..in_sled.end).zip(of_record).skip_while(|(event, _)| *event < next);
             let before = events.len();
             events.extend(wanted.map(|(_, event)| event));
-            ensure!(events.len() > before, "the events from number {next} on are lost");
+            ensure!(events.len() > before, "the events from number {next} on are missing");
         }
         let numbers = first..=u64::MAX;
         let numbered = numbers.zip(events.into_iter().chain(in_memory)).take(limit);

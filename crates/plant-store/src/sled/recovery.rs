@@ -11,15 +11,16 @@ use super::bloom_filter::BloomFilter;
 use super::compaction::compact;
 use super::findings::Findings;
 use super::layout::{
-    self, ChangeGroup, Digest, MANIFEST_KEY, Manifest, SYNCED_KEY, TAG_PREFIX, decode_events,
-    event_keys_from, event_sequence, tag_of_prefix,
+    self, ChangeGroup, Digest, EVENT_PREFIX, EVENTS_IN_A_RECORD, EventOfPlant, MANIFEST_KEY,
+    Manifest, PLANT_PREFIX, SYNCED_KEY, TAG_PREFIX, decode_events, event_sequence,
+    tag_blocks_prefix, tag_of_key,
 };
 use super::memtable::Memtable;
 use super::ordered_map::guarded::guarded;
 use super::ordered_map::paced::PacedDb;
-use super::ordered_map::{Db, IVec, Tree};
+use super::ordered_map::{Db, Tree};
 use crate::fault;
-use crate::plant_record::RecordBytes;
+use crate::plant_record::PlantRecord;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replay {
@@ -132,7 +133,7 @@ pub(super) fn check(tree: &Tree, manifest: &Manifest) -> anyhow::Result<BloomFil
         let lower = scope.spawn(|| plants_in(plant_keys(PlantId::MIN).start..middle.clone()));
         let upper = scope.spawn(|| plants_in(middle.clone()..plant_keys(PlantId::MIN).end));
         let index = guarded(|| {
-            check_events(tree, manifest)?;
+            visit_events(tree, Some(manifest), &mut Findings::Refuse, |_, _, _| Ok(()))?;
             digest_of_index(tree)
         });
         let panicked = |_| Err(anyhow!("a check panicked"));
@@ -149,24 +150,17 @@ pub(super) fn check(tree: &Tree, manifest: &Manifest) -> anyhow::Result<BloomFil
     Ok(ids)
 }
 
-const IDS_AT_ONCE: usize = 1_024;
-
 /// A key halfway between those of the first and the last block of plants.
 fn middle_of_plants(tree: &Tree) -> anyhow::Result<Vec<u8>> {
-    guarded(|| {
-        let mut blocks = tree.range(plant_keys(PlantId::MIN));
-        let first_id =
-            |entry: Option<super::ordered_map::Result<(IVec, IVec)>>| -> anyhow::Result<PlantId> {
-                let block = entry.transpose()?.map(|(key, value)| Block::new(key, value));
-                block.map_or(Ok(PlantId::MIN), |block| block.first_id())
-            };
+    let begins = || {
+        let blocks = tree.range(plant_keys(PlantId::MIN));
+        let mut begins = blocks.map(|entry| anyhow::Ok(Block::new(PLANT_PREFIX, entry?)?.first));
         // The first block always begins at the least id, so the second one counts.
-        let (_, second, last) =
-            (blocks.next(), first_id(blocks.next())?, first_id(blocks.next_back())?);
-        let middle = second.get().midpoint(last.get().max(second.get()));
-        Ok(plant_keys(PlantId::from(middle)).start)
-    })
-    .context("cannot read the plants")
+        let second = begins.nth(1).transpose()?.unwrap_or(PlantId::MIN);
+        anyhow::Ok((second, begins.next_back().transpose()?.unwrap_or(second)))
+    };
+    let (second, last) = guarded(begins).context("cannot read the plants")?;
+    Ok(plant_keys(PlantId::from(second.get().midpoint(last.get()))).start)
 }
 
 /// The sums over consecutive blocks of plants.
@@ -174,25 +168,23 @@ struct PlantsSum {
     count: u64,
     digest: Digest,
     tags_digest: Digest,
-    /// The first id of the first block, and the last id in the last one.
-    ends: Option<(PlantId, PlantId)>,
+    /// The first id of the first block.
+    first: Option<PlantId>,
+    last: Option<PlantId>,
     ids: BloomFilter,
 }
 
 impl PlantsSum {
     fn followed_by(self, next: Self) -> anyhow::Result<Self> {
-        let ends = match (self.ends, next.ends) {
-            (Some((first, last)), Some((next, end))) => {
-                check_order(last, next)?;
-                Some((first, end))
-            }
-            (ends, None) | (None, ends) => ends,
-        };
+        if let Some(first) = next.first {
+            check_order(self.last, first)?;
+        }
         Ok(Self {
             count: self.count + next.count,
             digest: self.digest + next.digest,
             tags_digest: self.tags_digest + next.tags_digest,
-            ends,
+            first: self.first.or(next.first),
+            last: next.last.or(self.last),
             ids: self.ids.join(next.ids),
         })
     }
@@ -203,38 +195,27 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
         count: 0,
         digest: Digest::default(),
         tags_digest: Digest::default(),
-        ends: None,
+        first: None,
+        last: None,
         ids: BloomFilter::with_room_for(about),
     };
-    let mut new_ids = Vec::with_capacity(2 * IDS_AT_ONCE);
     for entry in tree.range(keys) {
-        let (key, value) = entry.context("cannot read the plants")?;
-        let block = Block::new(key, value);
-        let first_id = block.first_id()?;
-        let (begin, last) = sum.ends.get_or_insert((first_id, first_id));
-        if *begin != first_id {
-            check_order(*last, first_id)?;
-        }
-        let damaged = || format!("the block of plants from id {first_id} on is damaged");
-        for entry in block.entries().with_context(damaged)? {
-            let (id, record) = entry.with_context(damaged)?;
+        let block = Block::new(PLANT_PREFIX, entry.context("cannot read the plants")?)?;
+        check_order(sum.last, block.first)?;
+        sum.first.get_or_insert(block.first);
+        for entry in block.entries() {
+            let (id, record) = entry?;
             sum.count += 1;
             sum.digest += layout::digest(id, record);
-            // Texts stay unparsed: damage to a text changes the digest.
-            let record = RecordBytes::decode(record)
+            let record = PlantRecord::decode(record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             if let Some(tag) = record.tag {
-                sum.tags_digest += layout::digest(id, tag);
+                sum.tags_digest += layout::digest(id, tag.as_bytes());
             }
-            new_ids.push(id);
-            *last = id;
-        }
-        if new_ids.len() >= IDS_AT_ONCE {
-            sum.ids.add_all(&new_ids);
-            new_ids.clear();
+            sum.ids.add(id);
+            sum.last = Some(id);
         }
     }
-    sum.ids.add_all(&new_ids);
     Ok(sum)
 }
 
@@ -253,44 +234,69 @@ pub(super) fn visit_index(
     findings: &mut Findings,
     mut visit: impl FnMut(&str, PlantId, &mut Findings) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut before: Option<(Block, PlantId)> = None;
+    let mut before: Option<(String, PlantId)> = None;
     for entry in tree.scan_prefix(TAG_PREFIX) {
         let (key, value) = entry.context("cannot read the index of the tags")?;
-        let block = Block::new(key, value);
-        let decoded =
-            block.prefix().and_then(|prefix| Ok((prefix, tag_of_prefix(prefix)?, block.ids()?)));
-        let decoded = decoded.context("a block in the index of the tags is damaged");
-        let Some((prefix, tag, ids)) = findings.value_of(decoded)? else { continue };
-        let overlaps = before.is_some_and(|(before, last)| {
-            before.prefix().is_ok_and(|before| before == prefix)
-                && block.first_id().is_ok_and(|first| last >= first)
-        });
-        if overlaps {
+        let read = || {
+            let tag = tag_of_key(&key)?;
+            let block = Block::new(&tag_blocks_prefix(tag), (key.clone(), value))?;
+            let ids: Vec<PlantId> =
+                block.entries().map(|entry| Ok(entry?.0)).collect::<anyhow::Result<_>>()?;
+            anyhow::Ok((tag, block.first, ids))
+        };
+        let read = read().context("a block in the index of the tags is damaged");
+        let Some((tag, first, ids)) = findings.value_of(read)? else { continue };
+        if before.is_some_and(|(before, last)| before == tag && last >= first) {
             findings.add(format_args!("the index of tag {tag:?} has blocks that overlap"))?;
         }
         for id in &ids {
             visit(tag, *id, findings)?;
         }
-        before = ids.last().map(|last| (block.clone(), *last));
+        before = ids.last().map(|last| (tag.to_owned(), *last));
     }
     Ok(())
 }
 
-/// sled drops a damaged log entry without an error. This check detects the loss, because the numbers of events have no
-/// gaps.
-fn check_events(tree: &Tree, manifest: &Manifest) -> anyhow::Result<()> {
-    let mut next = manifest.kept_from;
-    for entry in tree.range(event_keys_from(manifest.kept_from)) {
-        let (key, value) = entry.context("the events cannot be read")?;
+/// Calls `visit` with every kept event and its number, in order. The numbers have no gaps, so this detects a loss: sled
+/// drops a damaged log entry without an error.
+pub(super) fn visit_events(
+    tree: &Tree,
+    manifest: Option<&Manifest>,
+    findings: &mut Findings,
+    mut visit: impl FnMut(u64, EventOfPlant, &mut Findings) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let kept_from = manifest.map_or(1, |manifest| manifest.kept_from);
+    let mut next = kept_from;
+    let mut records = tree.scan_prefix(EVENT_PREFIX);
+    loop {
+        let record = guarded(|| Ok(records.next().transpose()?));
+        let broken = || format!("the events after number {} cannot be read", next - 1);
+        let Some(Some((key, value))) = findings.value_of(record.with_context(broken))? else {
+            break;
+        };
         let first = event_sequence(&key)?;
-        let count = decode_events(first, &value)?.len() as u64;
-        let end = first + count - 1;
-        ensure!(first <= next, "the events between number {} and {first} are lost", next - 1);
-        next = end + 1;
+        if first + EVENTS_IN_A_RECORD <= kept_from {
+            // Forgotten, and not removed yet.
+            continue;
+        }
+        let Some(events) = findings.value_of(decode_events(first, &value))? else { continue };
+        let kept = (first..).zip(events).skip_while(|(sequence, _)| *sequence < kept_from);
+        for (sequence, event) in kept {
+            if sequence > next {
+                let last = sequence - 1;
+                findings.add(format_args!("the events from {next} to {last} are missing"))?;
+            }
+            next = sequence + 1;
+            visit(sequence, event, findings)?;
+        }
     }
-    let last = next - 1;
-    let expected = manifest.last_sequence;
-    ensure!(last >= expected, "the events from number {next} on are lost");
-    ensure!(last == expected, "there are events after number {expected}, the last one");
-    Ok(())
+    match manifest {
+        Some(Manifest { last_sequence: last, .. }) if next <= *last => {
+            findings.add(format_args!("the events from {next} to {last} are missing"))
+        }
+        Some(Manifest { last_sequence: last, .. }) if next > last + 1 => {
+            findings.add(format_args!("there are events after number {last}, the last one"))
+        }
+        _ => Ok(()),
+    }
 }

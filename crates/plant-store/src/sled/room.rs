@@ -124,7 +124,7 @@ mod tests {
     /// A file system with this many free bytes.
     fn room(free_bytes: fn(&File) -> Option<u64>) -> Arc<Room> {
         let file = tempfile::tempfile().expect("a temporary file");
-        Arc::new(Room::new(free_bytes, file, PathBuf::new(), Arc::new(StoreHealth::new())))
+        Arc::new(Room::new(free_bytes, file, PathBuf::new(), Arc::new(StoreHealth::default())))
     }
 
     #[test]

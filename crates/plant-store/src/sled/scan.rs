@@ -6,8 +6,9 @@ use std::vec;
 use plant_domain::PlantId;
 
 use super::blocks::{Block, check_order, plant_keys};
+use super::layout::PLANT_PREFIX;
 use super::ordered_map::guarded::guarded;
-use super::ordered_map::{IVec, Iter, Tree};
+use super::ordered_map::{Iter, Tree};
 
 /// The plants and their records, by ascending id. Plants that cannot be read are an error in between.
 pub(super) struct PlantScan<'a> {
@@ -16,7 +17,7 @@ pub(super) struct PlantScan<'a> {
     blocks: Fuse<Iter>,
     /// The next block begins at this id or later; `None` after the greatest id.
     from: Option<PlantId>,
-    entries: vec::IntoIter<(PlantId, IVec)>,
+    entries: vec::IntoIter<(PlantId, Vec<u8>)>,
     last: Option<PlantId>,
 }
 
@@ -29,8 +30,8 @@ impl<'a> PlantScan<'a> {
 
     fn read_block(&mut self) -> Option<anyhow::Result<()>> {
         let from = self.from?;
-        let block = match guarded(|| Ok(self.blocks.next().transpose()?)) {
-            Ok(block) => block.map(|(key, value)| Block::new(key, value))?,
+        let entry = match guarded(|| Ok(self.blocks.next().transpose()?)) {
+            Ok(entry) => entry?,
             Err(cause) => {
                 self.skip_unreadable(from);
                 let until = match self.from {
@@ -41,12 +42,12 @@ impl<'a> PlantScan<'a> {
                 return Some(Err(cause.context(lost)));
             }
         };
-        let read = block.first_id().and_then(|first| {
-            self.from = first.next();
-            let entries = block.owned_entries()?;
-            if let Some(last) = self.last {
-                check_order(last, first)?;
-            }
+        let read = Block::new(PLANT_PREFIX, entry).and_then(|block| {
+            self.from = block.first.next();
+            let entries =
+                block.entries().map(|entry| entry.map(|(id, record)| (id, record.to_vec())));
+            let entries: Vec<_> = entries.collect::<anyhow::Result<_>>()?;
+            check_order(self.last, block.first)?;
             self.last = entries.last().map(|(id, _)| *id);
             self.entries = entries.into_iter();
             Ok(())
@@ -94,7 +95,7 @@ impl<'a> PlantScan<'a> {
 }
 
 impl Iterator for PlantScan<'_> {
-    type Item = anyhow::Result<(PlantId, IVec)>;
+    type Item = anyhow::Result<(PlantId, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

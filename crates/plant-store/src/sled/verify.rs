@@ -10,12 +10,10 @@ use plant_domain::PlantId;
 
 use super::blocks;
 use super::findings::Findings;
-use super::layout::{
-    self, EVENT_PREFIX, Manifest, PLANT_PREFIX, decode_events, event_sequence, tag_blocks_prefix,
-};
+use super::layout::{self, EventOfPlant, Manifest, PLANT_PREFIX, tag_blocks_prefix};
 use super::ordered_map::Db;
 use super::ordered_map::guarded::guarded;
-use super::recovery::visit_index;
+use super::recovery::{visit_events, visit_index};
 use super::scan::PlantScan;
 use crate::EventKind;
 use crate::plant_record::PlantRecord;
@@ -47,49 +45,22 @@ fn read_events(
 ) -> anyhow::Result<u64> {
     let kept_from = manifest.map_or(1, |manifest| manifest.kept_from);
     let mut events = 0;
-    let mut expected = kept_from;
-    let mut entries = db.scan_prefix(EVENT_PREFIX);
-    loop {
-        let entry = guarded(|| Ok(entries.next().transpose()?));
-        let broken = || format!("the events after number {} cannot be read", expected - 1);
-        let Some(Some((key, value))) = findings.value_of(entry.with_context(broken))? else {
-            break;
+    visit_events(db, manifest, findings, |sequence, EventOfPlant { kind, id }, findings| {
+        events += 1;
+        let id = PlantId::from(id);
+        let is_new = kind == EventKind::Created;
+        let follows = match last_events.insert(id, (sequence, kind)) {
+            Some((_, before)) => is_new == (before == EventKind::Deleted),
+            // Events before the oldest kept one are not known.
+            None => is_new || kept_from > 1,
         };
-        let first = event_sequence(&key)?;
-        let Some(events_of_record) = findings.value_of(decode_events(first, &value))? else {
-            continue;
-        };
-        for (sequence, event) in (first..).zip(events_of_record) {
-            if sequence < kept_from {
-                continue;
-            }
-            if sequence > expected {
-                let last = sequence - 1;
-                findings.add(format_args!("the events from {expected} to {last} are missing"))?;
-            }
-            expected = sequence + 1;
-            events += 1;
-            let id = PlantId::from(event.id);
-            let is_new = event.kind == EventKind::Created;
-            let follows = match last_events.get(&id) {
-                Some((_, before)) => is_new == (*before == EventKind::Deleted),
-                // Events before the oldest kept one are not known.
-                None => is_new || kept_from > 1,
-            };
-            if !follows {
-                let kind = event.kind;
-                findings.add(format_args!(
-                    "event {sequence} ({kind:?}) cannot follow the event before it of plant {id}"
-                ))?;
-            }
-            last_events.insert(id, (sequence, event.kind));
+        if follows {
+            return Ok(());
         }
-    }
-    if let Some(Manifest { last_sequence, .. }) = manifest
-        && expected != last_sequence + 1
-    {
-        findings.add(format_args!("the last event is {}, not {last_sequence}", expected - 1))?;
-    }
+        findings.add(format_args!(
+            "event {sequence} ({kind:?}) cannot follow the event before it of plant {id}"
+        ))
+    })?;
     Ok(events)
 }
 

@@ -162,46 +162,24 @@ fn record_bytes(payload_bytes: usize) -> usize {
     (HEAD_BYTES + payload_bytes).next_multiple_of(ALIGNMENT)
 }
 
-/// A group as a log record, without the CRC, which depends on the segment.
-pub(super) struct LogRecord {
-    bytes: Vec<u8>,
-    payload_bytes: usize,
+/// The payload of a group's record.
+pub(super) fn payload_of(group: &ChangeGroup) -> anyhow::Result<Vec<u8>> {
+    let payload = postcard::to_stdvec(group)?;
+    ensure!(
+        SALT_BYTES + record_bytes(payload.len()) <= SEGMENT_BYTES,
+        "a group of {} bytes is too large",
+        payload.len()
+    );
+    Ok(payload)
 }
 
-impl LogRecord {
-    pub(super) fn new(group: &ChangeGroup) -> anyhow::Result<Self> {
-        let mut bytes = postcard::to_extend(group, vec![0; HEAD_BYTES])?;
-        let payload_bytes = bytes.len() - HEAD_BYTES;
-        let length = u32::try_from(payload_bytes).context("a group is too large")?;
-        bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4..8].copy_from_slice(&length.to_be_bytes());
-        bytes.resize(record_bytes(payload_bytes), 0);
-        ensure!(
-            SALT_BYTES + bytes.len() <= SEGMENT_BYTES,
-            "a group of {payload_bytes} bytes is too large"
-        );
-        Ok(Self { bytes, payload_bytes })
-    }
-
-    /// The bytes of the record in a segment with this salt.
-    fn seal(&mut self, salt: [u8; SALT_BYTES]) -> &[u8] {
-        let payload = &self.bytes[HEAD_BYTES..HEAD_BYTES + self.payload_bytes];
-        let crc = salted_crc(salt, payload);
-        self.bytes[8..HEAD_BYTES].copy_from_slice(&crc.to_be_bytes());
-        &self.bytes
-    }
-
-    /// A segment with the record in the middle of other bytes.
-    #[cfg(feature = "__internal")]
-    pub(super) fn in_segment(
-        mut self,
-        salt: [u8; SALT_BYTES],
-        other: &[u8],
-        place: usize,
-    ) -> Vec<u8> {
-        let (before, behind) = other.split_at(place);
-        [&salt, before, self.seal(salt), behind].concat()
-    }
+/// The record of a payload in the segment with this salt.
+pub(super) fn record(salt: [u8; SALT_BYTES], payload: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let length = u32::try_from(payload.len())?.to_be_bytes();
+    let crc = salted_crc(salt, payload).to_be_bytes();
+    let mut record = [&MAGIC, &length, &crc, payload].concat();
+    record.resize(record_bytes(payload.len()), 0);
+    Ok(record)
 }
 
 impl WriteAheadLog {
@@ -235,8 +213,8 @@ impl WriteAheadLog {
         Ok(Self { segments: [first, second], current, position: SALT_BYTES })
     }
 
-    pub(super) fn has_room_for(&self, record: &LogRecord) -> bool {
-        self.position + record.bytes.len() <= SEGMENT_BYTES
+    pub(super) fn has_room_for(&self, payload: &[u8]) -> bool {
+        self.position + record_bytes(payload.len()) <= SEGMENT_BYTES
     }
 
     /// Continues in the other segment. sled must have everything in that one on disk.
@@ -245,15 +223,16 @@ impl WriteAheadLog {
         self.position = SALT_BYTES;
     }
 
-    /// Writes the record. When this returns, the record is on disk.
-    pub(super) fn append(&mut self, mut record: LogRecord) -> anyhow::Result<()> {
+    /// Writes the record of a payload. When this returns, the record is on disk.
+    pub(super) fn append(&mut self, payload: &[u8]) -> anyhow::Result<()> {
         let Segment { file, salt } = &self.segments[self.current];
+        let record = record(*salt, payload)?;
         fault::point("before-journal-write");
-        file.write_all_at(record.seal(*salt), u64::try_from(self.position)?)
+        file.write_all_at(&record, u64::try_from(self.position)?)
             .context("writing to the write-ahead log")?;
         fault::point("before-journal-sync");
         file.sync_data().context("syncing the write-ahead log")?;
-        self.position += record.bytes.len();
+        self.position += record.len();
         Ok(())
     }
 }
@@ -276,7 +255,7 @@ mod tests {
             changes: Vec::new(),
         };
         let mut log = WriteAheadLog::open(one.path()).unwrap();
-        log.append(LogRecord::new(&group).unwrap()).unwrap();
+        log.append(&payload_of(&group).unwrap()).unwrap();
         let record = fs::read(one.path().join(SEGMENT_NAMES[0])).unwrap().split_off(SALT_BYTES);
 
         let path = other.path().join(SEGMENT_NAMES[0]);

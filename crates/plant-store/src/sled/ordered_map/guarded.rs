@@ -76,9 +76,10 @@ impl Drop for LastHandle {
     }
 }
 
-/// Adds [`Damaged`], which says what to do, unless the disk has failed.
+/// Adds [`Damaged`], which says what to do, unless the disk has failed or the error says so already.
 pub(in crate::sled) fn advise(error: anyhow::Error) -> anyhow::Error {
-    if is_of_disk(&error) { error } else { error.context(Damaged(())) }
+    let is_said = is_of_disk(&error) || error.downcast_ref::<Damaged>().is_some();
+    if is_said { error } else { error.context(Damaged(())) }
 }
 
 /// Whether the disk has failed, or the way to it.

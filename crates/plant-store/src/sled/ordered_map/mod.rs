@@ -8,4 +8,4 @@ pub(super) mod paced;
 
 #[cfg(any(test, feature = "__internal"))]
 pub(super) use ::sled::Config;
-pub(super) use ::sled::{Db, IVec, Iter, Result, Tree};
+pub(super) use ::sled::{Db, IVec, Iter, Tree};

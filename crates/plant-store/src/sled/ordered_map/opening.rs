@@ -2,10 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::num::NonZeroUsize;
-use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
@@ -59,38 +57,27 @@ pub(in crate::sled) fn make_writes_synchronous(file: &File, path: &Path) {
 /// error, and the file stays unchanged.
 pub(in crate::sled) fn check_readable(path: &Path) -> anyhow::Result<()> {
     let read = || {
-        let file = File::open(path)?;
-        let length = file.metadata()?.len();
+        let length = fs::metadata(path)?.len();
         let readers = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64;
         let part = length.div_ceil(readers).max(1);
-        let (file, parts) =
-            (&file, (0..length).step_by(usize::try_from(part).unwrap_or(usize::MAX)));
+        let read_from = |begin| {
+            let mut file = File::open(path)?;
+            file.seek(SeekFrom::Start(begin))?;
+            let mut file = BufReader::with_capacity(READ_BYTES, file.take(part));
+            io::copy(&mut file, &mut io::sink())
+        };
         thread::scope(|scope| {
-            let reading: Vec<_> = parts
-                .map(|begin| {
-                    let read = move || read_all(file, begin..length.min(begin + part));
-                    thread::Builder::new().spawn_scoped(scope, read)
-                })
-                .collect();
+            let begins = (0..readers).map(|reader| reader * part);
+            let read = begins
+                .map(|begin| thread::Builder::new().spawn_scoped(scope, move || read_from(begin)));
+            let reading: Vec<_> = read.collect();
             let panicked = |_| Err(io::Error::other("a reader panicked"));
-            reading.into_iter().try_for_each(|reader| reader?.join().unwrap_or_else(panicked))
+            reading
+                .into_iter()
+                .try_for_each(|reader| reader?.join().unwrap_or_else(panicked).map(drop))
         })
     };
     read().with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// Reads a range of a file, in bytes. The file may shrink during the read.
-fn read_all(file: &File, mut part: Range<u64>) -> io::Result<()> {
-    let mut buffer = vec![0; READ_BYTES];
-    while !part.is_empty() {
-        match file.read_at(&mut buffer, part.start) {
-            Ok(0) => break,
-            Ok(read) => part.start += read as u64,
-            Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
-            Err(cause) => return Err(cause),
-        }
-    }
-    Ok(())
 }
 
 pub(in crate::sled) fn open_sled(

@@ -7,10 +7,9 @@
 //! progress, estimated from sled's recent writes.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-
-use sled::{Batch, IVec};
 
 use crate::sled::room::Room;
 
@@ -27,6 +26,9 @@ const LEAST_OF_A_WRITE: usize = 512;
 
 /// The most batches between two flushes. sled begins two pieces for each batch, however small.
 const MOST_BATCHES: usize = 3;
+
+/// Entries to write by their keys; `None` removes an entry.
+pub(in crate::sled) type Batch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The database, for its one writer.
 pub(in crate::sled) struct PacedDb {
@@ -81,22 +83,24 @@ impl PacedDb {
         self.db.remove(key).map(drop)
     }
 
-    /// Replaces entries by others, all or none.
-    pub(in crate::sled) fn replace(
-        &self,
-        old: Vec<IVec>,
-        new: Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> sled::Result<()> {
-        self.count(new.iter().map(|(key, value)| key.len() + value.len()).sum())?;
-        self.unflushed_batches.update(|batches| batches + 1);
-        let mut batch = Batch::default();
-        for (key, value) in new {
-            batch.insert(key, value);
+    /// Writes and removes entries, all or none.
+    pub(in crate::sled) fn apply(&self, batch: Batch) -> sled::Result<()> {
+        self.count(bytes_in(&batch))?;
+        if batch.len() > 1 {
+            self.unflushed_batches.update(|batches| batches + 1);
+            let mut all = sled::Batch::default();
+            for (key, value) in batch {
+                match value {
+                    Some(value) => all.insert(key, value),
+                    None => all.remove(key),
+                }
+            }
+            return self.db.apply_batch(all);
         }
-        for key in old {
-            batch.remove(key);
-        }
-        self.db.apply_batch(batch)
+        batch.into_iter().try_for_each(|(key, value)| match value {
+            Some(value) => self.db.insert(key, value).map(drop),
+            None => self.db.remove(key).map(drop),
+        })
     }
 
     /// Waits until the disk has room for everything up to the next flush.
@@ -104,8 +108,12 @@ impl PacedDb {
         Ok(self.room.as_ref().map_or(Ok(()), |room| room.wait())?)
     }
 
-    /// Flushes and waits for room on the disk, if a write of these bytes would have to. The write then waits for neither.
-    pub(in crate::sled) fn make_room_for(&self, bytes: usize) -> sled::Result<()> {
+    /// Flushes and waits for room on the disk, if writing this batch would have to. The write then waits for neither.
+    pub(in crate::sled) fn make_room_for(&self, batch: &Batch) -> sled::Result<()> {
+        self.make_room(bytes_in(batch))
+    }
+
+    fn make_room(&self, bytes: usize) -> sled::Result<()> {
         let unflushed = self.unflushed_bytes.get();
         let fits = unflushed + counted(bytes) <= self.flushed_after_bytes.get();
         if unflushed == 0 || fits && self.unflushed_batches.get() < MOST_BATCHES {
@@ -125,10 +133,14 @@ impl PacedDb {
     }
 
     fn count(&self, bytes: usize) -> sled::Result<()> {
-        self.make_room_for(bytes)?;
+        self.make_room(bytes)?;
         self.unflushed_bytes.update(|unflushed| unflushed + counted(bytes));
         Ok(())
     }
+}
+
+fn bytes_in(batch: &Batch) -> usize {
+    batch.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len)).sum()
 }
 
 fn counted(bytes: usize) -> usize {

@@ -1,0 +1,186 @@
+//! The rows and events that a group of writes leads to, also column by column, as parameters of statements.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anyhow::Context as _;
+use plant_domain::{PlantId, fold_name};
+use plant_store::decision::{Decision, KeptPlant, Write};
+use plant_store::{EventKind, IdempotencyDigest, Revision, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::statements::{EVENTS_IN_A_BLOCK, kind_number, stored_plant};
+
+/// The first of the placeholder revisions of a plan, which has no block yet. Real revisions are smaller.
+const PLANNED_REVISIONS: u64 = 1 << 62;
+
+/// The row of a plant before a group. A removed plant may have a row too.
+pub(super) struct PresentRow {
+    revision: i64,
+    plant: Option<KeptPlant>,
+}
+
+impl PresentRow {
+    /// The row that [`PLANTS_WITH_IDS`](crate::statements::PLANTS_WITH_IDS) reads, and its id.
+    pub(super) fn of_row(row: &Row) -> anyhow::Result<(PlantId, Self)> {
+        let (id, revision): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let idempotency: Option<&[u8]> = row.try_get(4)?;
+        let idempotency = idempotency.map(<[u8; IdempotencyDigest::BYTES]>::try_from).transpose();
+        let idempotency = idempotency.with_context(|| format!("the row of plant {id}"))?;
+        let plant = stored_plant(row)?.map(|stored| KeptPlant {
+            stored,
+            idempotency: idempotency.map(IdempotencyDigest::from_bytes),
+        });
+        Ok((PlantId::from(id), Self { revision, plant }))
+    }
+}
+
+/// The decisions of a group's writes, and what they change.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// The outcome of each write. New revisions are placeholders.
+    pub(super) decided: Vec<Result<Decision, StoreError>>,
+    pub(super) rows: BTreeMap<PlantId, PlannedRow>,
+    pub(super) events: EventColumns,
+}
+
+pub(super) struct PlannedRow {
+    /// The revision in the row, if there is a row.
+    pub(super) before: Option<i64>,
+    /// `None` removes the plant.
+    pub(super) after: Option<KeptPlant>,
+    /// Its place among the revisions of the block.
+    pub(super) number: i64,
+}
+
+impl Plan {
+    /// Decides the writes in order; each sees the effect of those before it.
+    pub(super) fn of<'a>(
+        writes: impl Iterator<Item = &'a Write>,
+        present: &HashMap<PlantId, PresentRow>,
+    ) -> Self {
+        let mut plan = Self::default();
+        let mut number = 0_i64;
+        for write in writes {
+            let id = write.id();
+            let present = present.get(&id);
+            let current = match plan.rows.get(&id) {
+                Some(row) => row.after.clone(),
+                None => present.and_then(|present| present.plant.clone()),
+            };
+            let revision = Revision::from(PLANNED_REVISIONS + number.cast_unsigned());
+            let decided = write.clone().decide(current, revision);
+            if let Ok(decision) = &decided
+                && let Some(kind) = decision.change
+            {
+                plan.events.push(number, kind, id);
+                let row = plan.rows.entry(id).or_insert_with(|| PlannedRow {
+                    before: present.map(|present| present.revision),
+                    after: None,
+                    number,
+                });
+                (row.after, row.number) = (decision.after().cloned(), number);
+                number += 1;
+            }
+            plan.decided.push(decided);
+        }
+        plan
+    }
+}
+
+/// The committed part of a plan.
+#[derive(Default)]
+pub(super) struct Committed {
+    pub(super) block: i64,
+    /// The plants whose rows were written.
+    pub(super) written: BTreeSet<PlantId>,
+}
+
+impl Committed {
+    /// Replaces the placeholder for a new revision by the revision in the committed block.
+    pub(super) fn with_revision(&self, mut decision: Decision) -> Decision {
+        let revision = &mut decision.plant.stored.revision;
+        if let Some(number) = revision.get().checked_sub(PLANNED_REVISIONS) {
+            let first = (self.block * EVENTS_IN_A_BLOCK).cast_unsigned();
+            *revision = Revision::from(first + number);
+        }
+        decision
+    }
+}
+
+/// Events, column by column.
+#[derive(Default)]
+pub(super) struct EventColumns {
+    numbers: Vec<i64>,
+    kinds: Vec<i16>,
+    ids: Vec<i64>,
+    /// By how much the count of plants grows if all events are committed.
+    pub(super) more_plants: i64,
+}
+
+impl EventColumns {
+    /// Adds an event at a place among the revisions of the block.
+    pub(super) fn push(&mut self, number: i64, kind: EventKind, id: PlantId) {
+        self.numbers.push(number);
+        self.kinds.push(kind_number(kind));
+        self.ids.push(id.get());
+        self.more_plants += match kind {
+            EventKind::Created => 1,
+            EventKind::Updated => 0,
+            EventKind::Deleted => -1,
+        };
+    }
+
+    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 3] {
+        [&self.numbers, &self.kinds, &self.ids]
+    }
+}
+
+/// Rows, column by column.
+#[derive(Default)]
+pub(super) struct RowColumns<'a> {
+    pub(super) ids: Vec<i64>,
+    numbers: Vec<i64>,
+    names: Vec<Option<&'a str>>,
+    folded_names: Vec<Option<String>>,
+    tags: Vec<Option<&'a str>>,
+    idempotency: Vec<Option<Vec<u8>>>,
+    /// The revisions that the rows must have.
+    expected: Vec<Option<i64>>,
+}
+
+impl<'a> RowColumns<'a> {
+    /// The rows of a plan: new rows, and existing rows.
+    pub(super) fn of(rows: &'a BTreeMap<PlantId, PlannedRow>) -> [Self; 2] {
+        let [mut new, mut changed] = [Self::default(), Self::default()];
+        for (id, row) in rows {
+            let columns = if row.before.is_some() { &mut changed } else { &mut new };
+            columns.push(*id, row);
+        }
+        [new, changed]
+    }
+
+    pub(super) fn push(&mut self, id: PlantId, row: &'a PlannedRow) {
+        let after = row.after.as_ref();
+        let (name, tag) = after.map(|after| after.stored.plant.members()).unzip();
+        let digest = after.and_then(|after| after.idempotency);
+        self.ids.push(id.get());
+        self.numbers.push(row.number);
+        self.names.push(name);
+        self.folded_names.push(name.map(fold_name));
+        self.tags.push(tag.flatten());
+        self.idempotency.push(digest.map(|digest| digest.to_bytes().to_vec()));
+        self.expected.push(row.before);
+    }
+
+    /// The parameters of an insert.
+    pub(super) fn new_rows(&self) -> [&(dyn ToSql + Sync); 6] {
+        let Self { ids, numbers, names, folded_names, tags, idempotency, .. } = self;
+        [ids, numbers, names, folded_names, tags, idempotency]
+    }
+
+    /// The parameters of an update.
+    pub(super) fn changed_rows(&self) -> Vec<&(dyn ToSql + Sync)> {
+        [&self.new_rows()[..], &[&self.expected]].concat()
+    }
+}
