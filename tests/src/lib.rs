@@ -52,7 +52,7 @@ pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use database::{PlantRecords, edit_plants};
 pub use document::{Document, Part};
-pub use folder::{copy_folder, make_pipe, mode, repository};
+pub use folder::{copy_folder, files_below, make_pipe, mode, repository};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};

