@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
@@ -124,7 +124,7 @@ impl Launch {
     /// Runs the program under strace, which writes to `trace` and gets `options` too.
     ///
     /// strace runs beside the server and not above it: signals and the exit status are the server's own.
-    pub fn under_strace(self, trace: &Path, options: &[&str]) -> Self {
+    pub fn under_strace(self, trace: &Path, options: &[impl AsRef<OsStr>]) -> Self {
         let is_there = Command::new("strace")
             .arg("-V")
             .stdout(Stdio::null())
@@ -133,7 +133,9 @@ impl Launch {
             .is_ok_and(|status| status.success());
         assert!(is_there, "install strace, or run `cargo xtask test`, which does");
         let words = ["strace", "-D", "-f", "-y", "-o"].map(OsString::from).into_iter();
-        let words = words.chain([trace.into()]).chain(options.iter().map(OsString::from));
+        let words = words
+            .chain([trace.into()])
+            .chain(options.iter().map(|option| option.as_ref().to_owned()));
         self.wrapped(words)
     }
 
