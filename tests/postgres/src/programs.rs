@@ -38,7 +38,7 @@ pub fn command(program: &str) -> Command {
     command
 }
 
-/// Like [`command`], as a user who is not root, as which no server runs.
+/// Like [`command`], but never as root: PostgreSQL does not run as root.
 pub(crate) fn unprivileged(program: &str) -> Command {
     let mut command = command(program);
     if is_root() {
@@ -65,7 +65,7 @@ pub(crate) fn run_or_say_why(command: &mut Command) -> Result<String, String> {
     Err(format!("{}: {}", output.status, [text(&output.stderr), said].join("\n").trim()))
 }
 
-/// Whether the tests run as root, who is not subject to file permissions.
+/// Whether the tests run as root, to which file permissions do not apply.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -76,7 +76,7 @@ fn migrate_makes_the_tables_and_says_so_and_later_that_they_are_there() {
 }
 
 #[test]
-fn a_postgres_that_is_not_there_is_said_in_seconds_and_without_the_password() {
+fn an_unreachable_postgres_is_reported_in_seconds_and_without_the_password() {
     // The time of the build must not count.
     let _ = program();
     // The one port is closed; the other one takes connections and says nothing.
@@ -489,7 +489,7 @@ const NO_WRITES: [(&str, &str, bool); 10] = [
 ];
 
 #[test]
-fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_that_is_mended() {
+fn while_postgres_takes_no_writes_readyz_says_so_until_that_is_repaired() {
     at_once(&NO_WRITES, |(harm, mend, is_seen)| {
         let tables = OnTables::start();
         let client = tables.server.client();
@@ -518,7 +518,7 @@ fn while_no_write_is_carried_out_nothing_is_written_and_readyz_says_so_until_tha
 }
 
 #[test]
-fn without_an_index_that_writes_count_on_readyz_says_no_and_no_id_is_taken_twice() {
+fn without_an_index_that_writes_need_readyz_says_no_and_no_id_is_taken_twice() {
     let tables = OnTables::start();
     let client = tables.server.client();
     client.create(1, "Rosa", None).assert_plant("Rosa", None);
@@ -543,7 +543,7 @@ fn without_an_index_that_writes_count_on_readyz_says_no_and_no_id_is_taken_twice
 }
 
 #[test]
-fn a_server_that_has_written_nothing_yet_tells_a_refused_write_from_a_time_when_none_is_taken() {
+fn a_new_server_tells_a_refused_write_from_a_database_that_takes_none() {
     let tables = OnTables::start();
     for id in [1, 2] {
         tables.server.client().create(id, "Rosa", None).assert_plant("Rosa", None);

@@ -108,7 +108,7 @@ impl StoreUnderTest for Schema {
     }
 }
 
-/// A transaction of another session, which rests until this is committed or given up.
+/// A transaction of another session, which pauses until this is committed or rolled back.
 struct Resting {
     name: String,
     database: Database,
@@ -510,7 +510,7 @@ async fn an_unused_block_delays_the_events_only_briefly() {
 
 /// Another session has inserted the id of a create, which waits. The events are read, and the session rolls back.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_whose_number_was_given_up_begins_anew() {
+async fn a_writer_whose_number_was_given_up_takes_another_one() {
     let schema = Schema::new();
     let repository = Arc::new(schema.open().await);
     let row = "INSERT INTO SCHEMA.plants (id, revision, name, folded_name) VALUES (7, 0, 'a', 'a')";
@@ -540,7 +540,7 @@ async fn a_writer_whose_number_was_given_up_begins_anew() {
 
 /// A create assumes that its id is free. If the id is taken, the whole statement is rolled back.
 #[tokio::test(flavor = "multi_thread")]
-async fn creates_of_what_is_there_hold_no_events_up_and_are_seldom_begun_in_vain() {
+async fn creates_of_taken_ids_delay_no_events_and_take_few_numbers() {
     const MANY: i64 = 50;
     let schema = Schema::new();
     let repository = schema.open().await;
@@ -649,7 +649,7 @@ async fn removed_plants_leave_no_permanent_rows() {
 // Several repositories.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_creates_by_several_repositories_one_wins_and_a_request_that_comes_again_is_done_once() {
+async fn of_creates_by_several_repositories_one_wins_and_a_repeated_request_is_done_once() {
     const PLANTS: i64 = 200;
     let schema = Schema::new();
     let repositories = schema.open_two().await;
@@ -774,7 +774,7 @@ fn rows_read(schema: &Schema) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_import_of_which_a_part_was_written_does_not_say_that_nothing_was() {
+async fn an_import_that_is_written_in_part_does_not_say_that_nothing_was_written() {
     let schema = Schema::new();
     let repository = schema.open().await;
     // Another session holds an uncommitted create of the last plant for longer than any client waits.

@@ -76,8 +76,8 @@ fn chunks_with_trailers(bytes: usize) -> Vec<u8> {
     chunked("18", &format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n\r\n".len())))
 }
 
-/// A limit, and what makes a request of this many bytes or lines; how the longest one within the limit is answered, and
-/// how one that is longer by one. The number is 0 where the body has none.
+/// The name of a limit, a function that makes a request of this many bytes or lines, the limit, the status and error
+/// number of the answer at the limit, and those above it. The number is 0 for an answer without one.
 type Limit = (&'static str, fn(usize) -> Vec<u8>, usize, (u16, i32), (u16, i32));
 
 const LIMITS: [Limit; 8] = [

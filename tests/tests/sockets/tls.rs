@@ -125,7 +125,7 @@ fn a_handshake_or_a_record_that_does_not_end_is_cut_off_and_delays_no_other_clie
 }
 
 #[test]
-fn a_request_of_which_a_part_of_a_record_came_before_the_drain_is_answered() {
+fn a_request_whose_record_arrived_in_part_before_the_drain_is_answered() {
     let site = Site::new();
     let mut server = site.start_tls();
     let mut part_of_a_record = server.connect_tls(&site.client());
@@ -146,7 +146,7 @@ fn a_request_of_which_a_part_of_a_record_came_before_the_drain_is_answered() {
 }
 
 #[test]
-fn a_handshake_that_rests_does_not_hold_the_end_up() {
+fn an_idle_handshake_does_not_delay_the_end() {
     let site = Site::new();
     let launch = tls_launch(site.folder.path()).arguments(["--drain-timeout", "60s"]);
     let mut server = TestServer::start_with(launch);

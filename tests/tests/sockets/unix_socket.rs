@@ -177,7 +177,7 @@ fn only_the_owner_and_the_group_may_connect_with_any_umask() {
 }
 
 #[test]
-fn clients_that_have_connected_and_were_not_taken_yet_when_the_signal_comes_are_answered() {
+fn connections_that_are_not_accepted_yet_when_the_signal_arrives_are_answered() {
     // More than the server takes in one go.
     const CLIENTS: i64 = 300;
     let (path, _folder) = socket();

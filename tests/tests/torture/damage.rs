@@ -38,7 +38,7 @@ const STRETCH_PAGES: usize = 128;
 /// The file that holds most of the data.
 const SLED_FILE: &str = "plants/sled/db";
 
-/// A filled database, and what it should hold.
+/// A filled database, and its expected plants.
 struct Store {
     server: TestServer,
     /// The plants as acknowledged.

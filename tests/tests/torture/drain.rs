@@ -82,7 +82,7 @@ fn is_ready(address: SocketAddr) -> Option<bool> {
 }
 
 #[test]
-fn a_server_that_ends_under_load_answers_whom_it_has_heard_and_loses_nothing() {
+fn a_server_that_ends_under_load_answers_every_request_it_received_and_loses_nothing() {
     let rounds = times(3, 50);
     let (mut acknowledged, mut stored_plants, mut late) = (0, 0, 0);
     let mut exits = Latencies::default();

@@ -298,7 +298,7 @@ fn check_failure(server: &mut TestServer, faults: &str) {
 }
 
 #[test]
-fn a_panic_while_the_store_is_closed_is_not_taken_for_a_good_end() {
+fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
     let (panics, acknowledged) = for_each(&CLOSE, times(1, 4), 2, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
         ordeal.restart(launch(&faults));

@@ -221,7 +221,7 @@ fn a_checkpoint_that_fails_ends_the_server() {
 }
 
 #[test]
-fn a_disk_that_does_not_answer_any_more_ends_the_server() {
+fn a_disk_that_stops_answering_ends_the_server() {
     let cases = [
         ("pwrite64", LOG, true),
         ("fdatasync", LOG, true),
