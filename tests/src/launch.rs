@@ -13,6 +13,7 @@ use std::sync::{Arc, LazyLock};
 
 use test_postgres::{UNPRIVILEGED, is_root};
 
+use crate::certificate::{chain_path, key_path};
 use crate::folder::repository;
 use crate::process::Process;
 use crate::small_disk::SmallDisk;
@@ -102,6 +103,12 @@ impl Launch {
     /// Sets the folder of the plants.
     pub fn data(self, folder: &Path) -> Self {
         self.environment("PLANTD_DATA", folder)
+    }
+
+    /// Serves TLS with the certificate and the key in this folder.
+    pub fn tls(self, folder: &Path) -> Self {
+        self.environment("PLANTD_TLS_CERT", chain_path(folder))
+            .environment("PLANTD_TLS_KEY", key_path(folder))
     }
 
     /// Keeps the plants in this schema of this PostgreSQL.

@@ -5,8 +5,7 @@ use plant_http::limits::{
     BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES,
 };
 use plantd_tests::{
-    Authority, Connection, Launch, TestServer, chain_path, create_request, key_path, plant_body,
-    raw_head,
+    Authority, Connection, Launch, TestServer, create_request, plant_body, raw_head,
 };
 
 /// How many lines a head may have, and how many of them [`raw_head`] makes.
@@ -156,10 +155,7 @@ fn limits_hold_however_the_bytes_arrive_over_tls_too() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let authority = Authority::new();
     authority.issue().write(folder.path());
-    let launch = Launch::new()
-        .environment("PLANTD_TLS_CERT", chain_path(folder.path()))
-        .environment("PLANTD_TLS_KEY", key_path(folder.path()));
-    let server = TestServer::start_with(launch);
+    let server = TestServer::start_with(Launch::new().tls(folder.path()));
     let client = authority.plain_client();
     check(|| server.connect_tls(&client));
 }
