@@ -156,6 +156,11 @@ impl Launch {
         self.after("trap '' HUP")
     }
 
+    /// Sets the umask, in octal.
+    pub fn umask(self, umask: &str) -> Self {
+        self.after(&format!("umask {umask}"))
+    }
+
     /// Passes this socket as systemd does, as the only one to listen at.
     pub fn passed_socket(self, socket: impl Into<OwnedFd>) -> Self {
         let launch = self.without_environment("PLANTD_LISTEN").after(PASS_SOCKET);
@@ -173,10 +178,9 @@ impl Launch {
         self.wrapped(disk.enter())
     }
 
-    /// Starts through another program. There can be one.
+    /// Starts through another program, which starts the ones before it.
     fn wrapped(mut self, words: impl IntoIterator<Item = OsString>) -> Self {
-        assert!(self.wrapper.is_empty(), "it is started by {:?} already", self.wrapper);
-        self.wrapper = words.into_iter().collect();
+        self.wrapper.splice(0..0, words);
         self
     }
 
