@@ -596,7 +596,7 @@ async fn blocks_that_overlap_are_found_and_refused() {
     let overlap = |db: &sled::Db| {
         let (_, value) = db.scan_prefix(b"p").next().expect("a block").expect("reads");
         // An entry of the first block, in a second block as well.
-        let plants = plants_in(&vec![(vec![b'p', 0, 0, 0, 0, 0, 0, 0, 0].into(), value)]);
+        let plants = plants_in(&[(vec![b'p', 0, 0, 0, 0, 0, 0, 0, 0].into(), value)]);
         let (id, record) = plants.last_key_value().expect("plants");
         let first = (id.cast_unsigned() ^ (1 << 63)).to_be_bytes();
         let entry = postcard::to_extend(&(0_u64, record.len()), vec![1]).expect("small");

@@ -76,11 +76,11 @@ fn find(program: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let path = env::var_os("PATH").unwrap_or_default();
-        let mut folders = env::split_paths(&path).chain(program_folders());
-        let has_both = |folder: &PathBuf| {
-            ["initdb", "postgres"].iter().all(|program| is_executable(&folder.join(program)))
-        };
-        folders.find(has_both).expect(
+        let folders = env::split_paths(&path).chain(program_folders());
+        // It may be a link to the folder of one version.
+        let initdb = folders.filter_map(|folder| fs::canonicalize(folder.join("initdb")).ok());
+        let mut folders = initdb.filter_map(|initdb| initdb.parent().map(Path::to_owned));
+        folders.find(|folder| is_executable(&folder.join("postgres"))).expect(
             "install PostgreSQL (Debian package `postgresql`), or run `cargo xtask test`, which does",
         )
     });
