@@ -127,17 +127,6 @@ impl Connection {
         }
     }
 
-    /// Begins a create with [`TOKEN`]. The server has read the head by then, because it has asked for the body.
-    #[track_caller]
-    pub fn begin_create(&mut self, body: &str) {
-        let lines = format!(
-            "Expect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
-            body.len()
-        );
-        self.send(raw_head("POST /plants", &lines));
-        assert_eq!(self.receive().status, 100);
-    }
-
     /// Receives the next answer.
     #[track_caller]
     pub fn receive(&mut self) -> Answer {
@@ -174,6 +163,17 @@ impl Connection {
             answer.headers.sort();
         }
         assert_eq!(head, get, "{path}");
+    }
+
+    /// Begins a create with [`TOKEN`]. The server has read the head by then, because it has asked for the body.
+    #[track_caller]
+    pub fn begin_create(&mut self, body: &str) {
+        let lines = format!(
+            "Expect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        self.send(raw_head("POST /plants", &lines));
+        assert_eq!(self.receive().status, 100);
     }
 
     /// Like [`Self::receive`], but the server may have stopped.
