@@ -33,16 +33,23 @@ pub fn make_pipe(path: &Path) {
     assert!(made.expect("mkfifo can be run").success(), "a pipe can be made");
 }
 
-/// Copies a folder. `to` must not exist.
+/// Copies a folder with all it holds. `to` must not exist.
+#[track_caller]
 pub fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("a folder can be made");
-    for entry in fs::read_dir(from).expect("a folder can be read") {
-        let entry = entry.expect("a folder can be read");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("an entry has a type").is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("a file can be copied");
+    let copied = Command::new("cp").args(["-a", "-T"]).args([from, to]).status();
+    assert!(copied.expect("cp can be run").success(), "{} can be copied", from.display());
+}
+
+/// The paths of all files in a folder and in those below it.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder can be read") {
+            let path = entry.expect("a folder can be read").path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
         }
     }
+    files.sort();
+    files
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,6 +13,7 @@ use std::sync::{Arc, LazyLock};
 
 use test_postgres::{UNPRIVILEGED, is_root};
 
+use crate::certificate::{chain_path, key_path};
 use crate::folder::repository;
 use crate::process::Process;
 use crate::small_disk::SmallDisk;
@@ -104,6 +105,12 @@ impl Launch {
         self.environment("PLANTD_DATA", folder)
     }
 
+    /// Serves TLS with the certificate and the key in this folder.
+    pub fn tls(self, folder: &Path) -> Self {
+        self.environment("PLANTD_TLS_CERT", chain_path(folder))
+            .environment("PLANTD_TLS_KEY", key_path(folder))
+    }
+
     /// Keeps the plants in this schema of this PostgreSQL.
     pub fn postgres(self, url: &str, schema: &str) -> Self {
         self.environment(POSTGRES, url).environment("PLANTD_POSTGRES_SCHEMA", schema)
@@ -124,7 +131,7 @@ impl Launch {
     /// Runs the program under strace, which writes to `trace` and gets `options` too.
     ///
     /// strace runs beside the server and not above it: signals and the exit status are the server's own.
-    pub fn under_strace(self, trace: &Path, options: &[&str]) -> Self {
+    pub fn under_strace(self, trace: &Path, options: &[impl AsRef<OsStr>]) -> Self {
         let is_there = Command::new("strace")
             .arg("-V")
             .stdout(Stdio::null())
@@ -133,7 +140,9 @@ impl Launch {
             .is_ok_and(|status| status.success());
         assert!(is_there, "install strace, or run `cargo xtask test`, which does");
         let words = ["strace", "-D", "-f", "-y", "-o"].map(OsString::from).into_iter();
-        let words = words.chain([trace.into()]).chain(options.iter().map(OsString::from));
+        let words = words
+            .chain([trace.into()])
+            .chain(options.iter().map(|option| option.as_ref().to_owned()));
         self.wrapped(words)
     }
 
@@ -145,6 +154,11 @@ impl Launch {
     /// Ignores SIGHUP, as `nohup` does.
     pub fn without_hangup(self) -> Self {
         self.after("trap '' HUP")
+    }
+
+    /// Sets the umask, in octal.
+    pub fn umask(self, umask: &str) -> Self {
+        self.after(&format!("umask {umask}"))
     }
 
     /// Passes this socket as systemd does, as the only one to listen at.
@@ -164,10 +178,9 @@ impl Launch {
         self.wrapped(disk.enter())
     }
 
-    /// Starts through another program. There can be one.
+    /// Starts through another program, which starts the ones before it.
     fn wrapped(mut self, words: impl IntoIterator<Item = OsString>) -> Self {
-        assert!(self.wrapper.is_empty(), "it is started by {:?} already", self.wrapper);
-        self.wrapper = words.into_iter().collect();
+        self.wrapper.splice(0..0, words);
         self
     }
 

@@ -7,7 +7,8 @@
 //! - [`NewPlant`] is a plant in a test; [`Format`] is a format for bodies with many plants.
 //! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`Clock`] a clock that a test sets, and [`SmallDisk`]
 //!   a disk that becomes full.
-//! - [`token_command`] is `plantd token`, and [`edit_plants`] changes a database while its server is stopped.
+//! - [`token_command`] is `plantd token`.
+//! - [`Disturbance`] writes in the background of a test.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
 //!   [`Toolbox`] holds the tools that `cargo xtask test` installs.
 //! - For [`torture`]: [`Ledgers`] record what clients have written, [`store_of`] reads a store, [`SystemCalls`] parses
@@ -25,8 +26,8 @@ mod certificate;
 mod client;
 mod clock;
 mod connection;
-mod database;
 pub mod disk;
+mod disturbance;
 mod document;
 mod folder;
 pub mod history;
@@ -50,9 +51,9 @@ pub use certificate::{Authority, IssuedCertificate, chain_path, key_path, replac
 pub use client::Client;
 pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
-pub use database::{PlantRecords, edit_plants};
+pub use disturbance::Disturbance;
 pub use document::{Document, Part};
-pub use folder::{copy_folder, make_pipe, mode, repository};
+pub use folder::{copy_folder, files_below, make_pipe, mode, repository};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};

@@ -1,6 +1,7 @@
 //! A running server with its own folder.
 
 use std::env;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitStatus};
@@ -8,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
-use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::TOKEN;
@@ -202,13 +202,7 @@ pub fn store_is_sled(why: &str) -> bool {
 /// The schema that belongs to a folder, so that a later start there finds the same plants. Another test process
 /// may have a folder of the same name.
 fn schema_of(folder: &Path) -> String {
-    let hash = Sha256::new()
-        .chain_update(process::id().to_be_bytes())
-        .chain_update(folder.as_os_str().as_encoded_bytes())
-        .finalize();
-    format!("test_{}", hex(&hash[..8]))
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut hasher = DefaultHasher::new();
+    (process::id(), folder).hash(&mut hasher);
+    format!("test_{:016x}", hasher.finish())
 }

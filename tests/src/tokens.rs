@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::launch::Launch;
 use crate::process::Process;
-use crate::server::{TestServer, hex};
+use crate::server::TestServer;
 use crate::wait_for;
 
 /// `plantd token` with these arguments, on the tokens in this folder.
@@ -57,7 +57,7 @@ pub fn write_tokens_file(data: &Path) {
 }
 
 fn record(token: &str, scope: &str, expires: &str) -> String {
-    let digest = hex(&Sha256::digest(token));
+    let digest: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
     format!(
         r#"{{"name":"{token}","scope":"{scope}","created":"2020-01-01T00:00:00Z",
             "expires":{expires},"sha256":"{digest}"}}"#

@@ -4,9 +4,8 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use plantd_tests::{
-    CONFIGURATION, IO, Launch, TestServer, USAGE, at_once, edit_plants, wait_until,
-};
+use plant_store::conformance::damage::damage_plants;
+use plantd_tests::{CONFIGURATION, IO, Launch, TestServer, USAGE, at_once, wait_until};
 
 /// The program refuses to start, and creates no folder.
 #[track_caller]
@@ -196,7 +195,7 @@ fn verify_says_in_one_line_that_everything_agrees_or_lists_what_does_not_where_s
     assert_eq!(output(&["verify"], server.data(), 0), agrees);
     assert_eq!(output(&["verify", "--data", data], Path::new("nowhere"), 0), agrees);
 
-    edit_plants(server.data(), |plants| drop(plants.remove(&1)));
+    damage_plants(&server.data().join("plants"), |plants| drop(plants.remove(&1)));
     // The second verification shows that the first one has changed nothing.
     for _ in 0..2 {
         let (listed, advice) = output(&["verify"], server.data(), 1);
@@ -252,7 +251,7 @@ fn export_reads_a_folder_itself_and_says_what_is_left_out() {
     let (rows, _) = output(&["export", "--data", data, "--format", "csv"], server.data(), 0);
     assert_eq!(rows, "id,name,tag\n1,Rosa,Rosaceae\n2,Rosa,\n4,Rosa,Rosaceae\n");
 
-    edit_plants(server.data(), |plants| drop(plants.insert(2, vec![1])));
+    damage_plants(&server.data().join("plants"), |plants| drop(plants.insert(2, vec![1])));
     let (rows, said) = output(&export, server.data(), 1);
     assert_eq!(rows.lines().collect::<Vec<_>>(), [expected[0], expected[2]]);
     for words in ["left out: the record of plant 2", "2 of 3 plants"] {

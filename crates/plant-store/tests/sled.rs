@@ -1,14 +1,12 @@
 //! The sled repository: the contract, crashes, and damage.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
+use plant_store::conformance::damage::{self, PlantRecords, block_of, edit_plants, plants_in};
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
 use plant_store::{
@@ -266,86 +264,12 @@ fn copy_log(from: &Folder, to: &Folder) {
 
 /// Removes all but the newest record of the write-ahead log, so that a replay brings back nothing older.
 fn forget_log(folder: &Folder) {
-    let segments = SEGMENTS.map(|segment| folder.directory().join(segment));
-    let mut records = Vec::new();
-    for path in &segments {
-        let segment = fs::read(path).expect("reads");
-        let mut place = 8;
-        while segment[place..].starts_with(b"pljr") {
-            let length = segment[place + 4..].first_chunk().expect("a length");
-            let length = 12 + usize::try_from(u32::from_be_bytes(*length)).expect("small");
-            let (sequence, _): (u64, _) =
-                postcard::take_from_bytes(&segment[place + 12..]).expect("a record");
-            records.push((sequence, path, place..place + length));
-            place += length.next_multiple_of(8);
-        }
-    }
-    records.sort_unstable_by_key(|(sequence, ..)| *sequence);
-    records.pop();
-    for (_, path, place) in records {
-        let mut segment = fs::read(path).expect("reads");
-        segment[place].fill(0);
-        fs::write(path, segment).expect("writes");
-    }
-}
-
-/// The records of plants in blocks.
-type Plants = BTreeMap<i64, Vec<u8>>;
-
-fn plants_in(blocks: &SledEntries) -> Plants {
-    let mut plants = Plants::new();
-    for (key, value) in blocks.iter().filter(|(key, _)| key.starts_with(b"p")) {
-        let first = u64::from_be_bytes(*key.last_chunk().expect("a key")) ^ (1 << 63);
-        let (mut id, mut rest) = (first.cast_signed(), &value[1..]);
-        while !rest.is_empty() {
-            let ((distance, record), later): ((u64, &[u8]), _) =
-                postcard::take_from_bytes(rest).expect("a block");
-            id = id.checked_add_unsigned(distance).expect("an id");
-            plants.insert(id, record.to_vec());
-            rest = later;
-        }
-    }
-    plants
-}
-
-/// A block that begins at the least id.
-fn block_of(plants: &Plants) -> Vec<u8> {
-    let (mut block, mut before) = (vec![1], i64::MIN);
-    for (id, record) in plants {
-        let entry = (id.abs_diff(before), record.len());
-        block = postcard::to_extend(&entry, block).expect("small");
-        block.extend_from_slice(record);
-        before = *id;
-    }
-    block
-}
-
-/// Changes the plants in sled.
-fn edit_plants(db: &sled::Db, change: impl FnOnce(&mut Plants)) {
-    let blocks: SledEntries = db.scan_prefix(b"p").map(|entry| entry.expect("reads")).collect();
-    let mut plants = plants_in(&blocks);
-    change(&mut plants);
-    for (key, _) in blocks {
-        db.remove(key).expect("removes");
-    }
-    db.insert([&b"p"[..], &[0; 8]].concat(), block_of(&plants)).expect("writes");
+    damage::forget_log(folder.directory());
 }
 
 /// Changes the database behind the repository's back.
 fn edit(folder: &Folder, change: impl FnOnce(&sled::Db)) {
-    let begun = Instant::now();
-    let db = loop {
-        match sled::open(folder.directory().join("sled")) {
-            Ok(db) => break db,
-            // sled holds its lock for a moment after a close.
-            Err(sled::Error::Io(_)) if begun.elapsed() < Duration::from_secs(10) => {
-                thread::sleep(Duration::from_millis(10));
-            }
-            Err(cause) => panic!("sled cannot open it: {cause}"),
-        }
-    };
-    change(&db);
-    db.flush().expect("flushes");
+    damage::edit(folder.directory(), change);
 }
 
 #[tokio::test]
@@ -672,7 +596,7 @@ async fn blocks_that_overlap_are_found_and_refused() {
     let overlap = |db: &sled::Db| {
         let (_, value) = db.scan_prefix(b"p").next().expect("a block").expect("reads");
         // An entry of the first block, in a second block as well.
-        let plants = plants_in(&vec![(vec![b'p', 0, 0, 0, 0, 0, 0, 0, 0].into(), value)]);
+        let plants = plants_in(&[(vec![b'p', 0, 0, 0, 0, 0, 0, 0, 0].into(), value)]);
         let (id, record) = plants.last_key_value().expect("plants");
         let first = (id.cast_unsigned() ^ (1 << 63)).to_be_bytes();
         let entry = postcard::to_extend(&(0_u64, record.len()), vec![1]).expect("small");
@@ -723,7 +647,7 @@ async fn missing_and_surplus_entries_of_the_tag_index_are_found_and_refused() {
     check_damage(&folder, remove, &lacks, Some("index of the tags"));
 
     let insert = |db: &sled::Db| {
-        let ids = Plants::from([(5, Vec::new())]);
+        let ids = PlantRecords::from([(5, Vec::new())]);
         db.insert([&b"ttag 9\0"[..], &[0; 8]].concat(), block_of(&ids)).expect("writes");
     };
     let expected = ["plant 5 is in the index of tag \"tag 9\" and does not have that tag"];

@@ -172,8 +172,7 @@ impl Cluster {
         &self.database
     }
 
-    /// Makes another database, with what `CREATE DATABASE` takes behind its name: other rules for letters,
-    /// for example.
+    /// Makes another database. `options` follow the name in `CREATE DATABASE`: another locale, for example.
     #[track_caller]
     pub fn create_database(&self, name: &str, options: &str) -> Database {
         self.query(&format!("CREATE DATABASE {name} {options}"));

@@ -38,7 +38,7 @@ pub fn command(program: &str) -> Command {
     command
 }
 
-/// Like [`command`], as a user who is not root, as which no server runs.
+/// Like [`command`], but never as root: PostgreSQL does not run as root.
 pub(crate) fn unprivileged(program: &str) -> Command {
     let mut command = command(program);
     if is_root() {
@@ -65,7 +65,7 @@ pub(crate) fn run_or_say_why(command: &mut Command) -> Result<String, String> {
     Err(format!("{}: {}", output.status, [text(&output.stderr), said].join("\n").trim()))
 }
 
-/// Whether the tests run as root, who is not subject to file permissions.
+/// Whether the tests run as root, to which file permissions do not apply.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -76,11 +76,11 @@ fn find(program: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let path = env::var_os("PATH").unwrap_or_default();
-        let mut folders = env::split_paths(&path).chain(program_folders());
-        let has_both = |folder: &PathBuf| {
-            ["initdb", "postgres"].iter().all(|program| is_executable(&folder.join(program)))
-        };
-        folders.find(has_both).expect(
+        let folders = env::split_paths(&path).chain(program_folders());
+        // It may be a link to the folder of one version.
+        let initdb = folders.filter_map(|folder| fs::canonicalize(folder.join("initdb")).ok());
+        let mut folders = initdb.filter_map(|initdb| initdb.parent().map(Path::to_owned));
+        folders.find(|folder| is_executable(&folder.join("postgres"))).expect(
             "install PostgreSQL (Debian package `postgresql`), or run `cargo xtask test`, which does",
         )
     });

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 
+use plant_store::conformance::damage::damage_plants;
 use plantd_tests::{
-    Answer, Client, Document, Launch, Shell, TestServer, edit_plants, wait_until, write_tokens_file,
+    Answer, Client, Document, Launch, Shell, TestServer, copy_folder, wait_until, write_tokens_file,
 };
 
 /// The heading of the part that has its own test.
@@ -25,9 +26,8 @@ fn make_damaged_folder(data: &Path) {
         client.create(i64::try_from(id).expect("small"), "Rosa", None).assert_plant("Rosa", None);
     }
     assert_eq!(server.terminate().code(), Some(0));
-    let copied = Command::new("cp").arg("-a").args([server.data(), data]).status();
-    assert!(copied.expect("cp runs").success(), "it was copied");
-    edit_plants(data, |plants| drop(plants.insert(107, vec![1])));
+    copy_folder(server.data(), data);
+    damage_plants(&data.join("plants"), |plants| drop(plants.insert(107, vec![1])));
     let mut refused = Launch::new().data(data).spawn();
     assert_eq!(refused.wait_for_exit().code(), Some(74), "{}", refused.stderr());
 }

@@ -1,12 +1,7 @@
 //! `GET /plants/export`: every plant exactly once, in two formats, and so that an import gives the same store.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, ScopedJoinHandle};
-
-use plantd_tests::torture::SetOnDrop;
 use plantd_tests::{
-    Answer, Client, Counts, Format, NewPlant, TestServer, raw_head, raw_request, replacement_body,
+    Answer, Counts, Disturbance, Format, NewPlant, TestServer, raw_head, raw_request,
 };
 
 use super::{TEXT_MAX_CHARACTERS, listed, plant_all};
@@ -241,50 +236,27 @@ fn an_export_over_http_1_0_is_refused_because_a_part_of_it_would_look_whole() {
 #[test]
 fn a_plant_that_is_there_all_the_time_is_listed_and_exported_exactly_once_whatever_comes_and_goes()
 {
-    let steady: Vec<_> = TENS.map(|ten| NewPlant::new(ten * 10, "Rosa", Some("steady"))).collect();
+    let range = -600..600;
+    let steady: Vec<_> =
+        range.clone().map(|number| NewPlant::new(number * 10, "Rosa", Some("steady"))).collect();
     let server = TestServer::start();
     let client = server.client();
     plant_all(&client, &steady);
+    let disturbance = Disturbance::start(|| server.client(), &range);
     let of_them = |seen: Vec<NewPlant>| -> Vec<NewPlant> {
         assert!(seen.is_sorted_by(|one, next| one.id < next.id), "the ids do not ascend: {seen:?}");
         seen.into_iter().filter(|plant| plant.id % 10 == 0).collect()
     };
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let _over = SetOnDrop(&is_over);
-        let writers = [1, 2, 3].map(|number| {
-            let (client, is_over) = (server.client(), &is_over);
-            scope.spawn(move || come_and_go(&client, number, is_over))
-        });
-        for _ in 0..5 {
-            for format in Format::ALL {
-                assert_eq!(of_them(parse(format, &client.export(format))), steady);
-            }
+    for _ in 0..5 {
+        for format in Format::ALL {
+            assert_eq!(of_them(parse(format, &client.export(format))), steady);
         }
-        for query in ["limit=7", "limit=7&tag=steady", "limit=7&name=ROSA", "limit=1000"] {
-            for _ in 0..2 {
-                assert_eq!(of_them(client.list_all(query)), steady, "{query}");
-            }
-        }
-        let all_write = !writers.iter().any(ScopedJoinHandle::is_finished);
-        assert!(all_write, "a writer stopped too early");
-    });
-    check_round_trip(&server, &steady);
-}
-
-/// The plants that stay have ids of ten times these numbers.
-const TENS: Range<i64> = -600..600;
-
-/// Creates, changes and deletes plants whose ids end in this number.
-fn come_and_go(client: &Client, number: i64, is_over: &AtomicBool) {
-    let count = TENS.end - TENS.start;
-    for round in (0_i64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
-        let id = (TENS.start + round * 7919 % count) * 10 + number;
-        client.create(id, "Rosa", Some("steady")).assert_plant("Rosa", Some("steady"));
-        if round % 2 == 0 {
-            let new = replacement_body("Abies", Some("other"));
-            client.put(id, &new).assert_plant("Abies", Some("other"));
-        }
-        client.delete(id).assert_no_content();
     }
+    for query in ["limit=7", "limit=7&tag=steady", "limit=7&name=ROSA", "limit=1000"] {
+        for _ in 0..2 {
+            assert_eq!(of_them(client.list_all(query)), steady, "{query}");
+        }
+    }
+    disturbance.end();
+    check_round_trip(&server, &steady);
 }

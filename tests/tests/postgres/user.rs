@@ -1,4 +1,4 @@
-//! A user of a database who may use the tables, but did not make them.
+//! A database user with privileges on tables that another user owns.
 
 use test_postgres::{Database, fresh_schema_name};
 

@@ -17,7 +17,7 @@ fn requests_sent_in_one_piece_are_read_as_the_rfc_says_and_separately_from_the_n
 }
 
 #[test]
-fn what_is_sent_in_pieces_is_read_as_the_rfc_says_and_the_next_request_on_its_own() {
+fn requests_sent_in_pieces_are_read_as_the_rfc_says_and_separately_from_the_next_request() {
     check(|connection, bytes| {
         for piece in bytes.chunks(bytes.len().div_ceil(BYTE_BY_BYTE_MAX_BYTES)) {
             if connection.try_send(piece).is_err() {

@@ -5,8 +5,7 @@ use plant_http::limits::{
     BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES,
 };
 use plantd_tests::{
-    Authority, Connection, Launch, TestServer, chain_path, create_request, key_path, plant_body,
-    raw_head,
+    Authority, Connection, Launch, TestServer, create_request, plant_body, raw_head,
 };
 
 /// How many lines a head may have, and how many of them [`raw_head`] makes.
@@ -76,8 +75,8 @@ fn chunks_with_trailers(bytes: usize) -> Vec<u8> {
     chunked("18", &format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n\r\n".len())))
 }
 
-/// A limit, and what makes a request of this many bytes or lines; how the longest one within the limit is answered, and
-/// how one that is longer by one. The number is 0 where the body has none.
+/// The name of a limit, a function that makes a request of this many bytes or lines, the limit, the status and error
+/// number of the answer at the limit, and those above it. The number is 0 for an answer without one.
 type Limit = (&'static str, fn(usize) -> Vec<u8>, usize, (u16, i32), (u16, i32));
 
 const LIMITS: [Limit; 8] = [
@@ -156,10 +155,7 @@ fn limits_hold_however_the_bytes_arrive_over_tls_too() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let authority = Authority::new();
     authority.issue().write(folder.path());
-    let launch = Launch::new()
-        .environment("PLANTD_TLS_CERT", chain_path(folder.path()))
-        .environment("PLANTD_TLS_KEY", key_path(folder.path()));
-    let server = TestServer::start_with(launch);
+    let server = TestServer::start_with(Launch::new().tls(folder.path()));
     let client = authority.plain_client();
     check(|| server.connect_tls(&client));
 }

@@ -71,7 +71,7 @@ fn a_signal_that_is_ignored_or_means_nothing_does_not_end_the_server() {
 }
 
 #[test]
-fn a_second_signal_does_not_cut_off_what_the_first_one_lets_end() {
+fn a_second_signal_cuts_off_no_request() {
     let mut server = TestServer::start();
     let mut half_sent = server.connect();
     let rest = send_half(&mut half_sent, 1, "Rosa");
@@ -131,7 +131,7 @@ fn requests_in_flight_and_those_behind_them_are_answered_after_the_listener_has_
 }
 
 #[test]
-fn a_request_that_does_not_end_holds_the_end_up_for_the_time_out_only() {
+fn a_request_that_does_not_end_delays_the_end_by_the_drain_timeout_only() {
     let mut server = TestServer::start_with(Launch::new().arguments(["--drain-timeout", "1s"]));
     let mut half_sent = server.connect();
     send_half(&mut half_sent, 1, "Rosa");
@@ -148,7 +148,7 @@ fn a_request_that_does_not_end_holds_the_end_up_for_the_time_out_only() {
 }
 
 #[test]
-fn connections_that_rest_do_not_hold_the_end_up_nor_does_their_absence() {
+fn idle_connections_do_not_delay_the_end_nor_does_their_absence() {
     at_once(&Transport::ALL, |transport| {
         let site = Site::new();
         // Shorter than the keep-alive, which would close idle connections anyway.

@@ -122,7 +122,7 @@ fn a_restart_on_a_passed_socket_refuses_no_connection() {
 }
 
 #[test]
-fn what_is_passed_and_cannot_be_listened_on_is_refused_at_once() {
+fn a_passed_descriptor_that_cannot_be_listened_on_is_refused_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let tcp = || Launch::new().passed_socket(tcp_socket().0);
     let unix = || {

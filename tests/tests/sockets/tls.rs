@@ -17,7 +17,7 @@ use plantd_tests::{
 use rustls::version::{TLS12, TLS13};
 use rustls::{ALL_VERSIONS, AlertDescription, ClientConfig, Error, ProtocolVersion};
 
-use crate::transport::{Site, read_request, send_half, tls_launch, unix_launch, wait_for_refusal};
+use crate::transport::{Site, read_request, send_half, unix_launch, wait_for_refusal};
 
 /// The certificate of the authority, in a file.
 fn roots(site: &Site) -> String {
@@ -37,28 +37,6 @@ fn curl(arguments: &[&str]) -> Output {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "--noproxy", "*", "--max-time", "20"]).args(arguments);
     curl.output().expect("install curl, or run `cargo xtask test`, which does")
-}
-
-#[test]
-fn clients_that_trust_the_authority_are_served_and_the_ready_line_says_https() {
-    let site = Site::new();
-    let server = site.start_tls();
-    assert!(
-        matches!(server.server_address(), ServerAddress::Https(_)),
-        "{:?}",
-        server.server_address()
-    );
-    let client = server.tls_client(&site.authority);
-    client.create(1, "Rosa", None).assert_plant("Rosa", None);
-    client.without_token().read(1).assert_error(401, 2001);
-    client.with_token("another-token-of-the-tests").read(1).assert_error(401, 2002);
-
-    let authorization = format!("Authorization: Bearer {TOKEN}");
-    for name in ["127.0.0.1", "localhost"] {
-        let url = format!("https://{name}:{}/plants/1", server.address().port());
-        let output = curl(&["--cacert", &roots(&site), "-H", &authorization, &url]);
-        assert_eq!(output.stdout, br#"{"id":1,"name":"Rosa"}"#, "{output:?}");
-    }
 }
 
 #[test]
@@ -147,7 +125,7 @@ fn a_handshake_or_a_record_that_does_not_end_is_cut_off_and_delays_no_other_clie
 }
 
 #[test]
-fn a_request_of_which_a_part_of_a_record_came_before_the_drain_is_answered() {
+fn a_request_whose_record_arrived_in_part_before_the_drain_is_answered() {
     let site = Site::new();
     let mut server = site.start_tls();
     let mut part_of_a_record = server.connect_tls(&site.client());
@@ -168,9 +146,9 @@ fn a_request_of_which_a_part_of_a_record_came_before_the_drain_is_answered() {
 }
 
 #[test]
-fn a_handshake_that_rests_does_not_hold_the_end_up() {
+fn an_idle_handshake_does_not_delay_the_end() {
     let site = Site::new();
-    let launch = tls_launch(site.folder.path()).arguments(["--drain-timeout", "60s"]);
+    let launch = Launch::new().tls(site.folder.path()).arguments(["--drain-timeout", "60s"]);
     let mut server = TestServer::start_with(launch);
     // How long the rest of this body may take is the time to compare with. It begins before the handshakes,
     // which may take as long.
@@ -193,7 +171,7 @@ fn a_handshake_counts_as_a_connection() {
     let site = Site::new();
     // 64 descriptors are reserved for uses other than connections.
     let mut server =
-        TestServer::start_with(tls_launch(site.folder.path()).descriptor_limits(68, 68));
+        TestServer::start_with(Launch::new().tls(site.folder.path()).descriptor_limits(68, 68));
     let mut kept = server.connect_tls(&site.client());
     kept.send(create_request(&plant_body(1, "Rosa", None)));
     kept.receive().assert_plant("Rosa", None);
@@ -335,7 +313,7 @@ fn a_certificate_that_is_a_link_is_followed_where_the_link_leads() {
         certificate.write(path);
     }
     symlink(&first, &current).expect("a link can be made");
-    let server = TestServer::start_with(tls_launch(&current));
+    let server = TestServer::start_with(Launch::new().tls(&current));
     assert_eq!(shown(&server, &site.client()), site.certificate.der.as_ref());
 
     let next = folder.join("next");
@@ -348,7 +326,7 @@ fn a_certificate_that_is_a_link_is_followed_where_the_link_leads() {
 #[track_caller]
 fn check_refusal(site: &Site, exit_code: i32, file: &Path, word: &str) {
     let data = site.folder.path().join("data");
-    let launch = tls_launch(site.folder.path()).data(&data);
+    let launch = Launch::new().tls(site.folder.path()).data(&data);
     let said = launch.assert_refused(exit_code, &[file.to_str().expect("UTF-8"), word]);
     assert_key_is_not_told(&site.certificate.key, &said);
     assert!(!data.exists(), "it made the folder");
@@ -427,7 +405,7 @@ fn keys_are_taken_in_every_usual_form() {
         let text = fs::read_to_string(key_path(folder.path())).expect("it is there");
         assert!(text.starts_with(begins_with), "another form than the test wants");
 
-        let server = TestServer::start_with(tls_launch(folder.path()));
+        let server = TestServer::start_with(Launch::new().tls(folder.path()));
         let chain = chain_path(folder.path());
         let url = format!("https://{}/livez", server.address());
         let output = curl(&["--cacert", chain.to_str().expect("UTF-8"), &url, "-f"]);
@@ -442,7 +420,7 @@ fn one_file_may_hold_both_the_certificate_and_the_key() {
     let IssuedCertificate { chain, key, .. } = &site.certificate;
     for text in [format!("{key}{chain}"), format!("{chain}{key}")] {
         replace_file(&path, &text);
-        let launch = tls_launch(site.folder.path()).environment("PLANTD_TLS_KEY", &path);
+        let launch = Launch::new().tls(site.folder.path()).environment("PLANTD_TLS_KEY", &path);
         let server = TestServer::start_with(launch);
         let client = server.tls_client(&site.authority);
         client.create(1, "Rosa", None).assert_plant("Rosa", None);
@@ -478,9 +456,6 @@ fn a_certificate_without_a_key_is_refused_and_so_is_tls_on_a_unix_socket() {
     let plain = Launch::new().data(&data);
     let unix = unix_launch(&site.socket()).data(&data);
     let unix_flag = format!("unix:{}", site.socket().display());
-    let with_tls = |launch: Launch| {
-        launch.environment("PLANTD_TLS_CERT", chain).environment("PLANTD_TLS_KEY", key)
-    };
     let certificate = plain.clone().environment("PLANTD_TLS_CERT", chain);
     let both = &["--tls-cert", "--tls-key"][..];
     let flags = ["--tls-cert", chain, "--tls-key", key];
@@ -490,8 +465,8 @@ fn a_certificate_without_a_key_is_refused_and_so_is_tls_on_a_unix_socket() {
         (certificate.clone(), CONFIGURATION, both),
         (plain.clone().environment("PLANTD_TLS_KEY", key), CONFIGURATION, both),
         (unix.clone().arguments(flags), USAGE, &["TCP"]),
-        (with_tls(plain).arguments(["--listen", &unix_flag]), USAGE, &["TCP"]),
-        (with_tls(unix), CONFIGURATION, &["TCP"]),
+        (plain.tls(folder).arguments(["--listen", &unix_flag]), USAGE, &["TCP"]),
+        (unix.tls(folder), CONFIGURATION, &["TCP"]),
     ] {
         launch.assert_refused(exit_code, words);
         assert!(!data.exists(), "it made the folder");
@@ -508,7 +483,7 @@ fn the_command_that_the_first_start_shows_creates_a_plant_on_each_transport_and_
     let folder = site.folder.path().join(name);
     fs::create_dir(&folder).expect("a folder can be made");
     site.certificate.write(&folder);
-    for launch in [Launch::new(), tls_launch(&folder), unix_launch(&folder.join("socket"))] {
+    for launch in [Launch::new(), Launch::new().tls(&folder), unix_launch(&folder.join("socket"))] {
         let launch = launch.without_environment("PLANTD_TOKEN");
         for data in ["data", name] {
             let server = TestServer::start_prepared(launch.clone(), data, |_| {});
@@ -527,7 +502,7 @@ fn a_server_that_others_can_reach_in_the_clear_warns_of_that_once() {
         (Launch::new(), "0.0.0.0:0", 1),
         (Launch::new(), "127.0.0.1:0", 0),
         (Launch::new(), "127.8.9.10:0", 0),
-        (tls_launch(site.folder.path()), "0.0.0.0:0", 0),
+        (Launch::new().tls(site.folder.path()), "0.0.0.0:0", 0),
         (Launch::new(), &format!("unix:{}", site.socket().display()), 0),
     ] {
         let mut server = TestServer::start_with(launch.arguments(["--listen", listen]));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use plantd_tests::{
     Answer, Authority, Connection, IssuedCertificate, Launch, ServerAddress, TestServer,
-    chain_path, key_path, plant_body, raw_head, wait_until,
+    plant_body, raw_head, wait_until,
 };
 use rustls::ClientConfig;
 use rustls::version::{TLS12, TLS13};
@@ -47,14 +47,14 @@ impl Site {
     pub(crate) fn launch(&self, transport: Transport) -> Launch {
         match transport {
             Transport::Tcp => Launch::new(),
-            Transport::Tls12 | Transport::Tls13 => tls_launch(self.folder.path()),
+            Transport::Tls12 | Transport::Tls13 => Launch::new().tls(self.folder.path()),
             Transport::Unix => unix_launch(&self.socket()),
         }
     }
 
     /// A server with TLS.
     pub(crate) fn start_tls(&self) -> TestServer {
-        TestServer::start_with(tls_launch(self.folder.path()))
+        TestServer::start_with(Launch::new().tls(self.folder.path()))
     }
 
     /// A client that trusts the authority.
@@ -81,13 +81,6 @@ impl Site {
     }
 }
 
-/// A launch with the certificate in this folder.
-pub(crate) fn tls_launch(folder: &Path) -> Launch {
-    Launch::new()
-        .environment("PLANTD_TLS_CERT", chain_path(folder))
-        .environment("PLANTD_TLS_KEY", key_path(folder))
-}
-
 /// A launch that listens at a socket with this path.
 pub(crate) fn unix_launch(path: &Path) -> Launch {
     Launch::new().environment("PLANTD_LISTEN", format!("unix:{}", path.display()))
@@ -97,22 +90,11 @@ pub(crate) fn read_request(id: i64) -> String {
     raw_head(&format!("GET /plants/{id}"), "")
 }
 
-/// Begins a create. The server has certainly read the head, because it has asked for the body.
-#[track_caller]
-pub(crate) fn begin_create(connection: &mut Connection, body: &str) {
-    let lines = format!(
-        "Expect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
-        body.len()
-    );
-    connection.send(raw_head("POST /plants", &lines));
-    assert_eq!(connection.receive().status, 100);
-}
-
-/// Begins a create as [`begin_create`] does, and sends a part of its body. Returns the rest.
+/// Begins a create, and sends a part of its body. Returns the rest.
 #[track_caller]
 pub(crate) fn send_half(connection: &mut Connection, id: i64, name: &str) -> String {
     let mut body = plant_body(id, name, None);
-    begin_create(connection, &body);
+    connection.begin_create(&body);
     let rest = body.split_off(10);
     connection.send(&body);
     rest

@@ -5,11 +5,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use plantd_tests::{
-    CONFIGURATION, Connection, IO, Launch, Process, ServerAddress, TestServer, USAGE, at_once,
-    create_request, mode, plant_body, program, wait_for,
+    CONFIGURATION, Connection, IO, Launch, ServerAddress, SystemCalls, TestServer, USAGE, at_once,
+    create_request, mode, plant_body,
 };
 use tempfile::TempDir;
 
@@ -146,38 +145,31 @@ fn only_the_owner_and_the_group_may_connect_with_any_umask() {
     at_once(&["000", "022", "077"], |umask| {
         let (path, folder) = socket();
         let trace = folder.path().join("trace");
-        let listen = format!("unix:{}", path.display());
-        let script = format!("umask {umask} && exec \"$0\" \"$@\"");
-        let mut command = Command::new("strace");
-        command.args(["-D", "-f", "-e", "trace=bind,chmod,fchmodat,listen", "-o"]).arg(&trace);
-        command.args(["sh", "-c", &script]).arg(program());
-        command.args(["--listen", &listen, "--data"]).arg(folder.path().join("data"));
-        let mut process = Process::spawn(&mut command);
+        let launch = unix_launch(&path).data(&folder.path().join("data")).umask(umask);
+        let traced = ["-e", "trace=bind,chmod,fchmodat,listen"];
+        let mut process = launch.under_strace(&trace, &traced).spawn();
         assert_eq!(process.server_address(), ServerAddress::Unix(path.clone()));
         assert_eq!(mode(&path), 0o660);
         process.send_terminate();
         process.assert_exit_code(0);
 
         // Clients can connect once the socket listens, so it must have its mode by then.
-        let trace = wait_for("strace to end", || {
-            let trace = fs::read_to_string(&trace).expect("strace writes");
-            trace.contains("+++ exited with 0 +++").then_some(trace)
-        });
-        let position = |words: &[&str]| {
-            trace
-                .lines()
-                .position(|line| words.iter().all(|word| line.contains(word)))
-                .unwrap_or_else(|| panic!("no {words:?} in {trace}"))
+        let calls = SystemCalls::read(&trace, process.id());
+        let first = |name: &str, words: &[&str]| {
+            calls.first(name, |call| {
+                call.name.contains(name) && words.iter().all(|word| call.arguments.contains(word))
+            })
         };
-        let bound = position(&["bind(", "plantd.sock"]);
-        let closed_to_others = position(&["chmod", "/proc/self/fd/", "0660"]);
-        let listened = position(&["listen("]);
-        assert!(bound < closed_to_others && closed_to_others < listened, "{trace}");
+        let bound = first("bind", &["plantd.sock"]);
+        let closed_to_others = first("chmod", &["/proc/self/fd/", "0660"]);
+        let listens = first("listen", &[]);
+        assert!(bound.returned < closed_to_others.begun, "{bound:?} {closed_to_others:?}");
+        assert!(closed_to_others.returned < listens.begun, "{closed_to_others:?} {listens:?}");
     });
 }
 
 #[test]
-fn clients_that_have_connected_and_were_not_taken_yet_when_the_signal_comes_are_answered() {
+fn connections_that_are_not_accepted_yet_when_the_signal_arrives_are_answered() {
     // More than the server takes in one go.
     const CLIENTS: i64 = 300;
     let (path, _folder) = socket();

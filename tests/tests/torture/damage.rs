@@ -11,13 +11,13 @@ use std::fs::{self, File};
 use std::iter;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fastrand::Rng;
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
     Client, Counts, Format, Launch, NewPlant, Plants, TAGS, TOKEN, TestServer, copy_folder,
-    plants_in, store_of,
+    files_below, plants_in, store_of,
 };
 
 /// Plants with a long name and a long tag of their own: enough for many segments of sled's file.
@@ -38,7 +38,7 @@ const STRETCH_PAGES: usize = 128;
 /// The file that holds most of the data.
 const SLED_FILE: &str = "plants/sled/db";
 
-/// A filled database, and what it should hold.
+/// A filled database, and its expected plants.
 struct Store {
     server: TestServer,
     /// The plants as acknowledged.
@@ -183,24 +183,6 @@ fn stale_pages(store: &Store) -> Vec<StalePage<'_>> {
     store.earlier.iter().flat_map(of_moment).collect()
 }
 
-/// The paths of all files of the database, relative to the data folder.
-fn files(data: &Path) -> Vec<PathBuf> {
-    fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                collect(&path, files);
-            } else {
-                files.push(path);
-            }
-        }
-    }
-    let mut files = Vec::new();
-    collect(&data.join("plants"), &mut files);
-    files.sort();
-    files.iter().map(|path| path.strip_prefix(data).expect("below it").to_owned()).collect()
-}
-
 /// The range of the newest record of the write-ahead log, if it is in this file.
 fn last_record(file: &[u8]) -> Option<Range<usize>> {
     let find =
@@ -278,15 +260,16 @@ impl Tally {
     /// Damages copies of a database that is not served, and starts a server on each.
     fn check(&mut self, store: &Store, was_killed: bool, damages: u32, chance: &mut Rng) {
         let folder = tempfile::tempdir().expect("a folder");
-        let files = files(store.server.data());
+        let files = files_below(&store.server.data().join("plants"));
         let (data, stale) = (folder.path().join("data"), stale_pages(store));
         let mut done = 0;
+        let whole = store.server.data();
         while done < damages {
-            copy_folder(store.server.data(), &data);
+            copy_folder(whole, &data);
             // Most data are in sled's one file.
             let file = match chance.bool() {
                 true => Path::new(SLED_FILE),
-                false => &files[chance.usize(0..files.len())],
+                false => chance.choice(&files).expect("some").strip_prefix(whole).expect("below"),
             };
             let path = data.join(file);
             let before = fs::read(&path).expect("the file is there");

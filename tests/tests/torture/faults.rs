@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Client, Launch, Plants, TestServer, WriteOutcome, plant_body, wait_for, wait_until,
+    Client, Launch, Plants, TestServer, WriteOutcome, files_below, plant_body, repository,
+    wait_for, wait_until,
 };
 
 use crate::{FEW_CHANGES_IN_MEMORY, Ordeal};
@@ -297,7 +298,7 @@ fn check_failure(server: &mut TestServer, faults: &str) {
 }
 
 #[test]
-fn a_panic_while_the_store_is_closed_is_not_taken_for_a_good_end() {
+fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
     let (panics, acknowledged) = for_each(&CLOSE, times(1, 4), 2, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
         ordeal.restart(launch(&faults));
@@ -411,22 +412,13 @@ fn each_fault_point_of_the_product_is_disturbed_here() {
     let mut disturbed: BTreeSet<String> =
         tables.iter().flat_map(|table| table.iter()).map(|point| point.name.to_owned()).collect();
     disturbed.insert(HANDLER.to_owned());
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let sources = files_below(&repository("crates"));
+    let is_rust = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "rs");
     let mut points = BTreeSet::new();
-    find_points(&crates, &mut points);
-    assert_eq!(points, disturbed);
-}
-
-/// The names of the fault points in the Rust files of a folder.
-fn find_points(folder: &Path, points: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            find_points(&path, points);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).expect("it is text");
-            let calls = text.split("fault::point(\"").skip(1);
-            points.extend(calls.filter_map(|call| Some(call.split_once('"')?.0.to_owned())));
-        }
+    for path in sources.iter().filter(is_rust) {
+        let text = fs::read_to_string(path).expect("it is text");
+        let calls = text.split("fault::point(\"").skip(1);
+        points.extend(calls.filter_map(|call| Some(call.split_once('"')?.0.to_owned())));
     }
+    assert_eq!(points, disturbed);
 }

@@ -95,7 +95,7 @@ fn operate(client: &Client, clock: Instant, chance: &mut fastrand::Rng) -> Vec<(
 }
 
 #[test]
-fn each_plant_is_as_if_operations_came_one_after_the_other_also_across_kills() {
+fn operations_on_each_plant_are_linearizable_also_across_kills() {
     let (mut chance, histories, kills_in_each) = (chance(), times(2, 60), times(2, 4));
     let mut operations = 0;
     for history in 0..histories {

@@ -2,7 +2,7 @@
 //!
 //! [`check`] tests cases that need concurrency, many plants, edge cases or a canceled caller. [`model`] compares the
 //! repository with a model, operation by operation: creates, puts, patches, deletes, imports, revisions, events, pages,
-//! reopens and kills. A repository that passes both fulfills the contract.
+//! reopens and kills. A repository that passes both fulfills the contract. [`damage`] changes a sled database by hand.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,6 +33,7 @@
 //! });
 //! ```
 
+pub mod damage;
 pub mod model;
 
 use std::collections::BTreeSet;

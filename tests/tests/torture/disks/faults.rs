@@ -27,10 +27,13 @@ const MOST_ROUNDS: u32 = 8;
 const AT_ONCE: usize = 4;
 
 const LOG: &[&str] = &["journal.0", "journal.1"];
+const SLED: &[&str] = &["sled/db"];
+
 /// Longer than the server waits for a disk. A process with a delayed call ends only when strace releases it.
 const HANGS: &str = "delay_enter=13s";
 
-const SLED: &[&str] = &["sled/db"];
+/// The name of the folder `plants` while its files are faulty.
+const FAULTY: &str = "faulty";
 
 /// Which calls fail, and how.
 #[derive(Clone, Debug)]
@@ -59,11 +62,6 @@ impl Fault {
     }
 }
 
-fn under_strace(launch: Launch, trace: &Path, options: &[String]) -> Launch {
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    launch.under_strace(trace, &options)
-}
-
 /// The number of disturbed calls. A call that was delayed until the end has no result in the trace.
 fn disturbed(trace: &Path, process_id: u32) -> usize {
     let calls = SystemCalls::read(trace, process_id);
@@ -76,16 +74,16 @@ fn has_happened(trace: &Path) -> bool {
     fs::read_to_string(trace).expect("strace writes text").contains("INJECTED")
 }
 
-/// A server whose faults begin when it is armed, and not while it starts: strace injects them for files in a folder
-/// that only [`Self::arm`] gives its name.
-struct Arming {
+/// A running server whose calls fail from now on, and did not while it started: strace injects the faults for files in
+/// a folder that gets its name after the start.
+struct FaultyServer {
     server: TestServer,
     trace: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-impl Arming {
-    /// Starts a server whose clients have written before.
+impl FaultyServer {
+    /// Starts a server whose clients have written before, and lets its faults begin.
     fn start(fault: &Fault, files: &[&str], ledgers: &mut Ledgers, chance: &mut Rng) -> Self {
         let mut server = TestServer::start();
         ledgers.write_some(&mut server, chance, 1);
@@ -93,24 +91,21 @@ impl Arming {
 
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
-        let armed = server.data().canonicalize().expect("it is there").join("armed");
-        let options = fault.options(files.iter().map(|file| armed.join(file)));
+        let data = server.data().canonicalize().expect("it is there");
+        let faulty = data.join(FAULTY);
+        let options = fault.options(files.iter().map(|file| faulty.join(file)));
         // Compacts all the time, so that sled writes.
         let launch = if files == SLED { launch().faults(FEW_CHANGES_IN_MEMORY) } else { launch() };
-        server.restart_with(under_strace(launch, &trace, &options));
+        server.restart_with(launch.under_strace(&trace, &options));
+        fs::rename(data.join("plants"), faulty).expect("a folder can be renamed");
         Self { server, trace, _folder: folder }
-    }
-
-    fn arm(&self) {
-        let data = self.server.data();
-        fs::rename(data.join("plants"), data.join("armed")).expect("a folder can be renamed");
     }
 
     /// Starts the server, which has ended, without faults. Returns how many calls were disturbed.
     fn restart(mut self) -> (usize, TestServer) {
         let disturbed = disturbed(&self.trace, self.server.process().id());
         let data = self.server.data();
-        fs::rename(data.join("armed"), data.join("plants")).expect("a folder can be renamed");
+        fs::rename(data.join(FAULTY), data.join("plants")).expect("a folder can be renamed");
         self.server.restart_with(Launch::new());
         (disturbed, self.server)
     }
@@ -131,24 +126,23 @@ struct Sums {
 #[track_caller]
 fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Sums>) {
     let (mut ledgers, mut chance) = (new_ledgers(), chance());
-    let mut arming = Arming::start(fault, files, &mut ledgers, &mut chance);
-    arming.arm();
-    let mut write = || write_until_it_fails(&mut arming.server, &mut ledgers, &mut chance);
+    let mut faulty = FaultyServer::start(fault, files, &mut ledgers, &mut chance);
+    let mut write = || write_until_it_fails(&mut faulty.server, &mut ledgers, &mut chance);
     let mut failed = write();
     assert!(failed.is_some() || !must_fail, "{fault:?} went unnoticed");
     for _ in 1..MOST_ROUNDS {
-        if failed.is_some() || has_happened(&arming.trace) {
+        if failed.is_some() || has_happened(&faulty.trace) {
             break;
         }
         failed = write();
     }
     if failed.is_none() {
-        let code = arming.server.terminate().code();
-        assert!(matches!(code, Some(0 | IO)), "{fault:?}: {code:?}: {}", arming.server.stderr());
+        let code = faulty.server.terminate().code();
+        assert!(matches!(code, Some(0 | IO)), "{fault:?}: {code:?}: {}", faulty.server.stderr());
     } else {
-        assert_helps(&arming.server.stderr(), arming.server.data(), &["has room"]);
+        assert_helps(&faulty.server.stderr(), faulty.server.data(), &["has room"]);
     }
-    let (disturbed, mut server) = arming.restart();
+    let (disturbed, mut server) = faulty.restart();
     assert!(disturbed > 0, "{fault:?} did not happen");
     check_repaired(&ledgers, &mut server);
 
@@ -164,8 +158,16 @@ fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Su
     }
 }
 
-fn print(promise: &'static str, sums: Mutex<Sums>) {
-    let sums = sums.into_inner().expect("no check panicked");
+/// Checks each fault on calls for these files, some of which must end the server, and reports.
+fn check_faults(
+    promise: &'static str,
+    cases: impl IntoIterator<Item = (Fault, &'static [&'static str], bool)>,
+) {
+    let sums = Mutex::default();
+    check_all(AT_ONCE, cases, |(fault, files, must_fail)| {
+        check_serving(&fault, files, must_fail, &sums)
+    });
+    let sums: Sums = sums.into_inner().expect("no check panicked");
     Report {
         test: "disks",
         promise,
@@ -206,23 +208,20 @@ fn a_write_or_sync_that_fails_once_or_permanently_loses_no_acknowledged_write() 
             cases.extend(faults.into_iter().take(count).map(|fault| (fault, files, must_fail)));
         }
     }
-    let sums = Mutex::default();
-    check_all(AT_ONCE, cases, |(fault, files, must_fail)| {
-        check_serving(&fault, files, must_fail, &sums)
-    });
-    print("A write or sync that fails loses no acknowledged write", sums);
+    check_faults("A write or sync that fails loses no acknowledged write", cases);
 }
 
 #[test]
 fn a_checkpoint_that_fails_ends_the_server() {
     let fault = |first| Fault { call: "fdatasync", tamper: "error=EIO", first, is_for_ever: false };
-    let sums = Mutex::default();
-    check_all(AT_ONCE, 1..=times(2, 3), |first| check_serving(&fault(first), SLED, true, &sums));
-    print("A checkpoint that fails ends the server and loses no acknowledged write", sums);
+    check_faults(
+        "A checkpoint that fails ends the server and loses no acknowledged write",
+        (1..=times(2, 3)).map(|first| (fault(first), SLED, true)),
+    );
 }
 
 #[test]
-fn a_disk_that_does_not_answer_any_more_ends_the_server() {
+fn a_disk_that_stops_answering_ends_the_server() {
     let cases = [
         ("pwrite64", LOG, true),
         ("fdatasync", LOG, true),
@@ -230,11 +229,10 @@ fn a_disk_that_does_not_answer_any_more_ends_the_server() {
         ("fdatasync", SLED, false),
     ];
     let fault = |call| Fault { call, tamper: HANGS, first: 2, is_for_ever: false };
-    let sums = Mutex::default();
-    check_all(AT_ONCE, cases, |(call, files, must_fail)| {
-        check_serving(&fault(call), files, must_fail, &sums)
-    });
-    print("A disk that stops answering ends the server and loses no acknowledged write", sums);
+    check_faults(
+        "A disk that stops answering ends the server and loses no acknowledged write",
+        cases.map(|(call, files, must_fail)| (fault(call), files, must_fail)),
+    );
 }
 
 /// A full segment of the write-ahead log is compacted into sled, which meets the fault when nearly all writes are
@@ -248,9 +246,8 @@ fn a_fault_that_only_sled_meets_is_reported_without_another_write() {
     check_all(AT_ONCE, ["pwrite64", "sync_file_range"], |call| {
         let fault = Fault { call, tamper: "error=EIO", first: 1, is_for_ever: false };
         let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), chance());
-        let mut arming = Arming::start(&fault, SLED, &mut ledgers, &mut chance);
-        arming.arm();
-        let client = arming.server.client();
+        let mut faulty = FaultyServer::start(&fault, SLED, &mut ledgers, &mut chance);
+        let client = faulty.server.client();
         let import = client.try_send(
             "POST",
             "/plants/import",
@@ -261,9 +258,9 @@ fn a_fault_that_only_sled_meets_is_reported_without_another_write() {
         assert!(is_told, "the import is not answered");
         wait_until("/readyz to tell of the failure", || client.get("/readyz").status == 503);
         client.create(-1, "late", None).assert_error(503, 5002);
-        arming.server.process().assert_exit_code(IO);
-        assert_helps(&arming.server.stderr(), arming.server.data(), &["has room"]);
-        let (disturbed, mut server) = arming.restart();
+        faulty.server.process().assert_exit_code(IO);
+        assert_helps(&faulty.server.stderr(), faulty.server.data(), &["has room"]);
+        let (disturbed, mut server) = faulty.restart();
         assert!(disturbed > 0, "{fault:?} did not happen");
         // A plant of the first segment, which could not go to sled.
         server.client().read(IDS.start).assert_new_plant(IDS.start, &text, Some(&text));
@@ -276,9 +273,8 @@ fn a_fault_that_only_sled_meets_is_reported_without_another_write() {
 fn nothing_is_begun_in_a_store_that_has_failed() {
     let fault = Fault { call: "pwrite64", tamper: "error=EIO", first: 1, is_for_ever: false };
     let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), chance());
-    let mut arming = Arming::start(&fault, SLED, &mut ledgers, &mut chance);
-    arming.arm();
-    let client = arming.server.client();
+    let mut faulty = FaultyServer::start(&fault, SLED, &mut ledgers, &mut chance);
+    let client = faulty.server.client();
     for id in 0..CHANGES_IN_MEMORY {
         client.create(1_000_000 + id, "Abies", None).assert_plant("Abies", None);
     }
@@ -288,8 +284,8 @@ fn nothing_is_begun_in_a_store_that_has_failed() {
     wait_until("/readyz to tell of the failure", || client.get("/readyz").status == 503);
     client.create(-1, "late", None).assert_error(503, 5002);
     client.import(Format::Ndjson, "", plant_body(-2, "late", None)).assert_error(503, 5002);
-    arming.server.process().assert_exit_code(IO);
-    let (_, mut server) = arming.restart();
+    faulty.server.process().assert_exit_code(IO);
+    let (_, mut server) = faulty.restart();
     for id in [-1, -2] {
         server.client().read(id).assert_error(404, 3002);
     }
@@ -344,11 +340,9 @@ impl Known {
         let trace = folder.path().join("trace");
         let data = folder.path().canonicalize().expect("it is there").join("data");
         known.lay(&data);
-        let options = ["-s", "4096", "-e"].map(str::to_owned).into_iter();
-        let options: Vec<String> =
-            options.chain([format!("trace={}", CALLS_OF_A_START.join(","))]).collect();
-        let mut server =
-            TestServer::start_at(under_strace(known.launch.clone(), &trace, &options), &data);
+        let traced = format!("trace={}", CALLS_OF_A_START.join(","));
+        let launch = known.launch.clone().under_strace(&trace, &["-s", "4096", "-e", &traced]);
+        let mut server = TestServer::start_at(launch, &data);
         assert_eq!(server.terminate().code(), Some(0));
         drop(SystemCalls::read(&trace, server.process().id()));
         let text =
@@ -377,7 +371,7 @@ impl Known {
         let data = folder.path().canonicalize().expect("it is there").join("data");
         self.lay(&data);
         let options = fault.options(self.files.iter().map(|file| data.join(file)));
-        let launch = under_strace(self.launch.clone(), &trace, &options);
+        let launch = self.launch.clone().under_strace(&trace, &options);
         let advice = ["has room", "and who owns it"];
         let (is_ready, process) = start_and_end(&launch, &data, &advice);
         let stderr = process.stderr();

@@ -133,7 +133,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
 
 /// A whole segment of the write-ahead log waits for sled, and the disk has no room for it.
 #[test]
-fn an_import_that_fills_the_disk_is_cut_off_and_what_it_brought_waits_for_room() {
+fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
     // A segment holds about 5,000.
     const IDS: Range<i64> = 0..12_000;
     let text = "木".repeat(255);

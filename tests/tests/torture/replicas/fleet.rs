@@ -177,7 +177,8 @@ impl Installation {
         });
     }
 
-    /// Lets something happen while each server gets creates until it acknowledges one. Returns when that was.
+    /// Runs `happens` while each server gets creates until it acknowledges one. Returns its result, and when each server
+    /// acknowledged.
     pub(super) fn probe_each<T>(&self, happens: impl FnOnce() -> T) -> (T, Vec<Instant>) {
         thread::scope(|scope| {
             let probing = self.replicas.iter().map(|replica| {
@@ -249,7 +250,7 @@ impl Fleet {
         self.longest_return = self.longest_return.max(took);
     }
 
-    /// Lets all clients write while something happens, each up to its first write in doubt. Then waits until nothing
+    /// Runs `meanwhile` while all clients write, each up to its first write in doubt. Then waits until nothing
     /// is in progress, and makes all assertions. Returns the result of `meanwhile`.
     fn while_written<T>(
         &mut self,

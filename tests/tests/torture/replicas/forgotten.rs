@@ -12,7 +12,7 @@ use super::proxy::{Proxy, Way};
 const KEEP_EVENTS: &str = "1";
 
 #[test]
-fn a_create_whose_events_are_forgotten_before_its_commit_is_looked_for_is_not_called_taken() {
+fn a_create_whose_events_are_forgotten_before_its_outcome_is_known_is_not_called_taken() {
     let cluster = test_postgres::Cluster::start();
     let (proxy, schema) = (Proxy::before(cluster.port()), fresh_schema_name());
     let start = |url: &str| {
