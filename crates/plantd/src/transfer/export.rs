@@ -105,7 +105,7 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case(format.media_type()) {
         return Err(Stop::Io(anyhow!(
-            "{} answers with {:?} where {} was asked for; name by --url where plantd itself is",
+            "{} answers with {:?} instead of {}; give the URL of plantd itself with --url",
             remote.url(),
             content_type,
             format.media_type()
@@ -113,8 +113,8 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     }
     if !is_framed(&answer) {
         return Err(Stop::Io(anyhow!(
-            "{} does not say where its answer ends, so that a part could pass for the whole; name by \
-             --url where plantd itself is, or let the proxy in between speak HTTP/1.1",
+            "{} does not say where its answer ends, so that a part could pass for the whole; give \
+             the URL of plantd itself with --url, or configure HTTP/1.1 in the proxy in front of it",
             remote.url()
         )));
     }
@@ -139,8 +139,8 @@ fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
     let total = headers.get(TOTAL_COUNT_HEADER).and_then(|total| total.to_str().ok()?.parse().ok());
     total.with_context(|| {
         format!(
-            "{} does not answer as plantd does: its header {TOTAL_COUNT_HEADER} is missing or no number; name by --url \
-             where plantd itself is",
+            "{} does not answer as plantd does: its header {TOTAL_COUNT_HEADER} is missing or no number; give the URL \
+             of plantd itself with --url",
             remote.url()
         )
     })
@@ -244,7 +244,7 @@ impl Export<'_> {
                 let [plants, total] = [self.plants, self.total].map(HumanCount);
                 let cause = anyhow!(
                     "{plants} of {total} plants came, and more follow; a proxy that speaks HTTP/1.0 to plantd hides \
-                     where an answer was cut, so let it speak HTTP/1.1"
+                     where an answer was cut: configure HTTP/1.1 there"
                 );
                 return Err(cause.into());
             }
@@ -263,7 +263,8 @@ fn broken_off(cause: io::Error) -> Broken {
 fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<NewPlant>> {
     let after = last.map(|last| format!("&after={last}")).unwrap_or_default();
     let request = remote.request(Method::GET, &format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));
-    let mut answer = remote.check(remote.send(request, ())?, Stop::Io).map_err(Stop::into_error)?;
+    let mut answer =
+        remote.check(remote.send(request, ())?, Stop::Io).map_err(|stop| stop.into_parts().1)?;
     let mut rows = row_reader(ImportFormat::JsonArray);
     let mut read = Vec::new();
     rows.read(&remote::read_body(&mut answer)?, &mut read)?;
