@@ -98,7 +98,7 @@ fn tls_problem(url: &str, error: &rustls::Error) -> String {
         ),
         InvalidMessage(_) => format!("{url} does not speak TLS; begin --url with http://"),
         General(_) | Other(_) => format!(
-            "this machine has no certificates to check {url} with; set SSL_CERT_FILE to a file that holds some"
+            "there are no certificates to check {url} with; set SSL_CERT_FILE to a file that holds some"
         ),
         _ => format!("{url} and this machine cannot agree on TLS; read its log"),
     }
