@@ -410,7 +410,7 @@ fn a_token_that_is_not_taken_ends_with_78() {
         let launch = launch.clone().environment("PLANTD_TOKEN", token);
         check_refusal(&launch, CONFIGURATION, &["PLANTD_TOKEN", number]);
         if number == "2002" {
-            let words = ["does not take the token of PLANTD_TOKEN", "--token-file"];
+            let words = ["refuses the token of PLANTD_TOKEN", "--token-file"];
             check_refusal(&launch, CONFIGURATION, &words);
         }
     }

@@ -35,11 +35,12 @@ fn paths() -> Vec<Path> {
         Path::open("/livez").on(Method::GET, health::live),
         Path::open("/readyz").on(Method::GET, health::ready),
         Path::open("/openapi.json").on(Method::GET, document),
-        Path::page("/", redirect("docs")),
-        Path::page("/docs/", redirect("../docs")),
+        Path::open("/").on(Method::GET, redirect("docs")).page(),
+        Path::open("/docs/").on(Method::GET, redirect("../docs")).page(),
     ];
     paths.extend(page::FILES.iter().map(|(path, file)| {
-        Path::page(path, move |request: HttpRequest| ready(file.answer(&request)))
+        let answer = move |request: HttpRequest| ready(file.answer(&request));
+        Path::open(path).on(Method::GET, answer).page()
     }));
     paths
 }
@@ -105,14 +106,9 @@ impl Path {
         Self { is_open: true, ..Self::new(pattern) }
     }
 
-    /// A page for people, or one of its files.
-    fn page<F, Arguments>(pattern: &'static str, handler: F) -> Self
-    where
-        F: Handler<Arguments>,
-        Arguments: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        Self { is_page: true, ..Self::open(pattern) }.on(Method::GET, handler)
+    /// The same path as a page for people, or one of its files.
+    fn page(self) -> Self {
+        Self { is_page: true, ..self }
     }
 
     fn on<F, Arguments>(mut self, method: Method, handler: F) -> Self

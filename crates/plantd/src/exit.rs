@@ -2,24 +2,22 @@
 
 use std::io;
 
-/// The command did its work, and found faulty data.
-const FINDINGS: u8 = 1;
-/// The command line is wrong. (The numbers from here on are those of BSD's `sysexits.h`.)
 pub(crate) const USAGE: u8 = 64;
-/// A folder, a file, a port or a server cannot be used, or the store failed while serving.
-const IO: u8 = 74;
-/// The server has ended, and cut off requests.
-const CUT_OFF: u8 = 75;
-/// The environment or a file holds a wrong value.
 pub(crate) const CONFIGURATION: u8 = 78;
 
-/// Why a command failed, with the error for the user. Each reason has an exit code of its own.
+/// Why a command failed, with the error for the user. Each reason has an exit code of its own, from BSD's `sysexits.h` except
+/// for the first.
 #[derive(Debug)]
 pub(crate) enum Stop {
+    /// The command did its work, and found faulty data.
     Findings(anyhow::Error),
+    /// The command line is wrong.
     Usage(anyhow::Error),
+    /// A folder, a file, a port or a server cannot be used, or the store failed while serving.
     Io(anyhow::Error),
+    /// The server has ended, and cut off requests.
     CutOff(anyhow::Error),
+    /// The environment or a file holds a wrong value.
     Configuration(anyhow::Error),
 }
 
@@ -40,22 +38,14 @@ impl Stop {
         }
     }
 
-    pub(crate) fn exit_code(&self) -> u8 {
+    /// The exit code and the error.
+    pub(crate) fn into_parts(self) -> (u8, anyhow::Error) {
         match self {
-            Self::Findings(_) => FINDINGS,
-            Self::Usage(_) => USAGE,
-            Self::Io(_) => IO,
-            Self::CutOff(_) => CUT_OFF,
-            Self::Configuration(_) => CONFIGURATION,
+            Self::Findings(error) => (1, error),
+            Self::Usage(error) => (USAGE, error),
+            Self::Io(error) => (74, error),
+            Self::CutOff(error) => (75, error),
+            Self::Configuration(error) => (CONFIGURATION, error),
         }
-    }
-
-    pub(crate) fn into_error(self) -> anyhow::Error {
-        let (Self::Findings(error)
-        | Self::Usage(error)
-        | Self::Io(error)
-        | Self::CutOff(error)
-        | Self::Configuration(error)) = self;
-        error
     }
 }

@@ -55,8 +55,7 @@ fn main() -> ExitCode {
         Command::Openapi => print_openapi(),
     };
     let Err(stop) = result else { return ExitCode::SUCCESS };
-    let exit_code = stop.exit_code();
-    let error = stop.into_error();
+    let (exit_code, error) = stop.into_parts();
     // The reason is printed even if the log is off.
     if is_server && log::log_enabled!(log::Level::Error) {
         log::error!("{error:#}");

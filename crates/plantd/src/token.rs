@@ -82,7 +82,9 @@ pub(crate) fn run(command: TokenCommand) -> Result<(), Stop> {
 
 fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     if options.name == TOKEN_VARIABLE {
-        return Err(Stop::Usage(anyhow!("{TOKEN_VARIABLE} is what the log calls the one in it")));
+        return Err(Stop::Usage(anyhow!(
+            "the log uses the name {TOKEN_VARIABLE} for the token in the environment; choose another"
+        )));
     }
     let name = token_name(options.name).map_err(Stop::Usage)?;
     let token = Token::random()?;
@@ -106,7 +108,7 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
         });
         Stop::Io(cause.context(match removed {
             Ok(()) => "no token was made",
-            Err(_) => "a token was made that nobody has; revoke it",
+            Err(_) => "a token was made and not shown; revoke it",
         }))
     })
 }
@@ -174,5 +176,5 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
 }
 
 fn no_tokens_file(path: &Path) -> Stop {
-    Stop::Io(anyhow!("there is no {}; name another by --tokens or --data", path.display()))
+    Stop::Io(anyhow!("there is no {}; choose another with --tokens or --data", path.display()))
 }

@@ -1,5 +1,6 @@
 //! Bodies, read in bounded memory and time.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use actix_http::Payload;
 use actix_http::header::{self, HeaderMap};
 use actix_web::web::Bytes;
 use actix_web::{FromRequest, HttpRequest};
+use futures_util::stream::Peekable;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
@@ -21,12 +23,10 @@ const DISCARD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A body of any length, part by part.
 pub(crate) struct BodyStream {
-    payload: Payload,
+    payload: Peekable<Payload>,
     connection: Option<Rc<ConnectionState>>,
     /// The body has ended or failed.
     has_ended: bool,
-    /// The result of a read that [`Self::is_next_there`] made.
-    ahead: Option<Option<Result<Bytes, Failure>>>,
 }
 
 impl FromRequest for BodyStream {
@@ -41,7 +41,7 @@ impl FromRequest for BodyStream {
 impl BodyStream {
     fn new(request: &HttpRequest, payload: &mut Payload) -> Self {
         let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);
-        Self { payload: payload.take(), connection, has_ended: false, ahead: None }
+        Self { payload: payload.take().peekable(), connection, has_ended: false }
     }
 
     /// The next part; `None` at the end.
@@ -51,10 +51,7 @@ impl BodyStream {
 
     /// Whether the next part, or the end, has already arrived.
     pub(crate) fn is_next_there(&mut self) -> bool {
-        if self.ahead.is_none() {
-            self.ahead = self.read().now_or_never();
-        }
-        self.ahead.is_some()
+        Pin::new(&mut self.payload).peek().now_or_never().is_some()
     }
 
     /// Reads and drops the rest, for at most [`DISCARD_DEADLINE`].
@@ -71,14 +68,9 @@ impl BodyStream {
         deadline: Instant,
         allowed: Duration,
     ) -> Result<Option<Bytes>, Failure> {
-        let next = match self.ahead.take() {
-            Some(next) => next,
-            None => {
-                let next = timeout_at(deadline, self.read()).await;
-                next.unwrap_or_else(|_| {
-                    Some(Err(Failure::new(ErrorNumber::RequestTimeout, late_body(allowed))))
-                })
-            }
+        let next = match timeout_at(deadline, self.payload.next()).await {
+            Ok(next) => next.map(|part| part.map_err(|_| not_whole())),
+            Err(_) => Some(Err(Failure::new(ErrorNumber::RequestTimeout, late_body(allowed)))),
         };
         self.has_ended = !matches!(next, Some(Ok(_)));
         if next.is_none()
@@ -87,11 +79,6 @@ impl BodyStream {
             connection.body_was_read();
         }
         next.transpose()
-    }
-
-    async fn read(&mut self) -> Option<Result<Bytes, Failure>> {
-        let part = self.payload.next().await?;
-        Some(part.map_err(|_| not_whole()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, ReqData};
-use plant_domain::NewPlant;
+use plant_domain::{Error, NewPlant, PlantId};
 use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
 
 use crate::errors::{ErrorNumber, Failure};
@@ -14,7 +14,8 @@ use crate::extract::body::BodyStream;
 use crate::extract::head::Head;
 use crate::extract::query::ImportParameters;
 use crate::extract::rows::{ReadRow, RowReader, row_reader};
-use crate::handlers::import_report::{ImportReport, way_to_go_on};
+use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
+use crate::limits::REPORT_MAX_ERRORS;
 use crate::middleware::audit::AuditedImport;
 use crate::middleware::context::{ImportCounts, RequestContext};
 use crate::server::drain::Draining;
@@ -42,13 +43,12 @@ pub(crate) async fn import(
         }
     };
     context.count_import(|_| {});
-    let report = ImportReport::default();
     let mut import = Import {
         repository,
         context: context.into_inner(),
         on_conflict,
         draining,
-        report,
+        failed_rows: Vec::new(),
         has_logged_refusal: false,
     };
     let imported = import.run(row_reader(format), &mut body).await;
@@ -59,7 +59,7 @@ pub(crate) async fn import(
         () = stop => {}
     }
     match imported {
-        Ok(()) => Ok(HttpResponse::Ok().json(import.report)),
+        Ok(()) => Ok(HttpResponse::Ok().json(import.report())),
         Err(failure) => Err(import.explain(failure)),
     }
 }
@@ -69,7 +69,8 @@ struct Import {
     context: Rc<RequestContext>,
     on_conflict: OnConflict,
     draining: Data<Draining>,
-    report: ImportReport,
+    /// The first [`REPORT_MAX_ERRORS`] of the failed rows.
+    failed_rows: Vec<FailedRow>,
     /// Only the first refusal of the database is logged with its reason: logging one for each row would flood the
     /// log.
     has_logged_refusal: bool,
@@ -137,29 +138,45 @@ impl Import {
             let mut imported = imported.into_iter();
             for (line, id) in taken {
                 match id {
-                    Ok(id) => {
-                        let imported = imported.next().ok_or(ErrorNumber::Internal)?;
-                        if let Imported::Refused(cause) = &imported
-                            && !mem::replace(&mut self.has_logged_refusal, true)
-                        {
-                            log::error!("{cause}: {} plant={id}", self.context);
-                        }
-                        self.report.add(line, id, imported);
-                    }
-                    Err(error) => self.report.add_failed(line, error),
+                    Ok(id) => self.count(line, id, imported.next().ok_or(ErrorNumber::Internal)?),
+                    Err(error) => self.fail(line, error),
                 }
             }
-            let ImportReport { created, replaced, skipped, failed, errors: _ } = self.report;
-            self.context.count_import(|counts| {
-                *counts = ImportCounts { created, replaced, skipped, failed, ..*counts };
-            });
         }
         Ok(())
     }
 
+    /// Counts a row that the repository has got.
+    fn count(&mut self, line: u64, id: PlantId, imported: Imported) {
+        match imported {
+            Imported::Created => self.context.count_import(|counts| counts.created += 1),
+            Imported::Replaced => self.context.count_import(|counts| counts.replaced += 1),
+            Imported::Skipped => self.context.count_import(|counts| counts.skipped += 1),
+            Imported::IdTaken => self.fail(line, Failure::from(StoreError::IdTaken(id)).into()),
+            Imported::Refused(cause) => {
+                if !mem::replace(&mut self.has_logged_refusal, true) {
+                    log::error!("{cause}: {} plant={id}", self.context);
+                }
+                self.fail(line, Failure::from(StoreError::Refused(cause)).into());
+            }
+        }
+    }
+
+    fn fail(&mut self, line: u64, error: Error) {
+        self.context.count_import(|counts| counts.failed += 1);
+        if self.failed_rows.len() < REPORT_MAX_ERRORS {
+            self.failed_rows.push(FailedRow { line, error });
+        }
+    }
+
+    fn report(self) -> ImportReport {
+        let ImportCounts { created, replaced, skipped, failed, .. } = self.context.import_counts();
+        ImportReport { created, replaced, skipped, failed, errors: self.failed_rows }
+    }
+
     /// Adds to a failure how many rows were taken before it, and how to go on.
     fn explain(&self, failure: Failure) -> Failure {
-        let ImportReport { created, replaced, skipped, failed, errors: _ } = &self.report;
+        let ImportCounts { created, replaced, skipped, failed, .. } = self.context.import_counts();
         if created + replaced + skipped + failed == 0 {
             return failure;
         }

@@ -1,11 +1,8 @@
 //! The report of an import.
 
-use plant_domain::{Error, PlantId};
-use plant_store::{Imported, OnConflict, StoreError};
+use plant_domain::Error;
+use plant_store::OnConflict;
 use serde::{Deserialize, Serialize};
-
-use crate::errors::Failure;
-use crate::limits::REPORT_MAX_ERRORS;
 
 /// The `on_conflict` with which to repeat an import that broke off. Using `skip` to repeat an import with `replace`
 /// would keep old plants.
@@ -40,27 +37,4 @@ pub struct FailedRow {
     /// Why it was not taken.
     #[serde(flatten)]
     pub error: Error,
-}
-
-impl ImportReport {
-    pub(super) fn add(&mut self, line: u64, id: PlantId, imported: Imported) {
-        match imported {
-            Imported::Created => self.created += 1,
-            Imported::Replaced => self.replaced += 1,
-            Imported::Skipped => self.skipped += 1,
-            Imported::IdTaken => self.fail(line, StoreError::IdTaken(id)),
-            Imported::Refused(cause) => self.fail(line, StoreError::Refused(cause)),
-        }
-    }
-
-    fn fail(&mut self, line: u64, error: StoreError) {
-        self.add_failed(line, Failure::from(error).error());
-    }
-
-    pub(super) fn add_failed(&mut self, line: u64, error: Error) {
-        self.failed += 1;
-        if self.errors.len() < REPORT_MAX_ERRORS {
-            self.errors.push(FailedRow { line, error });
-        }
-    }
 }

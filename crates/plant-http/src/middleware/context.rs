@@ -118,9 +118,13 @@ impl RequestContext {
         self.plant.set(Some(plant));
     }
 
+    pub(crate) fn import_counts(&self) -> ImportCounts {
+        self.import.get().unwrap_or_default()
+    }
+
     /// Changes the counts of an import.
     pub(crate) fn count_import(&self, count: impl FnOnce(&mut ImportCounts)) {
-        let mut counts = self.import.get().unwrap_or_default();
+        let mut counts = self.import_counts();
         count(&mut counts);
         self.import.set(Some(counts));
     }

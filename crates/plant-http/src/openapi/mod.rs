@@ -213,6 +213,6 @@ mod tests {
 
     #[test]
     fn each_name_in_the_template_has_a_value() {
-        assert!(!crate::routes::openapi_document().contains("{{"));
+        assert!(!document(std::iter::empty()).contains("{{"));
     }
 }

@@ -178,6 +178,7 @@ impl Server {
         let ended = timeout(WORKERS_DEADLINE, self.workers.end()).await;
         ended.map_err(|_| ServeError::ThreadsCutOff)
     }
+
     /// Accepts the connections that wait, up to the maximum: clients may have sent requests on them, which closing the
     /// listener would reset.
     async fn accept_waiting(&mut self) {

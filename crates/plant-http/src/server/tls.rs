@@ -94,13 +94,13 @@ fn server_config(chain: &[u8], key: &[u8]) -> Result<ServerConfig, UnusableCerti
     })?;
     if chain.is_empty() {
         return Err(UnusableCertificate(
-            "the certificate's file has no -----BEGIN CERTIFICATE----- (PEM); name the file that has the certificate, \
-             best with its whole chain",
+            "the certificate's file has no -----BEGIN CERTIFICATE----- (PEM); give the file with the certificate, best \
+             with its whole chain",
         ));
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| match cause {
         PemError::NoItemsFound => UnusableCertificate(
-            "the key's file has no private key as PEM that is not encrypted; name the file of the key, in PKCS#8, SEC1 \
+            "the key's file has no private key as PEM that is not encrypted; give the file of the key, in PKCS#8, SEC1 \
              or PKCS#1",
         ),
         _ => UnusableCertificate("the key's file is broken PEM; get it again from where it was made"),
@@ -112,7 +112,7 @@ fn server_config(chain: &[u8], key: &[u8]) -> Result<ServerConfig, UnusableCerti
         .with_single_cert(chain, key)
         .map_err(|error| match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => UnusableCertificate(
-                "the key is not that of the certificate; name the two that were made together, the server's own \
+                "the key is not that of the certificate; give the two that were made together, the server's own \
                  certificate first in its file",
             ),
             Error::InvalidCertificate(_) => UnusableCertificate(

@@ -25,29 +25,28 @@ pub(crate) fn advice(url: &str, error: &Error) -> String {
     };
     match (error, kind) {
         (_, Some(ErrorKind::ConnectionRefused)) => {
-            format!("nothing listens at {url}; start the server, or name another by --url")
+            format!("nothing listens at {url}; start the server, or choose another with --url")
         }
         (Error::Timeout(Timeout::Resolve | Timeout::Connect), _) => format!(
-            "{url} does not answer within {} s; see that the server runs and that no firewall is in \
-             between, or name another by --url",
+            "{url} does not answer within {} s; check that the server runs and that no firewall blocks it, \
+             or choose another with --url",
             CONNECT_TIMEOUT.as_secs()
         ),
         (Error::Timeout(_), _) => {
-            format!("{url} does not answer; see what its log says, and run this again")
+            format!("{url} does not answer; read its log, and run this command again")
         }
         (Error::Protocol(_), _) => {
-            format!("{url} does not answer in HTTP; name by --url where plantd is")
+            format!("{url} does not answer in HTTP; give the URL of plantd with --url")
         }
         _ if is_end(error) => format!(
-            "{url} broke the connection off; see what its log says, and where it speaks TLS, begin --url with \
-             https://"
+            "{url} broke the connection off; read its log, and if it speaks TLS, begin --url with https://"
         ),
         _ if !is_name_known(url) => {
             format!(
-                "the name in {url} is not known; mend it in --url, or see that this machine finds names"
+                "the host name in {url} is not known; correct --url, or check the DNS settings of this machine"
             )
         }
-        _ => format!("cannot reach {url}; name another by --url"),
+        _ => format!("cannot reach {url}; check the network, or choose another server with --url"),
     }
 }
 
@@ -86,22 +85,22 @@ fn tls_problem(url: &str, error: &rustls::Error) -> String {
     use rustls::Error::{General, InvalidCertificate, InvalidMessage, Other};
     match error {
         InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
-            format!("the certificate of {url} is for another name; use a name that it has in --url")
+            format!("the certificate of {url} is for another name; use one of its names in --url")
         }
         InvalidCertificate(
             Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
         ) => format!(
-            "the certificate of {url} is not in force; renew it, and see that the clocks of both machines are right"
+            "the certificate of {url} has expired or is not valid yet; renew it, and check the clocks of both machines"
         ),
         InvalidCertificate(_) => format!(
-            "this machine does not trust the certificate of {url}; name by SSL_CERT_FILE a file with the certificate \
-             of its issuer"
+            "this machine does not trust the certificate of {url}; set SSL_CERT_FILE to a file with the certificate of \
+             its issuer"
         ),
         InvalidMessage(_) => format!("{url} does not speak TLS; begin --url with http://"),
         General(_) | Other(_) => format!(
-            "there are no certificates by which {url} could be trusted; name by SSL_CERT_FILE a file that holds some"
+            "there are no certificates to check {url} with; set SSL_CERT_FILE to a file that holds some"
         ),
-        _ => format!("{url} and this machine cannot agree on TLS; see what its log says"),
+        _ => format!("{url} and this machine cannot agree on TLS; read its log"),
     }
 }
 

@@ -43,7 +43,10 @@ fn server_url(text: &str) -> anyhow::Result<String> {
         bail!("begin it with http:// or https://, such as http://127.0.0.1:8080");
     };
     ensure!(!authority.as_str().contains('@'), "leave out the user; --token-file says who you are");
-    ensure!(uri.query().is_none() && !text.contains('#'), "end it with a host or a path");
+    ensure!(
+        uri.query().is_none() && !text.contains('#'),
+        "end it with a host or a path, without a query or a fragment"
+    );
     Ok(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/')))
 }
 
@@ -120,18 +123,18 @@ impl Remote {
             let location = location.and_then(|location| location.to_str().ok());
             let location = printable(location.unwrap_or("another place"));
             return Err(Stop::Usage(anyhow!(
-                "{url} sends on to {location}; name by --url where plantd itself is"
+                "{url} redirects to {location}; give the URL of plantd itself with --url"
             )));
         }
         let refusal = refusal(&mut response)
             .unwrap_or_else(|_| format!("it answered {status} and does not say why"));
         Err(match status.as_u16() {
             401 | 403 => Stop::Configuration(anyhow!(
-                "{url} does not take the token of {}: {refusal}; name the file of another by --token-file",
+                "{url} refuses the token of {}: {refusal}; give the file of another with --token-file",
                 self.token_origin
             )),
             404 | 405 => Stop::Usage(anyhow!(
-                "{url} does not know this operation: {refusal}; name by --url where plantd is"
+                "{url} does not know this operation: {refusal}; give the URL of plantd with --url"
             )),
             // The server or the network is not ready.
             408 | 426 | 429 => Stop::Io(anyhow!("{url} gave up: {refusal}")),
@@ -153,7 +156,7 @@ fn read_token(path: &Path) -> anyhow::Result<Vec<u8>> {
 fn environment_token() -> Result<Vec<u8>, Stop> {
     let Some(token) = std::env::var_os(TOKEN_VARIABLE) else {
         return Err(Stop::Usage(anyhow!(
-            "there is no token; name the file that holds one by --token-file, or put it into {TOKEN_VARIABLE}"
+            "there is no token; give its file with --token-file, or set {TOKEN_VARIABLE}"
         )));
     };
     Ok(token.into_encoded_bytes())

@@ -48,7 +48,7 @@ impl PrivateFile {
             Err(cause) => return Err(cause).with_context(cannot_read),
         };
         let metadata = file.metadata().with_context(cannot_read)?;
-        ensure!(metadata.is_file(), "{} is not a file; name another by {flag}", path.display());
+        ensure!(metadata.is_file(), "{} is not a file; choose another with {flag}", path.display());
         // A file that is itself a mount point keeps its old content when its source is replaced.
         ensure!(
             metadata.nlink() > 0,
@@ -60,7 +60,7 @@ impl PrivateFile {
         read.with_context(cannot_read)?;
         ensure!(
             bytes.len() as u64 <= PRIVATE_FILE_MAX_BYTES,
-            "{} has more than {PRIVATE_FILE_MAX_BYTES} bytes; name another by {flag}",
+            "{} has more than {PRIVATE_FILE_MAX_BYTES} bytes; choose another with {flag}",
             path.display()
         );
         Ok(Some(Self { bytes, mode: metadata.mode() }))

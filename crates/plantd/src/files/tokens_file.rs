@@ -31,7 +31,7 @@ impl TokensFile {
         let Some(file) = PrivateFile::read(path, "--tokens")? else { return Ok(None) };
         ensure!(
             !file.is_open_to(MODE_OF_OTHERS),
-            "{} is open to others than its owner; run: chmod 600 {}",
+            "other users have permissions on {}; run: chmod 600 {}",
             path.display(),
             shlex::try_quote(&path.to_string_lossy())?
         );
@@ -42,17 +42,14 @@ impl TokensFile {
     pub(crate) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
         let file = Self::parse_any_number(bytes)?;
         let count = file.tokens.len();
-        ensure!(
-            count <= TOKENS_MAX,
-            "it has {count} tokens, and at most {TOKENS_MAX} may be; revoke some"
-        );
+        ensure!(count <= TOKENS_MAX, "it has {count} tokens, more than {TOKENS_MAX}; revoke some");
         Ok(file)
     }
 
     fn parse_any_number(bytes: &[u8]) -> anyhow::Result<Self> {
         serde_json::from_slice(bytes).map_err(|cause| {
             anyhow::anyhow!(
-                "it is broken at line {}, column {}; mend it, or remove it and make new tokens",
+                "it is broken at line {}, column {}; correct it, or remove it and make new tokens",
                 cause.line(),
                 cause.column()
             )

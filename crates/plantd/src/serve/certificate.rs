@@ -56,7 +56,7 @@ fn read_files(chain: &Path, key: &Path) -> anyhow::Result<[PrivateFile; 2]> {
         let not_found = || io::Error::new(io::ErrorKind::NotFound, "there is no such file");
         let file = PrivateFile::read(path, flag)?.ok_or_else(not_found);
         file.with_context(|| {
-            format!("cannot read {}; check the path, or name another by {flag}", path.display())
+            format!("cannot read {}; check the path, or choose another with {flag}", path.display())
         })
     };
     Ok([read(chain, "--tls-cert")?, read(key, "--tls-key")?])
@@ -75,7 +75,7 @@ fn warn_when_open_to_others(path: &Path, key: &PrivateFile) {
         let path = path.to_string_lossy();
         let quoted = shlex::try_quote(&path).unwrap_or("FILE".into());
         log::warn!(
-            "every user of this machine can get at the key in {path}; run: chmod o= {quoted}"
+            "every user of this machine can access the key in {path}; run: chmod o= {quoted}"
         );
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn curl_command(data: &Path, address: &ServerAddress) -> anyhow::Resu
     let token_path = token_path(&data);
     let token_path = token_path
         .to_str()
-        .with_context(|| format!("{} is not UTF-8; name another by --data", data.display()))?;
+        .with_context(|| format!("{} is not UTF-8; choose another with --data", data.display()))?;
     let token_path = shlex::try_quote(token_path)?;
     let address = address.curl_arguments()?;
     Ok(format!(

@@ -127,7 +127,8 @@ impl ListenOptions {
             ListenAddress::Unix(path) => unix_socket::listen(path, BACKLOG)
                 .map(|socket| (socket, ServerAddress::Unix(path.clone()))),
         };
-        listening.with_context(|| format!("cannot listen on {address}; name another by --listen"))
+        listening
+            .with_context(|| format!("cannot listen on {address}; choose another with --listen"))
     }
 }
 
@@ -205,11 +206,11 @@ impl PassedSocket {
         match passed.len() {
             0 => return Ok(None),
             1 => {}
-            count => bail!("it is {count} sockets, and a server has one"),
+            count => bail!("there are {count} sockets, and a server takes one"),
         }
         if let Ok(Some(listener)) = passed.take_unix_listener(0) {
             let address = listener.local_addr()?;
-            let path = address.as_pathname().context("it is a Unix socket that has no path")?;
+            let path = address.as_pathname().context("the Unix socket has no path")?;
             ensure_listens(&listener)?;
             return Ok(Some(Self::Unix(listener, path.to_owned())));
         }
@@ -221,6 +222,6 @@ impl PassedSocket {
 }
 
 fn ensure_listens<'socket>(socket: impl Into<SockRef<'socket>>) -> anyhow::Result<()> {
-    ensure!(socket.into().is_listener()?, "it is a socket that does not listen");
+    ensure!(socket.into().is_listener()?, "the socket does not listen");
     Ok(())
 }

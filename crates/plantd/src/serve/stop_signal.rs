@@ -1,8 +1,10 @@
 //! The signals of this process, from the start to the end.
 
 use std::fs;
+use std::future::poll_fn;
 use std::process::exit;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::thread;
 
 use anyhow::Context as _;
@@ -63,45 +65,37 @@ impl StopSignal {
     }
 }
 
-/// The signals that drain the server.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    /// `None` if SIGHUP is ignored, because the server is to outlive its terminal.
-    hangup: Option<Signal>,
-}
+/// The signals that drain the server, with their names.
+struct Signals(Vec<(&'static str, Signal)>);
 
 impl Signals {
     fn new() -> anyhow::Result<Self> {
-        let signal = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
+        let signal = |(kind, name)| {
+            let signal = signal(kind).with_context(|| format!("cannot wait for {name}"))?;
+            anyhow::Ok((name, signal))
+        };
         // Scripts send these signals to make servers reopen their log; by default, the signals end the process. The
         // handlers stay installed when the streams are dropped.
-        drop(signal(SignalKind::user_defined1(), "SIGUSR1")?);
-        drop(signal(SignalKind::user_defined2(), "SIGUSR2")?);
-        let is_hangup_ignored = is_ignored(SignalKind::hangup());
-        Ok(Self {
-            terminate: signal(SignalKind::terminate(), "SIGTERM")?,
-            interrupt: signal(SignalKind::interrupt(), "SIGINT")?,
-            hangup: (!is_hangup_ignored)
-                .then(|| signal(SignalKind::hangup(), "SIGHUP"))
-                .transpose()?,
-        })
+        drop(signal((SignalKind::user_defined1(), "SIGUSR1"))?);
+        drop(signal((SignalKind::user_defined2(), "SIGUSR2"))?);
+        let mut ending =
+            vec![(SignalKind::terminate(), "SIGTERM"), (SignalKind::interrupt(), "SIGINT")];
+        // A server that is to outlive its terminal ignores SIGHUP.
+        if !is_ignored(SignalKind::hangup()) {
+            ending.push((SignalKind::hangup(), "SIGHUP"));
+        }
+        ending.into_iter().map(signal).collect::<anyhow::Result<_>>().map(Self)
     }
 
     /// Waits for the next one, and names it.
     async fn next(&mut self) -> &'static str {
-        let Self { terminate, interrupt, hangup } = self;
-        let hung_up = async {
-            match hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-            _ = hung_up => "SIGHUP",
-        }
+        poll_fn(|context| {
+            let mut signals = self.0.iter_mut();
+            let come = signals
+                .find_map(|(name, signal)| signal.poll_recv(context).is_ready().then_some(*name));
+            come.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 }
 

@@ -59,7 +59,16 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     let answer = ask(&remote, format)?;
     let total = total(&remote, answer.headers())?;
     let progress = progress_bar::of_plants(Some(total));
-    let mut export = Export { remote: &remote, format, total, output: &mut output };
+    let mut export = Export {
+        remote: &remote,
+        format,
+        total,
+        output: &mut output,
+        rows: row_reader(format.into()),
+        ends_with_line: true,
+        plants: 0,
+        last: None,
+    };
     let plants = export.copy(answer, &progress);
     progress.finish_and_clear();
     let plants = plants.map_err(|broken| {
@@ -96,7 +105,7 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case(format.media_type()) {
         return Err(Stop::Io(anyhow!(
-            "{} answers with {:?} where {} was asked for; name by --url where plantd itself is",
+            "{} answers with {:?} instead of {}; give the URL of plantd itself with --url",
             remote.url(),
             content_type,
             format.media_type()
@@ -104,8 +113,8 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     }
     if !is_framed(&answer) {
         return Err(Stop::Io(anyhow!(
-            "{} does not say where its answer ends, so that a part could pass for the whole; name by \
-             --url where plantd itself is, or let the proxy in between speak HTTP/1.1",
+            "{} does not say where its answer ends, so that a part could pass for the whole; give \
+             the URL of plantd itself with --url, or configure HTTP/1.1 in the proxy in front of it",
             remote.url()
         )));
     }
@@ -130,8 +139,8 @@ fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
     let total = headers.get(TOTAL_COUNT_HEADER).and_then(|total| total.to_str().ok()?.parse().ok());
     total.with_context(|| {
         format!(
-            "{} does not answer as plantd does: its header {TOTAL_COUNT_HEADER} is missing or no number; name by --url \
-             where plantd itself is",
+            "{} does not answer as plantd does: its header {TOTAL_COUNT_HEADER} is missing or no number; give the URL \
+             of plantd itself with --url",
             remote.url()
         )
     })
@@ -156,11 +165,16 @@ struct Export<'a> {
     /// The number of plants when the export began.
     total: u64,
     output: &'a mut Output,
+    rows: Box<dyn RowReader>,
+    ends_with_line: bool,
+    /// How many plants have arrived.
+    plants: u64,
+    /// The id of the last one.
+    last: Option<PlantId>,
 }
 
 impl Export<'_> {
-    /// Copies the rows of the answer, each of which must be a plant, ensures that none is missing at the end, and
-    /// returns their number.
+    /// Copies the rows of the answer, ensures that none is missing at the end, and returns their number.
     fn copy(&mut self, answer: Response<Body>, progress: &ProgressBar) -> Result<u64, Broken> {
         let mut source = answer.into_body().into_reader();
         let header = self.format.header();
@@ -169,49 +183,74 @@ impl Export<'_> {
         if start != header.as_bytes() {
             return Err(anyhow!("it does not begin with {header:?}").into());
         }
-        self.output.write_all(&start).map_err(Broken::Output)?;
-
-        let mut check = ExportCheck::new(self.format);
-        check.read(&start)?;
+        self.take(&start)?;
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
-            let part = match source.read(&mut buffer) {
+            match source.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(length) => &buffer[..length],
-                Err(cause) if cause.kind() == ErrorKind::Interrupted => continue,
+                Ok(length) => self.take(&buffer[..length])?,
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
                 Err(cause) => return Err(broken_off(cause)),
-            };
-            check.read(part)?;
-            self.output.write_all(part).map_err(Broken::Output)?;
-            progress.set_position(check.plants);
+            }
+            progress.set_position(self.plants);
         }
-        check.finish()?;
-        self.copy_following(check.plants, check.last)
+        self.check_end()?;
+        self.copy_following()?;
+        Ok(self.plants)
+    }
+
+    /// Checks and writes the next part.
+    fn take(&mut self, part: &[u8]) -> Result<(), Broken> {
+        if let Some(byte) = part.last() {
+            self.ends_with_line = *byte == b'\n';
+        }
+        let mut rows = Vec::new();
+        self.rows.read(part, &mut rows).map_err(anyhow::Error::from)?;
+        self.check(rows)?;
+        self.output.write_all(part).map_err(Broken::Output)
+    }
+
+    /// Checks that the answer does not end within a row.
+    fn check_end(&mut self) -> anyhow::Result<()> {
+        ensure!(self.ends_with_line, "it ends within a row, after {} whole ones", self.plants);
+        let mut rows = Vec::new();
+        self.rows.finish(&mut rows)?;
+        self.check(rows)
+    }
+
+    /// Checks that each row is a plant with a greater id than the one before.
+    fn check(&mut self, rows: Vec<ReadRow>) -> anyhow::Result<()> {
+        for (line, plant) in rows {
+            let plant = plant.map_err(|error| anyhow!("line {line} is no plant: {error}"))?;
+            let id = plant.id();
+            if let Some(last) = self.last.replace(id) {
+                ensure!(last < id, "line {line} has the plant {id} behind the plant {last}");
+            }
+            self.plants += 1;
+        }
+        Ok(())
     }
 
     /// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server can hide a
     /// truncated answer. If plants follow, and fewer arrived than existed at the beginning, the export counts as
     /// truncated. Otherwise the plants that follow may have been created during the export. They are copied too,
     /// because a plant that existed the whole time may be among them.
-    fn copy_following(
-        &mut self,
-        mut plants: u64,
-        mut last: Option<PlantId>,
-    ) -> Result<u64, Broken> {
+    fn copy_following(&mut self) -> Result<(), Broken> {
         loop {
-            let following = plants_after(self.remote, last).context("its end cannot be checked")?;
-            let Some(following_last) = following.last() else { return Ok(plants) };
-            if plants < self.total {
-                let [plants, total] = [plants, self.total].map(HumanCount);
+            let following = plants_after(self.remote, self.last);
+            let following = following.context("its end cannot be checked")?;
+            let Some(following_last) = following.last() else { return Ok(()) };
+            if self.plants < self.total {
+                let [plants, total] = [self.plants, self.total].map(HumanCount);
                 let cause = anyhow!(
                     "{plants} of {total} plants came, and more follow; a proxy that speaks HTTP/1.0 to plantd hides \
-                     where an answer was cut, so let it speak HTTP/1.1"
+                     where an answer was cut: configure HTTP/1.1 there"
                 );
                 return Err(cause.into());
             }
             self.format.write_rows(&following, self.output).map_err(Broken::Output)?;
-            plants += following.len() as u64;
-            last = Some(following_last.id());
+            self.plants += following.len() as u64;
+            self.last = Some(following_last.id());
         }
     }
 }
@@ -224,7 +263,8 @@ fn broken_off(cause: io::Error) -> Broken {
 fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<NewPlant>> {
     let after = last.map(|last| format!("&after={last}")).unwrap_or_default();
     let request = remote.request(Method::GET, &format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));
-    let mut answer = remote.check(remote.send(request, ())?, Stop::Io).map_err(Stop::into_error)?;
+    let mut answer =
+        remote.check(remote.send(request, ())?, Stop::Io).map_err(|stop| stop.into_parts().1)?;
     let mut rows = row_reader(ImportFormat::JsonArray);
     let mut read = Vec::new();
     rows.read(&remote::read_body(&mut answer)?, &mut read)?;
@@ -235,51 +275,4 @@ fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<Ne
         && plants.is_sorted_by(|one, next| one.id() < next.id());
     ensure!(is_ascending, "the plants that follow do not have ascending ids");
     Ok(plants)
-}
-
-/// Checks that each row of an export is a plant with a greater id than the one before.
-struct ExportCheck {
-    rows: Box<dyn RowReader>,
-    ends_with_line: bool,
-    /// How many plants were read.
-    plants: u64,
-    /// The id of the last one.
-    last: Option<PlantId>,
-}
-
-impl ExportCheck {
-    fn new(format: TransferFormat) -> Self {
-        let rows = row_reader(format.into());
-        Self { rows, ends_with_line: true, plants: 0, last: None }
-    }
-
-    /// Checks the next part.
-    fn read(&mut self, part: &[u8]) -> anyhow::Result<()> {
-        if let Some(byte) = part.last() {
-            self.ends_with_line = *byte == b'\n';
-        }
-        let mut rows = Vec::new();
-        self.rows.read(part, &mut rows)?;
-        self.check(rows)
-    }
-
-    /// Checks that the export does not end within a row.
-    fn finish(&mut self) -> anyhow::Result<()> {
-        ensure!(self.ends_with_line, "it ends within a row, after {} whole ones", self.plants);
-        let mut rows = Vec::new();
-        self.rows.finish(&mut rows)?;
-        self.check(rows)
-    }
-
-    fn check(&mut self, rows: Vec<ReadRow>) -> anyhow::Result<()> {
-        for (line, plant) in rows {
-            let plant = plant.map_err(|error| anyhow!("line {line} is no plant: {error}"))?;
-            let id = plant.id();
-            if let Some(last) = self.last.replace(id) {
-                ensure!(last < id, "line {line} has the plant {id} behind the plant {last}");
-            }
-            self.plants += 1;
-        }
-        Ok(())
-    }
 }

@@ -66,7 +66,7 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
             OnConflict::Replace => "replace",
         };
         return Err(Stop::Findings(anyhow!(
-            "rows that failed: {failed}; mend them and import all again with --on-conflict {ways}"
+            "rows that failed: {failed}; correct them and import all again with --on-conflict {ways}"
         )));
     }
     Ok(())
@@ -101,7 +101,7 @@ fn send(
         let advice = match upload.sent {
             0 => String::new(),
             _ => format!(
-                "; plants that were taken until then stay, to go on import all again with \
+                "; the plants taken so far stay; to go on, import all again with \
                      --on-conflict {}",
                 way_to_go_on(on_conflict)
             ),
@@ -123,12 +123,12 @@ fn read_report(
     let report = report.and_then(|report| {
         let ImportReport { created, replaced, skipped, failed, errors: _ } = report;
         let told = [created, replaced, skipped, failed].into_iter().fold(0, u64::saturating_add);
-        ensure!(told == rows, "{rows} rows were sent, and it tells of {told}");
+        ensure!(told == rows, "{rows} rows were sent, and its report counts {told}");
         Ok(report)
     });
     Ok(report.with_context(|| {
         format!(
-            "{} does not tell what became of each row; see that --url names plantd itself, and import all again with \
+            "{} does not tell the outcome of each row; check that --url names plantd itself, and import all again with \
              --on-conflict {}",
             remote.url(),
             way_to_go_on(options.on_conflict)

@@ -29,7 +29,7 @@ fn format_of_file<F: FromStr<Err: Display>>(asked: Option<F>, file: &Path) -> Re
     };
     word.parse().map_err(|unknown: F::Err| {
         Stop::Usage(anyhow!(
-            "the name {} does not say what is in the file; say it by --format: {unknown}",
+            "the name {} does not show the format of the file; give it with --format: {unknown}",
             file.display()
         ))
     })

@@ -4,8 +4,8 @@
 //! the head that it has read *last*: a HEAD behind a create removes the body of the create's answer but not its length,
 //! so that the client takes the next answer for that body. So actix-http gets no byte of a request before the previous
 //! request is answered, nothing behind an answer that closes the connection (section 9.6), no broken chunk, and no byte
-//! of a head beyond its limits. `reading.rs` decides which bytes it may read, from the bytes themselves and from the phase
-//! of the connection in `state.rs`; `ending.rs` decides when the server ends the connection.
+//! of a head beyond its limits. `state.rs` decides what it may read; `ending.rs` decides when the server ends the
+//! connection.
 //!
 //! When the server stops reading a head or a body, the client may still be sending. actix-http would close the socket
 //! with unread bytes, which resets the connection, and a reset can destroy the answer. [`Connection::finish`] reads on
@@ -30,7 +30,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use crate::server::deadlines::DISCONNECT_DEADLINE;
 use crate::server::http1::ending::Ending;
 use crate::server::http1::reading::Reading;
-use crate::server::http1::state::ConnectionState;
+use crate::server::http1::state::{ConnectionState, Turn};
 use crate::server::transport::{Transport, socket_of};
 
 /// The size of reads outside of a request.
@@ -43,7 +43,6 @@ pub(crate) struct Connection(Rc<RefCell<Inner>>);
 struct Inner {
     transport: Transport,
     state: Rc<ConnectionState>,
-    reading: Reading,
     ending: Ending,
     /// Bytes that were read before their turn.
     ahead: BytesMut,
@@ -59,7 +58,6 @@ impl Connection {
             transport,
             ending: Ending::new(&state, closed),
             state,
-            reading: Reading::default(),
             ahead: BytesMut::new(),
             shutdown_alarm: None,
         })))
@@ -72,7 +70,7 @@ impl Connection {
     /// Answers a head that is over a limit. If the client may still be sending, reads on for a while, so that the
     /// answer is not lost. `served` is actix-http's result.
     pub(super) async fn finish(mut self, served: &Result<(), DispatchError>) {
-        let reading = mem::replace(&mut self.0.borrow_mut().reading, Reading::Endless);
+        let reading = self.state().reading.replace(Reading::Endless);
         let answer = match (served, reading) {
             // actix-http has answered 400 or 431.
             (Err(DispatchError::Parse(_)), _) | (Ok(()), Reading::BrokenBody) => String::new(),
@@ -104,21 +102,14 @@ impl Inner {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.reading.go_on(&self.state);
-        match self.reading {
-            Reading::Head(_) | Reading::Bytes(_) | Reading::Chunks(_) => {
-                self.poll_take(context, buffer)
-            }
-            // The end of input: earlier requests are answered, and the connection ends.
-            Reading::BrokenBody | Reading::LongHead(_) => Poll::Ready(Ok(())),
-            // The client may still be sending the body, and a reset would destroy the answer.
-            Reading::Endless if self.state.is_closing() => self.poll_discard(context),
-            // The whole request was read. Reading on only keeps a reset from destroying the answer.
-            Reading::Next if self.state.is_closing() => match self.poll_discard(context) {
-                Poll::Pending => Poll::Ready(Ok(())),
+        match self.state.turn() {
+            Turn::Take => self.poll_take(context, buffer),
+            Turn::Wait => self.poll_ahead(context),
+            Turn::End => Poll::Ready(Ok(())),
+            Turn::Discard { is_request_whole } => match self.poll_discard(context) {
+                Poll::Pending if is_request_whole => Poll::Ready(Ok(())),
                 discarded => discarded,
             },
-            Reading::BehindHead | Reading::Endless | Reading::Next => self.poll_ahead(context),
         }
     }
 
@@ -131,12 +122,12 @@ impl Inner {
         if self.ahead.is_empty() {
             let begin = buffer.filled().len();
             ready!(self.poll_transport(context, buffer))?;
-            let end = begin + self.reading.take(&buffer.filled()[begin..]);
+            let end = begin + self.state.take(&buffer.filled()[begin..]);
             self.put_back(&buffer.filled()[end..]);
             buffer.set_filled(end);
         } else {
             let length = self.ahead.len().min(buffer.remaining());
-            let taken = self.reading.take(&self.ahead[..length]);
+            let taken = self.state.take(&self.ahead[..length]);
             buffer.put_slice(&self.ahead[..taken]);
             self.ahead.advance(taken);
             self.state.has_ahead.set(!self.ahead.is_empty());
@@ -246,7 +237,7 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let inner = &mut *self.0.borrow_mut();
-        if let Reading::LongHead(_) = inner.reading {
+        if let Reading::LongHead(_) = *inner.state.reading.borrow() {
             // The answer is still to be written.
             return Poll::Ready(Ok(()));
         }

@@ -5,7 +5,7 @@
 //!
 //! | defect | guard | test that shows it |
 //! |---|---|---|
-//! | The codec encodes an answer with the version, the connection type and the HEAD flag of the request that it decoded *last*, so pipelined requests get wrong framing. A broken chunk ends the connection before earlier answers are written. | `reading.rs`: one request at a time | `smuggling` (`direct.rs`), `connections` |
+//! | The codec encodes an answer with the version, the connection type and the HEAD flag of the request that it decoded *last*, so pipelined requests get wrong framing. A broken chunk ends the connection before earlier answers are written. | `state.rs` (`turn`): one request at a time | `smuggling` (`direct.rs`), `connections` |
 //! | Limits of heads are checked between two reads, so they depend on how bytes arrive. A head over a limit is answered by closing a socket with unread bytes, which resets the connection and loses the answer. | `request_end.rs` finds the end of heads and chunks; `connection.rs` (`finish`) answers, and discards the rest | `smuggling` (`limits.rs`) |
 //! | The timer for slow heads covers only the first request of a connection. | `ending.rs` (`poll_overdue`): a deadline for each head | `connections` |
 //! | A client that reads nothing of an answer holds the connection forever. | `../transport.rs`: `TimedSocket` | `connections` |

@@ -1,10 +1,9 @@
-//! Which bytes of a connection actix-http may read: never those of a request before the previous one is answered.
+//! The position in the bytes of a connection.
 
 use actix_http::StatusCode;
 
 use crate::server::http1::framing::BodyLength;
 use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
-use crate::server::http1::state::ConnectionState;
 
 /// What the next byte of a connection belongs to.
 pub(super) enum Reading {
@@ -31,23 +30,13 @@ impl Default for Reading {
 }
 
 impl Reading {
-    /// Advances to the body of a request that has begun, and to the next request when this one is answered.
-    pub(super) fn go_on(&mut self, state: &ConnectionState) {
-        if let Self::BehindHead = self
-            && let Some(length) = state.body.take()
-        {
-            *self = match length {
-                BodyLength::Bytes(0) => Self::Next,
-                BodyLength::Bytes(length) => Self::Bytes(length),
-                BodyLength::Chunks => Self::Chunks(ChunksEnd::default()),
-                BodyLength::Endless => Self::Endless,
-            };
-        }
-        if let Self::Next = self
-            && !state.is_in_exchange()
-            && !state.is_closing()
-        {
-            *self = Self::default();
+    /// The body behind a head.
+    pub(super) fn body(length: BodyLength) -> Self {
+        match length {
+            BodyLength::Bytes(0) => Self::Next,
+            BodyLength::Bytes(length) => Self::Bytes(length),
+            BodyLength::Chunks => Self::Chunks(ChunksEnd::default()),
+            BodyLength::Endless => Self::Endless,
         }
     }
 

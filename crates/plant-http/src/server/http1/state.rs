@@ -1,23 +1,37 @@
-//! The state of a connection's requests. The middleware writes it, and the guards around actix-http read it.
+//! The state of a connection's requests: the phase of the current one, and the position in the bytes. Together they decide
+//! what actix-http may read. The middleware moves the phase on.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::task::Waker;
 
 use tokio::time::{Instant, sleep};
 
 use crate::server::deadlines::{DISCONNECT_DEADLINE, FIRST_BYTES_GRACE, HEAD_DEADLINE, KEEP_ALIVE};
 use crate::server::http1::framing::BodyLength;
+use crate::server::http1::reading::Reading;
 
 /// Shared by the exchanges of a connection and the connection itself.
 #[derive(Default)]
 pub(crate) struct ConnectionState {
     phase: Cell<Phase>,
-    /// The body of a request that has begun, until the connection takes this.
-    pub(super) body: Cell<Option<BodyLength>>,
+    pub(super) reading: RefCell<Reading>,
     /// Whether bytes have arrived whose turn has not come. Behind a complete body, they belong to the next request.
     pub(super) has_ahead: Cell<bool>,
     /// The task that waits for a request to begin, or to be answered.
     pub(super) reader: Cell<Option<Waker>>,
+}
+
+/// What to do when actix-http reads.
+pub(super) enum Turn {
+    /// Pass on bytes of the request.
+    Take,
+    /// Keep bytes that arrive for later.
+    Wait,
+    /// Report the end of input: earlier requests are answered, and the connection ends.
+    End,
+    /// Discard what still arrives, so that no reset destroys the closing answer, and report the end of input: at once if
+    /// the whole request was read, else when the client has stopped sending its body.
+    Discard { is_request_whole: bool },
 }
 
 /// A connection goes through the first three phases for each request.
@@ -49,7 +63,7 @@ impl ConnectionState {
     pub(crate) fn request_begins(&self, body: BodyLength, is_last: bool) {
         let has_unread_body = body != BodyLength::Bytes(0);
         self.phase.set(Phase::Exchange { has_unread_body, closes: is_last });
-        self.body.set(Some(body));
+        self.reading.replace(Reading::body(body));
         self.wake_reader();
     }
 
@@ -101,14 +115,24 @@ impl ConnectionState {
         matches!(self.phase.get(), Phase::Idle { .. })
     }
 
-    /// Whether a request is being answered.
-    pub(super) fn is_in_exchange(&self) -> bool {
-        matches!(self.phase.get(), Phase::Exchange { .. })
+    pub(super) fn turn(&self) -> Turn {
+        let mut reading = self.reading.borrow_mut();
+        match (&*reading, self.phase.get()) {
+            (Reading::Head(_) | Reading::Bytes(_) | Reading::Chunks(_), _) => Turn::Take,
+            (Reading::BrokenBody | Reading::LongHead(_), _) => Turn::End,
+            (Reading::Endless, Phase::Closing { .. }) => Turn::Discard { is_request_whole: false },
+            (Reading::Next, Phase::Closing { .. }) => Turn::Discard { is_request_whole: true },
+            (Reading::Next, Phase::Idle { .. } | Phase::Head { .. }) => {
+                *reading = Reading::default();
+                Turn::Take
+            }
+            (Reading::BehindHead | Reading::Endless | Reading::Next, _) => Turn::Wait,
+        }
     }
 
-    /// Whether the connection has got its last answer.
-    pub(super) fn is_closing(&self) -> bool {
-        matches!(self.phase.get(), Phase::Closing { .. })
+    /// How many of these bytes, from their beginning, actix-http may read now.
+    pub(super) fn take(&self, bytes: &[u8]) -> usize {
+        self.reading.borrow_mut().take(bytes)
     }
 
     /// Gives a client that has just connected time to send its first bytes.
