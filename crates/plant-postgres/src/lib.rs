@@ -255,8 +255,8 @@ impl PlantRepository for PostgresRepository {
     async fn check_ready(&self) -> Result<(), StoreError> {
         self.check_open()?;
         let writer = Arc::clone(&self.writer);
-        let look = async move { Ok(writer.health.check_ready(&writer.sessions).await) };
-        let found = self.threads.run("the look", look).await.map_err(StoreFailure::new)?;
+        let check = async move { Ok(writer.health.check_ready(&writer.sessions).await) };
+        let found = self.threads.run("the check", check).await.map_err(StoreFailure::new)?;
         found.map_err(StoreError::Unavailable)
     }
 

@@ -33,15 +33,15 @@ pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);
 /// change.
 const NO_WRITES_FOR: Duration = Duration::from_secs(2);
 
-/// How long the result of a look stays valid.
-const LOOK_COUNTS_FOR: Duration = Duration::from_millis(500);
+/// How long the result of a check stays valid.
+const CHECK_COUNTS_FOR: Duration = Duration::from_millis(500);
 
 /// What PostgreSQL wrote and refused lately.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth {
     state: Mutex<HealthState>,
-    /// When the last look was, and its result. Concurrent callers wait for the same look.
-    last_look: tokio::sync::Mutex<Option<(Instant, Result<(), StoreFailure>)>>,
+    /// When the last check was, and its result. Concurrent callers wait for the same check.
+    last_check: tokio::sync::Mutex<Option<(Instant, Result<(), StoreFailure>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -110,36 +110,36 @@ impl WriteHealth {
         rehearsed
     }
 
-    /// Looks whether PostgreSQL takes writes: commits a write that changes nothing or, after a write that PostgreSQL did not
+    /// Checks whether PostgreSQL takes writes: commits a write that changes nothing or, after a write that PostgreSQL did not
     /// take, rehearses one. So the store notices by itself when PostgreSQL takes writes again.
     pub(super) async fn check_ready(&self, sessions: &Sessions) -> Result<(), StoreFailure> {
-        let mut last_look = self.last_look.lock().await;
-        if let Some((since, found)) = &*last_look
-            && since.elapsed() < LOOK_COUNTS_FOR
+        let mut last_check = self.last_check.lock().await;
+        if let Some((since, found)) = &*last_check
+            && since.elapsed() < CHECK_COUNTS_FOR
             // A write that has failed since then outweighs a successful check.
             && (found.is_err() || self.no_writes().is_none())
         {
             return found.clone();
         }
-        let found = match timeout(READY_WITHIN, self.look(sessions)).await {
+        let found = match timeout(READY_WITHIN, self.check(sessions)).await {
             Ok(found) => found,
             Err(_) => Err(StoreFailure::new(anyhow!(
                 "PostgreSQL does not answer: not within {} s",
                 READY_WITHIN.as_secs()
             ))),
         };
-        *last_look = Some((Instant::now(), found.clone()));
+        *last_check = Some((Instant::now(), found.clone()));
         found
     }
 
-    async fn look(&self, sessions: &Sessions) -> Result<(), StoreFailure> {
-        let look = async || match self.no_writes() {
+    async fn check(&self, sessions: &Sessions) -> Result<(), StoreFailure> {
+        let check = async || match self.no_writes() {
             None => write_nothing(sessions).await,
             Some(_) => self.rehearse(sessions, &BTreeSet::new()).await,
         };
-        let found = match look().await {
+        let found = match check().await {
             // Now the statements are prepared again.
-            Err(SessionError::StaleStatement(_)) => look().await,
+            Err(SessionError::StaleStatement(_)) => check().await,
             found => found,
         };
         found.map_err(|error| StoreFailure::new(anyhow!(error)))?;

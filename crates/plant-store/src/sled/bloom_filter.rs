@@ -21,8 +21,9 @@ const LEAST_ROOM: usize = 1_000_000;
 /// next start.
 #[derive(Debug)]
 pub(super) struct BloomFilter {
-    /// A full part is followed by a new one.
-    parts: Vec<Part>,
+    /// The bits of each part. A full part is followed by a new one.
+    parts: Vec<Vec<u64>>,
+    /// How many ids fit into the last part.
     room: usize,
 }
 
@@ -30,19 +31,21 @@ impl BloomFilter {
     /// A filter for about this many ids. It grows when more are added.
     pub(super) fn with_room_for(ids: u64) -> Self {
         let room = usize::try_from(ids).unwrap_or(usize::MAX).max(LEAST_ROOM);
-        Self { parts: vec![Part::with_room_for(room)], room }
+        Self { parts: vec![part_for(room)], room }
     }
 
     pub(super) fn add(&mut self, id: PlantId) {
         if self.room == 0 {
             // Doubling keeps the number of parts small.
             self.room = LEAST_ROOM << self.parts.len();
-            self.parts.push(Part::with_room_for(self.room));
-        }
-        if let Some(last) = self.parts.last_mut() {
-            last.add(hash(id));
+            self.parts.push(part_for(self.room));
         }
         self.room -= 1;
+        let hash = hash(id);
+        if let Some(words) = self.parts.last_mut() {
+            let place = place(hash, words.len());
+            words[place] |= bits(hash);
+        }
     }
 
     pub(super) fn join(mut self, other: Self) -> Self {
@@ -53,40 +56,24 @@ impl BloomFilter {
     /// Whether the id may have been added. No false negatives.
     pub(super) fn may_contain(&self, id: PlantId) -> bool {
         let hash = hash(id);
-        self.parts.iter().any(|part| part.may_contain(hash))
+        let bits = bits(hash);
+        self.parts.iter().any(|words| words[place(hash, words.len())] & bits == bits)
     }
+}
+
+fn part_for(ids: usize) -> Vec<u64> {
+    vec![0; (ids / 64 + 1).saturating_mul(BITS_FOR_AN_ID)]
 }
 
 fn hash(id: PlantId) -> u64 {
     xxh3_64(&ordered(id))
 }
 
-#[derive(Debug)]
-struct Part {
-    words: Vec<u64>,
-}
-
-impl Part {
-    fn with_room_for(ids: usize) -> Self {
-        Self { words: vec![0; (ids / 64 + 1).saturating_mul(BITS_FOR_AN_ID)] }
-    }
-
-    fn add(&mut self, hash: u64) {
-        let place = self.place(hash);
-        self.words[place] |= bits(hash);
-    }
-
-    fn may_contain(&self, hash: u64) -> bool {
-        let bits = bits(hash);
-        self.words[self.place(hash)] & bits == bits
-    }
-
-    /// The index of a hash's word: the upper bits of the hash, scaled to the number of words.
-    fn place(&self, hash: u64) -> usize {
-        let place = (u128::from(hash) * self.words.len() as u128) >> u64::BITS;
-        // The place is less than the number of words, so it fits.
-        usize::try_from(place).unwrap_or(0)
-    }
+/// The index of a hash's word: the upper bits of the hash, scaled to the number of words.
+fn place(hash: u64, words: usize) -> usize {
+    let place = (u128::from(hash) * words as u128) >> u64::BITS;
+    // The place is less than the number of words, so it fits.
+    usize::try_from(place).unwrap_or(0)
 }
 
 /// Three bits, chosen by the lower bits of a hash.

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
 use plant_domain::PlantId;
-use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::compaction::CompactionThread;
@@ -60,24 +59,10 @@ fn receive(
     awake: Duration,
 ) -> bool {
     let begun = Instant::now();
-    loop {
-        match messages.try_recv() {
-            Ok(message) => {
-                received.push(message);
-                while received.len() < MAX_GROUP
-                    && let Ok(message) = messages.try_recv()
-                {
-                    received.push(message);
-                }
-                return true;
-            }
-            Err(TryRecvError::Disconnected) => return false,
-            Err(TryRecvError::Empty) if begun.elapsed() < awake => thread::yield_now(),
-            Err(TryRecvError::Empty) => {
-                return messages.blocking_recv_many(received, MAX_GROUP) > 0;
-            }
-        }
+    while messages.is_empty() && begun.elapsed() < awake {
+        thread::yield_now();
     }
+    messages.blocking_recv_many(received, MAX_GROUP) > 0
 }
 
 /// The state of the commit thread.

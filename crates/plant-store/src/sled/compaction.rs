@@ -16,7 +16,7 @@ use super::layout::{
     self, EVENT_PREFIX, EVENTS_IN_A_RECORD, MANIFEST_KEY, Manifest, PLANT_PREFIX, SYNCED_KEY,
     decode_events, event_key, event_sequence, first_of_record, tag_blocks_prefix,
 };
-use super::memtable::{Memtable, Presence};
+use super::memtable::Memtable;
 use super::ordered_map::Db;
 use super::ordered_map::paced::PacedDb;
 use super::room::Room;
@@ -145,10 +145,7 @@ pub(super) fn compact(
     blocks::merge_into(db, lock, PLANT_PREFIX, plants, &after_step).context("compacting plants")?;
     fault::point("after-plants");
     for (tag, plants) in &memtable.tags {
-        let plants = plants.iter().map(|(id, presence)| match presence {
-            Presence::Present => (*id, Some(&[][..])),
-            Presence::Absent => (*id, None),
-        });
+        let plants = plants.iter().map(|(id, has_tag)| (*id, has_tag.then_some(&[][..])));
         blocks::merge_into(db, lock, &tag_blocks_prefix(tag), plants, &after_step)
             .with_context(|| format!("compacting the index of tag {tag:?}"))?;
     }

@@ -39,11 +39,8 @@ impl StoreHealth {
     pub(super) async fn failed(&self) -> StoreFailure {
         let mut failure = self.failure.subscribe();
         let failed = failure.wait_for(Option::is_some).await.ok().and_then(|failed| failed.clone());
-        match failed {
-            Some(failure) => failure,
-            // Unreachable: the sender lives as long as `self`.
-            None => std::future::pending().await,
-        }
+        // Otherwise the sender is gone, which lives as long as `self`.
+        failed.unwrap_or_else(|| StoreFailure::new("the store is gone"))
     }
 
     /// Fails the store. Only the first failure is kept: later failures follow from it.

@@ -17,12 +17,6 @@ use super::layout::{ChangeGroup, EventOfPlant, Manifest};
 use crate::EventKind;
 use crate::plant_record::EncodedPlant;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
-    Present,
-    Absent,
-}
-
 /// The changes of consecutive groups.
 #[derive(Debug)]
 pub(super) struct Memtable {
@@ -30,8 +24,8 @@ pub(super) struct Memtable {
     pub(super) first_sequence: u64,
     /// Each changed plant in its newest state; `None` when it was deleted.
     pub(super) plants: BTreeMap<PlantId, Option<EncodedPlant>>,
-    /// For each tag that a changed plant has or has lost: which of them have it.
-    pub(super) tags: BTreeMap<Box<str>, BTreeMap<PlantId, Presence>>,
+    /// For each tag that a changed plant has or has lost: whether the plant has the tag now.
+    pub(super) tags: BTreeMap<Box<str>, BTreeMap<PlantId, bool>>,
     pub(super) events: Vec<EventOfPlant>,
 }
 
@@ -54,23 +48,23 @@ impl Memtable {
             let id = PlantId::from(change.id);
             self.events.push(change.event());
             if let Some(left) = &change.left_tag {
-                self.set_tag(left, id, Presence::Absent);
+                self.set_tag(left, id, false);
             }
             if let Some(record) = &change.record
                 && let Some(tag) = record.decode()?.tag
             {
-                self.set_tag(tag, id, Presence::Present);
+                self.set_tag(tag, id, true);
             }
             self.plants.insert(id, change.record);
         }
         Ok(())
     }
 
-    fn set_tag(&mut self, tag: &str, id: PlantId, presence: Presence) {
+    fn set_tag(&mut self, tag: &str, id: PlantId, has_tag: bool) {
         // Almost always the tag is known, and `entry` would copy it.
         match self.tags.get_mut(tag) {
-            Some(plants) => drop(plants.insert(id, presence)),
-            None => drop(self.tags.entry(tag.into()).or_default().insert(id, presence)),
+            Some(plants) => drop(plants.insert(id, has_tag)),
+            None => drop(self.tags.entry(tag.into()).or_default().insert(id, has_tag)),
         }
     }
 
@@ -106,7 +100,7 @@ impl MemtablePair {
     }
 
     /// About `about` plants from an id on that have a tag, or have lost it.
-    pub(super) fn plants_with_tag(&self, tag: &str, from: PlantId, about: usize) -> Run<Presence> {
+    pub(super) fn plants_with_tag(&self, tag: &str, from: PlantId, about: usize) -> Run<bool> {
         run(self.newest_first().filter_map(|memtable| memtable.tags.get(tag)), from, about)
     }
 

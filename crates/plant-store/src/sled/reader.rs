@@ -12,7 +12,7 @@ use super::blocks;
 use super::layout::{
     EventOfPlant, PLANT_PREFIX, decode_events, event_key, first_of_record, tag_blocks_prefix,
 };
-use super::memtable::{Presence, Run};
+use super::memtable::Run;
 use super::tree::MergeTree;
 use crate::PAGE_MAX_WORK;
 use crate::plant_record::{EncodedPlant, PlantRecord};
@@ -121,14 +121,12 @@ impl SledReader {
             visited.with_context(|| format!("reading the index of tag {tag:?}"))?;
         }
         let mut gone = 0;
-        for (id, presence) in entries {
-            match presence {
-                Presence::Present if next.is_none_or(|next| id < next) => drop(ids.insert(id)),
-                Presence::Present => {}
-                Presence::Absent => {
-                    gone += 1;
-                    ids.remove(&id);
-                }
+        for (id, has_tag) in entries {
+            if !has_tag {
+                gone += 1;
+                ids.remove(&id);
+            } else if next.is_none_or(|next| id < next) {
+                ids.insert(id);
             }
         }
         page.looked_at += 1 + gone;

@@ -152,15 +152,16 @@ pub(super) fn check(tree: &Tree, manifest: &Manifest) -> anyhow::Result<BloomFil
 
 /// A key halfway between those of the first and the last block of plants.
 fn middle_of_plants(tree: &Tree) -> anyhow::Result<Vec<u8>> {
-    let begins = || {
+    let middle = || {
         let blocks = tree.range(plant_keys(PlantId::MIN));
         let mut begins = blocks.map(|entry| anyhow::Ok(Block::new(PLANT_PREFIX, entry?)?.first));
         // The first block always begins at the least id, so the second one counts.
-        let second = begins.nth(1).transpose()?.unwrap_or(PlantId::MIN);
-        anyhow::Ok((second, begins.next_back().transpose()?.unwrap_or(second)))
+        let Some(second) = begins.nth(1).transpose()? else { return Ok(PlantId::MIN) };
+        let last = begins.next_back().transpose()?.unwrap_or(second);
+        Ok(PlantId::from(second.get().midpoint(last.get())))
     };
-    let (second, last) = guarded(begins).context("cannot read the plants")?;
-    Ok(plant_keys(PlantId::from(second.get().midpoint(last.get()))).start)
+    let middle = guarded(middle).context("cannot read the plants")?;
+    Ok(plant_keys(middle).start)
 }
 
 /// The sums over consecutive blocks of plants.
