@@ -17,10 +17,11 @@ use crate::{
 
 /// Few ids, so that operations meet on the same plant.
 const IDS: [i64; 8] = [i64::MIN, -2, -1, 0, 1, 2, 3, i64::MAX];
-const NAMES: [&str; 4] = ["Rosa", "ROSA ×", "rosa alba", "Salix"];
-const NAME_PARTS: [&str; 2] = ["rosa", "L"];
-/// Some are prefixes of others; the last three take two to four bytes in UTF-8.
-const TAGS: [&str; 6] = ["R", "Ro", "Ro ", "é", "木", "🌱"];
+const NAMES: [&str; 5] = ["Rosa", "ROSA ×", " rosa 'alba'", "Straße", "\u{200b}🌱"];
+/// Parts that names have only when both are folded.
+const NAME_PARTS: [&str; 2] = ["RoSa ", "STRASSE"];
+/// Some are prefixes of others, or alike but for case and white space; the last three take two to four bytes in UTF-8.
+const TAGS: [&str; 6] = ["R", "r", "R ", "é", "木", "🌱"];
 
 /// Random operations on a repository.
 #[derive(Clone, Debug)]
@@ -79,9 +80,15 @@ fn id() -> impl Strategy<Value = PlantId> {
     select(&IDS[..]).prop_map(PlantId::from)
 }
 
+/// One of these texts, or the longest that the rules allow.
+fn text(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
+    let longest = "木".repeat(255);
+    prop_oneof![8 => select(texts).prop_map(str::to_owned), 1 => Just(longest)]
+}
+
 fn new_plant() -> impl Strategy<Value = NewPlant> {
-    (id(), select(&NAMES[..]), option::of(select(&TAGS[..]))).prop_map(|(id, name, tag)| {
-        NewPlant::new(id, name, tag.map(str::to_owned)).expect("the model's plants are valid")
+    (id(), text(&NAMES), option::of(text(&TAGS))).prop_map(|(id, name, tag)| {
+        NewPlant::new(id, name, tag).expect("the model's plants are valid")
     })
 }
 
@@ -89,11 +96,10 @@ fn patch() -> impl Strategy<Value = PlantPatch> {
     let tag = prop_oneof![
         Just(TagPatch::Keep),
         Just(TagPatch::Remove),
-        select(&TAGS[..]).prop_map(|tag| TagPatch::Set(tag.to_owned())),
+        text(&TAGS).prop_map(TagPatch::Set),
     ];
-    (option::of(select(&NAMES[..])), tag).prop_map(|(name, tag)| {
-        PlantPatch::new(name.map(str::to_owned), tag).expect("the model's patches are valid")
-    })
+    (option::of(text(&NAMES)), tag)
+        .prop_map(|(name, tag)| PlantPatch::new(name, tag).expect("the model's patches are valid"))
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
