@@ -836,22 +836,6 @@ fn an_import_ends_with_0_only_when_the_report_accounts_for_every_row() {
 }
 
 #[test]
-fn help_names_both_commands_and_their_flags() {
-    let help = run(&Launch::new().arguments(["--help"]), 0).stdout();
-    assert!(help.contains("import") && help.contains("export"), "{help}");
-    let shared = ["--url", "http://127.0.0.1:8080", "--token-file", "PLANTD_TOKEN", "--format"];
-    let of_import = ["FILE", "--on-conflict", "error", "skip", "replace"];
-    for (subcommand, own) in [("import", &of_import[..]), ("export", &of_import[..1])] {
-        for flag in ["--help", "-h"] {
-            let help = run(&Launch::new().arguments([subcommand, flag]), 0).stdout();
-            for word in shared.iter().chain(own) {
-                assert!(help.contains(word), "{word:?} is missing: {help}");
-            }
-        }
-    }
-}
-
-#[test]
 fn a_client_ignores_the_environment_of_a_server() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
     let launch = command(server.address(), &["export"])

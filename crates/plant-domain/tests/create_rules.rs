@@ -42,27 +42,6 @@ fn the_length_is_counted_in_characters_from_1_to_255() {
 }
 
 #[test]
-fn text_of_white_space_alone_is_blank() {
-    for blank in [" ", "   ", "\u{a0}", "\u{2003}\u{3000}", "\u{2028}"] {
-        check(blank, &[BLANK]);
-    }
-    check(" a ", &[]);
-    // A zero width space is not White_Space.
-    check("\u{200b}", &[]);
-}
-
-#[test]
-fn each_control_character_is_refused_wherever_it_stands() {
-    let controls = ('\0'..='\u{9f}').filter(|c| c.is_control()).collect::<Vec<char>>();
-    assert_eq!(controls.len(), 65, "category Cc holds C0, DEL and C1");
-    for control in controls {
-        for text in [format!("{control}a"), format!("a{control}a"), format!("a{control}")] {
-            check(&text, &[CONTROL]);
-        }
-    }
-}
-
-#[test]
 fn every_broken_rule_of_every_member_is_named() {
     assert_eq!(
         refusal(&"\n".repeat(256), Some("")),

@@ -119,6 +119,23 @@ fn each_error_is_documented_with_its_number_and_an_example() {
     }
 }
 
+#[test]
+fn the_examples_of_errors_of_a_body_are_what_the_server_answers() {
+    let server = TestServer::start();
+    let document = OpenapiDocument::copy();
+    let create = document.at("/paths/~1plants/post");
+    let (_, refusals) = document.failures(create).find(|(status, _)| *status == 400).expect("some");
+    for (body, number) in [
+        ("{\"id\":7,", 1001),
+        ("{\"name\":\"Rosa canina\"}", 1004),
+        ("{\"id\":7,\"name\":\"\"}", 1005),
+    ] {
+        let mut examples = OpenapiDocument::errors(refusals);
+        let (_, example) = examples.find(|(told, _)| *told == number).expect("it is documented");
+        assert_eq!(server.client().create_from(body).json(), example["value"]);
+    }
+}
+
 /// Asserts the fields of a schema, each with its type, its format and whether it is required (section "Resources and
 /// their fields" of the specification).
 fn assert_schema(

@@ -19,6 +19,7 @@ fn parse(format: Format, export: &[u8]) -> Vec<NewPlant> {
             text.lines().map(|line| NewPlant::from_json(&json(line))).collect()
         }
         Format::Csv => {
+            assert!(export.ends_with(b"\n"), "the last line has no end");
             let mut reader = csv::Reader::from_reader(export);
             assert_eq!(reader.headers().expect("a header"), vec!["id", "name", "tag"]);
             let plant = |record: csv::StringRecord| {
@@ -80,17 +81,6 @@ fn assert_vary(answer: &Answer) {
 }
 
 #[test]
-fn the_export_of_an_empty_store_is_empty_but_for_the_header() {
-    let server = TestServer::start();
-    let client = server.client();
-    assert_eq!(client.export(Format::Ndjson), b"");
-    let export = client.export(Format::Csv);
-    let header = str::from_utf8(&export).expect("an export is UTF-8");
-    assert!(["id,name,tag\n", "id,name,tag\r\n"].contains(&header), "{header:?}");
-    check_round_trip(&server, &[]);
-}
-
-#[test]
 fn a_line_of_an_export_is_a_plant_and_omits_a_missing_tag() {
     let server = TestServer::start();
     let client = server.client();
@@ -138,6 +128,7 @@ fn an_import_of_an_export_gives_the_same_store_with_any_texts() {
     }
     plants.push(NewPlant::new(i64::MIN, "Rosa", None));
     let server = TestServer::start();
+    check_round_trip(&server, &[]);
     for plant in &plants {
         let answer = server.client().create_from(&plant.json());
         answer.assert_plant(&plant.name, plant.tag.as_deref());

@@ -481,48 +481,6 @@ fn a_wrong_parameter_is_1006_and_nothing_is_taken() {
     }
 }
 
-#[test]
-fn a_body_may_come_in_pieces_of_any_length() {
-    for (format, body, error) in [
-        (
-            Format::Ndjson,
-            "{\"id\":1,\"name\":\"é🌱\"}\r\n\nx\n{\"id\":2,\"name\":\"b\",\"tag\":\"c\"}",
-            (3, 1001),
-        ),
-        (Format::Csv, "\u{feff}id,name,tag\r\n1,\"é\"\"🌱\",\"\"\n\nx\n2,\"b\",\"c,\"", (4, 1004)),
-    ] {
-        let server = TestServer::start();
-        let client = server.client();
-        let first = client.import(format, "", body);
-        first.assert_report(Counts { created: 2, failed: 1, ..Counts::default() });
-        let wanted = listed(&client);
-        let again = Counts { replaced: 2, failed: 1, ..Counts::default() };
-        let check = |pieces: &[&[u8]]| {
-            let mut connection = server.connect();
-            connection.send(head(format, "?on_conflict=replace", CHUNKED));
-            for piece in pieces {
-                connection.send(chunk(piece));
-            }
-            connection.send("0\r\n\r\n");
-            assert_eq!(connection.receive().assert_report(again), [error], "{pieces:?}");
-        };
-        for at in 1..body.len() {
-            let (begin, end) = body.as_bytes().split_at(at);
-            check(&[begin, end]);
-        }
-        for length in [1, 2, 3, 5] {
-            check(&body.as_bytes().chunks(length).collect::<Vec<_>>());
-        }
-        // The same without chunks, each byte in its own packet.
-        let mut connection = server.connect();
-        let framing = format!("Content-Length: {}", body.len());
-        connection.send(head(format, "?on_conflict=replace", &framing));
-        connection.send_byte_by_byte(body);
-        assert_eq!(connection.receive().assert_report(again), [error]);
-        assert_eq!(listed(&client), wanted);
-    }
-}
-
 /// Ends an import before its body does.
 type Cut = fn(&mut TestServer, Connection);
 

@@ -134,13 +134,3 @@ fn a_query_parameter_that_an_operation_has_not_is_1006() {
     }
     assert_same(&before, &client.list(""), "a query parameter");
 }
-
-#[test]
-fn health_is_answered_and_must_not_be_cached() {
-    let server = TestServer::start();
-    for path in ["/livez", "/readyz"] {
-        let answer = send(&server, &format!("GET {path}"), "", "");
-        assert_eq!(answer.status, 200, "{path}: {answer:?}");
-        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}: {answer:?}");
-    }
-}
