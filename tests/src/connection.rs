@@ -119,14 +119,6 @@ impl Connection {
         stream.flush()
     }
 
-    /// Sends bytes, each in its own packet.
-    #[track_caller]
-    pub fn send_byte_by_byte(&mut self, bytes: impl AsRef<[u8]>) {
-        for byte in bytes.as_ref().chunks(1) {
-            self.send(byte);
-        }
-    }
-
     /// Receives the next answer.
     #[track_caller]
     pub fn receive(&mut self) -> Answer {

@@ -1,8 +1,6 @@
 //! `GET /plants/export`: every plant exactly once, in two formats, and so that an import gives the same store.
 
-use plantd_tests::{
-    Answer, Counts, Disturbance, Format, NewPlant, TestServer, raw_head, raw_request,
-};
+use plantd_tests::{Answer, Counts, Format, NewPlant, TestServer, raw_head, raw_request};
 
 use super::{TEXT_MAX_CHARACTERS, listed, plant_all};
 
@@ -10,7 +8,7 @@ const PATH: &str = "/plants/export";
 
 /// Reads an export, and asserts that its ids ascend.
 #[track_caller]
-fn parse(format: Format, export: &[u8]) -> Vec<NewPlant> {
+pub(crate) fn parse(format: Format, export: &[u8]) -> Vec<NewPlant> {
     let plants: Vec<_> = match format {
         Format::Ndjson => {
             let text = str::from_utf8(export).expect("an export is UTF-8");
@@ -222,32 +220,4 @@ fn an_export_over_http_1_0_is_refused_because_a_part_of_it_would_look_whole() {
     let mut connection = server.connect();
     connection.send(format!("GET {PATH} HTTP/1.0\r\n\r\n"));
     connection.receive().assert_error(401, 2001);
-}
-
-#[test]
-fn a_plant_that_is_there_all_the_time_is_listed_and_exported_exactly_once_whatever_comes_and_goes()
-{
-    let range = -600..600;
-    let steady: Vec<_> =
-        range.clone().map(|number| NewPlant::new(number * 10, "Rosa", Some("steady"))).collect();
-    let server = TestServer::start();
-    let client = server.client();
-    plant_all(&client, &steady);
-    let disturbance = Disturbance::start(|| server.client(), &range);
-    let of_them = |seen: Vec<NewPlant>| -> Vec<NewPlant> {
-        assert!(seen.is_sorted_by(|one, next| one.id < next.id), "the ids do not ascend: {seen:?}");
-        seen.into_iter().filter(|plant| plant.id % 10 == 0).collect()
-    };
-    for _ in 0..5 {
-        for format in Format::ALL {
-            assert_eq!(of_them(parse(format, &client.export(format))), steady);
-        }
-    }
-    for query in ["limit=7", "limit=7&tag=steady", "limit=7&name=ROSA", "limit=1000"] {
-        for _ in 0..2 {
-            assert_eq!(of_them(client.list_all(query)), steady, "{query}");
-        }
-    }
-    disturbance.end();
-    check_round_trip(&server, &steady);
 }

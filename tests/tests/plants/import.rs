@@ -108,27 +108,6 @@ fn a_row_whose_plant_is_there_is_refused_skipped_or_taken_as_the_import_says() {
 }
 
 #[test]
-fn an_import_without_rows_reports_zeros() {
-    let server = TestServer::start();
-    for (format, body) in [
-        (Format::Ndjson, ""),
-        (Format::Ndjson, "\n"),
-        (Format::Ndjson, "\r\n"),
-        (Format::Ndjson, "\n\n\r\n\n"),
-        (Format::Csv, "id,name,tag\n"),
-        (Format::Csv, "id,name,tag"),
-    ] {
-        let lines = format!("Content-Type: {}\r\n", format.media_type());
-        let answer = send(&server, "", &lines, body);
-        assert_eq!(answer.assert_report(Counts::default()), [], "{body:?}");
-    }
-    let mut connection = server.connect();
-    connection.send(head(Format::Ndjson, "", CHUNKED) + "0\r\n\r\n");
-    assert_eq!(connection.receive().assert_report(Counts::default()), []);
-    assert_eq!(listed(&server.client()), []);
-}
-
-#[test]
 fn blank_lines_are_skipped_and_counted_and_line_ends_are_of_both_kinds() {
     for (format, body, lines) in [
         (
@@ -198,36 +177,6 @@ fn a_row_of_csv_keeps_the_rules_of_a_create_and_fails_with_its_number() {
         rows.extend(group.into_iter().map(|row| (row, number)));
     }
     check_rows(Format::Csv, &rows);
-}
-
-#[test]
-fn a_cell_is_taken_exactly_with_and_without_quotes() {
-    let server = TestServer::start();
-    let client = server.client();
-    let mut wanted = Vec::new();
-    let mut body = "id,name,tag\n".to_owned();
-    for (id, row, name, tag) in [
-        (1, "1,Rosa,Rosaceae", "Rosa", Some("Rosaceae")),
-        (2, "2,\"Rosa\",\"Rosaceae\"", "Rosa", Some("Rosaceae")),
-        (3, "\"3\",\"Abies, alba\",\"a,b\"", "Abies, alba", Some("a,b")),
-        (4, "4,\"the \"\"queen\"\"\",\"\"\"\"", "the \"queen\"", Some("\"")),
-        (5, "5, edges , x ", " edges ", Some(" x ")),
-        (6, "6,\" edges \",\"\"", " edges ", None),
-        (7, "7,=1+1,@x", "=1+1", Some("@x")),
-        (8, "8,+x,-x", "+x", Some("-x")),
-        (9, "9,#x,", "#x", None),
-        (10, "10,null,NULL", "null", Some("NULL")),
-        (11, "11,\u{feff}x,\u{2028}x", "\u{feff}x", Some("\u{2028}x")),
-        (12, "12,植物 🌱,\\n", "植物 🌱", Some("\\n")),
-        (13, "13,%41,a\\\"b", "%41", Some("a\\\"b")),
-        (14, "14,'x',;x", "'x'", Some(";x")),
-    ] {
-        body += &format!("{row}\n");
-        wanted.push(NewPlant::new(id, name, tag));
-    }
-    let answer = client.import(Format::Csv, "", body);
-    answer.assert_report(Counts { created: wanted.len() as u64, ..Counts::default() });
-    assert_eq!(listed(&client), wanted);
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! `GET /plants`: pages, filters, and refused parameters.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher as _, RandomState};
-use std::thread;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use plantd_tests::{Answer, Client, Format, NewPlant, TOKEN, TestServer};
+use plantd_tests::{Answer, NewPlant, TestServer};
 
 use super::{TEXT_MAX_CHARACTERS, plant_all, send};
 
@@ -333,74 +331,4 @@ fn a_right_parameter_is_taken_however_it_is_encoded() {
     }
     let end = client.list("after=9223372036854775807");
     assert_eq!((end.plants(), end.next_page()), (vec![], None));
-}
-
-/// Asserts that all lists, the export and the reads agree, and returns the plants.
-#[track_caller]
-fn check_lists(client: &Client, tags: &[&str]) -> Vec<NewPlant> {
-    let all = client.list_all("limit=7");
-    for query in ["", "limit=1", "after=3", "limit=1000&after=9223372036854775807"] {
-        assert_eq!(client.list(query).total_count(), Some(all.len()), "{query}");
-    }
-    for query in ["tag=x", "name=rosa", "tag=a", "tag=a&name=rosa", "limit=1&tag=a&after=0"] {
-        assert_eq!(
-            client.list(query).total_count(),
-            None,
-            "{query}: the count is not that of the filter"
-        );
-    }
-    let export = String::from_utf8(client.export(Format::Ndjson)).expect("an export is UTF-8");
-    let plant = |line| NewPlant::from_json(&serde_json::from_str(line).expect("a line is JSON"));
-    assert_eq!(export.lines().map(plant).collect::<Vec<_>>(), all);
-    for tag in tags {
-        let with_tag = |plant: &&NewPlant| plant.tag.as_deref() == Some(*tag);
-        let wanted: Vec<_> = all.iter().filter(with_tag).cloned().collect();
-        assert_eq!(client.list_all(&format!("limit=3&tag={tag}")), wanted, "{tag}");
-    }
-    for plant in &all {
-        client.read(plant.id).assert_new_plant(plant.id, &plant.name, plant.tag.as_deref());
-    }
-    all
-}
-
-#[test]
-fn all_lists_agree_after_concurrent_changes() {
-    const TAGS: [&str; 3] = ["a", "ab", "b"];
-    const IDS: u64 = 30;
-    const CHANGES: u64 = 300;
-    let mut server = TestServer::start();
-    let random = RandomState::new();
-    for round in 0..3_u64 {
-        thread::scope(|scope| {
-            for number in 0..4_u64 {
-                let (random, client) = (&random, Client::new(server.address(), Some(TOKEN)));
-                scope.spawn(move || {
-                    for change in 0..CHANGES {
-                        let mut dice = random.hash_one((round, number, change));
-                        let mut roll = |sides: u64| {
-                            let rolled = dice % sides;
-                            dice /= sides;
-                            rolled
-                        };
-                        let id = i64::try_from(roll(IDS)).expect("a small number") * 5000 - 7000;
-                        let tag = usize::try_from(roll(4)).expect("a small number");
-                        let plant = NewPlant::new(id, "Rosa", TAGS.get(tag).copied());
-                        let answer = match roll(5) {
-                            0 => client.create_from(&plant.json()),
-                            1 => client.put(id, &plant.json()),
-                            2 => client
-                                .patch(id, &serde_json::json!({ "tag": plant.tag }).to_string()),
-                            3 => client.import(Format::Ndjson, "on_conflict=replace", plant.json()),
-                            _ => client.delete(id),
-                        };
-                        assert!(answer.status < 500, "{answer:?}");
-                    }
-                });
-            }
-        });
-        let before = check_lists(&server.client(), &TAGS);
-        server.kill();
-        server.restart();
-        assert_eq!(check_lists(&server.client(), &TAGS), before);
-    }
 }
