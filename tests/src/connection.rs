@@ -142,8 +142,8 @@ impl Connection {
 
     /// Asserts that HEAD answers as GET does, without the body that GET has.
     #[track_caller]
-    pub fn assert_head_is_like_get(&mut self, path: &str) {
-        let lines = "X-Request-Id: same\r\n";
+    pub fn assert_head_is_like_get(&mut self, path: &str, lines: &str) {
+        let lines = &format!("X-Request-Id: same\r\n{lines}");
         self.send(raw_head(&format!("GET {path}"), lines));
         let mut get = self.receive();
         self.send(raw_head(&format!("HEAD {path}"), lines));

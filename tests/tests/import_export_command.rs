@@ -812,7 +812,8 @@ fn an_import_ends_with_0_only_when_the_report_accounts_for_every_row() {
     let of =
         |created: u64| EMPTY_REPORT.replace("\"created\":0", &format!("\"created\":{created}"));
     let (one, two, three) = (of(1), of(2), of(3));
-    let cases: [(&str, &str, &str, i32, &str); 9] = [
+    let stopped = r#"{"error":5002,"message":"shutting down; 1 plants were created"}"#;
+    let cases: [(&str, &str, &str, i32, &str); 10] = [
         ("200 OK", JSON, &two, 0, ""),
         ("200 OK", JSON, &one, IO, "2 rows were sent"),
         ("200 OK", JSON, &three, IO, "2 rows were sent"),
@@ -821,6 +822,7 @@ fn an_import_ends_with_0_only_when_the_report_accounts_for_every_row() {
         ("200 OK", JSON, "{}", IO, "does not tell"),
         ("200 OK", "text/html", "<p>Plants</p>", IO, "does not tell"),
         ("204 No Content", JSON, "", IO, "204"),
+        ("503 Service Unavailable", JSON, stopped, IO, "1 plants were created"),
         ("302 Found\r\nLocation: http://a.example", JSON, &two, USAGE, "http://a.example"),
     ];
     let folder = folder();

@@ -71,7 +71,7 @@ fn the_page_and_its_files_need_no_token_and_say_what_they_are_and_may_do() {
         assert_eq!(answer.header("content-type"), Some(content_type), "{path}");
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert_policy(&answer);
-        server.connect().assert_head_is_like_get(path);
+        server.connect().assert_head_is_like_get(path, "");
     }
     assert!(page(&server).contains("<title>Plant Store API</title>"));
 }

@@ -88,7 +88,6 @@ pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
         of_many_writes_of_one_plant_at_once_exactly_one_succeeds,
         many_creates_at_once_all_arrive,
         a_create_sent_many_times_at_once_is_carried_out_once,
-        changes_that_race_happen_one_after_the_other,
         imports_leave_room_for_others,
         an_import_waits_for_room,
         pages_have_every_plant_once_in_order,
@@ -309,35 +308,6 @@ async fn a_closed_repository_is_read_but_not_written(store: &impl StoreUnderTest
     let refusal = repository.create(new_plant(8, "Salix", None), None).await;
     assert!(matches!(refusal, Err(StoreError::Closed)), "{refusal:?}");
     assert_eq!(get(&repository, rose.id).await, Some(rose));
-}
-
-async fn changes_that_race_happen_one_after_the_other(store: &impl StoreUnderTest) {
-    const CLIENTS: usize = 16;
-    const INCREMENTS: usize = 20;
-    let repository = store.open().await;
-    let id = create(&repository, &new_plant(7, "0", None)).await.id;
-    let mut clients = JoinSet::new();
-    for _ in 0..CLIENTS {
-        let repository = Arc::clone(&repository);
-        clients.spawn(async move {
-            let mut done = 0;
-            while done < INCREMENTS {
-                let seen = get(&repository, id).await.expect("it is there");
-                let number: usize = seen.plant.name().parse().expect("a number");
-                let next = PlantPatch::new(Some((number + 1).to_string()), TagPatch::Keep);
-                let if_match = Some(Revisions::OneOf(vec![seen.revision]));
-                let unchanged = Preconditions { if_match, if_none_match: None };
-                match repository.patch(id, next.expect("valid"), unchanged).await {
-                    Ok(_) => done += 1,
-                    Err(StoreError::PreconditionFailed(_)) => yield_now().await,
-                    Err(error) => panic!("a patch failed: {error}"),
-                }
-            }
-        });
-    }
-    clients.join_all().await;
-    let last = get(&repository, id).await.expect("it is there");
-    assert_eq!(last.plant.name(), (CLIENTS * INCREMENTS).to_string());
 }
 
 async fn imports_leave_room_for_others(store: &impl StoreUnderTest) {
