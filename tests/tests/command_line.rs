@@ -126,7 +126,7 @@ fn a_token_that_cannot_be_sent_or_is_short_ends_with_78_and_is_not_told() {
     ] {
         let launch = Launch::new().environment("PLANTD_TOKEN", token);
         let said = check_with(launch, &[], CONFIGURATION, &["PLANTD_TOKEN", word]);
-        assert!(token.is_empty() || !said.contains(token), "the token is told: {said}");
+        assert!(token.is_empty() || !said.contains(token), "the message shows the token: {said}");
     }
     for token in ["abcdefghijklmn==", "a-b._~+/abcdefghij"] {
         let server = TestServer::start_with(Launch::new().environment("PLANTD_TOKEN", token));
@@ -364,6 +364,6 @@ fn a_log_filter_that_is_mistyped_ends_with_78_and_one_of_any_target_does_not() {
     at_once(&filters, |filter| {
         let server = TestServer::start_with(Launch::new().environment("RUST_LOG", *filter));
         server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
-        wait_until("the log to tell of it", || server.stderr().contains("plantd::audit"));
+        wait_until("the log line", || server.stderr().contains("plantd::audit"));
     });
 }

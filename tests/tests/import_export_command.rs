@@ -200,7 +200,7 @@ fn standard_input_that_is_a_file_is_read_from_where_it_stands() {
 fn check_failed_rows(process: &Process, name: &str, expected: &[(u32, u32)]) {
     let stderr = process.stderr();
     let lines: Vec<&str> = stderr.lines().collect();
-    let (last, rows) = lines.split_last().expect("it says something");
+    let (last, rows) = lines.split_last().expect("standard error has lines");
     assert_eq!(rows.len(), expected.len(), "{stderr}");
     for (row, (line, error)) in rows.iter().zip(expected) {
         let message = row
@@ -447,7 +447,7 @@ fn a_failure_of_the_connection_or_the_server_is_reported_with_what_to_do() {
     let plain = server.address().to_string();
     let silent = FakeServer::start(|_, _| {}).address.to_string();
     let other = FakeServer::start(|_, stream| {
-        stream.write_all(b"220 mail.example ESMTP\r\n").expect("somebody reads");
+        stream.write_all(b"220 mail.example ESMTP\r\n").expect("the client reads");
     });
     let other = other.address.to_string();
     let folder = folder();
@@ -587,7 +587,7 @@ fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_unchanged() {
         format!("{chunked}8\r\n{{\"id\":1,\r\n"),
         format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n"),
         format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n0"),
-        // Shorter than its length, and with an end that only the connection tells.
+        // Shorter than its length, and ended by the close of the connection.
         format!("{head}Content-Length: 100\r\n\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
         format!("{head}\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
         // No answer.
@@ -596,7 +596,7 @@ fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_unchanged() {
     ];
     for cut in cuts {
         let server = FakeServer::start(move |_, stream| {
-            stream.write_all(cut.as_bytes()).expect("somebody reads");
+            stream.write_all(cut.as_bytes()).expect("the client reads");
         });
         let url = format!("http://{}", server.address);
         check_no_export(server.address, &[&url], "plants.ndjson");
@@ -610,7 +610,7 @@ fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_unchanged() {
 fn exporting_raw(export: String, following: (&'static str, &'static str)) -> FakeServer {
     FakeServer::start(move |head, stream| {
         if head.contains("/plants/export") {
-            stream.write_all(export.as_bytes()).expect("somebody reads");
+            stream.write_all(export.as_bytes()).expect("the client reads");
         } else {
             answer(stream, following.0, JSON, following.1);
         }
@@ -637,7 +637,7 @@ fn an_export_that_was_truncated_silently_ends_with_74_and_leaves_the_file_unchan
     let json = |rows: &str| of(EXPORT_OF_TWO, rows);
     let csv = |rows: &str| of(CSV_OF_TWO, &format!("id,name,tag\n{rows}"));
     for ((content_type, rows), following, words) in [
-        // Between two rows: only the plants that follow can tell.
+        // Between two rows: only the list of the plants that follow reveals the cut.
         (json(ROSA), two_follow, ["1 of 2 plants", ""]),
         (json(""), two_follow, ["0 of 2 plants", ""]),
         (csv("1,Rosa,\n"), two_follow, ["1 of 2 plants", ""]),
@@ -737,7 +737,7 @@ fn an_export_that_is_killed_leaves_the_file_as_it_was() {
     let server = FakeServer::start(|_, stream| {
         let part = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nX-Total-Count: 2\r\n\
                     Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n";
-        stream.write_all(part.as_bytes()).expect("somebody reads");
+        stream.write_all(part.as_bytes()).expect("the client reads");
         // Waits until the client disconnects.
         let _ = stream.read_to_end(&mut Vec::new());
     });
@@ -790,7 +790,7 @@ fn importing(bytes: u64, import_answer: String) -> FakeServer {
             return answer(stream, "200 OK", JSON, EMPTY_REPORT);
         }
         io::copy(&mut stream.take(bytes), &mut io::sink()).expect("it is sent");
-        stream.write_all(import_answer.as_bytes()).expect("somebody reads");
+        stream.write_all(import_answer.as_bytes()).expect("the client reads");
     })
 }
 
@@ -882,7 +882,7 @@ fn head(stream: &mut TcpStream) -> io::Result<String> {
 
 fn answer(stream: &mut TcpStream, status: &str, content_type: &str, body: &str) {
     let answer = answer_of(status, content_type, body);
-    stream.write_all(answer.as_bytes()).expect("somebody reads");
+    stream.write_all(answer.as_bytes()).expect("the client reads");
 }
 
 fn answer_of(status: &str, content_type: &str, body: &str) -> String {

@@ -226,21 +226,21 @@ fn forget_log(folder: &Folder) {
     let mut records = Vec::new();
     for path in &segments {
         let segment = fs::read(path).expect("reads");
-        let mut place = 8;
-        while segment[place..].starts_with(b"pljr") {
-            let length = segment[place + 4..].first_chunk().expect("a length");
+        let mut offset = 8;
+        while segment[offset..].starts_with(b"pljr") {
+            let length = segment[offset + 4..].first_chunk().expect("a length");
             let length = 12 + usize::try_from(u32::from_be_bytes(*length)).expect("small");
             let (sequence, _): (u64, _) =
-                postcard::take_from_bytes(&segment[place + 12..]).expect("a record");
-            records.push((sequence, path, place..place + length));
-            place += length.next_multiple_of(8);
+                postcard::take_from_bytes(&segment[offset + 12..]).expect("a record");
+            records.push((sequence, path, offset..offset + length));
+            offset += length.next_multiple_of(8);
         }
     }
     records.sort_unstable_by_key(|(sequence, ..)| *sequence);
     records.pop();
-    for (_, path, place) in records {
+    for (_, path, range) in records {
         let mut segment = fs::read(path).expect("reads");
-        segment[place].fill(0);
+        segment[range].fill(0);
         fs::write(path, segment).expect("writes");
     }
 }
@@ -638,11 +638,11 @@ async fn blocks_that_overlap_are_found_and_refused() {
 /// A group in the write-ahead log carries the count and the digest before it.
 #[tokio::test]
 async fn a_wrong_count_or_digest_is_repaired_by_the_replay() {
-    for place in [2, 3] {
+    for byte in [2, 3] {
         let folder = folder_to_verify().await;
         edit(&folder, |db| {
             let mut state = db.get("mstate").expect("reads").expect("a state").to_vec();
-            state[place] ^= 1;
+            state[byte] ^= 1;
             db.insert("mstate", state).expect("writes");
         });
         folder.assert_sound();

@@ -19,7 +19,7 @@ fn exhaust(server: &TestServer, token: &str) -> Answer {
             return answer;
         }
     }
-    panic!("nobody was refused");
+    panic!("no request was refused");
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn a_tokens_file_that_is_disturbed_changes_nothing_for_a_running_server_and_the_
         let good = fs::read(&path).expect("reads");
 
         disturb(&path).expect("it is ours");
-        wait_until("the log to say so", || server.stderr().contains(words));
+        wait_until("the log line", || server.stderr().contains(words));
         assert!(is_taken(&client), "the last good tokens stay in force");
         assert!(server.stderr().contains("stays in force"), "{}", server.stderr());
         assert!(!server.stderr().contains("secret"), "{}", server.stderr());
@@ -204,7 +204,7 @@ fn a_tokens_file_that_is_disturbed_changes_nothing_for_a_running_server_and_the_
         let _ = fs::remove_dir(&path);
         fs::write(&path, good).expect("writes");
         set_mode(&path, 0o600);
-        wait_until("the log to say so", || server.stderr().contains("can be used again"));
+        wait_until("the log line", || server.stderr().contains("can be used again"));
         client_of(&server, "other");
         assert!(is_taken(&client));
         let complaints = server.stderr().lines().filter(|line| line.contains(words)).count();
@@ -294,8 +294,8 @@ fn an_export_breaks_off_when_its_token_is_revoked() {
     wait_until_refused(&exporter);
     let taken = connection.receive_to_the_end();
     assert_eq!(taken.status, 200);
-    assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");
-    let line = wait_for("the log to tell of it", || {
+    assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body looks complete");
+    let line = wait_for("the log line", || {
         let stderr = server.stderr();
         stderr.lines().find(|line| line.contains("broke off")).map(str::to_owned)
     });
@@ -460,7 +460,7 @@ fn a_command_that_cannot_be_carried_out_is_refused_and_tells_no_token() {
         (&["revoke", "nobody"], "token list"),
     ] {
         let said = check_refusal(&token_command(data, arguments), USAGE, &[words]);
-        assert!(!said.contains(&token), "the token is told: {said}");
+        assert!(!said.contains(&token), "the message shows the token: {said}");
     }
     for arguments in [
         &["create"][..],
@@ -649,21 +649,21 @@ fn a_file_substituted_by_another_user_does_not_redirect_root() {
         trap.check(&serve(&trap), "first-run-token", &[IO]);
     }
     // The lock may also be a file of the caller that now belongs to the other user.
-    let places: [fn(&Trap, &Path); 3] = [Trap::link, Trap::link_hard, |_, path| make_pipe(path)];
+    let baits: [fn(&Trap, &Path); 3] = [Trap::link, Trap::link_hard, |_, path| make_pipe(path)];
     for run in [create, serve] {
-        for place in places {
+        for lay in baits {
             let trap = Trap::new();
-            place(&trap, &trap.data.join(LOCK));
+            lay(&trap, &trap.data.join(LOCK));
             trap.check(&run(&trap), LOCK, &[IO, CONFIGURATION]);
         }
     }
     // The files of a database that is not there yet.
     for name in ["plants/lock", "plants/journal.0", "plants/journal.1"] {
-        for (place, is_refused) in [(places[0], name == "plants/lock"), (places[1], false)] {
+        for (lay, is_refused) in [(baits[0], name == "plants/lock"), (baits[1], false)] {
             let trap = Trap::new();
             trap.make_folder("plants");
             let path = trap.data.join(name);
-            place(&trap, &path);
+            lay(&trap, &path);
             let mut server = serve(&trap).spawn();
             if is_refused {
                 server.assert_exit_code(IO);

@@ -218,7 +218,7 @@ fn a_body_of_the_largest_size_is_taken_and_a_larger_one_is_1003() {
                     answer.assert_plant("Rosa", None);
                 } else {
                     let message = answer.assert_error(400, 1003);
-                    assert!(message.contains("65536"), "it does not tell the limit: {message}");
+                    assert!(message.contains("65536"), "no limit in {message}");
                     assert_same(&before, &client.read(ID), request_line);
                 }
             }
@@ -283,7 +283,7 @@ fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
     }
 }
 
-/// The place where serde_json finds the error in a text, as messages tell the place.
+/// Where serde_json finds the error in a text, in the words of a message.
 #[track_caller]
 fn place_of_error(text: &str) -> String {
     let error = serde_json::from_str::<serde_json::Value>(text).expect_err("it is no JSON");

@@ -157,7 +157,7 @@ fn a_tag_finds_the_plants_that_have_exactly_it() {
     let groups: [&[&str]; 6] = [&beginnings, &variants, &edges, &high, &letters, &others];
     let mut tags = groups.concat();
     tags.extend([&longest, &longest_but_one, &longest_in_bytes, &other_longest].map(|t| &**t));
-    assert_eq!(tags.iter().collect::<BTreeSet<_>>().len(), tags.len(), "a tag stands twice");
+    assert_eq!(tags.iter().collect::<BTreeSet<_>>().len(), tags.len(), "a tag appears twice");
 
     let count = i64::try_from(tags.len()).unwrap();
     let mut plants = Vec::new();

@@ -364,7 +364,7 @@ async fn pages_have_every_plant_once_in_order(store: &impl StoreUnderTest) {
     }
     let page = |after, limit| PageRequest { filter: PlantFilter::default(), after, limit };
     let whole = repository.list(page(None, 5)).await.expect("reads");
-    assert_eq!(whole.next, None, "the last page says that it is the last");
+    assert_eq!(whole.next, None, "the last page has no next one");
     let behind = repository.list(page(Some(PlantId::from(i64::MAX)), 5)).await.expect("reads");
     assert_eq!((behind.plants.len(), behind.next), (0, None));
     let between = repository.list(page(Some(PlantId::from(-2)), 1)).await.expect("reads");
