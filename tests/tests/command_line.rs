@@ -122,7 +122,7 @@ fn a_token_that_cannot_be_sent_or_is_short_ends_with_78_and_is_not_told() {
         ("with a space in it", "PLANTD_TOKEN"),
         ("line\nline\nline\nline", "PLANTD_TOKEN"),
         ("0123456789abcdeé", "ASCII letters"),
-        ("=0123456789abcdef", "= at its end"),
+        ("================", "= at its end"),
     ] {
         let launch = Launch::new().environment("PLANTD_TOKEN", token);
         let said = check_with(launch, &[], CONFIGURATION, &["PLANTD_TOKEN", word]);
