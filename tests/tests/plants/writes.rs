@@ -104,31 +104,27 @@ fn a_patch_changes_the_members_that_it_has() {
 
 #[test]
 fn a_change_that_changes_nothing_keeps_the_revision() {
-    let mut server = TestServer::start();
-    let made = server.client().put(1, r#"{"name":"Rosa"}"#);
+    let server = TestServer::start();
+    let client = server.client();
+    let made = client.put(1, r#"{"name":"Rosa"}"#);
     made.assert_made("Rosa", None);
-    for _ in 0..2 {
-        let client = server.client();
-        for (method, body) in [
-            ("PUT", r#"{"name":"Rosa"}"#),
-            ("PUT", r#"{"id":1,"name":"Rosa","tag":null}"#),
-            ("PUT", r#" {"tag":null,"name":"\u0052osa","more":[null]} "#),
-            ("PATCH", "{}"),
-            ("PATCH", r#"{"name":"Rosa"}"#),
-            ("PATCH", r#"{"tag":null}"#),
-            ("PATCH", r#"{"id":1}"#),
-            ("PATCH", r#"{"id":1,"name":"\u0052osa","tag":null}"#),
-            ("PATCH", r#"{"height":7,"Name":null,"names":[]}"#),
-        ] {
-            let headers = [("content-type", "application/json")];
-            let answer = client.send(method, "/plants/1", &headers, body);
-            assert_eq!(answer.status, 200, "{method} {body}: {answer:?}");
-            answer.assert_plant("Rosa", None);
-            assert_eq!(answer.header("etag"), made.header("etag"), "{method} {body}");
-        }
-        server.kill();
-        server.restart();
+    for (method, body) in [
+        ("PUT", r#"{"name":"Rosa"}"#),
+        ("PUT", r#"{"id":1,"name":"Rosa","tag":null}"#),
+        ("PUT", r#" {"tag":null,"name":"\u0052osa","more":[null]} "#),
+        ("PATCH", "{}"),
+        ("PATCH", r#"{"name":"Rosa"}"#),
+        ("PATCH", r#"{"tag":null}"#),
+        ("PATCH", r#"{"id":1}"#),
+        ("PATCH", r#"{"id":1,"name":"\u0052osa","tag":null}"#),
+        ("PATCH", r#"{"height":7,"Name":null,"names":[]}"#),
+    ] {
+        let headers = [("content-type", "application/json")];
+        let answer = client.send(method, "/plants/1", &headers, body);
+        assert_eq!(answer.status, 200, "{method} {body}: {answer:?}");
+        answer.assert_plant("Rosa", None);
+        assert_eq!(answer.header("etag"), made.header("etag"), "{method} {body}");
     }
     // If one of them had been written, it would have taken a revision.
-    server.client().create(2, "Abies", None).assert_next_revision_after(&made);
+    client.create(2, "Abies", None).assert_next_revision_after(&made);
 }
