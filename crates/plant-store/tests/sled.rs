@@ -226,21 +226,21 @@ fn forget_log(folder: &Folder) {
     let mut records = Vec::new();
     for path in &segments {
         let segment = fs::read(path).expect("reads");
-        let mut offset = 8;
-        while segment[offset..].starts_with(b"pljr") {
-            let length = segment[offset + 4..].first_chunk().expect("a length");
+        let mut place = 8;
+        while segment[place..].starts_with(b"pljr") {
+            let length = segment[place + 4..].first_chunk().expect("a length");
             let length = 12 + usize::try_from(u32::from_be_bytes(*length)).expect("small");
             let (sequence, _): (u64, _) =
-                postcard::take_from_bytes(&segment[offset + 12..]).expect("a record");
-            records.push((sequence, path, offset..offset + length));
-            offset += length.next_multiple_of(8);
+                postcard::take_from_bytes(&segment[place + 12..]).expect("a record");
+            records.push((sequence, path, place..place + length));
+            place += length.next_multiple_of(8);
         }
     }
     records.sort_unstable_by_key(|(sequence, ..)| *sequence);
     records.pop();
-    for (_, path, range) in records {
+    for (_, path, place) in records {
         let mut segment = fs::read(path).expect("reads");
-        segment[range].fill(0);
+        segment[place].fill(0);
         fs::write(path, segment).expect("writes");
     }
 }
@@ -662,9 +662,8 @@ async fn missing_and_surplus_entries_of_the_tag_index_are_found_and_refused() {
     let folder = folder_to_verify().await;
     let key = [&b"ttag 2\0"[..], &[0; 8]].concat();
     // The block is lost, or in the state that it had when there were ten plants.
-    for (block, first_missing) in
-        [(None, 0), (Some(block_of(&Plants::from([(2, vec![]), (9, vec![])]))), 10)]
-    {
+    let of_ten_plants = block_of(&[(2, Vec::new()), (9, Vec::new())].into());
+    for (block, first_missing) in [(None, 0), (Some(of_ten_plants), 10)] {
         let missing: Vec<String> = (first_missing..100)
             .filter(|id| id % 7 == 2)
             .map(|id| format!("plant {id} has the tag \"tag 2\" and is missing in its index"))
