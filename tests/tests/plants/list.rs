@@ -1,7 +1,5 @@
 //! `GET /plants`: pages, filters, and refused parameters.
 
-use std::collections::BTreeSet;
-
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use plantd_tests::{Answer, NewPlant, TestServer};
 
@@ -134,57 +132,6 @@ fn a_link_keeps_the_limit_and_the_filters_encoded_and_leads_on_behind_the_page()
             assert!(page.plants().iter().all(|plant| plant.id <= after), "{after}: {page:?}");
             assert!(next.plants().iter().all(|plant| plant.id > after), "{after}: {next:?}");
         }
-    }
-}
-
-#[test]
-fn a_tag_finds_the_plants_that_have_exactly_it() {
-    let longest = "x".repeat(TEXT_MAX_CHARACTERS);
-    let longest_but_one = "x".repeat(TEXT_MAX_CHARACTERS - 1);
-    let longest_in_bytes = "𝒑".repeat(TEXT_MAX_CHARACTERS);
-    let other_longest = format!("{}𝒒", "𝒑".repeat(TEXT_MAX_CHARACTERS - 1));
-    let beginnings = ["R", "Ro", "Ros", "Rosa", "Rosaceae", "Rosaceae Rosa"];
-    // Case, spaces and the normalization form matter.
-    let variants =
-        ["rosa", "ROSA", " Rosa", "Rosa ", " Rosa ", "Rosa\u{a0}", "Rosé", "Rose\u{301}"];
-    // The first and the last character of each length in UTF-8, and of those that rules allow.
-    let edges = ["!", "~", " ~", "\u{a0}!", "\u{ff}", "\u{7ff}", "\u{800}", "\u{d7ff}", "\u{e000}"];
-    let high = ["\u{fffd}", "\u{ffff}", "\u{10000}", "\u{10ffff}", "\u{10ffff}\u{10ffff}"];
-    let letters =
-        ["\u{feff}", "\u{200b}", "\u{2028}x", "\u{ad}", "ẞ", "ß", "ss", "İ", "i̇", "i", "ı"];
-    // Text that could be taken for something else.
-    let others = ["0", "00", "null", "\"", "\\0", "%00", "*", "~~", ":", "/", "\u{ff}\u{ff}"];
-    let groups: [&[&str]; 6] = [&beginnings, &variants, &edges, &high, &letters, &others];
-    let mut tags = groups.concat();
-    tags.extend([&longest, &longest_but_one, &longest_in_bytes, &other_longest].map(|t| &**t));
-    assert_eq!(tags.iter().collect::<BTreeSet<_>>().len(), tags.len(), "a tag appears twice");
-
-    let count = i64::try_from(tags.len()).unwrap();
-    let mut plants = Vec::new();
-    for (number, tag) in (0..).zip(&tags) {
-        // The ids of a tag are far apart; the tag of one plant is the name of another.
-        for id in [number - 1_000_000, number, (number + 1) << 40] {
-            plants.push(NewPlant::new(id, tag, Some(tag)));
-        }
-        plants.push(NewPlant::new(count + number, tag, None));
-    }
-    let mut server = TestServer::start();
-    plant_all(&server.client(), &plants);
-    plants.sort();
-
-    for _ in 0..2 {
-        let client = server.client();
-        for tag in &tags {
-            let wanted: Vec<_> =
-                plants.iter().filter(|plant| plant.tag.as_deref() == Some(*tag)).cloned().collect();
-            let listed = client.list_all(&format!("limit=2&tag={}", encode(tag)));
-            assert_eq!(listed, wanted, "{tag:?}");
-        }
-        for absent in ["Rosac", "rOSA", "x", "Rosa  ", "~~~", "None"] {
-            assert_eq!(client.list_all(&format!("tag={}", encode(absent))), [], "{absent:?}");
-        }
-        server.kill();
-        server.restart();
     }
 }
 

@@ -1,12 +1,12 @@
 //! Random operations on a repository and on a model that is too simple to be wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch};
+use plant_domain::{NewPlant, Plant, PlantFilter, PlantId, PlantPatch, TagPatch};
 use proptest::collection::vec;
 use proptest::option;
-use proptest::prelude::{Just, Strategy, prop_oneof};
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 
 use super::{StoreUnderTest, all_pages};
@@ -80,10 +80,15 @@ fn id() -> impl Strategy<Value = PlantId> {
     select(&IDS[..]).prop_map(PlantId::from)
 }
 
-/// One of these texts, or the longest that the rules allow.
+/// One of these texts, one of the longest that the rules allow, or any other that they allow.
 fn text(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
-    let longest = "木".repeat(255);
-    prop_oneof![8 => select(texts).prop_map(str::to_owned), 1 => Just(longest)]
+    let longest = vec!["木".repeat(255), "木".repeat(254) + "葉"];
+    let any_text = vec(any::<char>(), 1..=20).prop_map(String::from_iter);
+    prop_oneof![
+        8 => select(texts).prop_map(str::to_owned),
+        1 => select(longest),
+        1 => any_text.prop_filter("a rule", |text| Plant::new(text.as_str(), None).is_ok()),
+    ]
 }
 
 fn new_plant() -> impl Strategy<Value = NewPlant> {
@@ -319,7 +324,8 @@ impl Model {
             let read = repository.get(id).await.expect("reads");
             assert_eq!(read.as_ref(), self.plants.get(&id).map(|(stored, _)| stored));
         }
-        let tags = TAGS.map(Some).into_iter().chain([None]);
+        let of_plants = self.plants.values().map(|(stored, _)| stored.plant.tag());
+        let tags: BTreeSet<Option<&str>> = of_plants.chain(TAGS.map(Some)).chain([None]).collect();
         for tag in tags {
             for name in NAME_PARTS.map(Some).into_iter().chain([None]) {
                 self.check_list(repository, name, tag).await;
