@@ -109,16 +109,23 @@ fn flag_of(format: Format) -> &'static str {
 
 /// Plants whose texts need care in each format, in the order of their ids.
 fn difficult_plants() -> Vec<NewPlant> {
-    vec![
-        NewPlant::new(i64::MIN, "least", None),
-        NewPlant::new(-1, "\"quoted\", twice", Some("a,b")),
-        NewPlant::new(0, " spaces ", None),
-        NewPlant::new(7, "木犀 🌸 a\u{301}", Some("\u{2028}x")),
-        NewPlant::new(8, "null", Some("null")),
-        NewPlant::new(9, "=1+1", Some("'")),
-        NewPlant::new(10, "\\u0041\\", Some("\\")),
-        NewPlant::new(i64::MAX, &"x".repeat(255), Some(&"木".repeat(255))),
-    ]
+    let quotes = ["a,b", ",", "\"", "\"\"", "\"quoted\", twice", "'x'", "\\", "\\u0041\\"];
+    let of_formats = ["null", "007", "1e999", "id", "id,name,tag", "{\"id\":1}", "\\n\\\"", "#x"];
+    let of_programs = ["=1+1", "+1", "-1", "@x", ";x", "|x", "<script>&amp;%41+</script>"];
+    let invisible = [" edges ", "\u{3000}x\u{a0}", "\u{feff}", "\u{feff}x", "\u{200b}\u{ad}"];
+    let letters = ["é", "e\u{301}", "ẞ İ ǅ", "植物 растение نبات", "x\u{2028}y\u{2029}z"];
+    let rare = ["\u{fffd}\u{ffff}\u{10ffff}\u{e000}", "🌱👩\u{200d}🌾🏳\u{fe0f}\u{200d}🌈"];
+    let longest = ["x", "𝒑", "\""].map(|character| character.repeat(255));
+    let groups: [&[&str]; 6] = [&quotes, &of_formats, &of_programs, &invisible, &letters, &rare];
+    let texts = groups.concat().into_iter().chain(longest.iter().map(String::as_str));
+    let mut plants = vec![NewPlant::new(i64::MIN, "least", None)];
+    for (number, text) in (0..).zip(texts) {
+        plants.push(NewPlant::new(number, text, None));
+        plants.push(NewPlant::new(-1 - number, "Rosa", Some(text)));
+        plants.push(NewPlant::new(i64::MAX - number, text, Some(text)));
+    }
+    plants.sort();
+    plants
 }
 
 /// A server with these plants.
