@@ -74,19 +74,6 @@ fn what_is_served_is_in_the_document_and_what_is_in_it_is_served() {
 }
 
 #[test]
-fn no_parameter_has_an_example_that_a_page_would_fill_in() {
-    let document = OpenapiDocument::copy();
-    for (method, path, operation) in document.operations() {
-        for parameter in operation["parameters"].as_array().into_iter().flatten() {
-            let parameter = document.follow(parameter);
-            let is_filled_in = parameter.get("example").or(parameter.get("examples")).is_some();
-            // With an id filled in, one click could delete a plant.
-            assert!(!is_filled_in, "{method} {path}: {parameter}");
-        }
-    }
-}
-
-#[test]
 fn each_error_is_documented_with_its_number_and_an_example() {
     let document = OpenapiDocument::copy();
     for (method, path, operation) in document.operations() {
