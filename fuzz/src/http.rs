@@ -1,9 +1,14 @@
 //! Everything in `plant-http` that reads bytes from clients.
 //!
-//! Where a second implementation exists (serde's JSON parser, the csv crate, writing and reading again), both must
-//! agree.
+//! Where a second implementation exists (serde's JSON parser, the csv crate, actix-http's decoder, writing and reading
+//! again), both must agree.
 
+use actix_codec::Decoder as _;
+use actix_http::ServiceConfig;
+use actix_http::h1::{Codec, Message};
 use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::rt::System;
+use actix_web::web::BytesMut;
 use plant_domain::error_number::{RULE_BROKEN, WRONG_SHAPE};
 use plant_domain::{Error, NewPlant, Plant, PlantId};
 use plant_http::Token;
@@ -371,7 +376,8 @@ fn one_header(name: &HeaderName, value: &[u8]) -> HeaderMap {
     headers
 }
 
-/// The first byte is the length of the parts in which the others come, less one.
+/// The first byte is the length of the parts in which the others come, less one. actix-http finds the same end, or has
+/// refused the head by then.
 fn check_head_end(input: &[u8]) {
     let Some((part_bytes, bytes)) = input.split_first() else { return };
     let end = head_end([bytes].into_iter());
@@ -383,18 +389,62 @@ fn check_head_end(input: &[u8]) {
         || head.rsplit(|byte| *byte == b'\n').next().map(<[u8]>::len) == Some(HEAD_LINE_MAX_BYTES);
     assert!(head.len() <= HEAD_MAX_BYTES && longest.unwrap_or(0) <= HEAD_LINE_MAX_BYTES);
     assert!(is_at_limit || end.is_ok(), "refused within the limits");
-    if let Ok(Some(_)) = end {
-        assert!(head.ends_with(b"\n\n") || head.ends_with(b"\n\r\n"));
+    let decoded = decoded_head_end(head);
+    match end {
+        Ok(Some(end)) => {
+            assert!(head.ends_with(b"\n\n") || head.ends_with(b"\n\r\n"));
+            if decoded.is_ok() {
+                assert_eq!(decoded, Ok(Some(end)));
+                assert_eq!(decoded_head_end(&head[..end - 1]), Ok(None));
+            }
+        }
+        _ => assert!(!matches!(decoded, Ok(Some(_))), "actix-http finds an end"),
     }
 }
 
-/// Like [`check_head_end`], for a body in chunks.
+/// The same for a body in chunks. actix-http reads all of it that this scanner accepts.
 fn check_chunks_end(input: &[u8]) {
     let Some((part_bytes, bytes)) = input.split_first() else { return };
     let end = chunks_end([bytes].into_iter());
     let in_parts = chunks_end(bytes.chunks(usize::from(*part_bytes) + 1));
     assert_eq!(in_parts, end, "another end in parts");
-    if let Ok(Some(end)) = end {
-        assert!(bytes[..end].ends_with(b"\r\n\r\n"));
+    let before_end = match end {
+        Ok(Some(end)) => {
+            assert!(bytes[..end].ends_with(b"\r\n\r\n"));
+            assert_eq!(decoded_chunks_end(&bytes[..end]), Ok(Some(end)));
+            end - 1
+        }
+        Ok(None) => bytes.len(),
+        Err(malformed) => malformed,
+    };
+    assert_eq!(decoded_chunks_end(&bytes[..before_end]), Ok(None));
+}
+
+/// The end of a head as actix-http finds it, in the form of [`head_end`]; an error where it refuses the head.
+fn decoded_head_end(head: &[u8]) -> Result<Option<usize>, ()> {
+    let mut rest = BytesMut::from(head);
+    let decoded = new_codec().decode(&mut rest).map_err(drop)?;
+    Ok(decoded.map(|_| head.len() - rest.len()))
+}
+
+/// Like [`decoded_head_end`], for a body in chunks.
+fn decoded_chunks_end(chunks: &[u8]) -> Result<Option<usize>, ()> {
+    const HEAD: &[u8] = b"POST / HTTP/1.1\r\nHost:\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut codec = new_codec();
+    let mut rest = BytesMut::from(&[HEAD, chunks].concat()[..]);
+    while let Some(message) = codec.decode(&mut rest).map_err(drop)? {
+        if matches!(message, Message::Chunk(None)) {
+            return Ok(Some(chunks.len() - rest.len()));
+        }
     }
+    Ok(None)
+}
+
+/// A decoder of a connection.
+fn new_codec() -> Codec {
+    thread_local! {
+        // Its clock, which only responses need, starts in a runtime.
+        static CONFIG: ServiceConfig = System::new().block_on(async { ServiceConfig::default() });
+    }
+    Codec::new(CONFIG.with(ServiceConfig::clone))
 }

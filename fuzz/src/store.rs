@@ -60,19 +60,19 @@ fn log_group(payload: &[u8]) {
 fn log_segment(input: &[u8]) {
     /// The payload of a group without changes.
     const GROUP: [u8; 4] = [1, 0, 0, 0];
-    let Some((place, segment)) = input.split_first() else { return };
+    let Some((offset, segment)) = input.split_first() else { return };
     for payload in internal::whole_records(segment) {
         // A whole record need not be a group.
         drop(internal::log_group(payload));
     }
     let Some((salt, other)) = segment.split_first_chunk() else { return };
-    let place = usize::from(*place).min(other.len() / 8) * 8;
-    let segment = internal::log_segment(&GROUP, *salt, other, place).expect("small");
-    let place = salt.len() + place;
+    let offset = usize::from(*offset).min(other.len() / 8) * 8;
+    let segment = internal::log_segment(&GROUP, *salt, other, offset).expect("small");
+    let offset = salt.len() + offset;
     let stands_there = |payload: &&[u8]| {
         // A whole record before it may cover it.
         let begins = payload.as_ptr().addr() - segment.as_ptr().addr();
-        begins > place && *payload == GROUP || (begins..begins + payload.len()).contains(&place)
+        begins > offset && *payload == GROUP || (begins..begins + payload.len()).contains(&offset)
     };
     let found = internal::whole_records(&segment);
     assert!(found.iter().any(stands_there), "a whole record is found wherever it stands");

@@ -119,14 +119,6 @@ impl Connection {
         stream.flush()
     }
 
-    /// Sends bytes, each in its own packet.
-    #[track_caller]
-    pub fn send_byte_by_byte(&mut self, bytes: impl AsRef<[u8]>) {
-        for byte in bytes.as_ref().chunks(1) {
-            self.send(byte);
-        }
-    }
-
     /// Receives the next answer.
     #[track_caller]
     pub fn receive(&mut self) -> Answer {
@@ -150,8 +142,8 @@ impl Connection {
 
     /// Asserts that HEAD answers as GET does, without the body that GET has.
     #[track_caller]
-    pub fn assert_head_is_like_get(&mut self, path: &str) {
-        let lines = "X-Request-Id: same\r\n";
+    pub fn assert_head_is_like_get(&mut self, path: &str, lines: &str) {
+        let lines = &format!("X-Request-Id: same\r\n{lines}");
         self.send(raw_head(&format!("GET {path}"), lines));
         let mut get = self.receive();
         self.send(raw_head(&format!("HEAD {path}"), lines));

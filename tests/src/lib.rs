@@ -8,7 +8,6 @@
 //! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`Clock`] a clock that a test sets, and [`SmallDisk`]
 //!   a disk that becomes full.
 //! - [`token_command`] is `plantd token`.
-//! - [`Disturbance`] writes in the background of a test.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
 //!   [`Toolbox`] holds the tools that `cargo xtask test` installs.
 //! - For [`torture`]: [`Ledgers`] record what clients have written, [`store_of`] reads a store, [`SystemCalls`] parses
@@ -27,7 +26,6 @@ mod client;
 mod clock;
 mod connection;
 pub mod disk;
-mod disturbance;
 mod document;
 mod folder;
 pub mod history;
@@ -51,7 +49,6 @@ pub use certificate::{Authority, IssuedCertificate, chain_path, key_path, replac
 pub use client::Client;
 pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
-pub use disturbance::Disturbance;
 pub use document::{Document, Part};
 pub use folder::{copy_folder, files_below, make_pipe, mode, repository};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};

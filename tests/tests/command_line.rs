@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use plant_store::conformance::damage::damage_plants;
-use plantd_tests::{CONFIGURATION, IO, Launch, TestServer, USAGE, at_once, wait_until};
+use plantd_tests::{CONFIGURATION, IO, Launch, TestServer, USAGE, at_once, mode, wait_until};
 
 /// The program refuses to start, and creates no folder.
 #[track_caller]
@@ -58,6 +58,16 @@ fn help_names_every_flag_and_variable() {
         assert!(all.contains(word), "{word:?} is missing: {all}");
     }
     assert!(help("-h").contains("--listen"));
+
+    let client = ["--url", "http://127.0.0.1:8080", "--token-file", "PLANTD_TOKEN", "--format"];
+    let on_conflict = ["--on-conflict", "error", "skip", "replace"];
+    for (subcommand, own) in [("import", &on_conflict[..]), ("export", &[])] {
+        let shown = output(&[subcommand, "--help"], Path::new("data"), 0).0;
+        for word in client.iter().chain(&["FILE"]).chain(own) {
+            assert!(shown.contains(word), "{word:?} is missing: {shown}");
+        }
+        assert!(all.contains(subcommand), "{subcommand} is missing: {all}");
+    }
 }
 
 #[test]
@@ -103,17 +113,23 @@ fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
 }
 
 #[test]
-fn a_token_that_cannot_be_used_ends_with_78_and_is_not_told() {
+fn a_token_that_cannot_be_sent_or_is_short_ends_with_78_and_is_not_told() {
     for (token, word) in [
         ("", "PLANTD_TOKEN"),
         ("0123456789abcde", "16 characters"),
         ("sh0rt", "16 characters"),
         ("with a space in it", "PLANTD_TOKEN"),
         ("line\nline\nline\nline", "PLANTD_TOKEN"),
+        ("0123456789abcdeé", "ASCII letters"),
+        ("================", "= at its end"),
     ] {
         let launch = Launch::new().environment("PLANTD_TOKEN", token);
         let said = check_with(launch, &[], CONFIGURATION, &["PLANTD_TOKEN", word]);
-        assert!(token.is_empty() || !said.contains(token), "the token is told: {said}");
+        assert!(token.is_empty() || !said.contains(token), "the message shows the token: {said}");
+    }
+    for token in ["abcdefghijklmn==", "a-b._~+/abcdefghij"] {
+        let server = TestServer::start_with(Launch::new().environment("PLANTD_TOKEN", token));
+        server.client().with_token(token).read(1).assert_error(404, 3002);
     }
 }
 
@@ -158,7 +174,8 @@ fn flags_win_over_the_environment_and_without_a_subcommand_plantd_serves() {
             .arguments(["--tokens", tokens.to_str().expect("UTF-8")]);
         let mut process = launch.spawn();
         assert!(process.first_line().starts_with("plantd listening on http://127.0.0.1:"));
-        assert!(data.join("first-run-token").exists() && tokens.exists());
+        assert!(data.join("first-run-token").exists());
+        assert_eq!(mode(&tokens), 0o600);
         assert!(!folder.path().join("data").exists());
         assert!(!folder.path().join("environment-tokens").exists());
         process.send_terminate();
@@ -230,10 +247,15 @@ fn verify_and_export_refuse_a_folder_that_is_damaged_in_use_or_none() {
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
     assert_eq!(server.terminate().code(), Some(0));
 
-    fs::write(server.data().join("plants/sled/db"), vec![0xA5; 1 << 20]).expect("writes");
-    let verify = Launch::new().data(server.data()).arguments(["verify"]);
-    verify.assert_refused(1, &["sled cannot open", "restore a backup"]);
+    let file = server.data().join("plants/sled/db");
+    let length = fs::metadata(&file).expect("a file").len();
+    let garbage = vec![0xA5; usize::try_from(length).expect("small")];
+    fs::write(&file, &garbage).expect("writes");
+    let launch = Launch::new().data(server.data());
+    launch.assert_refused(IO, &["damaged"]);
+    launch.arguments(["verify"]).assert_refused(1, &["sled cannot open", "restore a backup"]);
     output(&["export", "--data", &data], server.data(), IO);
+    assert!(fs::read(&file).expect("reads") == garbage, "the file was changed");
 }
 
 #[test]
@@ -341,6 +363,6 @@ fn a_log_filter_that_is_mistyped_ends_with_78_and_one_of_any_target_does_not() {
     at_once(&filters, |filter| {
         let server = TestServer::start_with(Launch::new().environment("RUST_LOG", *filter));
         server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
-        wait_until("the log to tell of it", || server.stderr().contains("plantd::audit"));
+        wait_until("the log line", || server.stderr().contains("plantd::audit"));
     });
 }

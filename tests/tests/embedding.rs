@@ -6,37 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use plantd_tests::{Client, Connection, Process, TOKEN, plant_body};
+use plantd_tests::{Client, Connection, Process, TOKEN, plant_body, repository};
 
-/// The local crates that replace those of crates.io.
-const CRATES: [&str; 3] = ["plant-domain", "plant-http", "plant-store"];
-
-/// A program of the folder `examples`, built as with the crates of crates.io.
+/// A program of the folder `examples`.
 fn program(name: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let workspace = workspace.canonicalize().expect("the workspace is there");
-        let folder = workspace.join("target/embedding");
-        let sources = folder.join("src/bin");
-        fs::create_dir_all(&sources).expect("a folder for the program");
-        let copy = |from: PathBuf, to: PathBuf| {
-            fs::copy(&from, to).unwrap_or_else(|cause| panic!("{}: {cause}", from.display()));
-        };
-        copy(workspace.join("examples/Cargo.toml"), folder.join("Cargo.toml"));
+        let workspace = repository("").canonicalize().expect("the workspace is there");
+        let folder = workspace.join("examples");
         // The versions of the workspace, so that cargo need not fetch anything.
-        copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock"));
-        for source in ["mount.rs", "serve.rs"] {
-            copy(workspace.join("examples/src/bin").join(source), sources.join(source));
-        }
+        fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).expect("it is copied");
         let mut build = Command::new(env!("CARGO"));
         build.current_dir(&folder).args(["build", "--offline", "--target-dir"]);
         build.arg(workspace.join("target"));
-        for name in CRATES {
-            let path = workspace.join("crates").join(name);
-            let path = path.to_str().expect("the path is UTF-8");
-            build.args(["--config", &format!("patch.crates-io.{name}.path={path:?}")]);
-        }
         // The settings of the workspace, so that its built dependencies are used.
         build.args(["--config", "profile.dev.debug='line-tables-only'"]);
         build.args(["--config", "profile.dev.package.sled.opt-level=2"]);

@@ -266,7 +266,7 @@ fn a_store_that_fails_for_good_ends_the_server_with_its_cause() {
     check(&server.create(FAILS_FOR_GOOD), "503", 5002);
     let ended = server.thread.join().expect("the server does not panic");
     let cause = ended.expect_err("the store has failed");
-    let cause = cause.source().expect("it says why").to_string();
+    let cause = cause.source().expect("an error with a cause").to_string();
     assert!(cause.contains(CAUSE), "{cause}");
 }
 
@@ -275,7 +275,7 @@ fn a_store_that_fails_while_it_is_closed_fails_the_server() {
     let repository = Misbehaves { close_fails: true, ..Misbehaves::default() };
     let ended = RunningServer::start_with(repository).stop();
     let cause = ended.expect_err("the store has failed");
-    let cause = cause.source().expect("it says why").to_string();
+    let cause = cause.source().expect("an error with a cause").to_string();
     assert!(cause.contains(CAUSE), "{cause}");
 }
 

@@ -88,14 +88,3 @@ pub(crate) fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> anyhow::Result<T
     ensure!(rest.is_empty(), "there are {} bytes after the end", rest.len());
     Ok(decoded)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_that_breaks_the_rules_does_not_become_a_plant() {
-        let record = PlantRecord { revision: 1, idempotency: None, name: "\n", tag: None };
-        assert!(record.to_stored_plant(PlantId::from(7)).is_err());
-    }
-}

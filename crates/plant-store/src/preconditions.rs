@@ -65,35 +65,3 @@ impl fmt::Display for Precondition {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn if_match_is_checked_first_and_names_the_condition_that_failed() {
-        use Precondition::{IfMatch, IfNoneMatch};
-        let (of, other) = (Revision::from(7), Revision::from(8));
-        let (any, none) = (Some(Revisions::Any), Some(Revisions::OneOf(vec![])));
-        let (own, others) =
-            (Some(Revisions::OneOf(vec![other, of])), Some(Revisions::OneOf(vec![other])));
-        for (if_match, if_none_match, of_plant, of_no_plant) in [
-            (&None, &None, Ok(()), Ok(())),
-            (&any, &None, Ok(()), Err(IfMatch)),
-            (&own, &None, Ok(()), Err(IfMatch)),
-            (&others, &None, Err(IfMatch), Err(IfMatch)),
-            (&none, &None, Err(IfMatch), Err(IfMatch)),
-            (&None, &any, Err(IfNoneMatch), Ok(())),
-            (&None, &own, Err(IfNoneMatch), Ok(())),
-            (&None, &others, Ok(()), Ok(())),
-            (&None, &none, Ok(()), Ok(())),
-            (&any, &any, Err(IfNoneMatch), Err(IfMatch)),
-            (&others, &any, Err(IfMatch), Err(IfMatch)),
-        ] {
-            let (if_match, if_none_match) = (if_match.clone(), if_none_match.clone());
-            let preconditions = Preconditions { if_match, if_none_match };
-            assert_eq!(preconditions.check(Some(of)), of_plant, "{preconditions:?}");
-            assert_eq!(preconditions.check(None), of_no_plant, "{preconditions:?}");
-        }
-    }
-}

@@ -161,18 +161,6 @@ fn the_sled_repository_is_as_the_model() {
 }
 
 #[tokio::test]
-async fn a_database_in_use_is_refused_to_serve_and_to_inspect() {
-    let folder = Folder::new();
-    let repository = folder.try_open().expect("opens");
-    folder.assert_refused("another process has it open");
-    let error = SledInspection::open(&folder.config).map(drop).expect_err("it is in use");
-    assert!(format!("{error}").contains("another process has it open"), "{error}");
-    drop(repository);
-    folder.assert_sound();
-    folder.try_open().expect("opens again once it is free");
-}
-
-#[tokio::test]
 async fn a_database_of_another_format_is_refused() {
     let folder = Folder::new();
     drop(folder.try_open().expect("opens"));
@@ -217,38 +205,6 @@ async fn a_plant_in_the_place_of_another_one_is_refused() {
     });
     forget_log(&folder);
     folder.assert_refused("not as they were");
-}
-
-#[tokio::test]
-async fn a_block_of_the_tag_index_that_is_lost_or_older_is_refused() {
-    let folder = Folder::new();
-    create(&folder.try_open().expect("opens"), 0..100).await;
-    let older = entries(&folder, b"t");
-    create(&folder.try_open().expect("opens"), 100..201).await;
-    forget_log(&folder);
-    drop(folder.try_open().expect("opens"));
-
-    let current = entries(&folder, b"t");
-    let (key, value) = &older[2];
-    edit(&folder, |db| assert!(db.insert(key, value).expect("writes").is_some()));
-    folder.assert_refused("index of the tags");
-    edit(&folder, |db| assert!(db.remove(key).expect("removes").is_some()));
-    folder.assert_refused("index of the tags");
-    let (key, value) = &current[2];
-    edit(&folder, |db| assert!(db.insert(key, value).expect("writes").is_none()));
-    drop(folder.try_open().expect("opens as it was"));
-}
-
-#[tokio::test]
-async fn a_file_that_is_no_database_is_refused_and_left_alone() {
-    let folder = Folder::new();
-    create(&folder.try_open().expect("opens"), 0..10).await;
-    let file = folder.directory().join("sled/db");
-    let length = fs::metadata(&file).expect("a file").len();
-    let garbage = vec![0xA5; usize::try_from(length).expect("small")];
-    fs::write(&file, &garbage).expect("writes");
-    folder.assert_refused("damaged");
-    assert!(fs::read(&file).expect("reads") == garbage, "the file was changed");
 }
 
 /// The segments of the write-ahead log, in the folder of a database.
@@ -406,6 +362,14 @@ async fn the_write_ahead_log_of_another_database_is_refused_and_not_replayed() {
     folder.assert_refused("belong to another database");
     assert!(!folder.disagreements().is_empty());
     copy_log(&own, &folder);
+    // Behind the salt of this log, the records of another one count as none.
+    for segment in SEGMENTS {
+        let [own, other] = [&folder, &other].map(|folder| folder.directory().join(segment));
+        let [salted, records] = [&own, &other].map(|path| fs::read(path).expect("reads"));
+        fs::write(own, [&salted[..8], &records[8..]].concat()).expect("writes");
+    }
+    folder.assert_refused("are missing in the write-ahead log");
+    copy_log(&own, &folder);
     assert_readable(&folder.try_open().expect("opens"), 0..5).await;
     folder.assert_sound();
 }
@@ -517,26 +481,6 @@ fn key_of_events(sequence: u64) -> Vec<u8> {
 const OTHER_PLANTS: &str = "the plants do not match their digest";
 
 #[tokio::test]
-async fn a_verification_counts_what_agrees() {
-    let folder = folder_to_verify().await;
-    let verification = folder.inspect().verify().expect("the disk works");
-    assert!(verification.agrees(), "{verification:?}");
-    assert_eq!((verification.plants, verification.events), (100, 103));
-}
-
-#[tokio::test]
-async fn a_plant_that_is_missing_is_found_and_refused() {
-    let remove = |db: &sled::Db| edit_plants(db, |plants| drop(plants.remove(&7)));
-    let expected = [
-        "plant 7 is missing; event 8 is its last one",
-        "there are 99 plants, and the count says 100",
-        OTHER_PLANTS,
-        "plant 7 is in the index of tag \"tag 0\" and does not have that tag",
-    ];
-    check_damage(&folder_to_verify().await, remove, &expected, Some("there are 99 plants"));
-}
-
-#[tokio::test]
 async fn a_plant_in_an_older_state_is_found_and_refused() {
     let folder = Folder::new();
     create(&folder.try_open().expect("opens"), 0..10).await;
@@ -580,15 +524,18 @@ async fn a_plant_that_was_never_created_or_was_deleted_is_found_and_refused() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_damaged_is_found_and_refused() {
-    let damage = |db: &sled::Db| edit_plants(db, |plants| drop(plants.insert(7, vec![1])));
-    let expected = ["the record of plant 7 is damaged", OTHER_PLANTS];
-    check_damage(
-        &folder_to_verify().await,
-        damage,
-        &expected,
-        Some("record of plant 7 is damaged"),
-    );
+async fn a_record_that_is_damaged_or_breaks_a_rule_is_found_and_refused() {
+    let folder = folder_to_verify().await;
+    let mut with_a_line_end = plants_in(&entries(&folder, b"p"))[&7].clone();
+    let name = with_a_line_end.windows(7).position(|bytes| bytes == b"plant 7");
+    with_a_line_end[name.expect("its name")] = b'\n';
+    for (record, refusal) in
+        [(vec![1], "record of plant 7 is damaged"), (with_a_line_end, "not as they were")]
+    {
+        let damage = |db: &sled::Db| edit_plants(db, |plants| drop(plants.insert(7, record)));
+        let expected = ["the record of plant 7 is damaged", OTHER_PLANTS];
+        check_damage(&folder, damage, &expected, Some(refusal));
+    }
 }
 
 #[tokio::test]
@@ -615,11 +562,11 @@ async fn blocks_that_overlap_are_found_and_refused() {
 /// A group in the write-ahead log carries the count and the digest before it.
 #[tokio::test]
 async fn a_wrong_count_or_digest_is_repaired_by_the_replay() {
-    for place in [2, 3] {
+    for byte in [2, 3] {
         let folder = folder_to_verify().await;
         edit(&folder, |db| {
             let mut state = db.get("mstate").expect("reads").expect("a state").to_vec();
-            state[place] ^= 1;
+            state[byte] ^= 1;
             db.insert("mstate", state).expect("writes");
         });
         folder.assert_sound();
@@ -637,14 +584,21 @@ async fn a_manifest_that_is_missing_is_found_and_refused() {
 #[tokio::test]
 async fn missing_and_surplus_entries_of_the_tag_index_are_found_and_refused() {
     let folder = folder_to_verify().await;
-    let lacks: Vec<String> = (0..100)
-        .filter(|id| id % 7 == 2)
-        .map(|id| format!("plant {id} has the tag \"tag 2\" and is missing in its index"))
-        .collect();
-    let block = entries(&folder, b"ttag 2\0").remove(0).0;
-    let remove = |db: &sled::Db| drop(db.remove(block).expect("removes"));
-    let lacks: Vec<&str> = lacks.iter().map(String::as_str).collect();
-    check_damage(&folder, remove, &lacks, Some("index of the tags"));
+    let key = [&b"ttag 2\0"[..], &[0; 8]].concat();
+    // The block is lost, or in the state that it had when there were ten plants.
+    let of_ten_plants = block_of(&[(2, Vec::new()), (9, Vec::new())].into());
+    for (block, first_missing) in [(None, 0), (Some(of_ten_plants), 10)] {
+        let missing: Vec<String> = (first_missing..100)
+            .filter(|id| id % 7 == 2)
+            .map(|id| format!("plant {id} has the tag \"tag 2\" and is missing in its index"))
+            .collect();
+        let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+        let lose = |db: &sled::Db| {
+            db.remove(&key).expect("removes").expect("a block");
+            block.map(|block| db.insert(&key, block).expect("writes"));
+        };
+        check_damage(&folder, lose, &missing, Some("index of the tags"));
+    }
 
     let insert = |db: &sled::Db| {
         let ids = PlantRecords::from([(5, Vec::new())]);
@@ -684,29 +638,4 @@ async fn an_event_of_the_wrong_kind_is_found_and_served() {
     let kind = ["event 20 (Updated) cannot follow the event before it of plant 19"];
     // Nothing acknowledged is lost, so the database opens.
     check_damage(&folder_to_verify().await, change, &kind, None);
-}
-
-#[tokio::test]
-async fn what_can_be_read_of_a_damaged_database_comes_out_of_an_inspection() {
-    let folder = folder_to_verify().await;
-    edit(&folder, |db| {
-        edit_plants(db, |plants| {
-            plants.insert(7, vec![1]);
-            plants.remove(&8);
-        });
-    });
-    let inspection = folder.inspect();
-    assert_eq!(inspection.count(), Some(100));
-    let (plants, errors): (Vec<_>, Vec<_>) = inspection.plants().partition(Result::is_ok);
-    assert_eq!((plants.len(), errors.len()), (98, 1));
-    let first = plants.into_iter().next().expect("a plant").expect("read");
-    assert_eq!(first, new_plant(0));
-}
-
-#[tokio::test]
-async fn an_inspection_makes_no_database() {
-    let folder = Folder::new();
-    let error = SledInspection::open(&folder.config).map(drop).expect_err("there is none");
-    assert!(format!("{error}").contains("there is no database"), "{error}");
-    assert!(!folder.directory().exists());
 }

@@ -45,14 +45,14 @@ fn a_server_keeps_running_with_any_clock() {
             let status = server.client().put(id, &replacement_body("Rosa", None)).status;
             assert!([200, 201].contains(&status), "{time}: {status}: {}", server.stderr());
         }
-        wait_until("the log to tell of it", || lines() >= before + 8);
+        wait_until("the log lines", || lines() >= before + 8);
     }
     expiring.read(1).assert_error(401, 2002);
     clock.set_offset(0);
     expiring.read(1).assert_error(401, 2002);
     server.client().read(1).assert_new_plant(1, "Rosa", None);
     let last = server.stderr().lines().last().map(str::to_owned).unwrap_or_default();
-    assert!(last.starts_with("[20"), "the log has dates again: {last}");
+    assert!(last.starts_with("[20"), "the log has no dates: {last}");
     assert_eq!(server.terminate().code(), Some(0), "{}", server.stderr());
 }
 

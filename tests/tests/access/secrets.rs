@@ -44,7 +44,7 @@ impl Run {
             let telling = secret.strip_prefix("plantd_").unwrap_or(secret);
             for part in [&telling[..TELLING], &telling[telling.len() - TELLING..]] {
                 for (by, what) in &self.said {
-                    assert!(!what.contains(part), "{part:?} of a secret is told by {by}: {what}");
+                    assert!(!what.contains(part), "{by} reveals {part:?} of a secret: {what}");
                 }
             }
         }

@@ -12,6 +12,7 @@ use plantd_tests::{
     at_once, chunk, create_token, is_root, make_pipe, mode, plant_body, program, revoke_token,
     token_command, wait_for, wait_until,
 };
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// The id of a plant that no test makes.
@@ -135,22 +136,6 @@ fn tokens_of_one_name_are_in_force_together_until_the_older_ones_are_revoked() {
 }
 
 #[test]
-fn a_server_whose_last_token_is_revoked_makes_none_when_it_starts_again() {
-    let mut server = server();
-    let token = fs::read_to_string(server.data().join("first-run-token")).unwrap();
-    let client = server.client().with_token(token.trim_end());
-    revoke_token(server.data(), &["first-run"]);
-    wait_until_refused(&client);
-    assert_eq!(server.terminate().code(), Some(0));
-    server.restart();
-    assert!(list(server.data()).is_empty());
-    server.client().with_token(token.trim_end()).read(1).assert_error(401, 2002);
-    assert!(server.stderr().contains("plantd token create"), "{}", server.stderr());
-    // A new token opens it again.
-    client_of(&server, "again");
-}
-
-#[test]
 fn the_tokens_file_may_lie_elsewhere_and_come_later() {
     let folder = folder();
     let path = folder.path().join("elsewhere.json");
@@ -211,7 +196,7 @@ fn a_tokens_file_that_is_disturbed_changes_nothing_for_a_running_server_and_the_
         let good = fs::read(&path).expect("reads");
 
         disturb(&path).expect("it is ours");
-        wait_until("the log to say so", || server.stderr().contains(words));
+        wait_until("the log line", || server.stderr().contains(words));
         assert!(is_taken(&client), "the last good tokens stay in force");
         assert!(server.stderr().contains("stays in force"), "{}", server.stderr());
         assert!(!server.stderr().contains("secret"), "{}", server.stderr());
@@ -219,7 +204,7 @@ fn a_tokens_file_that_is_disturbed_changes_nothing_for_a_running_server_and_the_
         let _ = fs::remove_dir(&path);
         fs::write(&path, good).expect("writes");
         set_mode(&path, 0o600);
-        wait_until("the log to say so", || server.stderr().contains("can be used again"));
+        wait_until("the log line", || server.stderr().contains("can be used again"));
         client_of(&server, "other");
         assert!(is_taken(&client));
         let complaints = server.stderr().lines().filter(|line| line.contains(words)).count();
@@ -231,20 +216,28 @@ fn a_tokens_file_that_is_disturbed_changes_nothing_for_a_running_server_and_the_
 fn a_mistyped_or_truncated_token_is_reported_as_such() {
     let server = server();
     let token = create_token(server.data(), &["--name", "mine"]);
-    let last = token.len() - 1;
-    let folder = folder();
-    for wrong in [&token[..last], &format!("{token}x"), &token.replacen("plantd_", "plantd_x", 1)] {
-        let message = server.client().with_token(wrong).read(1).assert_error(401, 2002);
-        assert!(message.contains("mistyped"), "{message}");
-        let path = folder.path().join("token");
-        fs::write(&path, wrong).unwrap();
-        let export = Launch::new()
-            .arguments(["export", "--url", &format!("http://{}", server.address())])
-            .arguments(["--token-file".into(), path.into_os_string()]);
-        assert!(!export.assert_refused(CONFIGURATION, &["mistyped"]).contains(wrong));
+    let is_said_to_be_mistyped = |token: &str| {
+        let message = server.client().with_token(token).read(1).assert_error(401, 2002);
+        message.contains("mistyped")
+    };
+    for at in "plantd_".len()..token.len() {
+        let mut mistyped = token.clone();
+        mistyped.replace_range(at..=at, if token[at..].starts_with('x') { "y" } else { "x" });
+        for wrong in [mistyped.as_str(), &token[..at]] {
+            assert!(is_said_to_be_mistyped(wrong), "{wrong}");
+        }
     }
-    let message = server.client().with_token("unknown").read(1).assert_error(401, 2002);
-    assert!(!message.contains("mistyped"), "{message}");
+    let longer = format!("{token}x");
+    assert!(is_said_to_be_mistyped(&longer));
+    assert!(!is_said_to_be_mistyped("unknown"));
+
+    let folder = folder();
+    let path = folder.path().join("token");
+    fs::write(&path, &longer).unwrap();
+    let export = Launch::new()
+        .arguments(["export", "--url", &format!("http://{}", server.address())])
+        .arguments(["--token-file".into(), path.into_os_string()]);
+    assert!(!export.assert_refused(CONFIGURATION, &["mistyped"]).contains(&longer));
 }
 
 // A token that is revoked during a request.
@@ -301,8 +294,8 @@ fn an_export_breaks_off_when_its_token_is_revoked() {
     wait_until_refused(&exporter);
     let taken = connection.receive_to_the_end();
     assert_eq!(taken.status, 200);
-    assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");
-    let line = wait_for("the log to tell of it", || {
+    assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body looks complete");
+    let line = wait_for("the log line", || {
         let stderr = server.stderr();
         stderr.lines().find(|line| line.contains("broke off")).map(str::to_owned)
     });
@@ -391,8 +384,10 @@ fn waiting_for_the_lock_of_another_process_has_a_deadline() {
 fn tokens_that_are_made_at_the_same_time_are_all_kept() {
     const EACH: usize = 6;
     let folder = folder();
+    let longest = "x".repeat(64);
+    let owners = ["a", "ci.2@example", "first-run", &longest];
     thread::scope(|scope| {
-        for name in ["a", "b", "c", "d"] {
+        for name in owners {
             let data = folder.path();
             scope.spawn(move || {
                 for _ in 0..EACH {
@@ -403,7 +398,7 @@ fn tokens_that_are_made_at_the_same_time_are_all_kept() {
     });
     let mut names = names(folder.path());
     names.sort();
-    assert_eq!(names.join(""), ["a", "b", "c", "d"].map(|name| name.repeat(EACH)).concat());
+    assert_eq!(names.join(""), owners.map(|name| name.repeat(EACH)).concat());
 }
 
 #[test]
@@ -450,6 +445,10 @@ fn a_command_that_cannot_be_carried_out_is_refused_and_tells_no_token() {
     for (arguments, words) in [
         (&["create", "--name", ""][..], "1 to 64"),
         (&["create", "--name", "a b"], "1 to 64"),
+        (&["create", "--name", "a\nb"], "1 to 64"),
+        (&["create", "--name", "a=b"], "1 to 64"),
+        (&["create", "--name", "é"], "1 to 64"),
+        (&["create", "--name=-a"], "1 to 64"),
         (&["create", "--name", &long], "1 to 64"),
         (&["create", "--name", &token], "looks like a token"),
         (&["create", "--name", "PLANTD_TOKEN"], "PLANTD_TOKEN"),
@@ -461,7 +460,7 @@ fn a_command_that_cannot_be_carried_out_is_refused_and_tells_no_token() {
         (&["revoke", "nobody"], "token list"),
     ] {
         let said = check_refusal(&token_command(data, arguments), USAGE, &[words]);
-        assert!(!said.contains(&token), "the token is told: {said}");
+        assert!(!said.contains(&token), "the message shows the token: {said}");
     }
     for arguments in [
         &["create"][..],
@@ -535,6 +534,36 @@ fn an_unusable_tokens_file_ends_every_command_and_stays_unchanged() {
     fs::create_dir(&path).unwrap();
     commands[0].assert_refused(CONFIGURATION, &["tokens.json", "is not a file"]);
     assert!(!data.join("first-run-token").exists(), "a token was made");
+}
+
+#[test]
+fn the_1001st_token_is_refused_and_a_file_with_too_many_tokens_can_be_edited() {
+    let folder = folder();
+    let (data, path) = (folder.path(), folder.path().join("tokens.json"));
+    let _ = create_token(data, &["--name", &"x".repeat(64)]);
+    let _ = create_token(data, &["--name", "mine"]);
+    let file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).expect("JSON");
+    let fill = |count: usize| {
+        let mut tokens = vec![file["tokens"][0].clone(); count - 1];
+        tokens.push(file["tokens"][1].clone());
+        fs::write(&path, serde_json::json!({ "tokens": tokens }).to_string()).unwrap();
+    };
+    let create = token_command(data, &["create", "--name", "other"]);
+
+    fill(999);
+    let _ = create_token(data, &["--name", "last"]);
+    let length = fs::metadata(&path).unwrap().len();
+    assert!(length * 3 <= 1024 * 1024, "a full file of {length} bytes is almost too large");
+    check_refusal(&create, CONFIGURATION, &["1000 tokens", "revoke"]);
+    assert_eq!(names(data).len(), 1000);
+
+    fill(1002);
+    let list = token_command(data, &["list"]);
+    check_refusal(&list, CONFIGURATION, &["1002 tokens", "at most 1000", "revoke"]);
+    revoke_token(data, &["mine"]);
+    check_refusal(&create, CONFIGURATION, &["1000 tokens", "revoke"]);
+    revoke_token(data, &[&"x".repeat(64)]);
+    assert!(names(data).is_empty());
 }
 
 // Files of other users.
@@ -620,21 +649,21 @@ fn a_file_substituted_by_another_user_does_not_redirect_root() {
         trap.check(&serve(&trap), "first-run-token", &[IO]);
     }
     // The lock may also be a file of the caller that now belongs to the other user.
-    let places: [fn(&Trap, &Path); 3] = [Trap::link, Trap::link_hard, |_, path| make_pipe(path)];
+    let baits: [fn(&Trap, &Path); 3] = [Trap::link, Trap::link_hard, |_, path| make_pipe(path)];
     for run in [create, serve] {
-        for place in places {
+        for lay in baits {
             let trap = Trap::new();
-            place(&trap, &trap.data.join(LOCK));
+            lay(&trap, &trap.data.join(LOCK));
             trap.check(&run(&trap), LOCK, &[IO, CONFIGURATION]);
         }
     }
     // The files of a database that is not there yet.
     for name in ["plants/lock", "plants/journal.0", "plants/journal.1"] {
-        for (place, is_refused) in [(places[0], name == "plants/lock"), (places[1], false)] {
+        for (lay, is_refused) in [(baits[0], name == "plants/lock"), (baits[1], false)] {
             let trap = Trap::new();
             trap.make_folder("plants");
             let path = trap.data.join(name);
-            place(&trap, &path);
+            lay(&trap, &path);
             let mut server = serve(&trap).spawn();
             if is_refused {
                 server.assert_exit_code(IO);

@@ -70,30 +70,6 @@ fn what_is_served_is_in_the_document_and_what_is_in_it_is_served() {
         let answer = client.send(&method, &path.replace("{id}", "7"), &[], "");
         let is_routed = ![404, 405].contains(&answer.status) || answer.json()["error"] == 3002;
         assert!(is_routed, "{method} {path}: {answer:?}");
-        // The document lists only methods that the path has.
-        let allow = client.send("OPTIONS", &path.replace("{id}", "7"), &[], "");
-        let allowed: BTreeSet<String> = allow
-            .header("allow")
-            .expect("it says which")
-            .split(", ")
-            .filter(|method| !["HEAD", "OPTIONS"].contains(method))
-            .map(str::to_owned)
-            .collect();
-        let described = document.operations().filter(|(_, described, _)| *described == path);
-        assert_eq!(allowed, described.map(|(method, _, _)| method).collect(), "{path}");
-    }
-}
-
-#[test]
-fn no_parameter_has_an_example_that_a_page_would_fill_in() {
-    let document = OpenapiDocument::copy();
-    for (method, path, operation) in document.operations() {
-        for parameter in operation["parameters"].as_array().into_iter().flatten() {
-            let parameter = document.follow(parameter);
-            let is_filled_in = parameter.get("example").or(parameter.get("examples")).is_some();
-            // With an id filled in, one click could delete a plant.
-            assert!(!is_filled_in, "{method} {path}: {parameter}");
-        }
     }
 }
 
@@ -116,6 +92,23 @@ fn each_error_is_documented_with_its_number_and_an_example() {
                 assert!(!message.is_empty(), "{method} {path}: {number}");
             }
         }
+    }
+}
+
+#[test]
+fn the_examples_of_errors_of_a_body_are_what_the_server_answers() {
+    let server = TestServer::start();
+    let document = OpenapiDocument::copy();
+    let create = document.at("/paths/~1plants/post");
+    let (_, refusals) = document.failures(create).find(|(status, _)| *status == 400).expect("some");
+    for (body, number) in [
+        ("{\"id\":7,", 1001),
+        ("{\"name\":\"Rosa canina\"}", 1004),
+        ("{\"id\":7,\"name\":\"\"}", 1005),
+    ] {
+        let mut examples = OpenapiDocument::errors(refusals);
+        let (_, example) = examples.find(|(told, _)| *told == number).expect("it is documented");
+        assert_eq!(server.client().create_from(body).json(), example["value"]);
     }
 }
 

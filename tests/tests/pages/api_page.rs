@@ -61,16 +61,10 @@ fn page(server: &TestServer) -> String {
     String::from_utf8(get(server, PAGE, "").body).expect("the page is UTF-8")
 }
 
-/// The tags of a page without `>` in attributes, each without `<` and `>`.
-fn tags(page: &str) -> Vec<&str> {
-    page.split('<').skip(1).filter_map(|tag| Some(tag.split_once('>')?.0)).collect()
-}
-
 /// The values of an attribute, which are in double quotes.
 fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
     let begin = format!(" {attribute}=\"");
-    let tags = tags(page).into_iter();
-    tags.filter_map(|tag| Some(tag.split_once(&begin)?.1.split_once('"')?.0)).collect()
+    page.split(&begin).skip(1).filter_map(|rest| Some(rest.split_once('"')?.0)).collect()
 }
 
 #[test]
@@ -82,11 +76,12 @@ fn the_page_and_its_files_need_no_token_and_say_what_they_are_and_may_do() {
         assert_eq!(answer.header("content-type"), Some(content_type), "{path}");
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert_policy(&answer);
-        server.connect().assert_head_is_like_get(path);
+        server.connect().assert_head_is_like_get(path, "");
     }
     assert!(page(&server).contains("<title>Plant Store API</title>"));
 }
 
+/// In the browser below, a request to elsewhere and all that the policy forbids is a complaint.
 #[test]
 fn the_files_of_swagger_ui_are_those_of_its_npm_package() {
     let ours = repository("crates/plant-http/swagger-ui");
@@ -99,7 +94,7 @@ fn the_files_of_swagger_ui_are_those_of_its_npm_package() {
 }
 
 #[test]
-fn the_page_refers_only_to_its_files_and_has_nothing_that_its_policy_forbids() {
+fn the_page_refers_only_to_its_files() {
     let server = TestServer::start();
     let page = page(&server);
     let references = [values(&page, "src"), values(&page, "href")].concat();
@@ -112,19 +107,6 @@ fn the_page_refers_only_to_its_files_and_has_nothing_that_its_policy_forbids() {
     for file in files {
         assert_eq!(get(&server, &format!("/{file}"), "").status, 200, "{file}");
     }
-
-    let tags = tags(&page);
-    for tag in &tags {
-        assert!(!tag.starts_with("style"), "<{tag}>");
-        assert!(!tag.starts_with("script") || tag.contains(" src=\""), "<{tag}>");
-        let attributes = tag.split(' ').skip(1).filter(|_| !tag.starts_with("!--"));
-        for attribute in attributes {
-            let name = attribute.split('=').next().unwrap_or_default();
-            assert!(!name.starts_with("on") && name != "style", "<{tag}>");
-        }
-    }
-    let scripts = tags.iter().filter(|tag| tag.starts_with("script")).count();
-    assert_eq!(page.matches("></script>").count(), scripts, "a script with a body: {page}");
 }
 
 #[test]

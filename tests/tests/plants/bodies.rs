@@ -14,7 +14,7 @@ const PATCH_MERGE: (&str, &str) = ("PATCH /plants/7", MERGE_PATCH);
 const WRITES: [(&str, &str); 4] = [POST, PUT, PATCH, PATCH_MERGE];
 
 /// Bodies with a syntax error anywhere, even if something else is wrong too: 1001.
-pub(crate) const NOT_JSON: [&[u8]; 27] = [
+pub(crate) const NOT_JSON: [&[u8]; 31] = [
     b"",
     b" ",
     b"{",
@@ -39,6 +39,10 @@ pub(crate) const NOT_JSON: [&[u8]; 27] = [
     br#"{"id":7,"name":"Ro\xsa"}"#,
     br#"{"id":7,"name":"\ud800"}"#,
     br#"{"id":7,"name":"Rosa","tag":"\udc00x"}"#,
+    br#"{"id":7,"name":"Rosa","tag":"\ud800\ud800"}"#,
+    br#"{"id":"x","name":"\udc00 Rosa"}"#,
+    br#"{"id":"\ud800","name":"Rosa"}"#,
+    br#"{"id":7,"name":"Rosa","name":"Rosa","name":"\ud800"}"#,
     b"\xef\xbb\xbf{\"id\":7,\"name\":\"Rosa\"}",
     b"{\"id\":7,\"name\":\"R\xf6sa\"}",
     b"{\"id\":7,\"name\":\"Rosa\",\"more\":\"\xed\xa0\x80\"}",
@@ -91,6 +95,11 @@ pub(crate) fn broken_texts() -> [String; 8] {
     std::array::from_fn(|at| short.get(at).copied().unwrap_or(&too_long).to_owned())
 }
 
+/// An array so deeply nested that a recursive parser would overflow its stack.
+fn nested() -> String {
+    "[".repeat(30_000) + &"]".repeat(30_000)
+}
+
 /// Asserts that each request refuses each body with this error and a message that holds these words, and that nothing
 /// changes, with plant 7 or without it.
 #[track_caller]
@@ -122,6 +131,7 @@ fn check<Body: AsRef<[u8]>>(requests: &[(&str, &str)], number: i32, refusals: &[
 #[test]
 fn a_body_that_is_not_json_to_its_end_is_1001_even_with_other_mistakes() {
     check(&WRITES, 1001, &NOT_JSON.map(|body| (body, &["JSON"] as &[&str])));
+    check(&WRITES, 1001, &[("[".repeat(60_000), &["JSON"])]);
 }
 
 #[test]
@@ -153,6 +163,7 @@ fn another_content_type_is_1002() {
 #[test]
 fn json_of_another_shape_is_1004_and_the_message_names_each_member() {
     check(&WRITES, 1004, &OTHER_SHAPE);
+    check(&WRITES, 1004, &[(nested(), &["object"])]);
     check(&[POST, PUT], 1004, &WITHOUT_A_NAME);
     check(&[POST], 1004, &WITHOUT_AN_ID);
     check(&[PUT], 1004, &[("{}", &["name"]), (r#"{"tag":"x"}"#, &["name"])]);
@@ -207,7 +218,7 @@ fn a_body_of_the_largest_size_is_taken_and_a_larger_one_is_1003() {
                     answer.assert_plant("Rosa", None);
                 } else {
                     let message = answer.assert_error(400, 1003);
-                    assert!(message.contains("65536"), "it does not tell the limit: {message}");
+                    assert!(message.contains("65536"), "no limit in {message}");
                     assert_same(&before, &client.read(ID), request_line);
                 }
             }
@@ -237,6 +248,8 @@ fn a_valid_body_is_accepted_in_any_spelling() {
         r#"{"\u0069d":7,"n\u0061me":"\u0052osa","tag":"\u0052"}"#,
         r#"{"id":7,"name":"Rosa","tag":"R","more":{"id":8,"name":[1e999,null]},"Name":1,"":2}"#,
         r#"{"id":7,"name":"Rosa","tag":"R","height":1,"height":2}"#,
+        r#"{"id":7,"name":"Rosa","tag":"R","note":"\ud800","\ud800":1}"#,
+        &format!(r#"{{"id":7,"name":"Rosa","tag":"R","note":{}}}"#, nested()),
     ] {
         for (request_line, lines) in WRITES {
             prepare(&client, request_line);
@@ -270,7 +283,7 @@ fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
     }
 }
 
-/// The place where serde_json finds the error in a text, as messages tell the place.
+/// Where serde_json finds the error in a text, in the words of a message.
 #[track_caller]
 fn place_of_error(text: &str) -> String {
     let error = serde_json::from_str::<serde_json::Value>(text).expect_err("it is no JSON");

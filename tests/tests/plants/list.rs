@@ -1,11 +1,7 @@
 //! `GET /plants`: pages, filters, and refused parameters.
 
-use std::collections::BTreeSet;
-use std::hash::{BuildHasher as _, RandomState};
-use std::thread;
-
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use plantd_tests::{Answer, Client, Format, NewPlant, TOKEN, TestServer};
+use plantd_tests::{Answer, NewPlant, TestServer};
 
 use super::{TEXT_MAX_CHARACTERS, plant_all, send};
 
@@ -136,57 +132,6 @@ fn a_link_keeps_the_limit_and_the_filters_encoded_and_leads_on_behind_the_page()
             assert!(page.plants().iter().all(|plant| plant.id <= after), "{after}: {page:?}");
             assert!(next.plants().iter().all(|plant| plant.id > after), "{after}: {next:?}");
         }
-    }
-}
-
-#[test]
-fn a_tag_finds_the_plants_that_have_exactly_it() {
-    let longest = "x".repeat(TEXT_MAX_CHARACTERS);
-    let longest_but_one = "x".repeat(TEXT_MAX_CHARACTERS - 1);
-    let longest_in_bytes = "𝒑".repeat(TEXT_MAX_CHARACTERS);
-    let other_longest = format!("{}𝒒", "𝒑".repeat(TEXT_MAX_CHARACTERS - 1));
-    let beginnings = ["R", "Ro", "Ros", "Rosa", "Rosaceae", "Rosaceae Rosa"];
-    // Case, spaces and the normalization form matter.
-    let variants =
-        ["rosa", "ROSA", " Rosa", "Rosa ", " Rosa ", "Rosa\u{a0}", "Rosé", "Rose\u{301}"];
-    // The first and the last character of each length in UTF-8, and of those that rules allow.
-    let edges = ["!", "~", " ~", "\u{a0}!", "\u{ff}", "\u{7ff}", "\u{800}", "\u{d7ff}", "\u{e000}"];
-    let high = ["\u{fffd}", "\u{ffff}", "\u{10000}", "\u{10ffff}", "\u{10ffff}\u{10ffff}"];
-    let letters =
-        ["\u{feff}", "\u{200b}", "\u{2028}x", "\u{ad}", "ẞ", "ß", "ss", "İ", "i̇", "i", "ı"];
-    // Text that could be taken for something else.
-    let others = ["0", "00", "null", "\"", "\\0", "%00", "*", "~~", ":", "/", "\u{ff}\u{ff}"];
-    let groups: [&[&str]; 6] = [&beginnings, &variants, &edges, &high, &letters, &others];
-    let mut tags = groups.concat();
-    tags.extend([&longest, &longest_but_one, &longest_in_bytes, &other_longest].map(|t| &**t));
-    assert_eq!(tags.iter().collect::<BTreeSet<_>>().len(), tags.len(), "a tag stands twice");
-
-    let count = i64::try_from(tags.len()).unwrap();
-    let mut plants = Vec::new();
-    for (number, tag) in (0..).zip(&tags) {
-        // The ids of a tag are far apart; the tag of one plant is the name of another.
-        for id in [number - 1_000_000, number, (number + 1) << 40] {
-            plants.push(NewPlant::new(id, tag, Some(tag)));
-        }
-        plants.push(NewPlant::new(count + number, tag, None));
-    }
-    let mut server = TestServer::start();
-    plant_all(&server.client(), &plants);
-    plants.sort();
-
-    for _ in 0..2 {
-        let client = server.client();
-        for tag in &tags {
-            let wanted: Vec<_> =
-                plants.iter().filter(|plant| plant.tag.as_deref() == Some(*tag)).cloned().collect();
-            let listed = client.list_all(&format!("limit=2&tag={}", encode(tag)));
-            assert_eq!(listed, wanted, "{tag:?}");
-        }
-        for absent in ["Rosac", "rOSA", "x", "Rosa  ", "~~~", "None"] {
-            assert_eq!(client.list_all(&format!("tag={}", encode(absent))), [], "{absent:?}");
-        }
-        server.kill();
-        server.restart();
     }
 }
 
@@ -333,74 +278,4 @@ fn a_right_parameter_is_taken_however_it_is_encoded() {
     }
     let end = client.list("after=9223372036854775807");
     assert_eq!((end.plants(), end.next_page()), (vec![], None));
-}
-
-/// Asserts that all lists, the export and the reads agree, and returns the plants.
-#[track_caller]
-fn check_lists(client: &Client, tags: &[&str]) -> Vec<NewPlant> {
-    let all = client.list_all("limit=7");
-    for query in ["", "limit=1", "after=3", "limit=1000&after=9223372036854775807"] {
-        assert_eq!(client.list(query).total_count(), Some(all.len()), "{query}");
-    }
-    for query in ["tag=x", "name=rosa", "tag=a", "tag=a&name=rosa", "limit=1&tag=a&after=0"] {
-        assert_eq!(
-            client.list(query).total_count(),
-            None,
-            "{query}: the count is not that of the filter"
-        );
-    }
-    let export = String::from_utf8(client.export(Format::Ndjson)).expect("an export is UTF-8");
-    let plant = |line| NewPlant::from_json(&serde_json::from_str(line).expect("a line is JSON"));
-    assert_eq!(export.lines().map(plant).collect::<Vec<_>>(), all);
-    for tag in tags {
-        let with_tag = |plant: &&NewPlant| plant.tag.as_deref() == Some(*tag);
-        let wanted: Vec<_> = all.iter().filter(with_tag).cloned().collect();
-        assert_eq!(client.list_all(&format!("limit=3&tag={tag}")), wanted, "{tag}");
-    }
-    for plant in &all {
-        client.read(plant.id).assert_new_plant(plant.id, &plant.name, plant.tag.as_deref());
-    }
-    all
-}
-
-#[test]
-fn all_lists_agree_after_concurrent_changes() {
-    const TAGS: [&str; 3] = ["a", "ab", "b"];
-    const IDS: u64 = 30;
-    const CHANGES: u64 = 300;
-    let mut server = TestServer::start();
-    let random = RandomState::new();
-    for round in 0..3_u64 {
-        thread::scope(|scope| {
-            for number in 0..4_u64 {
-                let (random, client) = (&random, Client::new(server.address(), Some(TOKEN)));
-                scope.spawn(move || {
-                    for change in 0..CHANGES {
-                        let mut dice = random.hash_one((round, number, change));
-                        let mut roll = |sides: u64| {
-                            let rolled = dice % sides;
-                            dice /= sides;
-                            rolled
-                        };
-                        let id = i64::try_from(roll(IDS)).expect("a small number") * 5000 - 7000;
-                        let tag = usize::try_from(roll(4)).expect("a small number");
-                        let plant = NewPlant::new(id, "Rosa", TAGS.get(tag).copied());
-                        let answer = match roll(5) {
-                            0 => client.create_from(&plant.json()),
-                            1 => client.put(id, &plant.json()),
-                            2 => client
-                                .patch(id, &serde_json::json!({ "tag": plant.tag }).to_string()),
-                            3 => client.import(Format::Ndjson, "on_conflict=replace", plant.json()),
-                            _ => client.delete(id),
-                        };
-                        assert!(answer.status < 500, "{answer:?}");
-                    }
-                });
-            }
-        });
-        let before = check_lists(&server.client(), &TAGS);
-        server.kill();
-        server.restart();
-        assert_eq!(check_lists(&server.client(), &TAGS), before);
-    }
 }

@@ -1,5 +1,6 @@
 //! The operations on plants: their answers, their refusals, and the resulting state of the store.
 
+mod agreement;
 mod bodies;
 mod export;
 mod idempotency;

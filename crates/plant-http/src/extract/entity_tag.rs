@@ -109,21 +109,3 @@ fn read_list<'a>(value: &'a [u8], tags: &mut Vec<EntityTag<'a>>) -> Option<()> {
         rest = rest.strip_prefix(b",")?.trim_ascii_start();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_may_list_100_entity_tags() {
-        let read = |count| {
-            let tags = vec!["\"7\""; count].join(",");
-            let mut headers = HeaderMap::new();
-            headers.append(header::IF_MATCH, HeaderValue::from_str(&tags).expect("a value"));
-            preconditions(&headers).map_err(|failure| failure.number())
-        };
-        let read_all = read(ENTITY_TAGS_MAX).expect("the most").if_match;
-        assert_eq!(read_all, Some(Revisions::OneOf(vec![Revision::from(7); ENTITY_TAGS_MAX])));
-        assert_eq!(read(ENTITY_TAGS_MAX + 1), Err(ErrorNumber::WrongHeader));
-    }
-}

@@ -76,17 +76,3 @@ impl Drop for AuditedImport {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_between_two_characters() {
-        let texts = [("", ""), ("abcd", "abcd"), ("abcde", "abcd…(cut)")];
-        for (text, wanted) in texts.into_iter().chain([("abcé", "abc…(cut)"), ("éé", "éé")])
-        {
-            assert_eq!(cut(text, 4), wanted);
-        }
-    }
-}

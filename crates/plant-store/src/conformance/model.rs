@@ -1,12 +1,12 @@
 //! Random operations on a repository and on a model that is too simple to be wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch};
+use plant_domain::{NewPlant, Plant, PlantFilter, PlantId, PlantPatch, TagPatch};
 use proptest::collection::vec;
 use proptest::option;
-use proptest::prelude::{Just, Strategy, prop_oneof};
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 
 use super::{StoreUnderTest, all_pages};
@@ -17,10 +17,11 @@ use crate::{
 
 /// Few ids, so that operations meet on the same plant.
 const IDS: [i64; 8] = [i64::MIN, -2, -1, 0, 1, 2, 3, i64::MAX];
-const NAMES: [&str; 4] = ["Rosa", "ROSA ×", "rosa alba", "Salix"];
-const NAME_PARTS: [&str; 2] = ["rosa", "L"];
-/// Some are prefixes of others; the last three take two to four bytes in UTF-8.
-const TAGS: [&str; 6] = ["R", "Ro", "Ro ", "é", "木", "🌱"];
+const NAMES: [&str; 5] = ["Rosa", "ROSA ×", " rosa 'alba'", "Straße", "\u{200b}🌱"];
+/// Parts that names have only when both are folded.
+const NAME_PARTS: [&str; 2] = ["RoSa ", "STRASSE"];
+/// Some are prefixes of others, or alike but for case and white space; the last three take two to four bytes in UTF-8.
+const TAGS: [&str; 6] = ["R", "r", "R ", "é", "木", "🌱"];
 
 /// Random operations on a repository.
 #[derive(Clone, Debug)]
@@ -79,9 +80,20 @@ fn id() -> impl Strategy<Value = PlantId> {
     select(&IDS[..]).prop_map(PlantId::from)
 }
 
+/// One of these texts, one of the longest that the rules allow, or any other that they allow.
+fn text(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
+    let longest = vec!["木".repeat(255), "木".repeat(254) + "葉"];
+    let any_text = vec(any::<char>(), 1..=20).prop_map(String::from_iter);
+    prop_oneof![
+        8 => select(texts).prop_map(str::to_owned),
+        1 => select(longest),
+        1 => any_text.prop_filter("a rule", |text| Plant::new(text.as_str(), None).is_ok()),
+    ]
+}
+
 fn new_plant() -> impl Strategy<Value = NewPlant> {
-    (id(), select(&NAMES[..]), option::of(select(&TAGS[..]))).prop_map(|(id, name, tag)| {
-        NewPlant::new(id, name, tag.map(str::to_owned)).expect("the model's plants are valid")
+    (id(), text(&NAMES), option::of(text(&TAGS))).prop_map(|(id, name, tag)| {
+        NewPlant::new(id, name, tag).expect("the model's plants are valid")
     })
 }
 
@@ -89,11 +101,10 @@ fn patch() -> impl Strategy<Value = PlantPatch> {
     let tag = prop_oneof![
         Just(TagPatch::Keep),
         Just(TagPatch::Remove),
-        select(&TAGS[..]).prop_map(|tag| TagPatch::Set(tag.to_owned())),
+        text(&TAGS).prop_map(TagPatch::Set),
     ];
-    (option::of(select(&NAMES[..])), tag).prop_map(|(name, tag)| {
-        PlantPatch::new(name.map(str::to_owned), tag).expect("the model's patches are valid")
-    })
+    (option::of(text(&NAMES)), tag)
+        .prop_map(|(name, tag)| PlantPatch::new(name, tag).expect("the model's patches are valid"))
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -313,7 +324,8 @@ impl Model {
             let read = repository.get(id).await.expect("reads");
             assert_eq!(read.as_ref(), self.plants.get(&id).map(|(stored, _)| stored));
         }
-        let tags = TAGS.map(Some).into_iter().chain([None]);
+        let of_plants = self.plants.values().map(|(stored, _)| stored.plant.tag());
+        let tags: BTreeSet<Option<&str>> = of_plants.chain(TAGS.map(Some)).chain([None]).collect();
         for tag in tags {
             for name in NAME_PARTS.map(Some).into_iter().chain([None]) {
                 self.check_list(repository, name, tag).await;

@@ -236,36 +236,3 @@ impl WriteAheadLog {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sled::layout::Digest;
-
-    #[test]
-    fn a_record_of_another_log_counts_as_none() {
-        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        for folder in [&one, &other] {
-            make(folder.path()).unwrap();
-        }
-        let group = ChangeGroup {
-            first_sequence: 1,
-            plants_before: 0,
-            digest_before: Digest::default(),
-            changes: Vec::new(),
-        };
-        let mut log = WriteAheadLog::open(one.path()).unwrap();
-        log.append(&payload_of(&group).unwrap()).unwrap();
-        let record = fs::read(one.path().join(SEGMENT_NAMES[0])).unwrap().split_off(SALT_BYTES);
-
-        let path = other.path().join(SEGMENT_NAMES[0]);
-        let mut segment = fs::read(&path).unwrap();
-        segment[SALT_BYTES..].copy_from_slice(&record);
-        fs::write(&path, &segment).unwrap();
-        let payloads_in = |folder: &tempfile::TempDir| {
-            read(folder.path(), &mut Findings::Refuse).unwrap().1.len()
-        };
-        assert_eq!(payloads_in(&one), 1);
-        assert_eq!(payloads_in(&other), 0);
-    }
-}
