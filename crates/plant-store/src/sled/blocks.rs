@@ -116,8 +116,11 @@ impl<'a> Iterator for Entries<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         // A block has at least one entry.
         let is_over = self.before.is_some() && self.rest.is_empty();
-        let damaged = || format!("the block with the key {:x?} is damaged", &self.block.key[..]);
-        (!is_over).then(|| self.read().with_context(damaged))
+        let key = &self.block.key;
+        let damaged = |error: anyhow::Error| {
+            error.context(format!("the block with the key {:x?} is damaged", &key[..]))
+        };
+        (!is_over).then(|| self.read().map_err(damaged))
     }
 }
 

@@ -35,16 +35,26 @@ impl BloomFilter {
     }
 
     pub(super) fn add(&mut self, id: PlantId) {
-        if self.room == 0 {
-            // Doubling keeps the number of parts small.
-            self.room = LEAST_ROOM << self.parts.len();
-            self.parts.push(part_for(self.room));
-        }
-        self.room -= 1;
-        let hash = hash(id);
-        if let Some(words) = self.parts.last_mut() {
-            let place = place(hash, words.len());
-            words[place] |= bits(hash);
+        self.add_all(&[id]);
+    }
+
+    /// Adds many ids faster than one by one, because their memory accesses overlap.
+    pub(super) fn add_all(&mut self, mut ids: &[PlantId]) {
+        while !ids.is_empty() {
+            if self.room == 0 {
+                // Doubling keeps the number of parts small.
+                self.room = LEAST_ROOM << self.parts.len();
+                self.parts.push(part_for(self.room));
+            }
+            let (fitting, later) = ids.split_at(ids.len().min(self.room));
+            if let Some(words) = self.parts.last_mut() {
+                for hash in fitting.iter().map(|id| hash(*id)) {
+                    let place = place(hash, words.len());
+                    words[place] |= bits(hash);
+                }
+            }
+            self.room -= fitting.len();
+            ids = later;
         }
     }
 

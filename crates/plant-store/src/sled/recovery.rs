@@ -20,7 +20,7 @@ use super::ordered_map::guarded::guarded;
 use super::ordered_map::paced::PacedDb;
 use super::ordered_map::{Db, Tree};
 use crate::fault;
-use crate::plant_record::PlantRecord;
+use crate::plant_record::RecordBytes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replay {
@@ -191,6 +191,9 @@ impl PlantsSum {
     }
 }
 
+/// How many ids are added to the Bloom filter at a time.
+const IDS_AT_ONCE: usize = 1_024;
+
 fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Result<PlantsSum> {
     let mut sum = PlantsSum {
         count: 0,
@@ -200,6 +203,7 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
         last: None,
         ids: BloomFilter::with_room_for(about),
     };
+    let mut new_ids = Vec::with_capacity(2 * IDS_AT_ONCE);
     for entry in tree.range(keys) {
         let block = Block::new(PLANT_PREFIX, entry.context("cannot read the plants")?)?;
         check_order(sum.last, block.first)?;
@@ -208,15 +212,21 @@ fn sum_of_plants(tree: &Tree, keys: Range<Vec<u8>>, about: u64) -> anyhow::Resul
             let (id, record) = entry?;
             sum.count += 1;
             sum.digest += layout::digest(id, record);
-            let record = PlantRecord::decode(record)
+            // Texts stay unparsed: damage to a text changes the digest.
+            let record = RecordBytes::decode(record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             if let Some(tag) = record.tag {
-                sum.tags_digest += layout::digest(id, tag.as_bytes());
+                sum.tags_digest += layout::digest(id, tag);
             }
-            sum.ids.add(id);
+            new_ids.push(id);
             sum.last = Some(id);
         }
+        if new_ids.len() >= IDS_AT_ONCE {
+            sum.ids.add_all(&new_ids);
+            new_ids.clear();
+        }
     }
+    sum.ids.add_all(&new_ids);
     Ok(sum)
 }
 
