@@ -559,7 +559,7 @@ fn the_1001st_token_is_refused_and_a_file_with_too_many_tokens_can_be_edited() {
 
     fill(1002);
     let list = token_command(data, &["list"]);
-    check_refusal(&list, CONFIGURATION, &["1002 tokens", "at most 1000", "revoke"]);
+    check_refusal(&list, CONFIGURATION, &["1002 tokens", "more than 1000", "revoke"]);
     revoke_token(data, &["mine"]);
     check_refusal(&create, CONFIGURATION, &["1000 tokens", "revoke"]);
     revoke_token(data, &[&"x".repeat(64)]);
