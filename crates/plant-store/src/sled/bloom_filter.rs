@@ -17,6 +17,10 @@ const BITS_FOR_AN_ID: usize = 12;
 /// The least capacity of a filter, in ids: 1.5 MB.
 const LEAST_ROOM: usize = 1_000_000;
 
+/// The greatest capacity of a new filter, in ids: 150 MB. The expected number may come from a damaged manifest, and a
+/// filter that turns out too small grows.
+const FIRST_ROOM_MAX: usize = 100_000_000;
+
 /// A set that contains every added id, and reports a few others as contained. The id of a deleted plant stays until the
 /// next start.
 #[derive(Debug)]
@@ -30,7 +34,7 @@ pub(super) struct BloomFilter {
 impl BloomFilter {
     /// A filter for about this many ids. It grows when more are added.
     pub(super) fn with_room_for(ids: u64) -> Self {
-        let room = usize::try_from(ids).unwrap_or(usize::MAX).max(LEAST_ROOM);
+        let room = usize::try_from(ids).unwrap_or(usize::MAX).clamp(LEAST_ROOM, FIRST_ROOM_MAX);
         Self { parts: vec![part_for(room)], room }
     }
 
