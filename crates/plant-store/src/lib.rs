@@ -1,8 +1,8 @@
 //! Plant storage: the contract of a repository, the decision of one write, and implementations of the contract.
 //!
 //! - [`PlantRepository`] is the contract; its documentation lists the promises of every repository.
-//! - [`SledRepository`] keeps plants on one disk, with group commit: a log-structured merge tree with sled as its on-disk
-//!   ordered map. [`SledInspection`] inspects such a database, even a damaged one.
+//! - [`DiskRepository`] keeps plants on one disk, with group commit, in a log-structured merge tree. [`DiskInspection`]
+//!   inspects such a database, even a damaged one.
 //! - [`MemoryRepository`] keeps plants in memory, for tests.
 //! - [`decision`] decides a write for any store, and the feature `conformance` tests a store against the contract.
 //!
@@ -16,6 +16,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod decision;
+mod disk;
 mod error;
 mod event;
 #[cfg(feature = "__fault-points")]
@@ -29,10 +30,16 @@ mod memory;
 mod plant_record;
 mod preconditions;
 mod repository;
-mod sled;
 mod stored_plant;
 
 pub use decision::{Created, Put};
+#[cfg(feature = "__internal")]
+#[doc(hidden)]
+pub use disk::internal;
+pub use disk::{
+    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DiskConfig, DiskInspection, DiskRepository,
+    Verification,
+};
 pub use error::{OpenError, StoreError, StoreFailure};
 pub use event::{Event, EventKind, EventPage};
 pub use idempotency::IdempotencyDigest;
@@ -40,14 +47,4 @@ pub use import::{Imported, OnConflict, UnknownOnConflict};
 pub use memory::MemoryRepository;
 pub use preconditions::{Precondition, Preconditions, Revisions};
 pub use repository::{DEFAULT_KEEP_EVENTS, PAGE_MAX_WORK, Page, PageRequest, PlantRepository};
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use sled::bare_loop;
-#[cfg(feature = "__internal")]
-#[doc(hidden)]
-pub use sled::internal;
-pub use sled::{
-    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, SledConfig, SledInspection, SledRepository,
-    Verification,
-};
 pub use stored_plant::{Revision, StoredPlant};

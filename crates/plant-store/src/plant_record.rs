@@ -50,21 +50,6 @@ impl<'a> PlantRecord<'a> {
     }
 }
 
-/// A [`PlantRecord`] with unparsed texts, from the same bytes. A start reads every record, and parsing costs a tenth of that.
-#[derive(Deserialize)]
-pub(crate) struct RecordBytes<'a> {
-    _revision: u64,
-    _idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
-    _name: &'a [u8],
-    pub(crate) tag: Option<&'a [u8]>,
-}
-
-impl<'a> RecordBytes<'a> {
-    pub(crate) fn decode(bytes: &'a [u8]) -> anyhow::Result<Self> {
-        whole(bytes)
-    }
-}
-
 /// The bytes of a [`PlantRecord`], as they go from a write through the write-ahead log and a memtable to a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EncodedPlant(Arc<[u8]>);

@@ -2,7 +2,8 @@
 //!
 //! [`check`] tests cases that need concurrency, many plants, edge cases or a canceled caller. [`model`] compares the
 //! repository with a model, operation by operation: creates, puts, patches, deletes, imports, revisions, events, pages,
-//! reopens and kills. A repository that passes both fulfills the contract. [`damage`] changes a sled database by hand.
+//! reopens and kills. A repository that passes both fulfills the contract. [`damage`] changes a database on
+//! disk behind its back.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,7 +34,6 @@
 //! });
 //! ```
 
-pub mod damage;
 pub mod model;
 
 use std::collections::BTreeSet;
@@ -48,6 +48,8 @@ use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch};
 use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
+
+pub use crate::disk::damage;
 
 use crate::decision::Write;
 use crate::{

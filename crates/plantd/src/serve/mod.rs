@@ -18,7 +18,7 @@ use clap::Args;
 use plant_http::{CorsOrigin, PlantService, ServeError, ServerConfig};
 use plant_postgres::PostgresRepository;
 use plant_store::{
-    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, OpenError, PlantRepository, SledConfig, SledRepository,
+    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DiskConfig, DiskRepository, OpenError, PlantRepository,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -177,10 +177,10 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
         make_folder(data)?;
         return Ok((Arc::new(repository), config.url.to_string()));
     }
-    let mut config = SledConfig::new(plants_folder(data));
+    let mut config = DiskConfig::new(plants_folder(data));
     config.cache_mib = options.cache_mb;
     config.keep_events = keep_events;
-    let repository = SledRepository::open(&config);
+    let repository = DiskRepository::open(&config);
     let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
     Ok((Arc::new(repository), data.display().to_string()))
 }

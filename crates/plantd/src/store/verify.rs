@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use indicatif::HumanCount;
-use plant_store::{OpenError, SledConfig, SledInspection, Verification};
+use plant_store::{DiskConfig, DiskInspection, OpenError, Verification};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
@@ -23,7 +23,7 @@ pub(crate) struct VerifyOptions {
 }
 
 pub(crate) fn run(options: &VerifyOptions) -> Result<(), Stop> {
-    let inspection = SledInspection::open(&SledConfig::new(plants_folder(&options.data)));
+    let inspection = DiskInspection::open(&DiskConfig::new(plants_folder(&options.data)));
     let inspection = inspection.map_err(|error| match error {
         OpenError::Damaged(_) => Stop::Findings(error.into()),
         _ => Stop::Io(error.into()),

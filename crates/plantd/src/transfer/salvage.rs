@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow};
 use indicatif::{HumanCount, ProgressBar};
 use plant_http::transfer::TransferFormat;
-use plant_store::{SledConfig, SledInspection};
+use plant_store::{DiskConfig, DiskInspection};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
@@ -21,7 +21,7 @@ const PLANTS_AT_A_TIME: usize = 1000;
 const MAX_TOLD: u64 = 1000;
 
 pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<(), Stop> {
-    let inspection = SledInspection::open(&SledConfig::new(plants_folder(data)))?;
+    let inspection = DiskInspection::open(&DiskConfig::new(plants_folder(data)))?;
     let mut output = Output::open(file).with_context(|| cannot_write(file))?;
 
     let begun = Instant::now();
@@ -50,7 +50,7 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
 
 /// Returns how many plants were written. Lists the places that cannot be read.
 fn copy(
-    inspection: &SledInspection,
+    inspection: &DiskInspection,
     output: &mut Output,
     format: TransferFormat,
     progress: &ProgressBar,

@@ -4,9 +4,9 @@ use std::fmt;
 
 use anyhow::anyhow;
 
-use super::ordered_map::guarded::is_of_disk;
+use super::errors::is_of_disk;
 
-/// How many findings are listed. One damaged page may cause a finding for every plant.
+/// How many findings are listed. One damaged block may cause a finding for every plant.
 const MAX_LISTED: usize = 1_000;
 
 /// Collects findings.

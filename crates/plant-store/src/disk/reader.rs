@@ -1,6 +1,4 @@
-//! Reads: the memtables' contents override sled's contents. Both hold only changes that are on disk.
-//!
-//! A read checks memory before sled: a record leaves a memtable only after sled has it.
+//! Reads: newer levels override older ones. All of them hold only changes that are on disk.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,11 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, ensure};
 use plant_domain::{PlantFilter, PlantId};
 
-use super::blocks;
-use super::layout::{
-    EventOfPlant, PLANT_PREFIX, decode_events, event_key, first_of_record, tag_blocks_prefix,
-};
+use super::change::EventOfPlant;
+use super::keys;
 use super::memtable::Run;
+use super::merge::Merge;
 use super::tree::MergeTree;
 use crate::PAGE_MAX_WORK;
 use crate::plant_record::{EncodedPlant, PlantRecord};
@@ -21,16 +18,13 @@ use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
 /// The most plants taken from memory, or from the tag index, at a time.
 const RUN: usize = 256;
 
-/// The most plants read from sled before compaction gets a turn. A write that waits for compaction waits for them too.
-const MOST_UNDER_A_LOCK: usize = 1_024;
-
 #[derive(Clone, Debug)]
-pub(super) struct SledReader {
+pub(super) struct DiskReader {
     pub(super) tree: Arc<MergeTree>,
     pub(super) keep_events: u64,
 }
 
-impl SledReader {
+impl DiskReader {
     pub(super) fn plant(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
         let read = || {
             let record = self.tree.record(id)?;
@@ -40,7 +34,7 @@ impl SledReader {
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.tree.memtables.read().manifest.plants
+        self.tree.read().totals.plants
     }
 
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
@@ -64,30 +58,28 @@ impl SledReader {
         from: PlantId,
         page: &mut PageInProgress<'_>,
     ) -> anyhow::Result<Option<PlantId>> {
-        let run = self.tree.memtables.read().plants_from(from, page.most_wanted());
-        let Run { entries, next } = run;
+        let (Run { entries, next }, tables) = {
+            let levels = self.tree.read();
+            (levels.plants_from(from, page.most_wanted()), Arc::clone(&levels.tables))
+        };
         let recent =
             entries.iter().map(|(id, record)| (*id, record.as_ref().map(EncodedPlant::bytes)));
         let mut recent = recent.peekable();
-        let (mut read, mut stopped_at) = (0, None);
-        let _reading = self.tree.blocks.read()?;
-        let visit = |id, record: &[u8]| {
+        let mut older = Merge::new(&tables, &keys::plant_key(from));
+        while let Some((key, record)) = older.next().context("cannot read the plants")? {
+            let Some(id) = keys::plant_of(key)? else { break };
+            if next.is_some_and(|next| id >= next) {
+                break;
+            }
             while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
                 if !page.takes(id, record)? {
-                    return Ok(false);
+                    return Ok(None);
                 }
             }
-            read += 1;
-            if read > MOST_UNDER_A_LOCK {
-                stopped_at = Some(id);
-                return Ok(false);
-            }
             let newer = recent.next_if(|(recent, _)| *recent == id);
-            page.takes(id, newer.map_or(Some(record), |(_, newer)| newer))
-        };
-        let visited = blocks::visit_between(&self.tree.db, PLANT_PREFIX, from, next, visit);
-        if !visited.context("cannot read the plants")? {
-            return Ok(stopped_at);
+            if !page.takes(id, newer.map_or(record, |(_, newer)| newer))? {
+                return Ok(None);
+            }
         }
         for (id, record) in recent {
             if !page.takes(id, record)? {
@@ -104,23 +96,31 @@ impl SledReader {
         from: PlantId,
         page: &mut PageInProgress<'_>,
     ) -> anyhow::Result<Option<PlantId>> {
-        let Run { entries, mut next } = self.tree.memtables.read().plants_with_tag(tag, from, RUN);
+        let (Run { entries, mut next }, tables) = {
+            let levels = self.tree.read();
+            (levels.plants_with_tag(tag, from, RUN), Arc::clone(&levels.tables))
+        };
         let mut ids = BTreeSet::new();
-        {
-            let _reading = self.tree.blocks.read()?;
-            let prefix = tag_blocks_prefix(tag);
-            let visited = blocks::visit_between(&self.tree.db, &prefix, from, next, |id, _| {
-                let has_room = ids.len() < RUN;
-                if has_room {
-                    ids.insert(id);
-                } else {
-                    next = Some(id);
-                }
-                Ok(has_room)
-            });
-            visited.with_context(|| format!("reading the index of tag {tag:?}"))?;
-        }
         let mut gone = 0;
+        let mut older = Merge::new(&tables, &keys::tag_key(tag, from));
+        while let Some((key, value)) =
+            older.next().with_context(|| format!("reading the index of tag {tag:?}"))?
+        {
+            let Some((_, id)) = keys::tag_of(key)?.filter(|(of_key, _)| *of_key == tag) else {
+                break;
+            };
+            if next.is_some_and(|next| id >= next) {
+                break;
+            }
+            if ids.len() + gone == RUN {
+                next = Some(id);
+                break;
+            }
+            match value {
+                Some(_) => drop(ids.insert(id)),
+                None => gone += 1,
+            }
+        }
         for (id, has_tag) in entries {
             if !has_tag {
                 gone += 1;
@@ -142,32 +142,27 @@ impl SledReader {
 
     pub(super) fn events(&self, after: Revision, limit: usize) -> anyhow::Result<EventPage> {
         let first = after.get().saturating_add(1);
-        let (manifest, in_sled, in_memory) = {
-            let memtables = self.tree.memtables.read();
-            let from = memtables.first_sequence();
-            let of_page = (first.max(from)..=memtables.manifest.last_sequence).take(limit);
-            let in_memory: Vec<_> =
-                of_page.map_while(|sequence| memtables.event(sequence)).collect();
-            (memtables.manifest, first..from, in_memory)
+        let (totals, tables, in_tables, in_memory) = {
+            let levels = self.tree.read();
+            let from = levels.first_sequence();
+            let of_page = (first.max(from)..=levels.totals.last_sequence).take(limit);
+            let in_memory: Vec<_> = of_page.map_while(|sequence| levels.event(sequence)).collect();
+            (levels.totals, Arc::clone(&levels.tables), first..from, in_memory)
         };
-        let oldest = (manifest.last_sequence + 1).saturating_sub(self.keep_events);
-        if first < oldest.max(manifest.kept_from) {
+        let oldest = (totals.last_sequence + 1).saturating_sub(self.keep_events);
+        if first < oldest.max(totals.kept_from) {
             return Ok(EventPage::Forgotten);
         }
         let mut events = Vec::new();
-        while let next = in_sled.start + events.len() as u64
+        let mut older = Merge::new(&tables, &keys::event_key(in_tables.start));
+        while let next = in_tables.start + events.len() as u64
             && events.len() < limit
-            && in_sled.contains(&next)
+            && in_tables.contains(&next)
         {
-            let record = self.tree.db.get(event_key(next)).context("cannot read the events")?;
-            // Compaction may have removed the record in the meantime.
-            let Some(record) = record else { return Ok(EventPage::Forgotten) };
-            let begin = first_of_record(next);
-            let of_record = decode_events(begin, &record)?;
-            let wanted = (begin..in_sled.end).zip(of_record).skip_while(|(event, _)| *event < next);
-            let before = events.len();
-            events.extend(wanted.map(|(_, event)| event));
-            ensure!(events.len() > before, "the events from number {next} on are missing");
+            let entry = older.next().context("cannot read the events")?;
+            let (key, value) = entry.context("the newest events are missing")?;
+            ensure!(keys::event_of(key)? == Some(next), "event {next} is missing");
+            events.push(EventOfPlant::decode(value.unwrap_or_default())?);
         }
         let numbers = first..=u64::MAX;
         let numbered = numbers.zip(events.into_iter().chain(in_memory)).take(limit);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::DEFAULT_KEEP_EVENTS;
 
-/// The default of [`SledConfig::cache_mib`].
+/// The default of [`DiskConfig::cache_mib`].
 pub const DEFAULT_CACHE_MIB: u64 = 64;
 
-/// The default of [`SledConfig::changes_in_memory`]. Large plants fill a segment of the write-ahead log, and so the
+/// The default of [`DiskConfig::changes_in_memory`]. Large plants fill a segment of the write-ahead log, and so the
 /// memtable, with fewer changes.
 pub const DEFAULT_CHANGES_IN_MEMORY: usize = 131_072;
 
@@ -16,25 +16,22 @@ pub const DEFAULT_CHANGES_IN_MEMORY: usize = 131_072;
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// sled's own folder, in the folder of the database.
-pub(super) const SLED_DIRECTORY: &str = "sled";
-
 /// Where the database is, and how much it may use.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct SledConfig {
+pub struct DiskConfig {
     /// The folder of the database. A missing folder is created with access for its owner only (mode 0700).
     pub directory: PathBuf,
-    /// The size of sled's cache, in MiB. The process takes several times as much memory.
+    /// The size of the cache of blocks, in MiB.
     pub cache_mib: u64,
     /// How many of the newest events are shown. A few more may be kept.
     pub keep_events: u64,
-    /// How many changes fill a memtable. The more changes a compaction takes at once, the less each costs. Memory
-    /// may hold twice as many: while one memtable is compacted, the next one fills.
+    /// How many changes fill a memtable. The larger the memtables, the fewer tables there are to merge. Memory may hold
+    /// twice as many: while one memtable is written as a table, the next one fills.
     pub changes_in_memory: usize,
 }
 
-impl SledConfig {
+impl DiskConfig {
     /// A database in `directory`, with the defaults for everything else.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {

@@ -1,8 +1,8 @@
-//! The free room on the disk. sled does not survive a full disk, so it must never meet one.
+//! The free room on the disk.
 //!
 //! An append to the write-ahead log takes no room: its segments were written in full when they were made. Compaction
-//! takes room, so it checks the free space before each part that it flushes, and waits while there is too little.
-//! During the wait, acknowledged changes stay in the log and in memory, writes are refused, and reads continue.
+//! takes room, so it checks the free space before it writes a table, and waits while there is too little. During the
+//! wait, acknowledged changes stay in the log and in memory, writes are refused, and reads continue.
 
 use std::fs::File;
 use std::io;
@@ -17,9 +17,9 @@ use super::health::{LOOK_INTERVAL, StoreHealth};
 
 const MIB: u64 = 1024 * 1024;
 
-/// With less room than this, in bytes, the disk counts as full. The reserve must hold what compaction gives sled between
-/// two looks, about 512 KiB of sled's log, and both segments of the write-ahead log: on a file system that copies on
-/// write, or with a restored log that has holes, appends take room too.
+/// With less room than this, in bytes, the disk counts as full. The reserve must hold the table of a memtable and both
+/// segments of the write-ahead log: on a file system that copies on write, or with a restored log that has holes, appends
+/// take room too.
 const RESERVE_BYTES: u64 = 32 * MIB;
 
 /// With this much free space, in bytes, a full disk counts as having room again. More than the reserve, so that the
@@ -90,6 +90,11 @@ impl Room {
         self.has_warned.store(is_low || warned_before, Ordering::Relaxed);
     }
 
+    /// Whether the disk has room for this many bytes, and would not be full with them.
+    pub(super) fn has_room_for(&self, bytes: u64) -> bool {
+        (self.free_bytes)(&self.file).is_none_or(|free| free >= bytes.saturating_add(ENOUGH_BYTES))
+    }
+
     /// Measures the free space, and waits while the disk is full, which may take days. A failure of the store ends the
     /// wait with an error.
     pub(super) fn wait(&self) -> io::Result<()> {
@@ -104,7 +109,7 @@ impl Room {
     }
 }
 
-/// The bytes free for users other than root. sled makes no files once it is open, so inodes do not matter.
+/// The bytes free for users other than root. Compaction makes few files, so inodes do not matter.
 pub(super) fn free_bytes(file: &File) -> Option<u64> {
     let found = fstatvfs(file).ok()?;
     // Some file systems without a limit report no blocks.
@@ -118,8 +123,6 @@ mod tests {
     use anyhow::anyhow;
 
     use super::*;
-    use crate::sled::ordered_map;
-    use crate::sled::ordered_map::paced::PacedDb;
 
     /// A file system with this many free bytes.
     fn room(free_bytes: fn(&File) -> Option<u64>) -> Arc<Room> {
@@ -153,46 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn sled_gets_nothing_while_the_disk_is_full() {
-        static LOOKS: AtomicU64 = AtomicU64::new(0);
-        static HAS_ROOM_AGAIN: AtomicBool = AtomicBool::new(false);
-        const WRITES: u64 = 1_000;
-        /// The disk is full from this look on, long before the last write.
-        const FULL_FROM_LOOK: u64 = 5;
-        let room = room(|_| {
-            let look = LOOKS.fetch_add(1, Ordering::Relaxed);
-            let is_full = look >= FULL_FROM_LOOK && !HAS_ROOM_AGAIN.load(Ordering::Relaxed);
-            Some(if is_full { 0 } else { u64::MAX })
-        });
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let db = ordered_map::Config::new().path(folder.path()).open().expect("a database");
-        let paced = PacedDb::new(db.clone()).in_room(Arc::clone(&room));
-        let count = || db.iter().count() as u64;
+    fn a_wait_for_room_ends_when_there_is_room_or_when_the_store_fails() {
+        static FREE: AtomicU64 = AtomicU64::new(0);
+        let room = room(|_| Some(FREE.load(Ordering::Relaxed)));
         thread::scope(|scope| {
-            let writer = scope.spawn(move || {
-                (0..WRITES)
-                    .try_for_each(|key| paced.insert(key.to_be_bytes(), vec![0; 1_000]))
-                    .map(|()| paced)
-            });
-            while !room.is_full() && !writer.is_finished() {
-                thread::yield_now();
-            }
-            let (before, looks) = (count(), LOOKS.load(Ordering::Relaxed));
-            assert!(before < WRITES, "it did not wait");
-            while LOOKS.load(Ordering::Relaxed) < looks + 2 && !writer.is_finished() {
-                thread::yield_now();
-            }
-            let after = count();
-            // Before the claim: if it fails, the scope waits for the writer.
-            HAS_ROOM_AGAIN.store(true, Ordering::Relaxed);
-            assert_eq!(after, before);
-            let paced = writer.join().expect("no panic").expect("there is room");
-            assert_eq!(count(), WRITES);
-
-            // A failed store waits for nothing.
-            HAS_ROOM_AGAIN.store(false, Ordering::Relaxed);
-            room.health.fail(anyhow!("for another reason"));
-            assert!(paced.wait_for_room().is_err());
+            let waiting = scope.spawn(|| room.wait());
+            assert!(!waiting.is_finished());
+            FREE.store(u64::MAX, Ordering::Relaxed);
+            waiting.join().expect("no panic").expect("there is room");
         });
+        FREE.store(0, Ordering::Relaxed);
+        room.health.fail(anyhow!("for another reason"));
+        assert!(room.wait().is_err());
     }
 }

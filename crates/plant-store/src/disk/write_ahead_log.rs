@@ -2,10 +2,8 @@
 //!
 //! The log's two segments are the files `journal.0` and `journal.1` (the names are part of the on-disk format). They
 //! have a fixed size, are created once and are overwritten in turn, so a sync never writes a new file length. While
-//! one segment fills, the memtable of the other is compacted into sled, which frees that segment.
-//!
-//! The engine has its own log beside sled's because a sync through sled wakes seven threads and still is not an fsync.
-//! Here, a record is one write and one `fdatasync`.
+//! one segment fills, the memtable of the other is written as a table, which frees that segment. A record is one write and
+//! one `fdatasync`.
 //!
 //! A segment begins with a salt. A record begins at a multiple of [`ALIGNMENT`]: a head (magic, length, CRC-32 of salt
 //! and payload), then the payload (a [`ChangeGroup`]). Recovery also searches the remains of older records for whole
@@ -19,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
+use super::change::ChangeGroup;
 use super::findings::Findings;
-use super::layout::ChangeGroup;
 use crate::fault;
 
 /// The size of a segment, in bytes. Larger segments make compaction cheaper, and a replay after a kill longer.
@@ -48,7 +46,7 @@ struct Segment {
     salt: [u8; SALT_BYTES],
 }
 
-/// The salts of both segments, one after the other. sled keeps them, to recognize the log that belongs to it.
+/// The salts of both segments, one after the other. The manifest keeps them, to recognize the log that belongs to it.
 pub(super) type Salts = [u8; 2 * SALT_BYTES];
 
 /// Makes empty segments. Fails when existing ones hold a record: then their database is missing.
@@ -62,8 +60,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
         };
         ensure!(
             whole_records(&existing).is_empty(),
-            "the folder {} is missing beside {}, which is in use; put it back, or restore a backup",
-            super::config::SLED_DIRECTORY,
+            "the manifest is missing beside {}, which is in use; put it back, or restore a backup",
             path.display()
         );
         let mut segment = vec![0; SEGMENT_BYTES];
@@ -183,7 +180,7 @@ pub(super) fn record(salt: [u8; SALT_BYTES], payload: &[u8]) -> anyhow::Result<V
 }
 
 impl WriteAheadLog {
-    /// Opens the log for writing, at the start of a segment. sled must have everything in the log on disk. Writing
+    /// Opens the log for writing, at the start of a segment. Tables must have everything in the log. Writing
     /// begins with the segment that does not hold the newest record, so that this record stays until a newer one is
     /// written.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
@@ -217,7 +214,12 @@ impl WriteAheadLog {
         self.position + record_bytes(payload.len()) <= SEGMENT_BYTES
     }
 
-    /// Continues in the other segment. sled must have everything in that one on disk.
+    /// How full the current segment is, from 0 to 1.
+    pub(super) fn full(&self) -> f64 {
+        self.position as f64 / SEGMENT_BYTES as f64
+    }
+
+    /// Continues in the other segment. Tables must have everything in that one.
     pub(super) fn switch_segment(&mut self) {
         self.current = 1 - self.current;
         self.position = SALT_BYTES;

@@ -1,33 +1,41 @@
-//! The durable repository on one disk: a log-structured merge tree with sled as its on-disk ordered map.
+//! The durable repository on one disk: a log-structured merge tree.
 //!
 //! The commit thread owns every write ([`commit`]): it appends each group of writes to the [`write_ahead_log`] and then
-//! shows the group in the [`memtable`]. A second thread compacts full memtables ([`compaction`]) into sled, where many
-//! plants share an entry ([`blocks`]). `docs/storage.md` has the picture.
+//! shows the group in the [`memtable`]. A second thread writes full memtables as sorted tables ([`table`]), and merges tables of
+//! similar size ([`compaction`]). `docs/storage.md` has the picture.
 
-#[cfg(feature = "__internal")]
-pub mod bare_loop;
-mod blocks;
+mod back_pressure;
+mod block;
 mod bloom_filter;
+mod cache;
+mod change;
 mod commit;
 mod compaction;
 mod config;
+#[cfg(feature = "conformance")]
+pub mod damage;
+mod errors;
+mod files;
 mod findings;
 mod health;
 mod inspection;
 #[cfg(feature = "__internal")]
 pub mod internal;
-mod layout;
+mod keys;
+mod manifest;
 mod memtable;
+mod merge;
 mod open;
-mod ordered_map;
 mod reader;
 mod recovery;
 mod room;
-mod scan;
+mod table;
+mod table_writer;
 mod tree;
 mod verify;
 mod write_ahead_log;
 
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -39,11 +47,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::commit::{Committer, Message, Outcome};
 use self::compaction::{CompactionThread, Compactor};
+use self::errors::open_error;
 use self::health::StoreHealth;
-use self::open::FoundDatabase;
-use self::ordered_map::Db;
-use self::ordered_map::guarded::{LastHandle, open_error};
-use self::reader::SledReader;
+use self::reader::DiskReader;
 use self::room::Room;
 use self::tree::MergeTree;
 
@@ -63,10 +69,10 @@ const IMPORTS_IN_QUEUE: usize = 2;
 /// An unfiltered page of at most this many plants is read on the calling thread: a hand-over would take longer.
 const MAX_READ_AT_ONCE: usize = 1_000;
 
-pub use self::config::{DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, SledConfig};
-pub use self::inspection::{SledInspection, Verification};
+pub use self::config::{DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DiskConfig};
+pub use self::inspection::{DiskInspection, Verification};
 
-/// Keeps plants in a sled database, with group commit: writes that wait at the same time share one sync of the
+/// Keeps plants in a folder on one disk, with group commit: writes that wait at the same time share one sync of the
 /// write-ahead log, and are answered after it.
 ///
 /// One process at a time can open a database. The methods need a tokio runtime: pages of plants and of events are read
@@ -74,51 +80,51 @@ pub use self::inspection::{SledInspection, Verification};
 ///
 /// Dropping the repository carries out the accepted writes, like [`PlantRepository::close`].
 #[derive(Debug)]
-pub struct SledRepository {
+pub struct DiskRepository {
     queue: mpsc::Sender<Message>,
     imports: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     health: Arc<StoreHealth>,
     room: Arc<Room>,
     // Fields drop in this order. Dropping the queue ends the commit thread, which ends the other threads; the lock may
-    // be released only after every handle on the database is dropped.
+    // be released only after they have ended.
     _threads: JoinOnDrop,
-    reader: SledReader,
-    _close: CloseOnDrop,
-    _lock: std::fs::File,
+    reader: DiskReader,
+    _lock: File,
 }
 
-impl SledRepository {
+impl DiskRepository {
     /// Opens the database, or makes a new one.
     ///
     /// # Errors
     ///
     /// When the folder cannot be used, another process has the database open, another version made it, or it is
     /// damaged. The message says which, and what to do.
-    pub fn open(config: &SledConfig) -> Result<Self, OpenError> {
+    pub fn open(config: &DiskConfig) -> Result<Self, OpenError> {
         Self::try_open(config).map_err(open_error)
     }
 
-    fn try_open(config: &SledConfig) -> anyhow::Result<Self> {
-        let opened = open::open(config).with_context(|| {
+    fn try_open(config: &DiskConfig) -> anyhow::Result<Self> {
+        let health = Arc::new(StoreHealth::default());
+        let opened = open::open(config, Arc::clone(&health)).with_context(|| {
             format!("cannot open the database in {}", config.directory.display())
         })?;
-        let health = Arc::new(StoreHealth::default());
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let open::Opened { found, manifest, ids, write_ahead_log } = opened;
-        let FoundDatabase { db, file, last_handle, lock } = found;
-        let tree = Arc::new(MergeTree::new(Db::clone(&db), manifest, ids));
+        let open::Opened { files, manifest, tables, cache, write_ahead_log, lock } = opened;
+        let tree = Arc::new(MergeTree::new(tables, manifest.totals));
         let keep_events = config.keep_events;
-        let looked_at = file.try_clone().context("cannot look how full the disk is")?;
+        let looked_at = lock.try_clone().context("cannot look how full the disk is")?;
         let directory = config.directory.clone();
         let room = Room::new(room::free_bytes, looked_at, directory, Arc::clone(&health));
         let room = Arc::new(room);
+        let (tree_to_compact, room_to_look) = (Arc::clone(&tree), Arc::clone(&room));
         let compactor = Compactor {
-            db: db.in_room(Arc::clone(&room)),
-            file,
-            tree: Arc::clone(&tree),
+            files,
+            manifest,
+            tree: tree_to_compact,
+            cache,
             keep_events,
-            room: Arc::clone(&room),
+            room: room_to_look,
         };
         let (compaction, compaction_handle) =
             CompactionThread::start(compactor, Arc::clone(&health))?;
@@ -138,14 +144,9 @@ impl SledRepository {
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
             reads: Arc::new(Semaphore::new(reads_at_once())),
             _threads: JoinOnDrop { threads, health: Arc::clone(&health) },
-            _close: CloseOnDrop {
-                last_handle: Some(last_handle),
-                health: Arc::clone(&health),
-                room: Arc::clone(&room),
-            },
             health,
             room,
-            reader: SledReader { tree, keep_events },
+            reader: DiskReader { tree, keep_events },
             _lock: lock,
         })
     }
@@ -177,7 +178,7 @@ impl SledRepository {
     /// Reads on a blocking thread. At most one read per processor runs at once, so the commit thread keeps its share.
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&SledReader) -> anyhow::Result<T> + Send + 'static,
+        read: impl FnOnce(&DiskReader) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let reader = self.reader.clone();
         let permit = Arc::clone(&self.reads).acquire_owned().await;
@@ -198,7 +199,7 @@ impl SledRepository {
 }
 
 #[async_trait]
-impl PlantRepository for SledRepository {
+impl PlantRepository for DiskRepository {
     async fn write(&self, write: Write) -> Result<Decision, StoreError> {
         self.health.check()?;
         let (answer, outcome) = oneshot::channel();
@@ -280,24 +281,6 @@ impl PlantRepository for SledRepository {
 
 fn reads_at_once() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
-}
-
-/// Closes sled, except after a failure or on a full disk: sled's close may then wait forever.
-#[derive(Debug)]
-struct CloseOnDrop {
-    last_handle: Option<LastHandle>,
-    health: Arc<StoreHealth>,
-    room: Arc<Room>,
-}
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        if (self.health.failure().is_some() || self.room.is_full())
-            && let Some(last_handle) = self.last_handle.take()
-        {
-            last_handle.leave_open();
-        }
-    }
 }
 
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use anyhow::{Context as _, anyhow, ensure};
 use plant_domain::PlantId;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use super::back_pressure::delay;
+use super::change::{Change, ChangeGroup};
 use super::compaction::CompactionThread;
 use super::health::{LOOK_INTERVAL, StoreHealth, Watch};
-use super::layout::{Change, ChangeGroup};
-use super::ordered_map::guarded::failure_in_background;
 use super::room::Room;
 use super::tree::MergeTree;
 use super::write_ahead_log::{WriteAheadLog, payload_of};
@@ -76,13 +76,12 @@ pub(super) struct Committer {
     pub(super) room: Arc<Room>,
 }
 
-/// Starts the commit thread, and a watchdog for that thread and for sled. The watchdog ends with the commit thread.
+/// Starts the commit thread, and a watchdog for that thread. The watchdog ends with the commit thread.
 pub(super) fn spawn(
     mut committer: Committer,
     mut messages: mpsc::Receiver<Message>,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let watched = Arc::clone(&committer.health);
-    let db = committer.tree.db.clone();
     let (alive, commit_thread_alive) = std::sync::mpsc::channel::<()>();
     let commit_thread = thread::Builder::new()
         .name("plant-commit".to_owned())
@@ -102,12 +101,6 @@ pub(super) fn spawn(
             while let Err(RecvTimeoutError::Timeout) =
                 commit_thread_alive.recv_timeout(LOOK_INTERVAL)
             {
-                // sled reports a failed background write only to the next write.
-                if watched.failure().is_none()
-                    && let Err(cause) = failure_in_background(&db)
-                {
-                    watched.fail(anyhow!(cause).context("sled failed in the background"));
-                }
                 watch.look(&watched);
             }
         })
@@ -151,7 +144,7 @@ impl Committer {
             return;
         }
         self.health.group_begins();
-        let ended = self.last_compaction();
+        let ended = self.last_flush();
         self.health.group_ends();
         if let Err(cause) = ended {
             self.health.fail(cause);
@@ -192,13 +185,7 @@ impl Committer {
         if self.room.is_full() {
             return Ok(refuse_all());
         }
-        let manifest = self.tree.memtables.read().manifest;
-        let mut group = ChangeGroup {
-            first_sequence: manifest.last_sequence + 1,
-            plants_before: manifest.plants,
-            digest_before: manifest.digest,
-            changes: Vec::with_capacity(count),
-        };
+        let mut group = ChangeGroup::after(&self.tree.read().totals, count);
         let mut plants: HashMap<PlantId, Option<EncodedPlant>> = HashMap::with_capacity(count);
         let mut all_decided = Vec::with_capacity(count);
         for write in writes {
@@ -231,17 +218,17 @@ impl Committer {
                 return Ok(refuse_all());
             }
             fault::point("after-journal");
-            self.tree.memtables.apply(group)?;
+            self.tree.apply(group)?;
             fault::point("after-shown");
         }
         Ok(all_decided)
     }
 
     /// Appends a group to the write-ahead log. Returns false, and appends nothing, when that needs the other segment
-    /// while the disk is full: sled does not have the changes in that segment yet.
+    /// while the disk is full: no table has the changes in that segment yet.
     fn append(&mut self, payload: &[u8]) -> anyhow::Result<bool> {
-        let is_full = self.tree.memtables.read().active_changes() >= self.changes_in_memory;
-        if is_full || !self.write_ahead_log.has_room_for(payload) {
+        let changes = self.tree.read().active_changes();
+        if changes >= self.changes_in_memory || !self.write_ahead_log.has_room_for(payload) {
             if !self.compaction.wait(&self.room)? {
                 return Ok(false);
             }
@@ -250,29 +237,37 @@ impl Committer {
             fault::point("before-segment-switch");
             self.write_ahead_log.switch_segment();
             fault::point("after-segment-switch");
-            self.compact()?;
+            self.flush()?;
+        } else {
+            let full =
+                self.write_ahead_log.full().max(changes as f64 / self.changes_in_memory as f64);
+            thread::sleep(delay(
+                self.compaction.is_flushing(),
+                full,
+                self.tree.read().tables.len(),
+            ));
         }
         self.write_ahead_log.append(payload)?;
         Ok(true)
     }
 
-    fn compact(&mut self) -> anyhow::Result<()> {
-        let (immutable, manifest) = self.tree.memtables.freeze()?;
-        self.compaction.begin(immutable, manifest)
+    fn flush(&mut self) -> anyhow::Result<()> {
+        let (immutable, totals) = self.tree.freeze()?;
+        self.compaction.begin(immutable, totals)
     }
 
-    /// Compacts all memtables when the repository closes, so that the next start has little to replay.
-    fn last_compaction(&mut self) -> anyhow::Result<()> {
-        fault::point("before-last-fold");
-        let mut is_in_sled = self.compaction.wait(&self.room)?;
-        if is_in_sled && self.tree.memtables.read().active_changes() > 0 {
-            self.compact()?;
-            is_in_sled = self.compaction.wait(&self.room)?;
+    /// Writes all memtables as tables when the repository closes, so that the next start has nothing to replay.
+    fn last_flush(&mut self) -> anyhow::Result<()> {
+        fault::point("before-last-flush");
+        let mut is_written = self.compaction.wait(&self.room)?;
+        if is_written && self.tree.read().active_changes() > 0 {
+            self.flush()?;
+            is_written = self.compaction.wait(&self.room)?;
         }
         ensure!(
-            is_in_sled,
+            is_written,
             "the disk is full; everything acknowledged is in the write-ahead log, and the next start with room \
-             compacts it into sled"
+             writes it as a table"
         );
         Ok(())
     }

@@ -14,8 +14,8 @@ const STALLED_AFTER: Duration = Duration::from_secs(1);
 /// The interval of the watchdog, and of looks at the room on the disk.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The store fails when this many looks (10 s) find the same group on its way to the disk: sled can wait forever on a
-/// full disk. The limit counts looks instead of time, because a process that is stopped (SIGSTOP) makes no looks.
+/// The store fails when this many looks (10 s) find the same group on its way to the disk: a disk may never answer. The
+/// limit counts looks instead of time, because a process that is stopped (SIGSTOP) makes no looks.
 const FAILED_AFTER_LOOKS: u32 = 40;
 
 #[derive(Debug, Default)]

@@ -1,0 +1,195 @@
+//! The changes of a group, as the write-ahead log keeps them, and the totals that they lead to.
+
+use std::num::Wrapping;
+
+use anyhow::{Context as _, bail, ensure};
+use plant_domain::PlantId;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::keys::{MAX_SEQUENCE, ordered};
+use crate::EventKind;
+use crate::plant_record::{EncodedPlant, whole};
+
+/// What all changes up to an event add up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Totals {
+    /// The sequence number of that event; 0 before the first one.
+    pub(super) last_sequence: u64,
+    pub(super) plants: u64,
+    /// The sum of the digests of all plants.
+    pub(super) digest: Digest,
+    /// The first kept event. Older events may remain.
+    pub(super) kept_from: u64,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self { last_sequence: 0, plants: 0, digest: Digest::default(), kept_from: 1 }
+    }
+}
+
+impl Totals {
+    pub(super) fn after(&self, changes: &[Change]) -> anyhow::Result<Self> {
+        let Self { mut plants, mut digest, .. } = *self;
+        for change in changes {
+            plants = match change.kind {
+                EventKind::Created => plants.checked_add(1),
+                EventKind::Updated => Some(plants),
+                EventKind::Deleted => plants.checked_sub(1),
+            }
+            .context("the count of plants is wrong")?;
+            digest += change.digest;
+        }
+        let last_sequence = self.last_sequence + changes.len() as u64;
+        Ok(Self { last_sequence, plants, digest, ..*self })
+    }
+}
+
+/// The sum of the hashes of entries, which does not depend on their order. Digests of different entries are equal with a
+/// chance of one in 2^64; they do not guard against an attacker.
+pub(super) type Digest = Wrapping<u64>;
+
+/// The digest of one entry: an id with the record of the plant, or with its tag.
+pub(super) fn digest(id: PlantId, value: &[u8]) -> Digest {
+    hash(&ordered(id), value)
+}
+
+/// Digests are on disk, so the hash must never change.
+fn hash(key: &[u8], value: &[u8]) -> Digest {
+    Wrapping(xxh3_64_with_seed(value, xxh3_64(key)))
+}
+
+/// A change without its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EventOfPlant {
+    pub(super) kind: EventKind,
+    pub(super) id: i64,
+}
+
+impl EventOfPlant {
+    pub(super) fn decode(value: &[u8]) -> anyhow::Result<Self> {
+        whole(value).context("an event is damaged")
+    }
+}
+
+/// The changes of one group as the write-ahead log keeps them: enough to apply the group again.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ChangeGroup {
+    /// The sequence number of the first change's event. Those of the other changes follow without a gap.
+    pub(super) first_sequence: u64,
+    pub(super) plants_before: u64,
+    pub(super) digest_before: Digest,
+    pub(super) changes: Vec<Change>,
+}
+
+impl ChangeGroup {
+    /// A group without changes yet, after these totals.
+    pub(super) fn after(totals: &Totals, capacity: usize) -> Self {
+        Self {
+            first_sequence: totals.last_sequence + 1,
+            plants_before: totals.plants,
+            digest_before: totals.digest,
+            changes: Vec::with_capacity(capacity),
+        }
+    }
+
+    pub(super) fn decode(payload: &[u8]) -> anyhow::Result<Self> {
+        let group: Self = whole(payload).context("a record of the write-ahead log is damaged")?;
+        ensure!(
+            (1..=MAX_SEQUENCE).contains(&group.first_sequence),
+            "a record of the write-ahead log begins with the impossible number {}",
+            group.first_sequence
+        );
+        Ok(group)
+    }
+
+    /// Whether this is the next group after these totals.
+    pub(super) fn follows(&self, totals: &Totals) -> bool {
+        let Totals { last_sequence, plants, digest, .. } = *totals;
+        (self.first_sequence, self.plants_before, self.digest_before)
+            == (last_sequence + 1, plants, digest)
+    }
+
+    pub(super) fn last_sequence(&self) -> u64 {
+        (self.first_sequence + self.changes.len() as u64).saturating_sub(1)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Change {
+    pub(super) kind: EventKind,
+    pub(super) id: i64,
+    /// The tag that the plant has lost.
+    pub(super) left_tag: Option<Box<str>>,
+    /// What the change adds to the digest of all plants: the plant after it, less the plant before.
+    pub(super) digest: Digest,
+    /// The plant after the change; `None` when it was deleted.
+    pub(super) record: Option<EncodedPlant>,
+}
+
+impl Change {
+    /// The change from one state of a plant to a different one.
+    pub(super) fn new(
+        id: PlantId,
+        before: Option<&EncodedPlant>,
+        after: Option<EncodedPlant>,
+    ) -> anyhow::Result<Self> {
+        let kind = match (before, &after) {
+            (None, None) => bail!("a change of plant {id} that changes nothing"),
+            (None, Some(_)) => EventKind::Created,
+            (Some(_), Some(_)) => EventKind::Updated,
+            (Some(_), None) => EventKind::Deleted,
+        };
+        let left_tag = match before {
+            None => None,
+            Some(before) => {
+                let after = after.as_ref().map(EncodedPlant::decode).transpose()?;
+                let tag = after.and_then(|after| after.tag);
+                before.decode()?.tag.filter(|left| Some(*left) != tag).map(Box::from)
+            }
+        };
+        let digest_of = |record: Option<&EncodedPlant>| {
+            record.map_or_else(Digest::default, |record| digest(id, record.bytes()))
+        };
+        let digest = digest_of(after.as_ref()) - digest_of(before);
+        Ok(Self { kind, id: id.get(), left_tag, digest, record: after })
+    }
+
+    pub(super) const fn event(&self) -> EventOfPlant {
+        EventOfPlant { kind: self.kind, id: self.id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_an_entry_is_the_same_in_every_version() {
+        // XXH3 has a path for each range of lengths.
+        for (length, digest) in [
+            (0, 3_631_226_311_945_554_131),
+            (3, 11_029_246_363_082_579_538),
+            (100, 1_989_054_143_599_635_995),
+            (1_000, 10_415_174_115_763_034_001),
+        ] {
+            assert_eq!(hash(b"key", &vec![7; length]), Wrapping(digest), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_number_that_no_store_gets_to_is_an_error() {
+        for (first_sequence, is_right) in [
+            (0, false),
+            (1, true),
+            (MAX_SEQUENCE, true),
+            (MAX_SEQUENCE + 1, false),
+            (u64::MAX, false),
+        ] {
+            let group = ChangeGroup { first_sequence, ..ChangeGroup::after(&Totals::default(), 0) };
+            let payload = postcard::to_stdvec(&group).expect("small");
+            assert_eq!(ChangeGroup::decode(&payload).is_ok(), is_right, "{first_sequence}");
+        }
+    }
+}

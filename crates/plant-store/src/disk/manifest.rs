@@ -1,0 +1,67 @@
+//! The manifest: which tables make up the database, and what they add up to. A table that the manifest does not name does
+//! not count.
+
+use anyhow::{Context as _, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::block::checksum;
+use super::change::Totals;
+use super::table::TableEntry;
+use super::write_ahead_log::Salts;
+use crate::plant_record::whole;
+
+/// The file begins with these bytes, then the checksum of the rest.
+const MAGIC: [u8; 8] = *b"plmanif1";
+
+/// The number of the layout of all files. A database with another number does not open.
+const FORMAT: u32 = 5;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    /// The salts of the write-ahead log that belongs to this database.
+    pub(super) log_salts: Salts,
+    /// What the changes in the tables add up to.
+    pub(super) totals: Totals,
+    /// The number of the next table.
+    pub(super) next_table: u64,
+    /// Newest first.
+    pub(super) tables: Vec<TableEntry>,
+}
+
+impl Manifest {
+    pub(super) fn new(log_salts: Salts) -> Self {
+        Self { log_salts, totals: Totals::default(), next_table: 1, tables: Vec::new() }
+    }
+
+    pub(super) fn encode(&self) -> anyhow::Result<Vec<u8>> {
+        let content = postcard::to_stdvec(&(FORMAT, self))?;
+        Ok([&MAGIC, &checksum(&content).to_le_bytes(), &content[..]].concat())
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
+        let content = bytes.strip_prefix(&MAGIC).and_then(<[u8]>::split_first_chunk);
+        let (expected, content) = content.context("it does not begin as a manifest does")?;
+        ensure!(checksum(content).to_le_bytes() == *expected, "its checksum is wrong");
+        let (format, rest): (u32, _) = postcard::take_from_bytes(content)?;
+        if format != FORMAT {
+            bail!(other_format(&format!("format {format}")));
+        }
+        let manifest: Self = whole(rest)?;
+        ensure!(
+            (1..=manifest.totals.last_sequence.saturating_add(1))
+                .contains(&manifest.totals.kept_from),
+            "its events are kept from number {} on, and the last is {}",
+            manifest.totals.kept_from,
+            manifest.totals.last_sequence
+        );
+        Ok(manifest)
+    }
+}
+
+/// Says that another version wrote the database.
+pub(super) fn other_format(found: &str) -> String {
+    format!(
+        "the database has {found}, and this version reads format {FORMAT}; export the plants with the version that \
+         wrote it, and import them with this one"
+    )
+}

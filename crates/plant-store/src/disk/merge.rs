@@ -1,0 +1,61 @@
+//! Merges tables: of a key that several tables have, the newest entry counts.
+
+use std::sync::Arc;
+
+use super::table::{Table, TableCursor};
+
+/// The tables of a database, newest first.
+pub(super) type Tables = Arc<[Arc<Table>]>;
+
+/// A key, and its value; `None` removes the key.
+pub(super) type Entry<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// The entries of several tables by ascending key.
+#[derive(Debug)]
+pub(super) struct Merge {
+    /// Newest first.
+    cursors: Vec<TableCursor>,
+    /// The cursors whose entries are consumed. The first of them had the newest.
+    consumed: Vec<usize>,
+}
+
+impl Merge {
+    /// The entries from a key on, for a reader.
+    pub(super) fn new(tables: &[Arc<Table>], from: &[u8]) -> Self {
+        Self::of(tables, from, true)
+    }
+
+    /// All entries, for a pass over whole tables. Blocks read by the pass do not replace others in the cache.
+    pub(super) fn of_all(tables: &[Arc<Table>]) -> Self {
+        Self::of(tables, &[], false)
+    }
+
+    fn of(tables: &[Arc<Table>], from: &[u8], is_cached: bool) -> Self {
+        let cursor = |table: &Arc<Table>| TableCursor::new(Arc::clone(table), from, is_cached);
+        let cursors: Vec<_> = tables.iter().map(cursor).collect();
+        let consumed = (0..cursors.len()).collect();
+        Self { cursors, consumed }
+    }
+
+    /// The next entry. After an error, the next call continues behind the damaged block.
+    pub(super) fn next(&mut self) -> anyhow::Result<Option<Entry<'_>>> {
+        while let Some(cursor) = self.consumed.last() {
+            self.cursors[*cursor].advance()?;
+            self.consumed.pop();
+        }
+        let mut least: Option<&[u8]> = None;
+        for (index, cursor) in self.cursors.iter().enumerate() {
+            let Some((key, _)) = cursor.entry() else { continue };
+            match least.map_or(std::cmp::Ordering::Less, |least| key.cmp(least)) {
+                std::cmp::Ordering::Greater => {}
+                std::cmp::Ordering::Equal => self.consumed.push(index),
+                std::cmp::Ordering::Less => {
+                    least = Some(key);
+                    self.consumed.clear();
+                    self.consumed.push(index);
+                }
+            }
+        }
+        Ok(self.consumed.first().and_then(|newest| self.cursors[*newest].entry()))
+    }
+}

@@ -1,0 +1,275 @@
+//! Opening the database.
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::ErrorKind;
+use std::num::NonZeroUsize;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use rustix::fs::OFlags;
+
+use super::cache::BlockCache;
+use super::change::Totals;
+use super::compaction::write_table;
+use super::config::{DiskConfig, LOCK_PATIENCE, LOCK_RETRY_INTERVAL};
+use super::errors::{advise, advise_on_disk};
+use super::files::Files;
+use super::findings::Findings;
+use super::health::StoreHealth;
+use super::manifest::Manifest;
+use super::memtable::Memtable;
+use super::merge::Tables;
+use super::recovery::replay;
+use super::table::{Content, Table, TableEntry};
+use super::table_writer::TableWriter;
+use super::tree::with_newest;
+use super::write_ahead_log::{self, WriteAheadLog};
+use crate::fault;
+
+const MIB: u64 = 1024 * 1024;
+
+/// A checked database: its tables have everything in the write-ahead log.
+pub(super) struct Opened {
+    pub(super) files: Files,
+    pub(super) manifest: Manifest,
+    pub(super) tables: Tables,
+    pub(super) cache: Arc<BlockCache>,
+    pub(super) write_ahead_log: WriteAheadLog,
+    pub(super) lock: File,
+}
+
+/// Opens the database, or makes a new one.
+pub(super) fn open(config: &DiskConfig, health: Arc<StoreHealth>) -> anyhow::Result<Opened> {
+    make_or_open(config, health).map_err(advise_on_disk)
+}
+
+fn make_or_open(config: &DiskConfig, health: Arc<StoreHealth>) -> anyhow::Result<Opened> {
+    let directory = &config.directory;
+    make_directory(directory)?;
+    let lock = lock(directory)?;
+    let files = Files::in_directory(directory, health);
+    if !files.has_database()? {
+        make_database(directory, &files)?;
+    }
+    let recovered = recover(config, &files).map_err(advise)?;
+    let (manifest, tables, cache, write_ahead_log) = recovered;
+    Ok(Opened { files, manifest, tables, cache, write_ahead_log, lock })
+}
+
+/// Checks the database, and writes what only the write-ahead log has as a table.
+fn recover(
+    config: &DiskConfig,
+    files: &Files,
+) -> anyhow::Result<(Manifest, Tables, Arc<BlockCache>, WriteAheadLog)> {
+    let mut findings = Findings::Refuse;
+    let mut manifest = files.read_manifest()?;
+    remove_other_tables(files, &manifest)?;
+    let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
+    let mut tables = Vec::with_capacity(manifest.tables.len());
+    for entry in &manifest.tables {
+        let content = Content::of_file(&files.table_path(entry.number))?;
+        tables.push(Arc::new(Table::open(entry.number, content, Some(entry), Arc::clone(&cache))?));
+    }
+    check_all(&tables)?;
+    let mut tables: Tables = tables.into();
+    let payloads = read_log(config, Some(&manifest), &mut findings)?;
+    let (memtable, totals) = replay(manifest.totals, &payloads, &mut findings)?;
+    fault::point("after-replay");
+    if !memtable.events.is_empty() {
+        let table = write_table(files, &mut manifest, &memtable, totals, &cache)?;
+        tables = with_newest(&tables, table);
+    }
+    fault::point("before-opened");
+    Ok((manifest, tables, cache, WriteAheadLog::open(&config.directory)?))
+}
+
+/// Removes what a kill has left: tables that were not finished, and inputs of a merge that was.
+fn remove_other_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<()> {
+    for number in files.table_numbers()? {
+        if manifest.tables.iter().all(|entry| entry.number != number) {
+            fault::point("before-other-table-removed");
+            files.remove_table(number)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads all tables, so that damage shows now, and not when a plant is asked for.
+fn check_all(tables: &[Arc<Table>]) -> anyhow::Result<()> {
+    let next = AtomicUsize::new(0);
+    let check_some = || {
+        while let Some(table) = tables.get(next.fetch_add(1, Ordering::Relaxed)) {
+            table.check()?;
+        }
+        anyhow::Ok(())
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    thread::scope(|scope| {
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, check_some);
+        let checking: Vec<_> = (0..threads).map(spawn).collect();
+        checking.into_iter().try_for_each(|thread| {
+            thread?.join().unwrap_or_else(|_| Err(anyhow!("a check of the tables panicked")))
+        })
+    })
+}
+
+/// What there is of a database, even of a damaged one.
+pub(super) struct Found {
+    /// With what the write-ahead log has in front, as a table in memory.
+    pub(super) tables: Tables,
+    /// What everything should add up to, if the manifest can be read.
+    pub(super) totals: Option<Totals>,
+    /// Keeps other processes out.
+    _lock: File,
+}
+
+/// Opens an existing database, even if it is damaged, and changes nothing.
+pub(super) fn open_to_look(config: &DiskConfig, findings: &mut Findings) -> anyhow::Result<Found> {
+    look(config, findings).map_err(advise).map_err(advise_on_disk)
+}
+
+fn look(config: &DiskConfig, findings: &mut Findings) -> anyhow::Result<Found> {
+    let directory = &config.directory;
+    let files = Files::in_directory(directory, Arc::default());
+    ensure!(
+        directory.try_exists()? && (files.has_database()? || !files.table_numbers()?.is_empty()),
+        "there is no database in {}; name the folder of one",
+        directory.display()
+    );
+    let lock = lock(directory)?;
+    let manifest = findings.value_of(files.read_manifest())?;
+    let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
+    let mut open_one = |number, expected: Option<&TableEntry>| {
+        let open = || {
+            let content = Content::of_file(&files.table_path(number))?;
+            Table::open(number, content, expected, Arc::clone(&cache)).map(Arc::new)
+        };
+        findings.value_of(open())
+    };
+    let mut tables = Vec::new();
+    match &manifest {
+        Some(manifest) => {
+            for entry in &manifest.tables {
+                tables.extend(open_one(entry.number, Some(entry))?);
+            }
+        }
+        None => {
+            for number in files.table_numbers()? {
+                tables.extend(open_one(number, None)?);
+            }
+            // Inputs of a merge may be there beside its result. Then the same entry is found twice, which is harmless.
+            tables.sort_unstable_by_key(|table| std::cmp::Reverse(table.sequences.1));
+        }
+    }
+    let payloads = read_log(config, manifest.as_ref(), findings)?;
+    let Some(in_tables) = manifest.map(|manifest| manifest.totals) else {
+        return Ok(Found { tables: tables.into(), totals: None, _lock: lock });
+    };
+    let (memtable, totals) = replay(in_tables, &payloads, findings)?;
+    let tables = match memtable.events.is_empty() {
+        true => tables.into(),
+        false => with_newest(&tables, in_memory(&memtable, totals, &cache)?),
+    };
+    Ok(Found { tables, totals: Some(totals), _lock: lock })
+}
+
+/// A memtable as a table in memory.
+pub(super) fn in_memory(
+    memtable: &Memtable,
+    totals: Totals,
+    cache: &Arc<BlockCache>,
+) -> anyhow::Result<Table> {
+    /// No file has this number.
+    const NUMBER: u64 = 0;
+    let mut table = TableWriter::new(Vec::new(), memtable.plants.len());
+    memtable.write_to(&mut table, totals.kept_from)?;
+    let (bytes, entry) = table.finish(NUMBER, memtable.sequences())?;
+    Table::open(NUMBER, Content::Memory(bytes), Some(&entry), Arc::clone(cache))
+}
+
+/// Reads the payloads of the records in the write-ahead log.
+fn read_log(
+    config: &DiskConfig,
+    manifest: Option<&Manifest>,
+    findings: &mut Findings,
+) -> anyhow::Result<Vec<Vec<u8>>> {
+    let (salts, mut payloads) = write_ahead_log::read(&config.directory, findings)?;
+    if manifest.is_some_and(|manifest| manifest.log_salts != salts) {
+        findings.add(
+            "journal.0 and journal.1 belong to another database; put the files of this one back",
+        )?;
+        payloads.clear();
+    }
+    Ok(payloads)
+}
+
+fn make_directory(directory: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(directory)
+        .with_context(|| format!("cannot make the folder {}", directory.display()))
+}
+
+/// Makes the files of an empty database, the manifest last. A kill before leaves nothing that blocks the next open.
+fn make_database(directory: &Path, files: &Files) -> anyhow::Result<()> {
+    fault::point("before-journal-made");
+    files.make()?;
+    let salts = write_ahead_log::make(directory)?;
+    sync_names(directory)?;
+    files.write_manifest(&Manifest::new(salts))
+}
+
+/// Syncs the names in a folder, and those of the folder and its ancestors: a killed start may have created any of them.
+/// An ancestor that this user may not open existed before.
+fn sync_names(directory: &Path) -> anyhow::Result<()> {
+    for folder in directory.canonicalize()?.ancestors() {
+        match File::open(folder).and_then(|folder| folder.sync_all()) {
+            Err(cause)
+                if !matches!(
+                    cause.kind(),
+                    ErrorKind::PermissionDenied
+                        | ErrorKind::InvalidInput
+                        | ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                return Err(cause).with_context(|| format!("cannot sync {}", folder.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn lock(directory: &Path) -> anyhow::Result<File> {
+    let path = directory.join("lock");
+    // In a folder of another user, a link could lead to any file.
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .custom_flags(no_link)
+        .open(&path)
+        .with_context(|| format!("cannot write {}; check who owns it", path.display()))?;
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_PATIENCE => {
+                thread::sleep(LOCK_RETRY_INTERVAL);
+            }
+            Err(TryLockError::WouldBlock) => {
+                bail!("another process has it open; stop that process first, or use another folder")
+            }
+            Err(TryLockError::Error(cause)) => {
+                return Err(cause).with_context(|| format!("cannot lock {}", path.display()));
+            }
+        }
+    }
+}

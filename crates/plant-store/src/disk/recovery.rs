@@ -1,0 +1,61 @@
+//! Recovery: the groups in the write-ahead log that no table has yet.
+
+use anyhow::Context as _;
+
+use super::change::{ChangeGroup, Totals};
+use super::findings::Findings;
+use super::memtable::Memtable;
+
+/// Puts the groups after `in_tables` into a memtable, and returns it with the totals that it leads to. The payloads of the
+/// log's records are in no particular order.
+pub(super) fn replay(
+    in_tables: Totals,
+    payloads: &[Vec<u8>],
+    findings: &mut Findings,
+) -> anyhow::Result<(Memtable, Totals)> {
+    let nothing = || (Memtable::after(in_tables.last_sequence), in_tables);
+    let newest = newest_run(payloads, findings)?;
+    let first_sequence = newest.first().map_or(1, |first| first.first_sequence);
+    let last_sequence = newest.last().map_or(0, ChangeGroup::last_sequence);
+    if last_sequence < in_tables.last_sequence {
+        findings.add(format_args!(
+            "the changes between number {last_sequence} and {} are missing in the write-ahead log",
+            in_tables.last_sequence
+        ))?;
+        return Ok(nothing());
+    }
+    if first_sequence > in_tables.last_sequence + 1 {
+        findings.add(format_args!(
+            "the changes between number {} and {first_sequence} are lost from the write-ahead log",
+            in_tables.last_sequence
+        ))?;
+        return Ok(nothing());
+    }
+    let (mut memtable, mut totals) = nothing();
+    let apply = || {
+        for group in newest {
+            if group.last_sequence() > in_tables.last_sequence {
+                anyhow::ensure!(group.follows(&totals), "it does not follow the tables");
+                totals = totals.after(&group.changes)?;
+                memtable.apply(group)?;
+            }
+        }
+        Ok((memtable, totals))
+    };
+    let applied = apply().context("the write-ahead log cannot be applied");
+    Ok(findings.value_of(applied)?.unwrap_or_else(nothing))
+}
+
+/// The newest groups without a gap between them. A segment that is being overwritten also has the rest of older groups.
+fn newest_run(payloads: &[Vec<u8>], findings: &mut Findings) -> anyhow::Result<Vec<ChangeGroup>> {
+    let mut groups = Vec::with_capacity(payloads.len());
+    for payload in payloads {
+        groups.extend(findings.value_of(ChangeGroup::decode(payload))?);
+    }
+    groups.sort_unstable_by_key(|group| group.first_sequence);
+    let has_gap =
+        |(one, next): (&ChangeGroup, &ChangeGroup)| one.last_sequence() + 1 != next.first_sequence;
+    let mut neighbors = groups.iter().zip(groups.iter().skip(1));
+    let newest = neighbors.rposition(has_gap).map_or(0, |before| before + 1);
+    Ok(groups.split_off(newest))
+}

@@ -1,0 +1,268 @@
+//! Tables: immutable files of sorted entries.
+//!
+//! A table is its blocks, then its tail (see [`Tail`]), then the tail's length and checksum and [`MAGIC`]. The tail has the
+//! checksum of each block, and the manifest that of the tail, so the manifest vouches for every byte.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use plant_domain::PlantId;
+use serde::{Deserialize, Serialize};
+
+use super::block::{self, BlockCursor, checksum};
+use super::bloom_filter::BloomFilter;
+use super::cache::BlockCache;
+use super::keys;
+use crate::plant_record::whole;
+
+pub(super) const MAGIC: [u8; 8] = *b"pltable1";
+/// Length and checksum of the tail, and [`MAGIC`].
+pub(super) const FOOTER_BYTES: usize = 24;
+
+/// What the manifest says of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TableEntry {
+    pub(super) number: u64,
+    /// The length of its file.
+    pub(super) bytes: u64,
+    pub(super) tail_checksum: u64,
+}
+
+/// What describes a table's blocks.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Tail<'a> {
+    pub(super) first_sequence: u64,
+    pub(super) last_sequence: u64,
+    /// How many entries are of plants, removals included.
+    pub(super) plants: u64,
+    pub(super) blocks: Vec<BlockPlace>,
+    /// The [`BloomFilter`] over the ids of those plants.
+    pub(super) filter: &'a [u8],
+}
+
+/// Where a block is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct BlockPlace {
+    pub(super) first_key: Box<[u8]>,
+    /// In bytes from the start of the table.
+    pub(super) offset: u64,
+    /// In bytes.
+    pub(super) length: u32,
+    pub(super) checksum: u64,
+}
+
+/// A table that is open for reading.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) entry: TableEntry,
+    /// The numbers of the first and the last event up to which the table has the changes.
+    pub(super) sequences: (u64, u64),
+    /// How many entries are of plants, removals included.
+    pub(super) plants: u64,
+    blocks: Vec<BlockPlace>,
+    filter: BloomFilter,
+    content: Content,
+    cache: Arc<BlockCache>,
+}
+
+/// Where a table's bytes are. A table in memory serves the inspection of a database, which writes nothing.
+#[derive(Debug)]
+pub(super) enum Content {
+    File(File, PathBuf),
+    Memory(Vec<u8>),
+}
+
+impl Content {
+    pub(super) fn of_file(path: &Path) -> anyhow::Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self::File(file, path.to_owned()))
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        match self {
+            Self::File(file, _) => Ok(file.metadata()?.len()),
+            Self::Memory(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    fn read(&self, offset: u64, length: usize) -> io::Result<Arc<[u8]>> {
+        match self {
+            Self::File(file, _) => {
+                let mut bytes = vec![0; length];
+                file.read_exact_at(&mut bytes, offset)?;
+                Ok(bytes.into())
+            }
+            Self::Memory(bytes) => {
+                let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+                let bytes = bytes.get(begin..).and_then(|bytes| bytes.get(..length));
+                bytes.map(Arc::from).ok_or(io::ErrorKind::UnexpectedEof.into())
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::File(_, path) => path.display().to_string(),
+            Self::Memory(_) => "the changes of the write-ahead log".to_owned(),
+        }
+    }
+}
+
+impl Table {
+    /// Opens the table with this number. Its tail must be `expected`, if that is known; the blocks are not read yet.
+    pub(super) fn open(
+        number: u64,
+        content: Content,
+        expected: Option<&TableEntry>,
+        cache: Arc<BlockCache>,
+    ) -> anyhow::Result<Self> {
+        Self::read(number, &content, expected)
+            .with_context(|| format!("{} is damaged", content.name()))
+            .map(|(entry, tail)| {
+                let (sequences, plants, blocks, filter) = tail;
+                Self { entry, sequences, plants, blocks, filter, content, cache }
+            })
+    }
+
+    #[expect(clippy::type_complexity, reason = "the parts of a tail, without the borrowed filter")]
+    fn read(
+        number: u64,
+        content: &Content,
+        expected: Option<&TableEntry>,
+    ) -> anyhow::Result<(TableEntry, ((u64, u64), u64, Vec<BlockPlace>, BloomFilter))> {
+        let bytes = content.length()?;
+        let tail_end = bytes.checked_sub(FOOTER_BYTES as u64).context("it is cut")?;
+        let footer = content.read(tail_end, FOOTER_BYTES)?;
+        let (numbers, magic) = footer.split_at(FOOTER_BYTES - MAGIC.len());
+        ensure!(magic == MAGIC, "it does not end as a table does");
+        let [tail_bytes, tail_checksum] = [0, 8]
+            .map(|at| numbers[at..].first_chunk().map_or(0, |number| u64::from_le_bytes(*number)));
+        let entry = TableEntry { number, bytes, tail_checksum };
+        ensure!(
+            expected.is_none_or(|expected| *expected == entry),
+            "it is not the table that the manifest names"
+        );
+        let tail_begin = tail_end.checked_sub(tail_bytes).context("its tail is too long")?;
+        let tail = content.read(tail_begin, usize::try_from(tail_bytes)?)?;
+        ensure!(checksum(&tail) == tail_checksum, "its tail has a wrong checksum");
+        let Tail { first_sequence, last_sequence, plants, blocks, filter } = whole(&tail)?;
+        let end_of = |place: &BlockPlace| place.offset.checked_add(u64::from(place.length));
+        ensure!(
+            blocks.iter().all(|place| end_of(place).is_some_and(|end| end <= tail_begin)),
+            "a block is outside of it"
+        );
+        let filter = BloomFilter::from_bytes(filter)?;
+        Ok((entry, ((first_sequence, last_sequence), plants, blocks, filter)))
+    }
+
+    /// The state of a plant: `None` when the table does not have the plant, `Some(None)` when it removes the plant.
+    pub(super) fn plant(&self, id: PlantId) -> anyhow::Result<Option<Option<Box<[u8]>>>> {
+        if !self.filter.may_contain(id) {
+            return Ok(None);
+        }
+        self.get(&keys::plant_key(id))
+    }
+
+    /// The value of a key: `None` when the table does not have the key, `Some(None)` when it removes the key.
+    pub(super) fn get(&self, key: &[u8]) -> anyhow::Result<Option<Option<Box<[u8]>>>> {
+        let Some(index) = self.block_of(key) else { return Ok(None) };
+        block::find(&self.block(index, true)?, key)
+    }
+
+    /// The index of the block that has the key, if the table has it.
+    fn block_of(&self, key: &[u8]) -> Option<usize> {
+        self.blocks.partition_point(|block| *block.first_key <= *key).checked_sub(1)
+    }
+
+    /// Reads a block, and checks its checksum.
+    fn block(&self, index: usize, is_cached: bool) -> anyhow::Result<Arc<[u8]>> {
+        let BlockPlace { first_key, offset, length, checksum: expected } = &self.blocks[index];
+        let read = || {
+            let bytes = self.content.read(*offset, usize::try_from(*length)?)?;
+            ensure!(checksum(&bytes) == *expected, "its checksum is wrong");
+            Ok(bytes)
+        };
+        let read = || {
+            read().with_context(|| {
+                let name = self.content.name();
+                let next = self.blocks.get(index + 1).map(|next| &*next.first_key);
+                format!("cannot read the block of {name} with {}", span(first_key, next))
+            })
+        };
+        if is_cached { self.cache.get(self.entry.number, index, read) } else { read() }
+    }
+
+    /// Reads all blocks, and checks their checksums.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        (0..self.blocks.len()).try_for_each(|index| self.block(index, false).map(drop))
+    }
+}
+
+/// Names the entries from a key up to another key.
+fn span(first: &[u8], next: Option<&[u8]>) -> String {
+    let name = |key: &[u8]| {
+        let plant = || keys::plant_of(key).ok().flatten().map(|id| format!("plant {id}"));
+        let tag =
+            || keys::tag_of(key).ok().flatten().map(|(tag, id)| format!("tag {tag:?} of {id}"));
+        let event = || keys::event_of(key).ok().flatten().map(|number| format!("event {number}"));
+        plant().or_else(tag).or_else(event).unwrap_or_else(|| format!("key {key:x?}"))
+    };
+    match next {
+        Some(next) => format!("everything from {} to before {}", name(first), name(next)),
+        None => format!("everything from {} on", name(first)),
+    }
+}
+
+/// Reads the entries of a table in turn.
+#[derive(Debug)]
+pub(super) struct TableCursor {
+    table: Arc<Table>,
+    /// Entries before this key are skipped.
+    from: Vec<u8>,
+    is_cached: bool,
+    /// The index of the next block to read.
+    next_block: usize,
+    block: Option<BlockCursor>,
+}
+
+impl TableCursor {
+    /// A cursor before the first entry from a key on.
+    pub(super) fn new(table: Arc<Table>, from: &[u8], is_cached: bool) -> Self {
+        let next_block = table.block_of(from).unwrap_or(0);
+        Self { table, from: from.to_vec(), is_cached, next_block, block: None }
+    }
+
+    /// Moves to the next entry. Returns false after the last one. After an error, the next call continues behind the
+    /// damaged block.
+    pub(super) fn advance(&mut self) -> anyhow::Result<bool> {
+        loop {
+            if let Some(block) = &mut self.block {
+                match block.advance() {
+                    Ok(false) => self.block = None,
+                    Ok(true) if block.key() < &self.from[..] => {}
+                    Ok(true) => return Ok(true),
+                    Err(error) => {
+                        self.block = None;
+                        return Err(error.context("a block is damaged"));
+                    }
+                }
+                continue;
+            }
+            if self.next_block == self.table.blocks.len() {
+                return Ok(false);
+            }
+            let index = self.next_block;
+            self.next_block += 1;
+            self.block = Some(BlockCursor::new(self.table.block(index, self.is_cached)?));
+        }
+    }
+
+    /// The current entry: its key, and its value, which is `None` when the entry removes the key.
+    pub(super) fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        self.block.as_ref().map(|block| (block.key(), block.value()))
+    }
+}

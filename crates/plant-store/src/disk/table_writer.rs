@@ -1,0 +1,154 @@
+//! Writes a table.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+
+use super::block::{BlockBuilder, checksum};
+use super::bloom_filter::BloomFilter;
+use super::health::StoreHealth;
+use super::keys;
+use super::table::{BlockPlace, MAGIC, TableEntry, Tail};
+use crate::fault;
+
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// How many bytes are written between two syncs. Otherwise the last sync of a large table would bring hundreds of
+/// megabytes to the disk at once, and the syncs of the write-ahead log would wait behind them.
+const SYNC_BYTES: usize = 4 * 1024 * 1024;
+
+/// A table that is being written, entry by entry.
+#[derive(Debug)]
+pub(super) struct TableWriter<W> {
+    output: W,
+    /// The bytes written so far.
+    offset: u64,
+    block: BlockBuilder,
+    blocks: Vec<BlockPlace>,
+    plants: u64,
+    filter: BloomFilter,
+}
+
+impl<W: Write> TableWriter<W> {
+    /// A table of at most this many plants.
+    pub(super) fn new(output: W, plants: usize) -> Self {
+        Self {
+            output,
+            offset: 0,
+            block: BlockBuilder::default(),
+            blocks: Vec::new(),
+            plants: 0,
+            filter: BloomFilter::with_room_for(plants),
+        }
+    }
+
+    /// Adds an entry with a key greater than all before; a value of `None` removes the key.
+    pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
+        if self.block.is_complete() {
+            self.end_block()?;
+        }
+        if let Some(id) = keys::plant_of(key)? {
+            self.filter.add(id);
+            self.plants += 1;
+        }
+        self.block.add(key, value)
+    }
+
+    fn end_block(&mut self) -> anyhow::Result<()> {
+        let bytes = self.block.bytes();
+        self.output.write_all(bytes)?;
+        let length = u32::try_from(bytes.len())?;
+        self.blocks.push(BlockPlace {
+            first_key: self.block.first_key.as_slice().into(),
+            offset: self.offset,
+            length,
+            checksum: checksum(bytes),
+        });
+        self.offset += u64::from(length);
+        self.block.clear();
+        Ok(())
+    }
+
+    /// Writes the end of the table, which has the changes of these sequence numbers.
+    pub(super) fn finish(
+        mut self,
+        number: u64,
+        (first_sequence, last_sequence): (u64, u64),
+    ) -> anyhow::Result<(W, TableEntry)> {
+        if !self.block.is_empty() {
+            self.end_block()?;
+        }
+        let Self { mut output, offset, blocks, plants, filter, .. } = self;
+        let filter = &filter.to_bytes();
+        let tail = Tail { first_sequence, last_sequence, plants, blocks, filter };
+        let tail = postcard::to_stdvec(&tail)?;
+        let tail_checksum = checksum(&tail);
+        let footer = [(tail.len() as u64).to_le_bytes(), tail_checksum.to_le_bytes(), MAGIC];
+        output.write_all(&tail)?;
+        output.write_all(footer.as_flattened())?;
+        let bytes = offset + tail.len() as u64 + footer.as_flattened().len() as u64;
+        Ok((output, TableEntry { number, bytes, tail_checksum }))
+    }
+}
+
+/// The file of a table that is being written. Syncs as it goes.
+#[derive(Debug)]
+pub(super) struct TableFile {
+    file: BufWriter<Synced>,
+    path: PathBuf,
+}
+
+#[derive(Debug)]
+struct Synced {
+    file: File,
+    unsynced_bytes: usize,
+    health: Arc<StoreHealth>,
+}
+
+impl TableFile {
+    pub(super) fn create(path: PathBuf, health: Arc<StoreHealth>) -> anyhow::Result<Self> {
+        let file = File::options().write(true).create(true).truncate(true).open(&path);
+        let file = file.with_context(|| format!("cannot make {}", path.display()))?;
+        let synced = Synced { file, unsynced_bytes: 0, health };
+        let file = BufWriter::with_capacity(BUFFER_BYTES, synced);
+        Ok(Self { file, path })
+    }
+
+    /// Returns when all of the file is on disk, and the path.
+    pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
+        let Synced { file, .. } = self.file.into_inner()?;
+        fault::point("before-table-sync");
+        file.sync_all().with_context(|| format!("cannot sync {}", self.path.display()))?;
+        Ok(self.path)
+    }
+}
+
+impl Write for TableFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Write for Synced {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.unsynced_bytes += written;
+        if self.unsynced_bytes >= SYNC_BYTES {
+            self.file.sync_data()?;
+            self.unsynced_bytes = 0;
+            self.health.compaction_advances();
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

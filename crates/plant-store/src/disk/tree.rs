@@ -1,0 +1,142 @@
+//! The log-structured merge tree that readers, the commit thread and the compaction thread share.
+
+use std::mem;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use anyhow::ensure;
+use plant_domain::PlantId;
+
+use super::change::{ChangeGroup, EventOfPlant, Totals};
+use super::memtable::{Memtable, Run, run};
+use super::merge::Tables;
+use super::table::Table;
+use crate::plant_record::EncodedPlant;
+
+#[derive(Debug)]
+pub(super) struct MergeTree(RwLock<Levels>);
+
+/// Newer levels override older ones: the active memtable, the immutable one, and the tables.
+#[derive(Debug)]
+pub(super) struct Levels {
+    /// What all changes add up to.
+    pub(super) totals: Totals,
+    active: Memtable,
+    immutable: Option<Arc<Memtable>>,
+    pub(super) tables: Tables,
+}
+
+impl MergeTree {
+    /// Empty memtables over tables that have everything up to `totals`.
+    pub(super) fn new(tables: Tables, totals: Totals) -> Self {
+        let active = Memtable::after(totals.last_sequence);
+        Self(RwLock::new(Levels { totals, active, immutable: None, tables }))
+    }
+
+    /// Hold the lock only briefly: writes wait for it.
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Levels> {
+        // A group that a panic has left half applied is on disk in the log, and the store has failed.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Levels> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tables as they are now. They stay readable while compaction replaces them.
+    pub(super) fn tables(&self) -> Tables {
+        Arc::clone(&self.read().tables)
+    }
+
+    pub(super) fn record(&self, id: PlantId) -> anyhow::Result<Option<EncodedPlant>> {
+        let tables = {
+            let levels = self.read();
+            if let Some(record) = levels.plant_in_memory(id) {
+                return Ok(record.clone());
+            }
+            Arc::clone(&levels.tables)
+        };
+        for table in &*tables {
+            if let Some(record) = table.plant(id)? {
+                return Ok(record.map(|record| EncodedPlant::from(&*record)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Shows readers a group that is on disk in the write-ahead log.
+    pub(super) fn apply(&self, group: ChangeGroup) -> anyhow::Result<()> {
+        let mut levels = self.write();
+        let totals = levels.totals.after(&group.changes)?;
+        levels.active.apply(group)?;
+        levels.totals = totals;
+        Ok(())
+    }
+
+    /// Makes the active memtable immutable and begins the next one. The previous one must be a table already.
+    pub(super) fn freeze(&self) -> anyhow::Result<(Arc<Memtable>, Totals)> {
+        let mut levels = self.write();
+        ensure!(levels.immutable.is_none(), "a memtable is immutable already");
+        let next = Memtable::after(levels.totals.last_sequence);
+        let immutable = Arc::new(mem::replace(&mut levels.active, next));
+        levels.immutable = Some(Arc::clone(&immutable));
+        Ok((immutable, levels.totals))
+    }
+
+    /// Shows readers the table of the immutable memtable in place of the memtable.
+    pub(super) fn flushed(&self, tables: Tables, kept_from: u64) {
+        let mut levels = self.write();
+        levels.tables = tables;
+        levels.totals.kept_from = kept_from;
+        let immutable = levels.immutable.take();
+        drop(levels);
+        // Freeing it takes a while, so the lock goes first.
+        drop(immutable);
+    }
+
+    /// Shows readers the result of a merge in place of its inputs.
+    pub(super) fn merged(&self, tables: Tables) {
+        self.write().tables = tables;
+    }
+}
+
+impl Levels {
+    /// The state of a plant in memory: `None` when no memtable has the plant, `Some(None)` when the plant was
+    /// deleted.
+    fn plant_in_memory(&self, id: PlantId) -> Option<&Option<EncodedPlant>> {
+        self.memtables().find_map(|memtable| memtable.plants.get(&id))
+    }
+
+    pub(super) fn active_changes(&self) -> usize {
+        self.active.events.len()
+    }
+
+    pub(super) fn plants_from(&self, from: PlantId, about: usize) -> Run<Option<EncodedPlant>> {
+        run(self.memtables().map(|memtable| &memtable.plants), from, about)
+    }
+
+    /// About `about` plants from an id on that have a tag, or have lost it.
+    pub(super) fn plants_with_tag(&self, tag: &str, from: PlantId, about: usize) -> Run<bool> {
+        run(self.memtables().filter_map(|memtable| memtable.tags.get(tag)), from, about)
+    }
+
+    /// The sequence number of the first event in memory, or of the next one while there is none.
+    pub(super) fn first_sequence(&self) -> u64 {
+        self.immutable
+            .as_ref()
+            .map_or(self.active.first_sequence, |immutable| immutable.first_sequence)
+    }
+
+    pub(super) fn event(&self, sequence: u64) -> Option<EventOfPlant> {
+        self.memtables().find_map(|memtable| memtable.event(sequence))
+    }
+
+    /// Newest first.
+    fn memtables(&self) -> impl Iterator<Item = &Memtable> + Clone {
+        [&self.active].into_iter().chain(self.immutable.as_deref())
+    }
+}
+
+/// The tables with one in front that is newer than all.
+pub(super) fn with_newest(tables: &[Arc<Table>], newest: Table) -> Tables {
+    [Arc::new(newest)].into_iter().chain(tables.iter().cloned()).collect()
+}

@@ -1,0 +1,496 @@
+//! The repository on disk: the contract, crashes, and damage.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plant_domain::{NewPlant, PlantId};
+use plant_store::conformance::damage::{
+    Entries, copy_as_killed, edit, edit_plants, event_key, plant_key, plants_in, tag_key,
+};
+use plant_store::conformance::model::KeptEvents;
+use plant_store::conformance::{self, StoreUnderTest, model};
+use plant_store::{
+    DiskConfig, DiskInspection, DiskRepository, OnConflict, OpenError, PlantRepository,
+    Preconditions,
+};
+use proptest::prelude::ProptestConfig;
+use proptest::proptest;
+use proptest::sample::select;
+use tempfile::TempDir;
+
+/// How many events the model test keeps: few, so that many are forgotten.
+const FEW_EVENTS: usize = 16;
+
+struct Folder {
+    folder: TempDir,
+    config: DiskConfig,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = DiskConfig::new(folder.path().join("plants"));
+        Self { folder, config }
+    }
+
+    /// A database in which rare things happen often.
+    fn with_small_limits(changes_in_memory: usize) -> Self {
+        let mut folder = Self::new();
+        folder.config.cache_mib = 1;
+        folder.config.keep_events = FEW_EVENTS as u64;
+        folder.config.changes_in_memory = changes_in_memory;
+        folder
+    }
+
+    fn directory(&self) -> &Path {
+        &self.config.directory
+    }
+
+    fn try_open(&self) -> Result<DiskRepository, OpenError> {
+        DiskRepository::open(&self.config)
+    }
+
+    fn inspect(&self) -> DiskInspection {
+        DiskInspection::open(&self.config).expect("opens to inspect")
+    }
+
+    fn disagreements(&self) -> Vec<String> {
+        self.inspect().verify().expect("the disk works").disagreements
+    }
+
+    /// Checks that an open is refused with these words.
+    #[track_caller]
+    fn assert_refused(&self, words: &str) {
+        let refusal = self.try_open().map(drop).expect_err("it must not open").to_string();
+        assert!(refusal.contains(words), "{refusal}");
+    }
+
+    #[track_caller]
+    fn assert_sound(&self) {
+        assert_eq!(self.disagreements(), Vec::<String>::new());
+    }
+}
+
+#[async_trait]
+impl StoreUnderTest for Folder {
+    async fn open(&self) -> Arc<dyn PlantRepository> {
+        Arc::new(self.try_open().expect("opens"))
+    }
+
+    async fn kill(&self, repository: Arc<dyn PlantRepository>) {
+        let copy = killed_copy(self);
+        repository.close().await.expect("closes");
+        drop(repository);
+        fs::remove_dir_all(self.directory()).expect("removes");
+        fs::rename(copy.directory(), self.directory()).expect("moves");
+    }
+
+    async fn verify(&self) {
+        self.assert_sound();
+    }
+}
+
+fn new_plant(id: i64) -> NewPlant {
+    let tag = Some(format!("tag {}", id % 7));
+    NewPlant::new(id, format!("plant {id}"), tag).expect("valid")
+}
+
+/// [`new_plant`] with another name.
+fn renamed_plant(id: i64) -> NewPlant {
+    let tag = new_plant(id).plant().tag().map(str::to_owned);
+    NewPlant::new(id, format!("renamed {id}"), tag).expect("valid")
+}
+
+async fn create(repository: &DiskRepository, ids: std::ops::Range<i64>) {
+    for id in ids {
+        repository.create(new_plant(id), None).await.expect("the id is free");
+    }
+}
+
+async fn assert_readable(repository: &DiskRepository, ids: std::ops::Range<i64>) {
+    for id in ids {
+        let found = repository.get(PlantId::from(id)).await.expect("reads");
+        assert_eq!(found.expect("it was created").into_new_plant(), new_plant(id));
+    }
+}
+
+/// A copy of the folder as a kill would leave it now.
+fn killed_copy(folder: &Folder) -> Folder {
+    let copy = Folder::new();
+    copy_as_killed(folder.directory(), copy.directory());
+    copy
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_repository_on_disk_keeps_the_contract() {
+    conformance::check(async || Folder::new()).await;
+}
+
+#[test]
+fn the_repository_on_disk_is_as_the_model() {
+    const OPERATIONS: usize = 40;
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    // PROPTEST_CASES in the environment overrides the number of cases.
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    // Fewer and more than the kept events, so that memory has events that are not shown.
+    let changes_in_memory = select(vec![1, 3, 3 * FEW_EVENTS]);
+    proptest!(config, |(operations in model::operations(OPERATIONS), changes in changes_in_memory)| {
+        let folder = Folder::with_small_limits(changes);
+        runtime.block_on(model::check(&folder, &operations, KeptEvents::Exactly(FEW_EVENTS)));
+    });
+}
+
+#[tokio::test]
+async fn a_database_of_an_older_version_is_refused() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.directory().join("sled")).expect("a folder");
+    folder.assert_refused("export the plants with the version that wrote it");
+}
+
+/// The segments of the write-ahead log, in the folder of a database.
+const SEGMENTS: [&str; 2] = ["journal.0", "journal.1"];
+
+/// Replaces the write-ahead log of one database by that of another.
+fn copy_log(from: &Folder, to: &Folder) {
+    for segment in SEGMENTS {
+        let [from, to] = [from, to].map(|folder| folder.directory().join(segment));
+        fs::copy(from, to).expect("copies");
+    }
+}
+
+#[tokio::test]
+async fn a_log_record_that_is_damaged_before_others_is_refused() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..10).await;
+    let folder = killed_copy(&folder);
+    let path = folder.directory().join(SEGMENTS[0]);
+    let mut segment = fs::read(&path).expect("reads");
+    let name = segment.windows(7).position(|bytes| bytes == b"plant 5").expect("its name");
+    segment[name] ^= 1;
+    fs::write(&path, &segment).expect("writes");
+    folder.assert_refused("are lost from the write-ahead log");
+}
+
+#[tokio::test]
+async fn a_database_whose_manifest_or_table_is_missing_is_refused_and_not_made_anew() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let elsewhere = folder.folder.path().join("elsewhere");
+    for file in ["manifest", "tables/000000000001"] {
+        let file = folder.directory().join(file);
+        fs::rename(&file, &elsewhere).expect("moves");
+        folder.assert_refused(file.file_name().and_then(|name| name.to_str()).expect("a name"));
+        fs::rename(&elsewhere, &file).expect("moves");
+    }
+    assert_readable(&folder.try_open().expect("opens"), 0..10).await;
+}
+
+/// A kill may come at each step of a flush and of a merge.
+#[tokio::test]
+async fn what_an_unfinished_flush_or_merge_leaves_is_removed_by_the_next_open() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let leftovers = ["tables/000000000002", "tables/000000000099"];
+    for file in leftovers {
+        fs::write(folder.directory().join(file), "half of a table").expect("writes");
+    }
+    fs::write(folder.directory().join("manifest.new"), "half of a manifest").expect("writes");
+    folder.assert_sound();
+    let repository = folder.try_open().expect("opens");
+    assert!(leftovers.iter().all(|file| !folder.directory().join(file).exists()));
+    create(&repository, 10..20).await;
+    drop(repository);
+    assert_readable(&folder.try_open().expect("opens"), 0..20).await;
+}
+
+#[tokio::test]
+async fn a_flipped_byte_in_a_table_or_the_manifest_is_refused_and_the_other_plants_are_readable() {
+    const PLANTS: i64 = 3_000;
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    let plants = (0..PLANTS).map(new_plant).collect();
+    repository.import(plants, OnConflict::Error).await.expect("imports");
+    drop(repository);
+    for file in ["tables/000000000001", "manifest"] {
+        let path = folder.directory().join(file);
+        let whole = fs::read(&path).expect("reads");
+        for place in (0..whole.len()).step_by(whole.len().div_ceil(50)) {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 0x10;
+            fs::write(&path, damaged).expect("writes");
+            folder.assert_refused("damaged");
+            assert!(!folder.disagreements().is_empty(), "byte {place} of {file}");
+            for plant in folder.inspect().plants().filter_map(Result::ok) {
+                let id = plant.id().get();
+                assert_eq!(plant, new_plant(id));
+            }
+        }
+        fs::write(&path, whole).expect("writes");
+        folder.assert_sound();
+    }
+    // One damaged block hides its own plants only.
+    let path = folder.directory().join("tables/000000000001");
+    let mut damaged = fs::read(&path).expect("reads");
+    let name = b"plant 1500";
+    let place = damaged.windows(name.len()).position(|bytes| bytes == name).expect("its name");
+    damaged[place] ^= 1;
+    fs::write(&path, damaged).expect("writes");
+    let readable = folder.inspect().plants().filter(Result::is_ok).count();
+    assert!((2_800..3_000).contains(&readable), "{readable}");
+}
+
+#[tokio::test]
+async fn the_tag_index_is_right_after_an_open_with_any_write_ahead_log() {
+    const PLANTS: usize = 5_000;
+    const ROUNDS: usize = 4;
+    let mut folder = Folder::new();
+    folder.config.changes_in_memory = 5_000;
+    // A fixed pseudo-random order in which plants change their tags repeatedly.
+    let mut number = 7_usize;
+    let mut row = || {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (id, tag) = ((number >> 40) % PLANTS, (number >> 20) % 4);
+        let tag = ["木", "木木", "Rosa"].get(tag).map(|tag| (*tag).to_owned());
+        let id = i64::try_from(id).expect("small");
+        NewPlant::new(id, "Rosa", tag).expect("valid")
+    };
+    for round in 0..ROUNDS {
+        for rows in [20_000 + 700 * round, 1, 1] {
+            let repository = folder.try_open().expect("opens");
+            let rows = (0..rows).map(|_| row()).collect();
+            repository.import(rows, OnConflict::Replace).await.expect("imports");
+            drop(repository);
+            folder.verify().await;
+        }
+    }
+}
+
+fn entries(folder: &Folder) -> Entries {
+    let mut all = Entries::new();
+    edit(folder.directory(), |entries| all.clone_from(entries));
+    all
+}
+
+#[tokio::test]
+async fn merges_leave_one_entry_for_each_plant_and_forget_old_events() {
+    let folder = Folder::with_small_limits(20);
+    for round in 0..10 {
+        let repository = folder.try_open().expect("opens");
+        let plant = |id| if round % 2 == 0 { new_plant(id) } else { renamed_plant(id) };
+        let plants = (0..100).map(plant).collect();
+        repository.import(plants, OnConflict::Replace).await.expect("imports");
+        for id in 50..100 {
+            repository.delete(PlantId::from(id), Preconditions::default()).await.expect("deletes");
+        }
+    }
+    folder.assert_sound();
+    let tables = || fs::read_dir(folder.directory().join("tables")).expect("a folder").count();
+    wait_until_merged(&folder, tables).await;
+    let events = entries(&folder).keys().filter(|key| key.starts_with(b"e")).count();
+    assert!(events < 10 * 150 / 2, "{events} events are left of {}", 10 * 150);
+    assert_eq!(plants_in(&entries(&folder)).len(), 50);
+}
+
+/// Waits until compaction has left fewer tables than it merges.
+async fn wait_until_merged(folder: &Folder, tables: impl Fn() -> usize) {
+    let repository = folder.try_open().expect("opens");
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while tables() >= 4 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("merges end");
+    drop(repository);
+}
+
+#[tokio::test]
+async fn a_write_ahead_log_in_an_older_state_is_refused() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..5).await;
+    let older = killed_copy(&folder);
+    create(&repository, 5..10).await;
+    drop(repository);
+    copy_log(&older, &folder);
+    folder.assert_refused("are missing in the write-ahead log");
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_of_another_database_is_refused_and_not_replayed() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    create(&folder.try_open().expect("opens"), 0..5).await;
+    create(&other.try_open().expect("opens"), 0..9).await;
+    let own = killed_copy(&folder);
+    copy_log(&other, &folder);
+    folder.assert_refused("belong to another database");
+    assert!(!folder.disagreements().is_empty());
+    copy_log(&own, &folder);
+    // Behind the salt of this log, the records of another one count as none.
+    for segment in SEGMENTS {
+        let [own, other] = [&folder, &other].map(|folder| folder.directory().join(segment));
+        let [salted, records] = [&own, &other].map(|path| fs::read(path).expect("reads"));
+        fs::write(own, [&salted[..8], &records[8..]].concat()).expect("writes");
+    }
+    folder.assert_refused("are missing in the write-ahead log");
+    copy_log(&own, &folder);
+    assert_readable(&folder.try_open().expect("opens"), 0..5).await;
+    folder.assert_sound();
+}
+
+#[tokio::test]
+async fn a_segment_that_is_cut_is_refused() {
+    let folder = Folder::new();
+    drop(folder.try_open().expect("opens"));
+    let path = folder.directory().join(SEGMENTS[1]);
+    fs::File::options().write(true).open(path).expect("opens").set_len(100).expect("cuts");
+    folder.assert_refused("is cut");
+}
+
+/// More groups than both segments of the write-ahead log have room for.
+#[tokio::test(flavor = "multi_thread")]
+async fn plants_outlive_many_switches_between_the_segments() {
+    const CLIENTS: i64 = 8;
+    const PLANTS_OF_EACH: i64 = 1_600;
+    let folder = Folder::new();
+    let repository = Arc::new(folder.try_open().expect("opens"));
+    let long = "木".repeat(255);
+    let long_plant = |id| NewPlant::new(id, long.clone(), Some(long.clone())).expect("valid");
+    let mut clients = tokio::task::JoinSet::new();
+    for client in 0..CLIENTS {
+        let repository = Arc::clone(&repository);
+        let plants: Vec<NewPlant> =
+            (0..PLANTS_OF_EACH).map(|number| long_plant(number * CLIENTS + client)).collect();
+        clients.spawn(async move {
+            for plant in plants {
+                repository.create(plant, None).await.expect("the id is free");
+            }
+        });
+    }
+    clients.join_all().await;
+    let repository = killed_copy(&folder).try_open().expect("opens after a kill");
+    for id in 0..CLIENTS * PLANTS_OF_EACH {
+        let found = repository.get(PlantId::from(id)).await.expect("reads");
+        assert_eq!(found.expect("it was created").into_new_plant(), long_plant(id));
+    }
+}
+
+/// A database with everything that a verification compares.
+async fn folder_to_verify() -> Folder {
+    let mut folder = Folder::new();
+    folder.config.changes_in_memory = 40;
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..100).await;
+    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
+    repository.delete(PlantId::from(4), Preconditions::default()).await.expect("deletes");
+    drop(repository);
+    folder
+}
+
+/// Changes what a database holds, with right checksums, and checks that a verification lists exactly `expected`.
+#[track_caller]
+fn check_found(folder: &Folder, change: impl FnOnce(&mut Entries), expected: &[&str]) {
+    let mut before = Entries::new();
+    edit(folder.directory(), |entries| {
+        before.clone_from(entries);
+        change(entries);
+    });
+    let found = folder.disagreements();
+    let is_same = found.len() == expected.len()
+        && expected.iter().all(|words| found.iter().any(|found| found.contains(words)));
+    assert!(is_same, "{found:#?} is not {expected:#?}");
+    edit(folder.directory(), |entries| *entries = before);
+    folder.assert_sound();
+}
+
+const OTHER_PLANTS: &str = "the plants do not match their digest";
+
+#[tokio::test]
+async fn a_plant_in_an_older_state_is_found() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let older = plants_in(&entries(&folder))[&3].clone();
+    let repository = folder.try_open().expect("opens");
+    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
+    drop(repository);
+    edit_plants(folder.directory(), |plants| drop(plants.insert(3, older)));
+    let found = folder.disagreements();
+    let expected = ["plant 3 has the revision 4, and event 11 is its last one", OTHER_PLANTS];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn a_plant_that_was_never_created_or_was_deleted_is_found() {
+    let folder = folder_to_verify().await;
+    for (id, record_of, event) in [
+        (700, 7, "plant 700 has the revision 8, and that event is missing"),
+        (4, 11, "plant 4 is there, and event 102 removed it"),
+    ] {
+        let tag = record_of % 7;
+        let index = format!("plant {id} has the tag \"tag {tag}\" and is missing in its index");
+        let count = "there are 100 plants, and the count says 99";
+        let insert = |entries: &mut Entries| {
+            let record = entries[&plant_key(record_of)].clone();
+            entries.insert(plant_key(id), record);
+        };
+        check_found(&folder, insert, &[event, &index, count, OTHER_PLANTS]);
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_damaged_or_breaks_a_rule_is_found() {
+    let folder = folder_to_verify().await;
+    let mut with_a_line_end = entries(&folder)[&plant_key(7)].clone();
+    let name = with_a_line_end.windows(7).position(|bytes| bytes == b"plant 7");
+    with_a_line_end[name.expect("its name")] = b'\n';
+    for record in [vec![1], with_a_line_end] {
+        let damage = |entries: &mut Entries| drop(entries.insert(plant_key(7), record));
+        // The digest of its tag is not known either; the index has the plant.
+        check_found(&folder, damage, &["the record of plant 7 is damaged", OTHER_PLANTS]);
+    }
+}
+
+#[tokio::test]
+async fn missing_and_surplus_entries_of_the_tag_index_are_found() {
+    let folder = folder_to_verify().await;
+    let remove = |entries: &mut Entries| drop(entries.remove(&tag_key("tag 2", 9)));
+    let expected = ["plant 9 has the tag \"tag 2\" and is missing in its index"];
+    check_found(&folder, remove, &expected);
+    let insert = |entries: &mut Entries| drop(entries.insert(tag_key("tag 9", 5), Vec::new()));
+    let expected = ["plant 5 is in the index of tag \"tag 9\" and does not have that tag"];
+    check_found(&folder, insert, &expected);
+}
+
+#[tokio::test]
+async fn events_that_are_missing_are_found() {
+    let folder = folder_to_verify().await;
+    let remove = |entries: &mut Entries| {
+        for sequence in [20, 21, 102] {
+            entries.remove(&event_key(sequence)).expect("an event");
+        }
+    };
+    let expected = [
+        "the events from 20 to 21 are missing",
+        "plant 19 has the revision 20, and that event is missing",
+        "plant 20 has the revision 21, and that event is missing",
+        "the events from 102 to 102 are missing",
+        "plant 4 is missing; event 5 is its last one",
+    ];
+    check_found(&folder, remove, &expected);
+}
+
+#[tokio::test]
+async fn an_event_of_the_wrong_kind_is_found() {
+    let folder = folder_to_verify().await;
+    let change = |entries: &mut Entries| {
+        let event = entries.get_mut(&event_key(20)).expect("an event");
+        assert_eq!(event[0], 0);
+        event[0] = 1;
+    };
+    let expected = ["event 20 (Updated) cannot follow the event before it of plant 19"];
+    check_found(&folder, change, &expected);
+}
