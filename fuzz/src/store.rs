@@ -1,17 +1,18 @@
 //! What plant-store reads from the disk.
 
-use std::cell::OnceCell;
-
 use plant_domain::PlantFilter;
-use plant_store::internal::{self, AnyDatabase};
+use plant_store::internal::{self, AnyDatabase, TableEntries};
 use plant_store::{PageRequest, Revision};
 
 use crate::FuzzTarget;
 
-pub(crate) const TARGETS: [FuzzTarget; 6] = [
+pub(crate) const TARGETS: [FuzzTarget; 9] = [
     FuzzTarget { name: "plant_record", check: plant_record },
-    FuzzTarget { name: "event_record", check: event_record },
+    FuzzTarget { name: "event", check: event },
+    FuzzTarget { name: "key", check: key },
     FuzzTarget { name: "block", check: block },
+    FuzzTarget { name: "table", check: table },
+    FuzzTarget { name: "manifest", check: manifest },
     FuzzTarget { name: "log_group", check: log_group },
     FuzzTarget { name: "log_segment", check: log_segment },
     FuzzTarget { name: "database", check: database },
@@ -23,29 +24,35 @@ fn plant_record(bytes: &[u8]) {
     assert_eq!(again, record);
 }
 
-fn event_record(value: &[u8]) {
-    let Ok((encoded, events)) = internal::event_record(value) else { return };
-    let (_, again) = internal::event_record(&encoded).expect("it was written");
-    assert_eq!(again, events);
+fn event(value: &[u8]) {
+    let Ok((encoded, event)) = internal::event(value) else { return };
+    let (_, again) = internal::event(&encoded).expect("it was written");
+    assert_eq!(again, event);
 }
 
-/// The first byte is the length of the key; the value follows the key.
-fn block(input: &[u8]) {
-    let Some((key_bytes, rest)) = input.split_first() else { return };
-    let (key, value) = rest.split_at(rest.len().min(usize::from(*key_bytes)));
-    if let Ok((prefix, again)) = internal::tag_prefixes(key) {
-        assert_eq!(again, prefix);
+fn key(key: &[u8]) {
+    if let Ok(Some(again)) = internal::key(key) {
+        assert_eq!(again, key);
     }
-    let Ok((first, entries)) = internal::block(key, value) else { return };
-    assert!(entries.is_sorted_by(|(one, _), (next, _)| one < next), "the ids of a block ascend");
-    assert!(entries.iter().all(|(id, _)| *id >= first), "an id is less than that of the key");
-    // A value may be larger than any that is written.
-    let Ok(blocks) = internal::cut_blocks(key, &entries) else { return };
-    let again = blocks.iter().flat_map(|(key, value)| {
-        let (_, entries) = internal::block(key, value).expect("it was written");
-        entries
-    });
-    assert_eq!(again.collect::<Vec<_>>(), entries);
+}
+
+fn block(bytes: &[u8]) {
+    let Ok(entries) = internal::block(bytes) else { return };
+    let block = internal::block_of(&entries).expect("it is written");
+    assert_eq!(internal::block(&block).expect("it was written"), entries);
+}
+
+/// The first byte is the length of the blocks; the tail follows them.
+fn table(input: &[u8]) {
+    let Some((blocks_bytes, rest)) = input.split_first() else { return };
+    let (blocks, tail) = rest.split_at(rest.len().min(usize::from(*blocks_bytes)));
+    drop(internal::table(blocks, tail));
+}
+
+fn manifest(content: &[u8]) {
+    let Ok((encoded, manifest)) = internal::manifest(content) else { return };
+    let (_, again) = internal::manifest(&encoded).expect("it was written");
+    assert_eq!(again, manifest);
 }
 
 fn log_group(payload: &[u8]) {
@@ -78,34 +85,31 @@ fn log_segment(input: &[u8]) {
     assert!(found.iter().any(stands_there), "a whole record is found wherever it stands");
 }
 
-/// Entries of a database: the prefix, the length of the rest of the key, the length of the value, then both. The prefix
-/// `m` is the manifest; with an unknown prefix the value is a group of the write-ahead log.
+/// Parts of a database: the kind, the length of the key, the length of the value, then both. The kind `m` is the totals of
+/// the manifest, and `+` begins the next older table. Other kinds but `p`, `e` and `t`, which begin the key of an entry,
+/// are a group of the write-ahead log. The same letter in upper case removes a key.
 fn database(input: &[u8]) {
-    thread_local! {
-        static DATABASE: OnceCell<sled::Db> = const { OnceCell::new() };
-    }
-    let open = || internal::new_sled().expect("a database opens");
-    let db = DATABASE.with(|db| db.get_or_init(open).clone());
-    db.clear().expect("a database is emptied");
-
-    let mut groups = Vec::new();
+    // The totals of an empty database.
+    let mut totals = [&[0][..], &[0], &[0], &[1]].concat();
+    let (mut tables, mut groups) = (vec![TableEntries::new()], Vec::new());
     let mut rest = input;
-    while let [prefix, key_bytes, value_bytes, entries @ ..] = rest {
-        let (key, entries) = entries.split_at(entries.len().min(usize::from(*key_bytes)));
-        let (value, entries) = entries.split_at(entries.len().min(usize::from(*value_bytes)));
-        rest = entries;
-        let key = match prefix {
-            b'm' => b"mstate".to_vec(),
-            b'p' | b'e' | b't' => [&[*prefix], key].concat(),
-            _ => {
-                groups.push(value.to_vec());
-                continue;
+    while let [kind, key_bytes, value_bytes, parts @ ..] = rest {
+        let (key, parts) = parts.split_at(parts.len().min(usize::from(*key_bytes)));
+        let (value, parts) = parts.split_at(parts.len().min(usize::from(*value_bytes)));
+        rest = parts;
+        let key = [&[kind.to_ascii_lowercase()], key].concat();
+        match kind {
+            b'm' => totals = value.to_vec(),
+            b'+' => tables.push(TableEntries::new()),
+            b'p' | b'e' | b't' | b'P' | b'E' | b'T' => {
+                let value = kind.is_ascii_lowercase().then(|| value.to_vec());
+                tables.last_mut().expect("a table").insert(key, value);
             }
-        };
-        db.insert(key, value).expect("a database takes values");
+            _ => groups.push(value.to_vec()),
+        }
     }
 
-    let Some(database) = AnyDatabase::recover(db, &groups) else { return };
+    let Some(database) = AnyDatabase::recover(&totals, &tables, &groups) else { return };
     let (plants, last_event) = database.numbers();
     let mut read = 0;
     for tag in [None, Some("R")] {

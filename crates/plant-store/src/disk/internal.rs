@@ -1,25 +1,28 @@
 //! The readers of bytes from the disk, as the fuzz targets in `fuzz/` call them. Functions also return the decoded
 //! value's bytes, encoded again, for comparison.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use plant_domain::PlantId;
 
-use super::blocks::{self, Block};
-use super::bloom_filter::BloomFilter;
+use super::block::{BlockBuilder, BlockCursor, checksum};
+use super::cache::BlockCache;
+use super::change::{ChangeGroup, EventOfPlant, Totals};
 use super::findings::Findings;
-use super::layout::{self, ChangeGroup, Manifest};
-use super::ordered_map::paced::PacedDb;
-use super::ordered_map::{Config, Db};
-use super::reader::SledReader;
-use super::recovery::{self, Replay};
-use super::scan::PlantScan;
-use super::tree::MergeTree;
+use super::keys;
+use super::manifest::Manifest;
+use super::merge::{Merge, Tables};
+use super::open::in_memory;
+use super::reader::DiskReader;
+use super::recovery;
+use super::table::{Content, MAGIC, Table};
+use super::table_writer::TableWriter;
+use super::tree::{MergeTree, with_newest};
 use super::verify;
 use super::write_ahead_log;
-use crate::plant_record::PlantRecord;
+use crate::plant_record::{PlantRecord, whole};
 use crate::{EventPage, Page, PageRequest, Revision, StoredPlant};
 
 /// The record of a plant, and the plant, if the record follows the rules.
@@ -36,51 +39,69 @@ pub fn plant_record(
     Ok((encoded.bytes().to_vec(), record, stored))
 }
 
-/// The record of events from number 1 on.
-pub fn event_record(value: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
-    let events = layout::decode_events(1, value)?;
-    let encoded = layout::encode(&events).expect("what was read is small enough to be written");
-    Ok((encoded, events))
+/// An event.
+pub fn event(value: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
+    let event = EventOfPlant::decode(value)?;
+    Ok((postcard::to_stdvec(&event)?, event))
 }
 
-/// Ids and their values.
-pub type Entries = Vec<(PlantId, Vec<u8>)>;
+/// Keys, and their values; `None` removes a key.
+pub type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// A block: the least id that belongs in it, and its entries.
-pub fn block(key: &[u8], value: &[u8]) -> anyhow::Result<(PlantId, Entries)> {
-    let block = Block::new(prefix_of(key)?, (key.into(), value.into()))?;
-    let entries = block.entries().map(|entry| entry.map(|(id, value)| (id, value.to_vec())));
-    Ok((block.first, entries.collect::<anyhow::Result<_>>()?))
+/// The entries of a block.
+pub fn block(bytes: &[u8]) -> anyhow::Result<Entries> {
+    let mut cursor = BlockCursor::new(bytes.into());
+    let mut entries = Entries::new();
+    while cursor.advance()? {
+        entries.push((cursor.key().to_vec(), cursor.value().map(<[u8]>::to_vec)));
+    }
+    Ok(entries)
 }
 
-/// Blocks of these entries, as keys and values, under the key's prefix.
-pub fn cut_blocks(
-    key: &[u8],
-    entries: &[(PlantId, Vec<u8>)],
-) -> anyhow::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let prefix = prefix_of(key)?;
-    let first = Block::new(prefix, (key.into(), [][..].into()))?.first;
-    let entries: Vec<_> = entries.iter().map(|(id, value)| (*id, &value[..])).collect();
-    blocks::cut(prefix, first, &entries, false)
+/// A block of these entries.
+pub fn block_of(entries: &Entries) -> anyhow::Result<Vec<u8>> {
+    let mut block = BlockBuilder::default();
+    for (key, value) in entries {
+        block.add(key, value.as_deref())?;
+    }
+    Ok(block.bytes().to_vec())
 }
 
-/// The key of a block without the id at its end.
-fn prefix_of(key: &[u8]) -> anyhow::Result<&[u8]> {
-    let (prefix, _) = key.split_last_chunk::<8>().context("the key is too short")?;
-    Ok(prefix)
+/// Reads what a key names, if it is of a known kind.
+pub fn key(key: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
+    if let Some(sequence) = keys::event_of(key)? {
+        return Ok(Some(keys::event_key(sequence).to_vec()));
+    }
+    if let Some(id) = keys::plant_of(key)? {
+        return Ok(Some(keys::plant_key(id).to_vec()));
+    }
+    Ok(keys::tag_of(key)?.map(|(tag, id)| keys::tag_key(tag, id)))
 }
 
-/// The prefix of the key of a tag's block, and the prefix of the tag that was read from it.
-pub fn tag_prefixes(key: &[u8]) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
-    Ok((prefix_of(key)?.to_vec(), layout::tag_blocks_prefix(layout::tag_of_key(key)?)))
+/// How many entries a table of these blocks and this tail has. The table gets the right checksum of its tail.
+pub fn table(blocks: &[u8], tail: &[u8]) -> anyhow::Result<usize> {
+    let footer = [(tail.len() as u64).to_le_bytes(), checksum(tail).to_le_bytes(), MAGIC];
+    let content = Content::Memory([blocks, tail, footer.as_flattened()].concat());
+    let table = Arc::new(Table::open(1, content, None, BlockCache::new(0))?);
+    drop(table.get(b"p"));
+    drop(table.plant(PlantId::MIN));
+    let mut entries = Merge::of_all(&[table]);
+    let mut read = 0;
+    while entries.next()?.is_some() {
+        read += 1;
+    }
+    Ok(read)
+}
+
+/// A manifest with this content, which gets the right checksum.
+pub fn manifest(content: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
+    let manifest = Manifest::of_content(content)?;
+    Ok((manifest.content()?, manifest))
 }
 
 /// A group of the write-ahead log. Fails also when the group is too large for a segment.
 pub fn log_group(payload: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
     let group = ChangeGroup::decode(payload)?;
-    if let Ok(manifest) = Manifest::default().before(&group).after(&group.changes) {
-        assert_eq!(manifest.last_sequence, group.last_sequence());
-    }
     Ok((write_ahead_log::payload_of(&group)?, group))
 }
 
@@ -101,39 +122,51 @@ pub fn whole_records(segment: &[u8]) -> Vec<&[u8]> {
     write_ahead_log::whole_records(segment)
 }
 
-/// An empty temporary sled database, removed when it is closed.
-pub fn new_sled() -> anyhow::Result<Db> {
-    Ok(Config::new().temporary(true).flush_every_ms(None).open()?)
-}
+/// The entries of a table.
+pub type TableEntries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// A database of any entries, after recovery.
 pub struct AnyDatabase {
-    reader: SledReader,
-    manifest: Manifest,
+    reader: DiskReader,
+    totals: Totals,
     /// Whether no check finds anything wrong.
     pub is_sound: bool,
 }
 
 impl AnyDatabase {
-    /// Recovers the database from these entries of sled and groups of the write-ahead log; `None` when it is refused.
-    pub fn recover(db: Db, groups: &[Vec<u8>]) -> Option<Self> {
-        let db = PacedDb::new(db);
-        let read = recovery::read(&db, groups, Replay::Unsynced, &mut Findings::Refuse);
-        let manifest = read.ok()??;
+    /// Recovers the database from tables, newest first, that add up to `totals`, and groups of the write-ahead log;
+    /// `None` when it is refused.
+    pub fn recover(totals: &[u8], tables: &[TableEntries], groups: &[Vec<u8>]) -> Option<Self> {
+        let in_tables: Totals = whole(totals).ok()?;
+        let cache = BlockCache::new(0);
+        let table_of = |number, entries: &TableEntries| {
+            let mut table = TableWriter::new(Vec::new(), entries.len());
+            for (key, value) in entries {
+                table.add(key, value.as_deref()).ok()?;
+            }
+            let (bytes, entry) = table.finish(number, (1, 1)).expect("memory takes it");
+            let content = Content::Memory(bytes);
+            let table = Table::open(number, content, Some(&entry), Arc::clone(&cache));
+            Some(Arc::new(table.expect("it was written")))
+        };
+        let tables = (1..).zip(tables).map(|(number, entries)| table_of(number, entries));
+        let mut tables: Tables = tables.collect::<Option<_>>()?;
+        let replayed = recovery::replay(in_tables, groups, &mut Findings::Refuse);
+        let (memtable, totals) = replayed.ok()?;
+        if !memtable.events.is_empty() {
+            let newest = in_memory(&memtable, totals, &cache).expect("it can be written");
+            tables = with_newest(&tables, newest);
+        }
         let mut findings = Findings::list();
-        let is_sound = recovery::check(&db, &manifest).is_ok()
-            && verify::verify(&db, Some(&manifest), &mut findings).is_ok()
+        let is_sound = verify::verify(&tables, Some(&totals), &mut findings).is_ok()
             && findings.into_list().0.is_empty();
-        // `check` returns no ids when something is wrong.
-        let mut ids = BloomFilter::with_room_for(0);
-        PlantScan::new(&db).flatten().for_each(|(id, _)| ids.add(id));
-        let tree = Arc::new(MergeTree::new(Db::clone(&db), manifest, ids));
-        Some(Self { reader: SledReader { tree, keep_events: 8 }, manifest, is_sound })
+        let tree = Arc::new(MergeTree::new(tables, totals));
+        Some(Self { reader: DiskReader { tree, keep_events: 8 }, totals, is_sound })
     }
 
     /// The number of plants, and of the last event.
     pub fn numbers(&self) -> (u64, u64) {
-        (self.manifest.plants, self.manifest.last_sequence)
+        (self.totals.plants, self.totals.last_sequence)
     }
 
     /// Like [`crate::PlantRepository::get`].

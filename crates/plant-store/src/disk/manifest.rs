@@ -1,11 +1,12 @@
 //! The manifest: which tables make up the database, and what they add up to. A table that the manifest does not name does
 //! not count.
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::block::checksum;
 use super::change::Totals;
+use super::keys::MAX_SEQUENCE;
 use super::table::TableEntry;
 use super::write_ahead_log::Salts;
 use crate::plant_record::whole;
@@ -33,26 +34,31 @@ impl Manifest {
         Self { log_salts, totals: Totals::default(), next_table: 1, tables: Vec::new() }
     }
 
+    /// The bytes of the file.
     pub(super) fn encode(&self) -> anyhow::Result<Vec<u8>> {
-        let content = postcard::to_stdvec(&(FORMAT, self))?;
+        let content = self.content()?;
         Ok([&MAGIC, &checksum(&content).to_le_bytes(), &content[..]].concat())
+    }
+
+    pub(super) fn content(&self) -> anyhow::Result<Vec<u8>> {
+        Ok(postcard::to_stdvec(&(FORMAT, self))?)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
         let content = bytes.strip_prefix(&MAGIC).and_then(<[u8]>::split_first_chunk);
         let (expected, content) = content.context("it does not begin as a manifest does")?;
         ensure!(checksum(content).to_le_bytes() == *expected, "its checksum is wrong");
+        Self::of_content(content)
+    }
+
+    pub(super) fn of_content(content: &[u8]) -> anyhow::Result<Self> {
         let (format, rest): (u32, _) = postcard::take_from_bytes(content)?;
-        if format != FORMAT {
-            bail!(other_format(&format!("format {format}")));
-        }
+        ensure!(format == FORMAT, other_format(&format!("format {format}")));
         let manifest: Self = whole(rest)?;
+        let Totals { last_sequence, kept_from, .. } = manifest.totals;
         ensure!(
-            (1..=manifest.totals.last_sequence.saturating_add(1))
-                .contains(&manifest.totals.kept_from),
-            "its events are kept from number {} on, and the last is {}",
-            manifest.totals.kept_from,
-            manifest.totals.last_sequence
+            last_sequence <= MAX_SEQUENCE && (1..=last_sequence + 1).contains(&kept_from),
+            "its events are kept from number {kept_from} on, and the last is {last_sequence}"
         );
         Ok(manifest)
     }
