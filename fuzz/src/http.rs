@@ -237,7 +237,9 @@ fn read_rows(format: ImportFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
     let exported = match format {
         ImportFormat::Rows(format) => {
             let mut rows = format.header().into_bytes();
-            format.write_rows(&taken, &mut rows).expect("plants can be written");
+            format
+                .write_rows(taken.iter().map(NewPlant::borrowed), &mut rows)
+                .expect("plants can be written");
             rows
         }
         ImportFormat::JsonArray => {

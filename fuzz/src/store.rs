@@ -116,13 +116,13 @@ fn database(input: &[u8]) {
         let filter = PlantFilter::new(None, tag.map(str::to_owned)).expect("a valid filter");
         let request = PageRequest { filter, after: None, limit: 1000 };
         let Ok(page) = database.page(&request) else { continue };
-        for stored in &page.plants {
+        for stored in &page.stored_plants().expect("valid plants") {
             assert!(tag.is_none() || stored.plant.tag() == tag, "a plant with another tag");
             let again = database.plant(stored.id).expect("a plant of a page is read alone");
             assert_eq!(again.as_ref(), Some(stored));
         }
         if tag.is_none() {
-            read = page.plants.len();
+            read = page.len();
         }
     }
     for after in [0, last_event.saturating_sub(1), last_event, u64::MAX] {

@@ -30,7 +30,7 @@ mod rules;
 pub use error::{Error, error_number};
 pub use filter::{PlantFilter, fold_name};
 pub use patch::{PlantPatch, TagPatch};
-pub use plant::{NewPlant, Plant};
+pub use plant::{NewPlant, NewPlantRef, Plant};
 pub use plant_id::{NotAPlantId, PlantId};
 pub use rules::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS, Violations};
 

@@ -1,6 +1,6 @@
 //! A plant, with and without its id. Only the constructors create one, and they check the rules.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{PlantId, Violations, rules};
 
@@ -25,11 +25,22 @@ pub struct Plant {
 /// assert_eq!(serde_json::to_string(&willow)?, r#"{"id":-7,"name":"Salix alba"}"#);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NewPlant {
     id: PlantId,
-    #[serde(flatten)]
     plant: Plant,
+}
+
+/// The members of a valid [`NewPlant`], borrowed from where they are stored. Has the same JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct NewPlantRef<'a> {
+    /// The identification number.
+    pub id: PlantId,
+    /// The name.
+    pub name: &'a str,
+    /// The tag that specifies the type of the plant, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<&'a str>,
 }
 
 impl Plant {
@@ -102,9 +113,22 @@ impl NewPlant {
         &self.plant
     }
 
+    /// Every member, borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> NewPlantRef<'_> {
+        let (name, tag) = self.plant.members();
+        NewPlantRef { id: self.id, name, tag }
+    }
+
     /// The id and the plant.
     #[must_use]
     pub fn into_parts(self) -> (PlantId, Plant) {
         (self.id, self.plant)
+    }
+}
+
+impl Serialize for NewPlant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.borrowed().serialize(serializer)
     }
 }

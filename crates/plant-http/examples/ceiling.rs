@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use clap::Parser;
-use plant_domain::{NewPlant, Plant, PlantId};
+use plant_domain::{NewPlant, NewPlantRef, Plant, PlantId};
 use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens};
 use plant_store::decision::{Decision, KeptPlant, Write};
 use plant_store::{
@@ -70,12 +70,12 @@ impl PlantRepository for StoresNothing {
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
         let first = request.after.map_or(0, |after| after.get().saturating_add(1));
-        let plants = (first..).take(request.limit).map(|id| StoredPlant {
-            id: PlantId::from(id),
-            plant: self.plant.clone(),
-            revision: Revision::from(1),
-        });
-        Ok(Page { plants: plants.collect(), next: None })
+        let mut page = Page::with_capacity(request.limit);
+        let (name, tag) = self.plant.members();
+        for id in (first..).take(request.limit).map(PlantId::from) {
+            page.push(NewPlantRef { id, name, tag }, Revision::from(1));
+        }
+        Ok(page)
     }
 
     async fn count(&self) -> Result<u64, StoreError> {

@@ -96,9 +96,11 @@ impl PlantRepository for Misbehaves {
         if request.after.is_some() {
             return Err(failure().into());
         }
-        let (id, plant) = plant(7).into_parts();
-        let stored = StoredPlant { id, plant, revision: Revision::from(1) };
-        Ok(Page { plants: vec![stored], next: Some(id) })
+        let plant = plant(7);
+        let mut page = Page::default();
+        page.push(plant.borrowed(), Revision::from(1));
+        page.next = Some(plant.id());
+        Ok(page)
     }
 
     async fn count(&self) -> Result<u64, StoreError> {

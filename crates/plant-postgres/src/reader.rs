@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
-use plant_domain::{PlantFilter, PlantId};
+use plant_domain::{NewPlantRef, PlantFilter, PlantId};
 use plant_store::{
     Event, EventPage, PAGE_MAX_WORK, Page, PageRequest, Revision, StoreFailure, StoredPlant,
 };
@@ -113,7 +113,7 @@ impl PostgresReader {
     }
 
     pub(super) async fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
-        let mut page = Page { plants: Vec::new(), next: None };
+        let mut page = Page::default();
         let limit = request.limit.max(1);
         let mut from = request.first_id();
         let mut looked_at = 0;
@@ -124,10 +124,10 @@ impl PostgresReader {
         let mut rows = limit;
         // Rows of removed plants are not on the page, so read more rows.
         while let Some(id) = from
-            && page.plants.len() < limit
+            && page.len() < limit
             && looked_at < PAGE_MAX_WORK
         {
-            rows = rows.max(limit - page.plants.len());
+            rows = rows.max(limit - page.len());
             looked_at += self.fill(&mut page, limit, &request.filter, id, rows).await?;
             rows = MOST_ROWS;
             from = page.next.and_then(PlantId::next);
@@ -161,7 +161,7 @@ impl PostgresReader {
         let (mut last, mut looked_at) = (None, 0);
         page.next = None;
         for row in &found {
-            if page.plants.len() == limit || looked_at == rows {
+            if page.len() == limit || looked_at == rows {
                 page.next = last;
                 return Ok(looked_at);
             }
@@ -169,7 +169,10 @@ impl PostgresReader {
             looked_at += 1;
             // With a name filter, the last row is included even if it does not match.
             if name_part.is_none() || row.try_get("is_match").context("a match")? {
-                page.plants.extend(stored_plant(row)?);
+                if let Some(StoredPlant { id, plant, revision }) = stored_plant(row)? {
+                    let (name, tag) = plant.members();
+                    page.push(NewPlantRef { id, name, tag }, revision);
+                }
             }
         }
         if name_part.is_some()

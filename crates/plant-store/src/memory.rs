@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId};
+use plant_domain::{NewPlant, NewPlantRef, PlantId};
 
 use crate::decision::{Decision, KeptPlant, Write, imported};
 use crate::{
@@ -87,17 +87,18 @@ impl PlantRepository for MemoryRepository {
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
-        let mut page = Page { plants: Vec::new(), next: None };
+        let mut page = Page::default();
         let Some(first) = request.first_id() else { return Ok(page) };
         let (mut last, mut looked_at) = (None, 0);
         for (id, kept) in self.kept().plants.range(first..) {
-            if page.plants.len() == request.limit || looked_at == PAGE_MAX_WORK {
+            if page.len() == request.limit || looked_at == PAGE_MAX_WORK {
                 page.next = last;
                 break;
             }
-            let StoredPlant { plant, .. } = &kept.stored;
-            if request.filter.matches(plant.name(), plant.tag()) {
-                page.plants.push(kept.stored.clone());
+            let StoredPlant { plant, revision, .. } = &kept.stored;
+            let (name, tag) = plant.members();
+            if request.filter.matches(name, tag) {
+                page.push(NewPlantRef { id: *id, name, tag }, *revision);
             }
             last = Some(*id);
             looked_at += 1;

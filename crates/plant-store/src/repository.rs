@@ -5,7 +5,7 @@ use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 
 use crate::decision::{Created, Decision, Put, Write};
 use crate::{
-    EventPage, IdempotencyDigest, Imported, OnConflict, Preconditions, Revision, StoreError,
+    EventPage, IdempotencyDigest, Imported, OnConflict, Page, Preconditions, Revision, StoreError,
     StoreFailure, StoredPlant,
 };
 
@@ -182,13 +182,4 @@ impl PageRequest {
     pub fn first_id(&self) -> Option<PlantId> {
         self.after.map_or(Some(PlantId::MIN), PlantId::next)
     }
-}
-
-/// A page of plants, and where to continue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// The plants, by ascending id.
-    pub plants: Vec<StoredPlant>,
-    /// The [`PageRequest::after`] of the next page, if there may be one.
-    pub next: Option<PlantId>,
 }

@@ -241,9 +241,10 @@ async fn list(
     let (mut all, mut after) = (Vec::new(), None);
     for pages in 1.. {
         let request = PageRequest { filter: filter.clone(), after, limit };
-        let Page { plants, next } = repository.list(request).await.expect("reads");
-        assert!(plants.len() <= limit, "{} plants on a page of {limit}", plants.len());
-        all.extend(plants);
+        let page = repository.list(request).await.expect("reads");
+        let next = page.next;
+        assert!(page.len() <= limit, "{} plants on a page of {limit}", page.len());
+        all.extend(page.stored_plants().expect("valid plants"));
         if next.is_none() {
             return (all, pages);
         }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use actix_http::HttpMessage;
 use actix_http::header::{HeaderMap, Quality};
 use actix_web::http::header::{Accept, Header as _};
-use plant_domain::NewPlant;
+use plant_domain::NewPlantRef;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, check_media_type};
@@ -78,15 +78,20 @@ impl TransferFormat {
     /// Those of `output`.
     ///
     /// ```
-    /// use plant_domain::NewPlant;
+    /// use plant_domain::NewPlantRef;
     /// use plant_http::transfer::TransferFormat;
     ///
     /// let mut rows = Vec::from(TransferFormat::Csv.header());
-    /// TransferFormat::Csv.write_rows(&[NewPlant::new(7, "Salix alba", None)?], &mut rows)?;
+    /// let willow = NewPlant::new(7, "Salix alba", None)?;
+    /// TransferFormat::Csv.write_rows([willow.borrowed()], &mut rows)?;
     /// assert_eq!(rows, b"id,name,tag\n7,Salix alba,\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn write_rows(self, plants: &[NewPlant], output: &mut impl Write) -> io::Result<()> {
+    pub fn write_rows<'a>(
+        self,
+        plants: impl IntoIterator<Item = NewPlantRef<'a>>,
+        output: &mut impl Write,
+    ) -> io::Result<()> {
         match self {
             Self::NdJson => write_ndjson(plants, output),
             Self::Csv => write_csv(plants, output),
@@ -94,20 +99,25 @@ impl TransferFormat {
     }
 }
 
-fn write_ndjson(plants: &[NewPlant], output: &mut impl Write) -> io::Result<()> {
+fn write_ndjson<'a>(
+    plants: impl IntoIterator<Item = NewPlantRef<'a>>,
+    output: &mut impl Write,
+) -> io::Result<()> {
     let mut writer = BufWriter::new(output);
-    for new_plant in plants {
-        serde_json::to_writer(&mut writer, new_plant)?;
+    for plant in plants {
+        serde_json::to_writer(&mut writer, &plant)?;
         writer.write_all(b"\n")?;
     }
     writer.flush()
 }
 
-fn write_csv(plants: &[NewPlant], output: &mut impl Write) -> io::Result<()> {
+fn write_csv<'a>(
+    plants: impl IntoIterator<Item = NewPlantRef<'a>>,
+    output: &mut impl Write,
+) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(output);
-    for new_plant in plants {
-        let (name, tag) = new_plant.plant().members();
-        writer.write_record([&new_plant.id().to_string(), name, tag.unwrap_or_default()])?;
+    for NewPlantRef { id, name, tag } in plants {
+        writer.write_record([&id.to_string(), name, tag.unwrap_or_default()])?;
     }
     writer.flush()
 }

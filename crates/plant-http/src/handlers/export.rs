@@ -9,7 +9,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use anyhow::anyhow;
 use futures_util::stream;
 use plant_domain::PlantFilter;
-use plant_store::{PageRequest, PlantRepository, StoredPlant};
+use plant_store::{PageRequest, PlantRepository};
 use tokio::task::yield_now;
 
 use crate::errors::{ErrorNumber, Failure};
@@ -86,12 +86,11 @@ impl Export {
         // An export may take hours, and its token may be revoked during that time.
         self.context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
         let page = self.repository.list(page_request.clone()).await?;
-        let plants: Vec<_> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
         let mut rows = Vec::new();
         if page_request.after.is_none() {
             rows.extend_from_slice(self.format.header().as_bytes());
         }
-        self.format.write_rows(&plants, &mut rows)?;
+        self.format.write_rows(page.plants().map(|(plant, _)| plant), &mut rows)?;
         self.next = page.next.map(|id| PageRequest { after: Some(id), ..page_request });
         Ok(Some((Bytes::from(rows), self)))
     }

@@ -6,9 +6,7 @@ use actix_http::header;
 use actix_web::HttpResponse;
 use actix_web::web::{Data, ReqData};
 use plant_domain::{NewPlant, Plant, PlantPatch};
-use plant_store::{
-    Created, IdempotencyDigest, PlantRepository, Precondition, Put, StoreError, StoredPlant,
-};
+use plant_store::{Created, IdempotencyDigest, PlantRepository, Precondition, Put, StoreError};
 
 use crate::errors::Failure;
 use crate::extract::entity_tag::entity_tag;
@@ -63,8 +61,7 @@ pub(crate) async fn list(
         let (plants, next) = (context.plants_path(), query.next(after));
         response.insert_header((header::LINK, format!("<{plants}?{next}>; rel=\"next\"")));
     }
-    let plants: Vec<NewPlant> = page.plants.into_iter().map(StoredPlant::into_new_plant).collect();
-    Ok(response.json(plants))
+    Ok(response.json(page))
 }
 
 /// `GET /plants/{id}`.

@@ -248,7 +248,9 @@ impl Export<'_> {
                 );
                 return Err(cause.into());
             }
-            self.format.write_rows(&following, self.output).map_err(Broken::Output)?;
+            self.format
+                .write_rows(following.iter().map(NewPlant::borrowed), self.output)
+                .map_err(Broken::Output)?;
             self.plants += following.len() as u64;
             self.last = Some(following_last.id());
         }

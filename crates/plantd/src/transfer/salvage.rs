@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
 use indicatif::{HumanCount, ProgressBar};
+use plant_domain::NewPlant;
 use plant_http::transfer::TransferFormat;
 use plant_store::{DiskConfig, DiskInspection};
 
@@ -72,7 +73,7 @@ fn copy(
                 }
             }
         }
-        format.write_rows(&some, output)?;
+        format.write_rows(some.iter().map(NewPlant::borrowed), output)?;
         copied += some.len() as u64;
         progress.set_position(copied);
     }
