@@ -232,9 +232,15 @@ async fn a_flipped_byte_in_a_table_or_the_manifest_is_refused_and_the_other_plan
         fs::write(&path, whole).expect("writes");
         folder.assert_sound();
     }
-    // One damaged block hides its own plants only.
+    // One damaged block hides its own plants only, and a damaged tail hides none.
     let path = folder.directory().join("tables/000000000001");
     let mut damaged = fs::read(&path).expect("reads");
+    let tail_end = damaged.len() - 1;
+    damaged[tail_end] ^= 1;
+    fs::write(&path, &damaged).expect("writes");
+    let saved: Vec<_> = folder.inspect().plants().map(|plant| plant.expect("readable")).collect();
+    assert_eq!(saved, (0..PLANTS).map(new_plant).collect::<Vec<_>>());
+    damaged[tail_end] ^= 1;
     let name = b"plant 1500";
     let place = damaged.windows(name.len()).position(|bytes| bytes == name).expect("its name");
     damaged[place] ^= 1;

@@ -1,5 +1,6 @@
 //! Opening the database.
 
+use std::cmp::Reverse;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
@@ -145,11 +146,15 @@ fn look(config: &DiskConfig, findings: &mut Findings) -> anyhow::Result<Found> {
     let manifest = findings.value_of(files.read_manifest())?;
     let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
     let mut open_one = |number, expected: Option<&TableEntry>| {
-        let open = || {
-            let content = Content::of_file(&files.table_path(number))?;
-            Table::open(number, content, expected, Arc::clone(&cache)).map(Arc::new)
+        let content = || Content::of_file(&files.table_path(number));
+        let open = || Table::open(number, content()?, expected, Arc::clone(&cache));
+        let table = match findings.value_of(open())? {
+            Some(table) => Some(table),
+            None => findings
+                .value_of(content())?
+                .map(|content| Table::without_tail(number, content, Arc::clone(&cache))),
         };
-        findings.value_of(open())
+        anyhow::Ok(table.map(Arc::new))
     };
     let mut tables = Vec::new();
     match &manifest {
@@ -163,7 +168,7 @@ fn look(config: &DiskConfig, findings: &mut Findings) -> anyhow::Result<Found> {
                 tables.extend(open_one(number, None)?);
             }
             // Inputs of a merge may be there beside its result. Then the same entry is found twice, which is harmless.
-            tables.sort_unstable_by_key(|table| std::cmp::Reverse(table.sequences.1));
+            tables.sort_unstable_by_key(|table| Reverse((table.sequences.1, table.entry.number)));
         }
     }
     let payloads = read_log(config, manifest.as_ref(), findings)?;

@@ -1,7 +1,8 @@
 //! Tables: immutable files of sorted entries.
 //!
-//! A table is its blocks, then its tail (see [`Tail`]), then the tail's length and checksum and [`MAGIC`]. The tail has the
-//! checksum of each block, and the manifest that of the tail, so the manifest vouches for every byte.
+//! A table is its blocks, each behind its length and checksum, then its tail (see [`Tail`]), then the tail's length and
+//! checksum and [`MAGIC`]. The tail has the checksum of each block, and the manifest that of the tail, so the manifest
+//! vouches for every byte.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +22,18 @@ use crate::plant_record::whole;
 
 pub(super) const MAGIC: [u8; 8] = *b"pltable1";
 /// Length and checksum of the tail, and [`MAGIC`].
-pub(super) const FOOTER_BYTES: usize = 24;
+const FOOTER_BYTES: usize = 24;
+
+/// The length of a block and its checksum, before the block. Only a table with a damaged tail is read by them.
+pub(super) const BLOCK_HEAD_BYTES: usize = 12;
+
+/// The head of a block.
+pub(super) fn block_head(length: u32, checksum: u64) -> [u8; BLOCK_HEAD_BYTES] {
+    let mut head = [0; BLOCK_HEAD_BYTES];
+    head[..4].copy_from_slice(&length.to_le_bytes());
+    head[4..].copy_from_slice(&checksum.to_le_bytes());
+    head
+}
 
 /// What the manifest says of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,6 +174,19 @@ impl Table {
         Ok((entry, ((first_sequence, last_sequence), plants, blocks, filter)))
     }
 
+    /// Opens as much as can be read of a table whose tail is damaged: the blocks up to the first damaged one.
+    pub(super) fn without_tail(number: u64, content: Content, cache: Arc<BlockCache>) -> Self {
+        let (mut blocks, mut offset) = (Vec::new(), 0);
+        while let Some(place) = block_at(&content, offset) {
+            offset = place.offset + u64::from(place.length);
+            blocks.push(place);
+        }
+        let prefixes = blocks.iter().map(|place| prefix(&place.first_key)).collect();
+        let entry = TableEntry { number, bytes: 0, tail_checksum: 0 };
+        let filter = BloomFilter::of_all();
+        Self { entry, sequences: (0, 0), plants: 0, blocks, prefixes, filter, content, cache }
+    }
+
     /// The state of a plant: `None` when the table does not have the plant, `Some(None)` when it removes the plant.
     pub(super) fn plant(&self, id: PlantId) -> anyhow::Result<Option<Option<Box<[u8]>>>> {
         if !self.filter.may_contain(id) {
@@ -207,6 +232,24 @@ impl Table {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         (0..self.blocks.len()).try_for_each(|index| self.block(index, false).map(drop))
     }
+}
+
+/// The block whose head is at this place, if it is whole.
+fn block_at(content: &Content, offset: u64) -> Option<BlockPlace> {
+    let head = content.read(offset, BLOCK_HEAD_BYTES).ok()?;
+    let (length, checksum_bytes) = head.split_first_chunk()?;
+    let length = u32::from_le_bytes(*length);
+    let expected = u64::from_le_bytes(*checksum_bytes.first_chunk()?);
+    let offset = offset + BLOCK_HEAD_BYTES as u64;
+    let fits = offset + u64::from(length) <= content.length().ok()?;
+    let bytes = fits.then(|| content.read(offset, usize::try_from(length).ok()?).ok())??;
+    if checksum(&bytes) != expected {
+        return None;
+    }
+    let mut cursor = BlockCursor::new(bytes);
+    let has_entries = cursor.advance().ok()?;
+    let first_key = cursor.key().into();
+    has_entries.then_some(BlockPlace { first_key, offset, length, checksum: expected })
 }
 
 /// The first bytes of a key, which sort as keys do, except that some keys have the same prefix.

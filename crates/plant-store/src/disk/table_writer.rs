@@ -11,7 +11,7 @@ use super::block::{BlockBuilder, checksum};
 use super::bloom_filter::BloomFilter;
 use super::health::StoreHealth;
 use super::keys;
-use super::table::{BlockPlace, MAGIC, TableEntry, Tail};
+use super::table::{BlockPlace, MAGIC, TableEntry, Tail, block_head};
 use crate::fault;
 
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -59,13 +59,16 @@ impl<W: Write> TableWriter<W> {
 
     fn end_block(&mut self) -> anyhow::Result<()> {
         let bytes = self.block.bytes();
+        let (length, checksum) = (u32::try_from(bytes.len())?, checksum(bytes));
+        let head = block_head(length, checksum);
+        self.output.write_all(&head)?;
         self.output.write_all(bytes)?;
-        let length = u32::try_from(bytes.len())?;
+        self.offset += head.len() as u64;
         self.blocks.push(BlockPlace {
             first_key: self.block.first_key.as_slice().into(),
             offset: self.offset,
             length,
-            checksum: checksum(bytes),
+            checksum,
         });
         self.offset += u64::from(length);
         self.block.clear();
