@@ -116,7 +116,9 @@ fn database(input: &[u8]) {
         let filter = PlantFilter::new(None, tag.map(str::to_owned)).expect("a valid filter");
         let request = PageRequest { filter, after: None, limit: 1000 };
         let Ok(page) = database.page(&request) else { continue };
-        for stored in &page.stored_plants().expect("valid plants") {
+        // A checksum vouches that a record is the one of a valid plant; here it may be any.
+        let Ok(plants_of_page) = page.stored_plants() else { continue };
+        for stored in &plants_of_page {
             assert!(tag.is_none() || stored.plant.tag() == tag, "a plant with another tag");
             let again = database.plant(stored.id).expect("a plant of a page is read alone");
             assert_eq!(again.as_ref(), Some(stored));

@@ -228,9 +228,25 @@ impl Table {
         if is_cached { self.cache.get(self.entry.number, index, read) } else { read() }
     }
 
-    /// Reads all blocks, and checks their checksums.
+    /// Reads all blocks, and checks them and their heads.
     pub(super) fn check(&self) -> anyhow::Result<()> {
+        self.check_heads()?;
         (0..self.blocks.len()).try_for_each(|index| self.block(index, false).map(drop))
+    }
+
+    /// Checks the heads of all blocks, which no other read looks at.
+    pub(super) fn check_heads(&self) -> anyhow::Result<()> {
+        for place in &self.blocks {
+            let head_offset = place.offset.checked_sub(BLOCK_HEAD_BYTES as u64);
+            let head_offset = head_offset.context("a block begins too early")?;
+            let head = self.content.read(head_offset, BLOCK_HEAD_BYTES)?;
+            ensure!(
+                *head == block_head(place.length, place.checksum),
+                "the head of a block of {} is damaged",
+                self.content.name()
+            );
+        }
+        Ok(())
     }
 }
 

@@ -22,6 +22,9 @@ pub(super) fn verify(
     totals: Option<&Totals>,
     findings: &mut Findings,
 ) -> anyhow::Result<(u64, u64)> {
+    for table in &**tables {
+        findings.value_of(table.check_heads())?;
+    }
     let mut verification =
         Verification { tables, kept_from: totals.map_or(1, |totals| totals.kept_from), findings };
     let (events, last_events) = verification.read_events(totals)?;
