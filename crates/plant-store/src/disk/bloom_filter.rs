@@ -68,7 +68,10 @@ fn place(hash: u64, words: usize) -> usize {
 
 /// Four bits, chosen by the lower bits of a hash.
 const fn bits(hash: u64) -> u64 {
-    1 << (hash % 64) | 1 << (hash >> 6) % 64 | 1 << (hash >> 12) % 64 | 1 << (hash >> 18) % 64
+    (1 << (hash % 64))
+        | (1 << ((hash >> 6) % 64))
+        | (1 << ((hash >> 12) % 64))
+        | (1 << ((hash >> 18) % 64))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::back_pressure::delay;
 use super::change::{Change, ChangeGroup};
-use super::compaction::CompactionThread;
+use super::compaction_thread::CompactionThread;
 use super::health::{LOOK_INTERVAL, StoreHealth, Watch};
 use super::room::Room;
 use super::tree::MergeTree;

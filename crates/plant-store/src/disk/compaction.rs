@@ -1,41 +1,22 @@
 //! Compaction: an immutable memtable becomes a table, and tables of similar size are merged into one.
-//!
-//! One thread does both. A merge advances in short steps, so a memtable never waits long. Once the manifest on disk
-//! names the table of a memtable, the segment of the write-ahead log with the same changes may be overwritten.
 
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::thread::{self, JoinHandle};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 
 use super::cache::BlockCache;
 use super::change::Totals;
 use super::files::Files;
-use super::health::{LOOK_INTERVAL, StoreHealth};
 use super::keys;
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::merge::{Merge, Tables};
 use super::room::Room;
+use super::size_tiers::tables_to_merge;
 use super::table::{Content, Table};
 use super::table_writer::{TableFile, TableWriter};
 use super::tree::{MergeTree, with_newest};
 use crate::fault;
-
-/// How many neighboring tables of similar size are merged.
-const TABLES_OF_A_MERGE: usize = 4;
-
-/// Tables are of similar size when they have the same level. A table of the next level has this many times the bytes.
-const LEVEL_FACTOR: u64 = 4;
-
-/// A table of at most this many bytes has level 0: about what a full memtable makes.
-const LEVEL_0_BYTES: u64 = 12 * 1024 * 1024;
-
-/// All tables are merged when their entries are more than twice the plants, and this many more: updates and removals
-/// have then left much that is obsolete.
-const OBSOLETE_ENTRIES: u64 = 1_000_000;
 
 /// How many entries a step of a merge takes.
 const ENTRIES_IN_A_STEP: usize = 1024;
@@ -52,7 +33,7 @@ pub(super) struct Compactor {
 
 impl Compactor {
     /// Writes a memtable, whose last event leads to `totals`, as a table.
-    fn flush(&mut self, memtable: &Memtable, totals: Totals) -> anyhow::Result<()> {
+    pub(super) fn flush(&mut self, memtable: &Memtable, totals: Totals) -> anyhow::Result<()> {
         self.room.wait().context("waiting for room on the disk")?;
         let shown_from = (totals.last_sequence + 1).saturating_sub(self.keep_events).max(1);
         let totals = Totals { kept_from: totals.kept_from.max(shown_from), ..totals };
@@ -66,7 +47,8 @@ impl Compactor {
     /// Begins to merge the tables that should be one, if the disk has room for it.
     fn next_merge(&mut self) -> anyhow::Result<Option<MergeUnderWay>> {
         let tables = self.tree.tables();
-        let Some(inputs) = tables_to_merge(&tables, self.manifest.totals.plants) else {
+        let sizes: Vec<_> = tables.iter().map(|table| (table.entry.bytes, table.plants)).collect();
+        let Some(inputs) = tables_to_merge(&sizes, self.manifest.totals.plants) else {
             return Ok(None);
         };
         let bytes = tables[inputs.clone()].iter().map(|table| table.entry.bytes).sum();
@@ -121,7 +103,10 @@ impl Compactor {
     }
 
     /// Advances the merge under way, or begins one. Returns the merge, unless there is none now.
-    fn advance(&mut self, merge: Option<MergeUnderWay>) -> anyhow::Result<Option<MergeUnderWay>> {
+    pub(super) fn advance(
+        &mut self,
+        merge: Option<MergeUnderWay>,
+    ) -> anyhow::Result<Option<MergeUnderWay>> {
         let merge = match merge {
             Some(merge) => Some(merge),
             None => self.next_merge()?,
@@ -141,7 +126,7 @@ impl Compactor {
     }
 
     /// Gives the room of an unfinished merge back.
-    fn abandon(&self, merge: MergeUnderWay) -> anyhow::Result<()> {
+    pub(super) fn abandon(&self, merge: MergeUnderWay) -> anyhow::Result<()> {
         let number = merge.number;
         drop(merge);
         self.files.remove_table(number)
@@ -172,34 +157,8 @@ pub(super) fn write_table(
     Ok(table)
 }
 
-/// Which neighboring tables should be one, if any.
-fn tables_to_merge(tables: &Tables, plants: u64) -> Option<std::ops::Range<usize>> {
-    let entries: u64 = tables.iter().map(|table| table.plants).sum();
-    if tables.len() > 1 && entries > 2 * plants + OBSOLETE_ENTRIES {
-        return Some(0..tables.len());
-    }
-    let levels: Vec<u32> = tables.iter().map(|table| level_of(table.entry.bytes)).collect();
-    let greatest = levels.iter().max().copied()?;
-    (0..=greatest).find_map(|level| neighbors_up_to(&levels, level))
-}
-
-/// The first stretch of enough tables of at most this level.
-fn neighbors_up_to(levels: &[u32], level: u32) -> Option<std::ops::Range<usize>> {
-    let mut begin = 0;
-    for stretch in levels.split(|one| *one > level) {
-        if stretch.len() >= TABLES_OF_A_MERGE {
-            return Some(begin..begin + stretch.len());
-        }
-        begin += stretch.len() + 1;
-    }
-    None
-}
-
-fn level_of(bytes: u64) -> u32 {
-    (bytes / LEVEL_0_BYTES).checked_ilog(LEVEL_FACTOR).map_or(0, |level| level + 1)
-}
-
-struct MergeUnderWay {
+/// A merge of which some entries are written.
+pub(super) struct MergeUnderWay {
     inputs: Tables,
     entries: Merge,
     output: TableWriter<TableFile>,
@@ -226,104 +185,4 @@ impl MergeUnderWay {
         }
         Ok(true)
     }
-}
-
-/// The commit thread's end of the compaction thread. The compaction thread starts with the store, because a commit must
-/// not fail when the system can start no more threads.
-#[derive(Debug)]
-pub(super) struct CompactionThread {
-    orders: SyncSender<(Arc<Memtable>, Totals)>,
-    /// One report for each memtable that has become a table. Disconnected by a failure.
-    reports: Receiver<()>,
-    is_flushing: bool,
-}
-
-impl CompactionThread {
-    /// Starts the thread, which ends when this is dropped. A compaction that fails or panics fails the store at once:
-    /// the commit thread may not ask for a report for a long time.
-    pub(super) fn start(
-        mut compactor: Compactor,
-        health: Arc<StoreHealth>,
-    ) -> anyhow::Result<(Self, JoinHandle<()>)> {
-        let (orders, ordered) = sync_channel(1);
-        let (report, reports) = sync_channel(1);
-        let thread = thread::Builder::new()
-            .name("plant-compact".to_owned())
-            .spawn(move || {
-                let run = || compactor.run(&ordered, &report, &health);
-                let ended = panic::catch_unwind(AssertUnwindSafe(run))
-                    .unwrap_or_else(|_| Err(anyhow!("it panicked")));
-                if let Err(cause) = ended {
-                    health.fail(cause.context("a compaction failed"));
-                }
-            })
-            .context("cannot start the compaction thread")?;
-        Ok((Self { orders, reports, is_flushing: false }, thread))
-    }
-
-    /// Begins to write a memtable, whose last event leads to `totals`, as a table. The one before must be written.
-    pub(super) fn begin(&mut self, memtable: Arc<Memtable>, totals: Totals) -> anyhow::Result<()> {
-        self.orders.send((memtable, totals)).map_err(|_| thread_has_ended())?;
-        self.is_flushing = true;
-        Ok(())
-    }
-
-    /// Whether a memtable is still being written.
-    pub(super) fn is_flushing(&mut self) -> bool {
-        self.is_flushing &= self.reports.try_recv().is_err();
-        self.is_flushing
-    }
-
-    /// Waits until the last memtable is a table. Returns false at once when the disk is full: that may then take days.
-    pub(super) fn wait(&mut self, room: &Room) -> anyhow::Result<bool> {
-        while self.is_flushing {
-            match self.reports.recv_timeout(LOOK_INTERVAL) {
-                Ok(()) => self.is_flushing = false,
-                Err(RecvTimeoutError::Timeout) if room.is_full() => return Ok(false),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(thread_has_ended()),
-            }
-        }
-        Ok(true)
-    }
-}
-
-impl Compactor {
-    /// Carries out orders until there will be no more, and merges tables in between.
-    fn run(
-        &mut self,
-        orders: &Receiver<(Arc<Memtable>, Totals)>,
-        report: &SyncSender<()>,
-        health: &StoreHealth,
-    ) -> anyhow::Result<()> {
-        let mut merge = None;
-        loop {
-            merge = self.advance(merge)?;
-            health.compaction_advances();
-            let order = match merge {
-                Some(_) => orders.try_recv(),
-                None => orders.recv_timeout(LOOK_INTERVAL).map_err(|error| match error {
-                    RecvTimeoutError::Timeout => TryRecvError::Empty,
-                    RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
-                }),
-            };
-            match order {
-                Ok((memtable, totals)) => {
-                    self.flush(&memtable, totals)?;
-                    if report.send(()).is_err() {
-                        return merge.map_or(Ok(()), |merge| self.abandon(merge));
-                    }
-                }
-                Err(TryRecvError::Empty) if merge.is_none() => self.room.look(),
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => {
-                    return merge.map_or(Ok(()), |merge| self.abandon(merge));
-                }
-            }
-        }
-    }
-}
-
-fn thread_has_ended() -> anyhow::Error {
-    anyhow!("the compaction thread has ended")
 }

@@ -11,6 +11,7 @@ mod cache;
 mod change;
 mod commit;
 mod compaction;
+mod compaction_thread;
 mod config;
 #[cfg(feature = "conformance")]
 pub mod damage;
@@ -29,6 +30,7 @@ mod open;
 mod reader;
 mod recovery;
 mod room;
+mod size_tiers;
 mod table;
 mod table_writer;
 mod tree;
@@ -46,7 +48,8 @@ use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::commit::{Committer, Message, Outcome};
-use self::compaction::{CompactionThread, Compactor};
+use self::compaction::Compactor;
+use self::compaction_thread::CompactionThread;
 use self::errors::open_error;
 use self::health::StoreHealth;
 use self::reader::DiskReader;

@@ -134,44 +134,48 @@ impl Table {
         expected: Option<&TableEntry>,
         cache: Arc<BlockCache>,
     ) -> anyhow::Result<Self> {
-        Self::read(number, &content, expected)
-            .with_context(|| format!("{} is damaged", content.name()))
-            .map(|(entry, tail)| {
-                let (sequences, plants, blocks, filter) = tail;
-                let prefixes = blocks.iter().map(|place| prefix(&place.first_key)).collect();
-                Self { entry, sequences, plants, blocks, prefixes, filter, content, cache }
-            })
+        let name = content.name();
+        Self::try_open(number, content, expected, cache)
+            .with_context(|| format!("{name} is damaged"))
     }
 
-    #[expect(clippy::type_complexity, reason = "the parts of a tail, without the borrowed filter")]
-    fn read(
+    fn try_open(
         number: u64,
-        content: &Content,
+        content: Content,
         expected: Option<&TableEntry>,
-    ) -> anyhow::Result<(TableEntry, ((u64, u64), u64, Vec<BlockPlace>, BloomFilter))> {
+        cache: Arc<BlockCache>,
+    ) -> anyhow::Result<Self> {
         let bytes = content.length()?;
         let tail_end = bytes.checked_sub(FOOTER_BYTES as u64).context("it is cut")?;
         let footer = content.read(tail_end, FOOTER_BYTES)?;
         let (numbers, magic) = footer.split_at(FOOTER_BYTES - MAGIC.len());
         ensure!(magic == MAGIC, "it does not end as a table does");
-        let [tail_bytes, tail_checksum] = [0, 8]
-            .map(|at| numbers[at..].first_chunk().map_or(0, |number| u64::from_le_bytes(*number)));
-        let entry = TableEntry { number, bytes, tail_checksum };
+        let (numbers, _) = numbers.as_chunks();
+        let tail_bytes = u64::from_le_bytes(numbers[0]);
+        let entry = TableEntry { number, bytes, tail_checksum: u64::from_le_bytes(numbers[1]) };
         ensure!(
             expected.is_none_or(|expected| *expected == entry),
             "it is not the table that the manifest names"
         );
         let tail_begin = tail_end.checked_sub(tail_bytes).context("its tail is too long")?;
         let tail = content.read(tail_begin, usize::try_from(tail_bytes)?)?;
-        ensure!(checksum(&tail) == tail_checksum, "its tail has a wrong checksum");
+        ensure!(checksum(&tail) == entry.tail_checksum, "its tail has a wrong checksum");
         let Tail { first_sequence, last_sequence, plants, blocks, filter } = whole(&tail)?;
         let end_of = |place: &BlockPlace| place.offset.checked_add(u64::from(place.length));
         ensure!(
             blocks.iter().all(|place| end_of(place).is_some_and(|end| end <= tail_begin)),
             "a block is outside of it"
         );
-        let filter = BloomFilter::from_bytes(filter)?;
-        Ok((entry, ((first_sequence, last_sequence), plants, blocks, filter)))
+        Ok(Self {
+            entry,
+            sequences: (first_sequence, last_sequence),
+            plants,
+            prefixes: blocks.iter().map(|place| prefix(&place.first_key)).collect(),
+            blocks,
+            filter: BloomFilter::from_bytes(filter)?,
+            content,
+            cache,
+        })
     }
 
     /// Opens as much as can be read of a table whose tail is damaged: the blocks up to the first damaged one.
