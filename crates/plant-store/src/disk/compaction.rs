@@ -29,6 +29,9 @@ pub(super) struct Compactor {
     pub(super) cache: Arc<BlockCache>,
     pub(super) keep_events: u64,
     pub(super) room: Arc<Room>,
+    /// The merges under way. Each is of newer tables than the one before, and has to end first: tables must not pile up
+    /// while a merge of the largest ones takes minutes.
+    pub(super) merges: Vec<MergeUnderWay>,
 }
 
 impl Compactor {
@@ -44,51 +47,66 @@ impl Compactor {
         Ok(())
     }
 
-    /// Begins to merge the tables that should be one, if the disk has room for it.
-    fn next_merge(&mut self) -> anyhow::Result<Option<MergeUnderWay>> {
+    /// Advances the merges a little. Returns false when there is nothing to merge now.
+    pub(super) fn advance(&mut self) -> anyhow::Result<bool> {
+        self.begin_merge()?;
+        let Some(mut merge) = self.merges.pop() else { return Ok(false) };
+        self.room.look();
+        if self.room.is_full() {
+            self.abandon(merge)?;
+            return Ok(true);
+        }
+        fault::point("before-merge-step");
+        if merge.advance()? {
+            self.merges.push(merge);
+        } else {
+            self.end_merge(merge)?;
+        }
+        Ok(true)
+    }
+
+    /// Begins to merge the tables that should be one, if there are any newer than those in merges, and the disk has
+    /// room.
+    fn begin_merge(&mut self) -> anyhow::Result<()> {
         let tables = self.tree.tables();
-        let sizes: Vec<_> = tables.iter().map(|table| (table.entry.bytes, table.plants)).collect();
+        let is_free = |table: &&Arc<Table>| self.merges.iter().all(|merge| !merge.has_input(table));
+        let free = tables.iter().take_while(is_free);
+        let sizes: Vec<_> = free.map(|table| (table.entry.bytes, table.plants)).collect();
         let Some(inputs) = tables_to_merge(&sizes, self.manifest.totals.plants) else {
-            return Ok(None);
+            return Ok(());
         };
-        let bytes = tables[inputs.clone()].iter().map(|table| table.entry.bytes).sum();
+        let is_oldest = inputs.end == tables.len();
+        let inputs: Tables = tables[inputs].into();
+        let bytes = inputs.iter().map(|table| table.entry.bytes).sum();
         if !self.room.has_room_for(bytes) {
-            return Ok(None);
+            return Ok(());
         }
         let number = self.manifest.next_table;
         self.manifest.next_table += 1;
+        let plants: u64 = inputs.iter().map(|table| table.plants).sum();
         let file = self.files.create_table(number)?;
-        let plants: u64 = tables[inputs.clone()].iter().map(|table| table.plants).sum();
-        // Tables are never moved, so these stay neighbors.
-        let is_oldest = inputs.end == tables.len();
-        let inputs = &tables[inputs];
-        Ok(Some(MergeUnderWay {
-            inputs: inputs.into(),
-            entries: Merge::of_all(inputs),
+        self.merges.push(MergeUnderWay {
+            entries: Merge::of_all(&inputs),
             output: TableWriter::new(file, usize::try_from(plants)?),
+            inputs,
             number,
             is_oldest,
             kept_from: self.manifest.totals.kept_from,
-        }))
+        });
+        Ok(())
     }
 
     /// Puts the result of a merge in the place of its inputs.
     fn end_merge(&mut self, merge: MergeUnderWay) -> anyhow::Result<()> {
+        let mut tables = self.tree.tables().to_vec();
+        let place = tables.iter().position(|table| merge.has_input(table)).unwrap_or(0);
+        tables.retain(|table| !merge.has_input(table));
         let MergeUnderWay { inputs, output, number, .. } = merge;
         let first = inputs.last().map_or(0, |oldest| oldest.sequences.0);
         let last = inputs.first().map_or(0, |newest| newest.sequences.1);
-        let (file, entry) = output.finish(number, (first, last))?;
-        let path = file.finish()?;
-        self.files.sync_tables_directory()?;
-        let cache = Arc::clone(&self.cache);
-        let table = Table::open(number, Content::of_file(&path)?, Some(&entry), cache)?;
-        let table = Arc::new(table);
+        let ended = end_table(&self.files, output, number, (first, last), &self.cache);
+        tables.insert(place, Arc::new(ended.context("merging tables")?));
 
-        let is_input = |number| inputs.iter().any(|input| input.entry.number == number);
-        let mut tables: Vec<Arc<Table>> = self.tree.tables().to_vec();
-        let place = tables.iter().position(|table| is_input(table.entry.number)).unwrap_or(0);
-        tables.retain(|table| !is_input(table.entry.number));
-        tables.insert(place, table);
         self.manifest.tables = tables.iter().map(|table| table.entry).collect();
         self.files.write_manifest(&self.manifest)?;
         fault::point("before-merge-shown");
@@ -102,34 +120,16 @@ impl Compactor {
         Ok(())
     }
 
-    /// Advances the merge under way, or begins one. Returns the merge, unless there is none now.
-    pub(super) fn advance(
-        &mut self,
-        merge: Option<MergeUnderWay>,
-    ) -> anyhow::Result<Option<MergeUnderWay>> {
-        let merge = match merge {
-            Some(merge) => Some(merge),
-            None => self.next_merge()?,
-        };
-        let Some(mut merge) = merge else { return Ok(None) };
-        self.room.look();
-        if self.room.is_full() {
-            self.abandon(merge)?;
-            return Ok(None);
-        }
-        fault::point("before-merge-step");
-        if merge.advance()? {
-            return Ok(Some(merge));
-        }
-        self.end_merge(merge)?;
-        Ok(None)
-    }
-
     /// Gives the room of an unfinished merge back.
-    pub(super) fn abandon(&self, merge: MergeUnderWay) -> anyhow::Result<()> {
+    fn abandon(&self, merge: MergeUnderWay) -> anyhow::Result<()> {
         let number = merge.number;
         drop(merge);
         self.files.remove_table(number)
+    }
+
+    /// Gives the room of all unfinished merges back.
+    pub(super) fn abandon_all(&mut self) -> anyhow::Result<()> {
+        std::mem::take(&mut self.merges).into_iter().try_for_each(|merge| self.abandon(merge))
     }
 }
 
@@ -145,16 +145,27 @@ pub(super) fn write_table(
     fault::point("before-table-write");
     let mut table = TableWriter::new(files.create_table(number)?, memtable.plants.len());
     memtable.write_to(&mut table, totals.kept_from).context("writing a table")?;
-    let (file, entry) = table.finish(number, memtable.sequences()).context("writing a table")?;
+    let table = end_table(files, table, number, memtable.sequences(), cache)?;
+    manifest.next_table += 1;
+    manifest.totals = totals;
+    manifest.tables.insert(0, table.entry);
+    files.write_manifest(manifest)?;
+    Ok(table)
+}
+
+/// Ends a table and opens it. Returns when its file and the name of the file are on disk.
+fn end_table(
+    files: &Files,
+    table: TableWriter<TableFile>,
+    number: u64,
+    sequences: (u64, u64),
+    cache: &Arc<BlockCache>,
+) -> anyhow::Result<Table> {
+    let (file, entry) = table.finish(number, sequences)?;
     let path = file.finish()?;
     fault::point("after-table-sync");
     files.sync_tables_directory()?;
-    let table = Table::open(number, Content::of_file(&path)?, Some(&entry), Arc::clone(cache))?;
-    manifest.next_table += 1;
-    manifest.totals = totals;
-    manifest.tables.insert(0, entry);
-    files.write_manifest(manifest)?;
-    Ok(table)
+    Table::open(number, Content::of_file(&path)?, Some(&entry), Arc::clone(cache))
 }
 
 /// A merge of which some entries are written.
@@ -170,6 +181,10 @@ pub(super) struct MergeUnderWay {
 }
 
 impl MergeUnderWay {
+    fn has_input(&self, table: &Table) -> bool {
+        self.inputs.iter().any(|input| input.entry.number == table.entry.number)
+    }
+
     /// Merges some entries. Returns false after the last one.
     fn advance(&mut self) -> anyhow::Result<bool> {
         for _ in 0..ENTRIES_IN_A_STEP {

@@ -86,29 +86,26 @@ fn run(
     report: &SyncSender<()>,
     health: &StoreHealth,
 ) -> anyhow::Result<()> {
-    let mut merge = None;
     loop {
-        merge = compactor.advance(merge)?;
+        let is_merging = compactor.advance()?;
         health.compaction_advances();
-        let order = match merge {
-            Some(_) => orders.try_recv(),
-            None => orders.recv_timeout(LOOK_INTERVAL).map_err(|error| match error {
+        let order = if is_merging {
+            orders.try_recv()
+        } else {
+            orders.recv_timeout(LOOK_INTERVAL).map_err(|error| match error {
                 RecvTimeoutError::Timeout => TryRecvError::Empty,
                 RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
-            }),
+            })
         };
         match order {
             Ok((memtable, totals)) => {
                 compactor.flush(&memtable, totals)?;
                 if report.send(()).is_err() {
-                    return merge.map_or(Ok(()), |merge| compactor.abandon(merge));
+                    return compactor.abandon_all();
                 }
             }
-            Err(TryRecvError::Empty) if merge.is_none() => compactor.room.look(),
-            Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => {
-                return merge.map_or(Ok(()), |merge| compactor.abandon(merge));
-            }
+            Err(TryRecvError::Empty) => compactor.room.look(),
+            Err(TryRecvError::Disconnected) => return compactor.abandon_all(),
         }
     }
 }

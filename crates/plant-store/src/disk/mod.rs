@@ -128,6 +128,7 @@ impl DiskRepository {
             cache,
             keep_events,
             room: room_to_look,
+            merges: Vec::new(),
         };
         let (compaction, compaction_handle) =
             CompactionThread::start(compactor, Arc::clone(&health))?;
