@@ -1,27 +1,29 @@
 //! Blocks: consecutive entries of a table, the unit of reads.
 //!
-//! A block is its entries by ascending key, as postcard writes [`BlockEntry`]. Neighboring keys share a prefix, which
-//! only the first of them spells out.
+//! A block is its entries by ascending key. An entry is an [`EntryHead`], as postcard writes it, the key without the part
+//! that it shares with the key before, and the value.
 
 use std::cmp::Ordering;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A block is complete at this size, in bytes. Larger blocks have a smaller index, and take longer to search.
 const BLOCK_BYTES: usize = 4096;
 
+/// Lengths in bytes.
 #[derive(Serialize, Deserialize)]
-struct BlockEntry<'a> {
-    /// How many bytes the key has in common with the key before.
+struct EntryHead {
+    /// How much of the key is that of the key before.
     shared: usize,
     /// The rest of the key.
-    suffix: &'a [u8],
+    suffix: usize,
     /// `None` removes the key from older tables.
-    value: Option<&'a [u8]>,
+    value: Option<usize>,
 }
 
 /// The checksum of a block, and of everything else that a table or the manifest holds.
@@ -52,10 +54,13 @@ impl BlockBuilder {
             self.first_key.extend_from_slice(key);
         }
         let shared = self.last_key.iter().zip(key).take_while(|(one, other)| one == other).count();
-        let entry = BlockEntry { shared, suffix: &key[shared..], value };
-        self.bytes = postcard::to_extend(&entry, std::mem::take(&mut self.bytes))?;
+        let suffix = &key[shared..];
+        let head = EntryHead { shared, suffix: suffix.len(), value: value.map(<[u8]>::len) };
+        self.bytes = postcard::to_extend(&head, mem::take(&mut self.bytes))?;
+        self.bytes.extend_from_slice(suffix);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
         self.last_key.truncate(shared);
-        self.last_key.extend_from_slice(&key[shared..]);
+        self.last_key.extend_from_slice(suffix);
         Ok(())
     }
 
@@ -93,13 +98,15 @@ impl BlockCursor {
         if rest.is_empty() {
             return Ok(false);
         }
-        let (BlockEntry { shared, suffix, value }, rest) = postcard::take_from_bytes(rest)?;
-        anyhow::ensure!(shared <= self.key.len(), "an entry shares more than there is");
+        let (EntryHead { shared, suffix, value }, rest) = postcard::take_from_bytes(rest)?;
+        ensure!(shared <= self.key.len(), "an entry shares more of a key than there is");
+        let (suffix, rest) = rest.split_at_checked(suffix).context("a key is cut")?;
+        let value_bytes = value.unwrap_or_default();
+        let (_, rest) = rest.split_at_checked(value_bytes).context("a value is cut")?;
         self.key.truncate(shared);
         self.key.extend_from_slice(suffix);
         self.next = self.bytes.len() - rest.len();
-        // The value is the last part of the entry.
-        self.value = value.map(|value| self.next - value.len()..self.next);
+        self.value = value.map(|_| self.next - value_bytes..self.next);
         Ok(true)
     }
 
