@@ -9,6 +9,7 @@ mod client;
 mod command_line;
 mod exit;
 mod files;
+mod log_queue;
 mod logger;
 mod option_value;
 mod serve;
@@ -18,6 +19,7 @@ mod transfer;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::Context as _;
 
@@ -43,7 +45,13 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "error: {error:#}");
         return ExitCode::from(exit::CONFIGURATION);
     }
-    std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
+    std::panic::set_hook(Box::new(|panic| {
+        log::error!("{panic}");
+        // Its panic ends the program.
+        if thread::current().name() == Some("main") {
+            logger::flush();
+        }
+    }));
 
     let result = match cli.command {
         Command::Serve(options) => serve::run(&options),
@@ -54,12 +62,17 @@ fn main() -> ExitCode {
         Command::Token(command) => token::run(command),
         Command::Openapi => print_openapi(),
     };
-    let Err(stop) = result else { return ExitCode::SUCCESS };
+    let Err(stop) = result else {
+        logger::flush();
+        return ExitCode::SUCCESS;
+    };
     let (exit_code, error) = stop.into_parts();
     // The reason is printed even if the log is off.
     if is_server && log::log_enabled!(log::Level::Error) {
         log::error!("{error:#}");
+        logger::flush();
     } else {
+        logger::flush();
         let _ = writeln!(io::stderr(), "error: {error:#}");
     }
     // Exits at once, because threads may be waiting for a disk that does not answer.

@@ -1,7 +1,9 @@
 //! One request from its head to the end of its answer: the connection's state, the common headers, and the log line.
 
 use std::error::Error;
+use std::fmt::{self, Display};
 use std::mem;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::time::Instant;
 
 use actix_http::body::{BodySize, BoxBody, MessageBody};
 use actix_http::header::{self, HeaderName, HeaderValue};
-use actix_http::{ConnectionType, RequestHead, StatusCode, Version};
+use actix_http::{ConnectionType, Method, RequestHead, StatusCode, Uri, Version};
 use actix_web::HttpResponse;
 use actix_web::web::Bytes;
 use log::Level;
@@ -45,8 +47,8 @@ pub(crate) struct Exchange {
     /// Whether the method is not safe (RFC 9110, section 9.2.1).
     may_change: bool,
     cors_headers: Vec<(HeaderName, HeaderValue)>,
-    /// The beginning of the log line, unless the log discards it.
-    line: Option<String>,
+    /// What the log line begins with, unless the log discards it.
+    logged: Option<LoggedHead>,
     connection: Option<Rc<ConnectionState>>,
     draining: Arc<Draining>,
     /// The status of the answer, once it has begun.
@@ -71,7 +73,7 @@ impl Exchange {
             context,
             may_change: !head.method.is_safe(),
             cors_headers: cors::answer_headers(&policy.cors_origins, head),
-            line: line(head),
+            logged: LoggedHead::of(head),
             connection: connection.map(Rc::clone),
             draining: Arc::clone(&policy.draining),
             status: None,
@@ -124,41 +126,60 @@ impl Exchange {
         response
     }
 
-    fn log(&self, line: &str) {
+    fn log(&self, head: &LoggedHead) {
         // Without a status, the client disconnected before its answer began. A change may have been made.
         let status = self.status.as_ref().map_or("-", StatusCode::as_str);
         let micros = self.begun.elapsed().as_micros();
+        // Most requests have neither, and their line then allocates nothing.
         let counts = self.context.import.get();
         let counts = counts.map_or_else(String::new, |counts| format!(" {counts}"));
         let error = self.error.map_or_else(String::new, |error| format!(" error={}", error as i32));
         let is_change = self.may_change && self.context.is_let_in.get();
         let target = if is_change { AUDIT_LOG } else { ACCESS_LOG };
-        log::info!(target: target, "{line} {status} {micros}us {}{counts}{error}", self.context);
+        log::info!(target: target, "{head} {status} {micros}us {}{counts}{error}", self.context);
     }
 }
 
-/// The beginning of the log line, unless the log discards it.
-fn line(head: &RequestHead) -> Option<String> {
-    let is_logged = [ACCESS_LOG, AUDIT_LOG]
-        .into_iter()
-        .any(|target| log::log_enabled!(target: target, Level::Info));
-    is_logged.then(|| {
-        let method = cut(head.method.as_str(), LOGGED_METHOD_MAX_BYTES);
-        let path = cut(head.uri.path(), LOGGED_PATH_MAX_BYTES);
-        match head.peer_addr {
-            Some(peer) => format!("{peer} {method} {path}"),
-            // A client on a Unix socket has no address.
-            None => format!("unix {method} {path}"),
+/// The parts of a request's head that are logged. Cloning them copies no text.
+struct LoggedHead {
+    /// A client on a Unix socket has no address.
+    peer: Option<SocketAddr>,
+    method: Method,
+    uri: Uri,
+}
+
+impl LoggedHead {
+    /// `None` if the log discards the line.
+    fn of(head: &RequestHead) -> Option<Self> {
+        let is_logged = [ACCESS_LOG, AUDIT_LOG]
+            .into_iter()
+            .any(|target| log::log_enabled!(target: target, Level::Info));
+        is_logged.then(|| Self {
+            peer: head.peer_addr,
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+        })
+    }
+}
+
+impl Display for LoggedHead {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.peer {
+            Some(peer) => write!(formatter, "{peer}")?,
+            None => formatter.write_str("unix")?,
         }
-    })
+        let method = cut(self.method.as_str(), LOGGED_METHOD_MAX_BYTES);
+        let path = cut(self.uri.path(), LOGGED_PATH_MAX_BYTES);
+        write!(formatter, " {method} {path}")
+    }
 }
 
 /// An answer of known length ends here before it is written. actix-http writes it before it reads again, so that
 /// nothing of the next request is read too early.
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if let Some(line) = &self.line {
-            self.log(line);
+        if let Some(head) = &self.logged {
+            self.log(head);
         }
         if let Some(connection) = &self.connection {
             connection.answer_ends();

@@ -1,0 +1,132 @@
+//! The queue of log lines between the threads that log and standard error.
+//!
+//! One thread writes the lines, many at a time. A reader of standard error that stalls never stalls the server: when the
+//! queue is full, lines about single requests are dropped, and a line says how many.
+
+use std::io::{self, Write};
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The limit of lines that may be dropped, in bytes: about 8,000 lines.
+const DROPPABLE_MAX_BYTES: usize = 1024 * 1024;
+
+/// The limit of all lines, in bytes. It bounds the memory that a stalled reader takes if errors never end.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long the writer lets lines gather. Under load it writes many lines at once, and wakes rarely.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// How long the end of the program waits for a reader that has stalled.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether a line may be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Importance {
+    /// A line about one request, or for debugging.
+    Droppable,
+    /// An error, or a line about the server itself.
+    Kept,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogQueue(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// The writer waits for lines.
+    has_lines: Condvar,
+    /// A flush waits until all lines are written.
+    is_written: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: Vec<u8>,
+    dropped: u64,
+    /// Whether the writer has taken lines that it has not written yet.
+    is_writing: bool,
+    /// Whether the writer sleeps until there are lines.
+    is_idle: bool,
+}
+
+impl LogQueue {
+    /// Starts the thread that writes the lines. `notice` makes the line for a number of dropped lines.
+    pub(crate) fn start(
+        &self,
+        mut output: impl Write + Send + 'static,
+        notice: impl Fn(u64) -> String + Send + 'static,
+    ) -> io::Result<()> {
+        let queue = self.clone();
+        let write = move || {
+            let mut lines = Vec::new();
+            loop {
+                let dropped = queue.take(&mut lines);
+                if dropped > 0 {
+                    lines.extend_from_slice(notice(dropped).as_bytes());
+                }
+                // Nobody could be told of an error of standard error.
+                let _ = output.write_all(&lines);
+                queue.has_written();
+                lines.clear();
+                lines.shrink_to(DROPPABLE_MAX_BYTES);
+            }
+        };
+        thread::Builder::new().name("plantd-log".to_owned()).spawn(write).map(drop)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line, which ends with a line feed, or drops and counts it.
+    pub(crate) fn push(&self, line: &[u8], importance: Importance) {
+        let max_bytes = match importance {
+            Importance::Droppable => DROPPABLE_MAX_BYTES,
+            Importance::Kept => MAX_BYTES,
+        };
+        let mut state = self.state();
+        if state.lines.len() + line.len() > max_bytes {
+            state.dropped += 1;
+            return;
+        }
+        state.lines.extend_from_slice(line);
+        if mem::take(&mut state.is_idle) {
+            drop(state);
+            self.0.has_lines.notify_one();
+        }
+    }
+
+    /// Waits for lines, and takes all of them. Returns how many were dropped after them.
+    fn take(&self, lines: &mut Vec<u8>) -> u64 {
+        let mut state = self.state();
+        while state.lines.is_empty() {
+            state.is_idle = true;
+            state = self.0.has_lines.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        thread::sleep(GATHER);
+        let mut state = self.state();
+        mem::swap(&mut state.lines, lines);
+        state.is_writing = true;
+        mem::take(&mut state.dropped)
+    }
+
+    fn has_written(&self) {
+        self.state().is_writing = false;
+        self.0.is_written.notify_all();
+    }
+
+    /// Waits until all lines are written, but not forever for a reader that has stalled.
+    pub(crate) fn flush(&self) {
+        let begun = Instant::now();
+        let mut state = self.state();
+        while state.is_writing || !state.lines.is_empty() {
+            let Some(patience) = FLUSH_PATIENCE.checked_sub(begun.elapsed()) else { return };
+            let waited = self.0.is_written.wait_timeout(state, patience);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
