@@ -2,14 +2,11 @@
 //!
 //! The model replays the system calls of one run of the server, which strace saw ([`SystemCalls`]), and can be cut
 //! at any of them.
-//! - A write to a file is durable after a `fsync` or `fdatasync` of that file that began after the write had returned,
-//!   or when it returns if the file is synchronous (`chattr +S`). Any combination of the other writes may survive,
-//!   and any combination of the sectors of one write.
+//! - A write to a file is durable after a `fsync` or `fdatasync` of that file that began after the write had returned.
+//!   Any combination of the other writes may survive, and any combination of the sectors of one write.
 //! - A name that was made, changed or removed is durable after a `fsync` of its folder, which also keeps the
 //!   names on the way to that folder, and no others. Of the other changes the first ones may survive, as file
 //!   systems with a journal keep them.
-//!
-//! `sync_file_range` makes nothing durable: it leaves data in the disk's volatile cache.
 //!
 //! `content` has the bytes of files; this file has the names, and what each call does.
 //!
@@ -34,7 +31,7 @@ use crate::system_calls::{SystemCall, SystemCalls};
 pub const TRACED: &str = "trace=open,openat,creat,lseek,write,pwrite64,writev,pwritev,pwritev2,sendto,\
                           sendmsg,ftruncate,truncate,fallocate,copy_file_range,sendfile,link,linkat,\
                           rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,fsync,\
-                          fdatasync,ioctl";
+                          fdatasync";
 
 /// A folder on a disk that may lose power.
 #[derive(Clone, Debug)]
@@ -140,10 +137,9 @@ impl Disk {
         for (_, has_returned, call) in moments {
             match (call.is_write(), has_returned) {
                 (true, false) => self.write(call),
-                (true, true) => self.write_has_returned(call),
                 // Other calls have their effect when they return.
-                (false, false) => {}
                 (false, true) => self.carry_out(call),
+                _ => {}
             }
         }
     }
@@ -178,21 +174,12 @@ impl Disk {
             "fsync" | "fdatasync" => self.sync(call),
             "ftruncate" => {
                 if let Some(file) = self.file_of(call) {
-                    // Not durable even if the file is synchronous, which concerns writes.
                     file.change(call.returned, ContentChange::Resize(call.last_number()));
                 }
             }
             "lseek" => {
                 if let Some((_, offset)) = self.offsets.get_mut(&call.descriptor()) {
                     *offset = call.result_number();
-                }
-            }
-            "ioctl" => {
-                // `chattr +S`.
-                if call.arguments.contains("FS_IOC_SETFLAGS")
-                    && let Some(file) = self.file_of(call)
-                {
-                    file.is_synchronous = call.arguments.contains("FS_SYNC_FL");
                 }
             }
             other => {
@@ -292,12 +279,6 @@ impl Disk {
         };
         if let Inode::File(file) = &mut self.inodes[number] {
             file.change(call.returned, ContentChange::Write { offset, bytes });
-        }
-    }
-
-    fn write_has_returned(&mut self, call: &SystemCall) {
-        if let Some(file) = self.file_of(call).filter(|file| file.is_synchronous) {
-            file.became_durable(|returned| returned == call.returned);
         }
     }
 

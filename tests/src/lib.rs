@@ -58,7 +58,7 @@ pub use nginx::{Nginx, hold_port};
 pub use openapi::{OpenapiDocument, members};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::{Process, ServerAddress};
-pub use server::{TestServer, store_is_sled};
+pub use server::{TestServer, store_is_on_disk};
 pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
 pub use test_postgres::{DEADLINE, UNPRIVILEGED, at_once, is_root, wait_for, wait_until};

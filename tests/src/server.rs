@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::launch::Launch;
 use crate::process::{Process, ServerAddress};
 
-/// The environment variable that selects the default store of servers: `sled`, or `postgres`.
+/// The environment variable that selects the default store of servers: `disk`, or `postgres`.
 const STORE: &str = "PLANTD_TESTS_STORE";
 
 /// A `plantd` that is ready. Dropping it ends the process and removes its folder.
@@ -183,20 +183,20 @@ fn start(launch: &Launch, data: &Path) -> (Process, ServerAddress, Duration) {
 /// Whether PostgreSQL is the default store.
 pub(crate) fn is_on_postgres() -> bool {
     match env::var(STORE).as_deref() {
-        Err(_) | Ok("" | "sled") => false,
+        Err(_) | Ok("" | "disk") => false,
         Ok("postgres") => true,
-        Ok(other) => panic!("{STORE} is {other:?}: set it to `sled` or `postgres`"),
+        Ok(other) => panic!("{STORE} is {other:?}: set it to `disk` or `postgres`"),
     }
 }
 
-/// Whether sled is the default store. A test that asserts nothing of PostgreSQL prints `why`.
+/// Whether a data folder is the default store. A test that asserts nothing of PostgreSQL prints `why`.
 #[allow(clippy::print_stdout, reason = "a test that claims nothing says why")]
-pub fn store_is_sled(why: &str) -> bool {
-    let is_sled = !is_on_postgres();
-    if !is_sled {
+pub fn store_is_on_disk(why: &str) -> bool {
+    let is_on_disk = !is_on_postgres();
+    if !is_on_disk {
         println!("claims nothing of PostgreSQL: {why}");
     }
-    is_sled
+    is_on_disk
 }
 
 /// The schema that belongs to a folder, so that a later start there finds the same plants. Another test process

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plantd_tests::{
     Format, Launch, TestServer, chunk, create_token, plant_body, raw_head, raw_request,
-    replacement_body, store_is_sled, wait_until,
+    replacement_body, store_is_on_disk, wait_until,
 };
 
 const AUDIT: &str = "plantd::audit]";
@@ -177,7 +177,7 @@ fn check_gone(request: &[u8], target: &str, about: &str, words: &[&str]) {
 
 #[test]
 fn a_change_whose_client_disconnects_is_logged_without_an_outcome() {
-    if !store_is_sled("the disk of its folder is slow") {
+    if !store_is_on_disk("the disk of its folder is slow") {
         return;
     }
     let token = "token=PLANTD_TOKEN";

@@ -21,7 +21,6 @@ fn program(name: &str) -> PathBuf {
         build.arg(workspace.join("target"));
         // The settings of the workspace, so that its built dependencies are used.
         build.args(["--config", "profile.dev.debug='line-tables-only'"]);
-        build.args(["--config", "profile.dev.package.sled.opt-level=2"]);
         // These variables, which cargo sets for a test, would have dependencies built again.
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();

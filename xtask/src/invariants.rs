@@ -12,7 +12,7 @@ use crate::cargo;
 /// The forbidden dependencies of each crate, direct or transitive; a `*` matches the rest of a name.
 const LAYERS: [(&str, &str); 5] = [
     // The domain does no I/O, and knows no HTTP and no storage.
-    ("plant-domain", "plant-* tokio* futures* mio actix-* http* sled"),
+    ("plant-domain", "plant-* tokio* futures* mio actix-* http*"),
     // A store knows no HTTP, and no other store.
     ("plant-store", "plant-http plant-postgres plantd* actix-* http* hyper*"),
     ("plant-postgres", "plant-http plantd* actix-* http* hyper*"),

@@ -292,10 +292,10 @@ mod tests {
             "crate::a::b → crate::c by `crate::c::C`, crate::c → crate::a::b by `crate::B`",
         ),
         (
-            "lib.rs: mod a; mod sled; pub use a::A; pub use self::a::b::B;
+            "lib.rs: mod a; mod other; pub use a::A; pub use self::a::b::B;
             a.rs: pub mod b; pub use b::B; pub struct A; #[cfg(test)] mod tests { use super::b::B; }
-            a/b.rs: use super::A; use sled::Tree; pub(in crate::a) struct B;
-            sled.rs: use ::sled::Db; use crate::a; fn f(_: a::b::B, x: Db) { x.a }",
+            a/b.rs: use super::A; use other::Tree; pub(in crate::a) struct B;
+            other.rs: use ::other::Db; use crate::a; fn f(_: a::b::B, x: Db) { x.a }",
             "",
         ),
     ];

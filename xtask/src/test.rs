@@ -27,7 +27,7 @@ const TESTS_AT_A_TIME: &str = "4";
 /// The programs that take longest, which start first.
 const SLOWEST: [&str; 4] = ["torture", "access", "postgres", "sockets"];
 
-/// The black-box tests that apply to every store; they run on sled and on PostgreSQL.
+/// The black-box tests that apply to every store; they run on a data folder and on PostgreSQL.
 const TESTS_OF_ANY_STORE: [&str; 5] =
     ["audit", "import_export_command", "openapi", "plants", "route_walk"];
 

@@ -1,4 +1,4 @@
-//! Serves plants in a sled database with the server of plant-http, which drains on SIGTERM.
+//! Serves plants in a data folder with the server of plant-http, which drains on SIGTERM.
 //!
 //! It listens at the address in `GARDEN_LISTEN`, takes the token in `GARDEN_TOKEN`, and keeps its plants in the folder
 //! that `GARDEN_DATA` names.

@@ -11,8 +11,6 @@ pub(super) struct Content {
     durable: Vec<u8>,
     /// In the order in which the calls began.
     pending: Vec<Pending>,
-    /// Whether a write is durable when it returns.
-    pub(super) is_synchronous: bool,
 }
 
 #[derive(Clone, Debug)]

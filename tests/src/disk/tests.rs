@@ -84,9 +84,6 @@ fn strings(texts: &[&str]) -> BTreeSet<String> {
 const WRITE: &str = "1 pwrite64(4<D/old>, \"new\", 3, 0) = 3";
 const BEGIN_OF_WRITE: &str = "1 pwrite64(4<D/old>, \"new\", 3, 0 <unfinished ...>";
 const END_OF_WRITE: &str = "1 <... pwrite64 resumed>) = 3";
-const SYNCHRONOUS: &str = "1 ioctl(3<D/old>, FS_IOC_SETFLAGS, [FS_SYNC_FL|FS_EXTENT_FL]) = 0";
-const NOT_SYNCHRONOUS: &str =
-    "1 ioctl(3<D/old>, FS_IOC_SETFLAGS, [FS_SYNC_FL]) = -1 ENOTTY (Inappropriate ioctl)";
 const SHORTEN: &str = "1 ftruncate(4<D/old>, 1) = 0";
 const MAKE: &str =
     "1 openat(AT_FDCWD</>, \"D/one/made\", O_WRONLY|O_CREAT|O_CLOEXEC, 0666) = 4<D/one/made>";
@@ -104,7 +101,7 @@ type Case = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 #[test]
 fn cuts_leave_synced_data_and_any_of_the_rest() {
-    let cases: [Case; 13] = [
+    let cases: [Case; 11] = [
         ("what is not written stays", &[], &["old=old"]),
         ("a write may survive or not", &[WRITE], &["old=old", "old=new"]),
         (
@@ -155,22 +152,8 @@ fn cuts_leave_synced_data_and_any_of_the_rest() {
             &[WRITE, "1 fsync(4<D/old>) = -1 EIO (Input/output error)"],
             &["old=old", "old=new"],
         ),
-        ("a write to a synchronous file stays", &[SYNCHRONOUS, WRITE], &["old=new"]),
-        (
-            "a file that did not become synchronous is not",
-            &[NOT_SYNCHRONOUS, WRITE],
-            &["old=old", "old=new"],
-        ),
-        (
-            "another length of a synchronous file may be lost",
-            &[SYNCHRONOUS, SHORTEN],
-            &["old=old", "old=o"],
-        ),
-        (
-            "a sync keeps another length",
-            &[SYNCHRONOUS, SHORTEN, "1 fdatasync(4<D/old>) = 0"],
-            &["old=o"],
-        ),
+        ("another length may be lost", &[SHORTEN], &["old=old", "old=o"]),
+        ("a sync keeps another length", &[SHORTEN, "1 fdatasync(4<D/old>) = 0"], &["old=o"]),
     ];
     at_once(&cases, |(_, calls, left)| {
         assert_eq!(Replay::after(calls).left(), strings(left));
@@ -263,17 +246,6 @@ fn a_write_that_was_not_synced_may_be_torn_between_sectors() {
         ["abcd", "ab", "\0\0cd"].map(|end| format!("old=old{zeros}{end}"));
     let expected = ["old=old", &whole, &first_alone, &second_alone];
     assert_eq!(Replay::after(&[write]).left(), strings(&expected));
-}
-
-#[test]
-fn a_write_to_a_synchronous_file_that_has_not_returned_need_not_be_there() {
-    let mut replay = Replay::after(&[SYNCHRONOUS]);
-    let lines = [BEGIN_OF_WRITE, "2 write(1<pipe:[1]>, \"x\", 1) = 1", END_OF_WRITE];
-    replay.trace.extend(lines.map(str::to_owned));
-    replay.run(1..3);
-    assert_eq!(replay.left(), strings(&["old=old", "old=new"]));
-    replay.run(3..4);
-    assert_eq!(replay.left(), strings(&["old=new"]));
 }
 
 #[test]

@@ -184,7 +184,7 @@ impl Write {
     }
 }
 
-/// A plant unlike all before. Long ones fill the write-ahead log and sled's pages.
+/// A plant unlike all before. Long ones fill the write-ahead log and tables.
 fn any_plant(id: i64, is_long: bool, chance: &mut Rng) -> NewPlant {
     let any_tag = chance.choice(TAGS).filter(|_| chance.bool());
     let tag = if is_long && chance.bool() { Some(LONG_TAG) } else { any_tag };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 
-use plant_store::conformance::damage::damage_plants;
+use plant_store::conformance::damage::edit_plants;
 use plantd_tests::{
     Answer, Client, Document, Launch, Shell, TestServer, copy_folder, wait_until, write_tokens_file,
 };
@@ -27,7 +27,7 @@ fn make_damaged_folder(data: &Path) {
     }
     assert_eq!(server.terminate().code(), Some(0));
     copy_folder(server.data(), data);
-    damage_plants(&data.join("plants"), |plants| drop(plants.insert(107, vec![1])));
+    edit_plants(&data.join("plants"), |plants| drop(plants.insert(107, vec![1])));
     let mut refused = Launch::new().data(data).spawn();
     assert_eq!(refused.wait_for_exit().code(), Some(74), "{}", refused.stderr());
 }

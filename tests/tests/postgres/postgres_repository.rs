@@ -11,7 +11,7 @@ use plant_postgres::{PostgresConfig, PostgresRepository};
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
 use plant_store::{
-    Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, Page, PageRequest,
+    Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PageRequest,
     PlantRepository, Preconditions, Revision, StoreError, StoredPlant,
 };
 use plantd_tests::{DEADLINE, wait_for, wait_until};

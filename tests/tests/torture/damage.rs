@@ -2,16 +2,14 @@
 //!
 //! A server either starts with every acknowledged write, or refuses to start and reports why.
 //!
-//! One case is left out, because it cannot be detected: the newest records of the write-ahead log, after a kill in the
-//! half second before sled has written the same (`docs/decisions/0002`). A damaged record there looks like an
-//! unfinished one.
+//! One case is left out, because it cannot be detected: the newest record of the write-ahead log, after a kill before a table
+//! has its changes (`docs/decisions/0002`). A damaged record there looks like an unfinished one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::iter;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 use plantd_tests::torture::{Report, chance, times};
@@ -20,7 +18,7 @@ use plantd_tests::{
     files_below, plants_in, store_of,
 };
 
-/// Plants with a long name and a long tag of their own: enough for many segments of sled's file.
+/// Plants with a long name and a long tag of their own: enough for many blocks.
 const LONG_PLANTS: i64 = 3_000;
 
 /// Plants with one of a few tags.
@@ -32,12 +30,6 @@ const LAST_PLANTS: i64 = 5;
 /// A page, in bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// The longest stale stretch, in pages: a segment of sled's file.
-const STRETCH_PAGES: usize = 128;
-
-/// The file that holds most of the data.
-const SLED_FILE: &str = "plants/sled/db";
-
 /// A filled database, and its expected plants.
 struct Store {
     server: TestServer,
@@ -45,8 +37,8 @@ struct Store {
     ledger: Plants,
     /// All plants as they ever were: an export of a damaged database may contain older states.
     ever: BTreeSet<NewPlant>,
-    /// Sled's file at earlier moments.
-    earlier: Vec<Vec<u8>>,
+    /// All files at earlier moments, by their paths in the data folder.
+    earlier: Vec<BTreeMap<PathBuf, Vec<u8>>>,
 }
 
 impl Store {
@@ -65,12 +57,11 @@ impl Store {
         let all = (0..LONG_PLANTS).map(|id| long(id, "木"));
         let all = all.chain((LONG_PLANTS..LONG_PLANTS + SHORT_PLANTS).map(|id| short(id, "Rosa")));
         import(&client, &mut ledger, all.collect());
-        let sled_file = server.data().join(SLED_FILE);
         let mut earlier = Vec::new();
-        // Sled has everything when the server has ended.
+        // Tables have everything when the server has ended.
         let mut remember = |server: &mut TestServer| {
             assert_eq!(server.terminate().code(), Some(0));
-            earlier.push(fs::read(&sled_file).expect("reads"));
+            earlier.push(contents_of(server.data()));
             server.restart();
             server.client()
         };
@@ -100,6 +91,16 @@ impl Store {
     }
 }
 
+/// The files of the database in a data folder.
+fn contents_of(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = files_below(&data.join("plants"));
+    let content = |path: &PathBuf| {
+        let name = path.strip_prefix(data).expect("it is below").to_owned();
+        (name, fs::read(path).expect("reads"))
+    };
+    files.iter().map(content).collect()
+}
+
 fn last_name(id: i64) -> String {
     format!("one of the last plants {id}")
 }
@@ -122,8 +123,9 @@ struct Damage {
     after: Option<Vec<u8>>,
 }
 
-/// A stretch of sled's file in its state at an earlier moment, as if the disk had lost later writes.
-const STALE: &str = "a stale stretch";
+/// A file in its state at an earlier moment, or another file of its kind, as if the disk had lost later writes or put them
+/// in the wrong place.
+const STALE: &str = "a stale file";
 
 impl Damage {
     fn random(chance: &mut Rng, before: &[u8]) -> Self {
@@ -149,38 +151,23 @@ impl Damage {
         }
     }
 
-    /// A stretch that begins with one of these pages. Beyond the end at that moment it holds zeros.
-    fn stale(chance: &mut Rng, pages: &[StalePage<'_>], before: &[u8]) -> Option<Self> {
-        let StalePage { earlier, page } = *chance.choice(pages)?;
-        let most = if chance.bool() { STRETCH_PAGES } else { 1 };
-        let end = (page + chance.usize(1..=most)) * PAGE_BYTES;
-        let range = page * PAGE_BYTES..before.len().min(end);
-        let mut after = before.to_vec();
-        let bytes = earlier[range.start..].iter().copied().chain(iter::repeat(0));
-        after[range.clone()].iter_mut().zip(bytes).for_each(|(byte, earlier)| *byte = earlier);
-        Some(Self { what: STALE, range, after: Some(after) })
+    /// Another content that this file, or one beside it, has or had.
+    fn stale(chance: &mut Rng, file: &Path, before: &[u8], store: &Store) -> Option<Self> {
+        let now = contents_of(store.server.data());
+        let moments = store.earlier.iter().chain([&now]);
+        let alike = moments.flatten().filter(|(path, content)| {
+            path.parent() == file.parent()
+                && (path.as_path() == file || is_table(file))
+                && *content != before
+        });
+        let alike: Vec<&Vec<u8>> = alike.map(|(_, content)| content).collect();
+        let after = (*chance.choice(&alike)?).clone();
+        Some(Self { what: STALE, range: 0..before.len(), after: Some(after) })
     }
 }
 
-/// A page of sled's file that was written after an earlier moment.
-#[derive(Clone, Copy)]
-struct StalePage<'a> {
-    /// The file at that moment.
-    earlier: &'a [u8],
-    page: usize,
-}
-
-/// All stale pages, without those beyond the end of the file at the earlier moment: these would be zeros, which is
-/// another kind of damage.
-fn stale_pages(store: &Store) -> Vec<StalePage<'_>> {
-    let now = fs::read(store.server.data().join(SLED_FILE)).expect("reads");
-    let stale_since = |earlier: &'_ Vec<u8>| {
-        let pages = now.chunks(PAGE_BYTES).zip(earlier.chunks(PAGE_BYTES)).enumerate();
-        pages.filter(|(_, (now, earlier))| now != earlier).map(|(page, _)| page).collect::<Vec<_>>()
-    };
-    let of_moment =
-        |earlier| stale_since(earlier).into_iter().map(move |page| StalePage { earlier, page });
-    store.earlier.iter().flat_map(of_moment).collect()
+fn is_table(file: &Path) -> bool {
+    file.starts_with("plants/tables")
 }
 
 /// The range of the newest record of the write-ahead log, if it is in this file.
@@ -188,7 +175,7 @@ fn last_record(file: &[u8]) -> Option<Range<usize>> {
     let find =
         |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).rposition(|found| found == word);
     let name = find(file, last_name(-1).as_bytes())?;
-    // Sled's file may contain the plant too, but no heads of records.
+    // A table may contain the plant too, but no heads of records.
     let start = find(&file[..name], b"pljr")?;
     Some(start..name + last_name(-1).len() + 16)
 }
@@ -249,7 +236,7 @@ fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
 struct Tally {
     whole: usize,
     refused: usize,
-    /// Stale stretches among both.
+    /// Stale files among both.
     stale: u32,
     left_out: u32,
     /// Plants exported from refused databases.
@@ -261,21 +248,17 @@ impl Tally {
     fn check(&mut self, store: &Store, was_killed: bool, damages: u32, chance: &mut Rng) {
         let folder = tempfile::tempdir().expect("a folder");
         let files = files_below(&store.server.data().join("plants"));
-        let (data, stale) = (folder.path().join("data"), stale_pages(store));
+        let data = folder.path().join("data");
         let mut done = 0;
         let whole = store.server.data();
         while done < damages {
             copy_folder(whole, &data);
-            // Most data are in sled's one file.
-            let file = match chance.bool() {
-                true => Path::new(SLED_FILE),
-                false => chance.choice(&files).expect("some").strip_prefix(whole).expect("below"),
-            };
+            let file = chance.choice(&files).expect("some").strip_prefix(whole).expect("below");
             let path = data.join(file);
             let before = fs::read(&path).expect("the file is there");
-            let is_stale = file == Path::new(SLED_FILE) && chance.bool();
-            let stretch = if is_stale { Damage::stale(chance, &stale, &before) } else { None };
-            let damage = stretch.unwrap_or_else(|| Damage::random(chance, &before));
+            let is_stale = chance.u32(0..4) == 0;
+            let stale = if is_stale { Damage::stale(chance, file, &before, store) } else { None };
+            let damage = stale.unwrap_or_else(|| Damage::random(chance, &before));
             let Damage { what, range, after } = damage;
             if was_killed
                 && let Some(last) = last_record(&before)
@@ -308,8 +291,8 @@ impl Tally {
 fn a_damaged_database_is_served_whole_or_not_at_all() {
     let (mut chance, mut tally) = (chance(), Tally::default());
     let mut store = Store::fill();
-    let sled_file = fs::metadata(store.server.data().join(SLED_FILE)).expect("a file");
-    assert!(sled_file.len() > 4 * 1024 * 1024, "several segments");
+    let tables = files_below(&store.server.data().join("plants/tables"));
+    assert!(tables.len() > 1, "one table cannot stand in the place of another");
     store.server.kill();
     tally.check(&store, true, times(15, 250), &mut chance);
 
@@ -320,12 +303,12 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
 
     let Tally { whole, refused, stale, left_out, saved } = tally;
     assert!(refused > 0, "no damage was noticed");
-    assert!(stale > 0, "no stretch was stale");
+    assert!(stale > 0, "no file was stale");
     let (all, in_refused) = (whole + refused, refused * store.ledger.len());
     Report {
         test: "damage",
         promise: "A damaged database is served completely or not at all",
-        disturbances: format!("{all} damages to its files, {stale} of them stale stretches"),
+        disturbances: format!("{all} damages to its files, {stale} of them stale files"),
         losses: format!("0 of {all} starts served less than everything"),
         details: format!("{whole} starts served everything, {refused} said what is wrong and ended; `plantd export --data` saved {saved} of {in_refused} \
              plants from those; {left_out} damages to the last record of the write-ahead log after a kill are left out"),
@@ -333,10 +316,10 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
     .print();
 }
 
-/// sled reads pages on demand, and may panic on damaged ones.
+/// Blocks are read on demand.
 #[test]
 fn damage_under_a_running_server_becomes_errors_and_never_another_answer() {
-    // Each of the 256 shards of sled's cache keeps one page, however large. These plants take many more pages.
+    // These plants take many times the cache.
     const PLANTS: i64 = 20_000;
     let mut server = TestServer::start_with(Launch::new().arguments(["--cache-mb", "1"]));
     let text = "木".repeat(240);
@@ -347,12 +330,12 @@ fn damage_under_a_running_server_becomes_errors_and_never_another_answer() {
     server.restart();
     let client = server.client();
 
-    let path = server.data().join(SLED_FILE);
-    // In place: the server has the file open.
-    let file = File::options().write(true).open(&path).expect("the file is there");
-    let length = usize::try_from(file.metadata().expect("a file").len()).expect("small");
-    assert!(length > 0, "sled has written");
-    file.write_all_at(&vec![0; length], 0).expect("writes");
+    for path in files_below(&server.data().join("plants/tables")) {
+        // In place: the server has the file open.
+        let file = File::options().write(true).open(&path).expect("the file is there");
+        let length = usize::try_from(file.metadata().expect("a file").len()).expect("small");
+        file.write_all_at(&vec![0; length], 0).expect("writes");
+    }
     let mut errors = 0;
     for id in (0..PLANTS).step_by(91) {
         let answer = client.read(id);

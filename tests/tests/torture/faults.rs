@@ -56,8 +56,8 @@ const COMMIT_THREAD: &str = "plant-commit";
 const COMPACTION_THREAD: &str = "plant-compact";
 const OPENING_THREAD: &str = "main";
 
-/// The steps of a commit and of the compaction that follows it, in their order.
-const COMMIT: [Point; 20] = [
+/// The steps of a commit, and of the flush and the merges that follow it, in their order.
+const COMMIT: [Point; 21] = [
     point("before-decision", COMMIT_THREAD, 50),
     point("before-segment-switch", COMMIT_THREAD, 4),
     point("after-segment-switch", COMMIT_THREAD, 4),
@@ -67,54 +67,53 @@ const COMMIT: [Point; 20] = [
     point("after-shown", COMMIT_THREAD, 50),
     point("before-answers", COMMIT_THREAD, 50),
     point("before-answers", COMMIT_THREAD, 2),
-    point("after-fold-step", COMPACTION_THREAD, 100),
-    point("after-plants", COMPACTION_THREAD, 4),
-    point("before-events", COMPACTION_THREAD, 4),
-    point("after-events", COMPACTION_THREAD, 4),
-    point("before-state", COMPACTION_THREAD, 4),
-    point("before-old-events-removed", COMPACTION_THREAD, 3),
-    point("before-checkpoint-flush", COMPACTION_THREAD, 4),
-    point("before-checkpoint-sync", COMPACTION_THREAD, 4),
-    point("after-checkpoint-sync", COMPACTION_THREAD, 4),
-    point("before-folded", COMPACTION_THREAD, 4),
-    point("after-folded", COMPACTION_THREAD, 4),
+    point("before-table-write", COMPACTION_THREAD, 4),
+    point("before-table-sync", COMPACTION_THREAD, 4),
+    point("after-table-sync", COMPACTION_THREAD, 4),
+    point("before-manifest-write", COMPACTION_THREAD, 4),
+    point("before-manifest-sync", COMPACTION_THREAD, 4),
+    point("before-manifest-rename", COMPACTION_THREAD, 4),
+    point("after-manifest-rename", COMPACTION_THREAD, 4),
+    point("after-flush", COMPACTION_THREAD, 4),
+    point("before-merge-step", COMPACTION_THREAD, 2),
+    point("before-merge-shown", COMPACTION_THREAD, 2),
+    point("before-input-removed", COMPACTION_THREAD, 4),
+    point("after-merge", COMPACTION_THREAD, 2),
 ];
 
 /// The steps of the close.
-const CLOSE: [Point; 4] = [
-    point("before-last-fold", COMMIT_THREAD, 1),
-    point("before-checkpoint-flush", COMPACTION_THREAD, 1),
-    point("before-checkpoint-sync", COMPACTION_THREAD, 1),
-    point("after-checkpoint-sync", COMPACTION_THREAD, 1),
+const CLOSE: [Point; 5] = [
+    point("before-last-flush", COMMIT_THREAD, 1),
+    point("before-table-write", COMPACTION_THREAD, 1),
+    point("before-table-sync", COMPACTION_THREAD, 1),
+    point("before-manifest-rename", COMPACTION_THREAD, 1),
+    point("after-manifest-rename", COMPACTION_THREAD, 1),
 ];
 
 /// The steps that make a new database, in their order.
 const MAKE: [Point; 6] = [
     point("before-journal-made", OPENING_THREAD, 1),
     point("after-segment-made", OPENING_THREAD, 2),
-    point("after-unfinished-opened", OPENING_THREAD, 1),
-    point("after-format", OPENING_THREAD, 1),
-    point("before-rename", OPENING_THREAD, 1),
-    point("after-rename", OPENING_THREAD, 1),
+    point("before-manifest-write", OPENING_THREAD, 1),
+    point("before-manifest-sync", OPENING_THREAD, 1),
+    point("before-manifest-rename", OPENING_THREAD, 1),
+    point("after-manifest-rename", OPENING_THREAD, 1),
 ];
 
 /// The steps of each opening, in their order.
-const OPEN: [Point; 6] = [
-    point("after-sled-opened", OPENING_THREAD, 1),
-    point("after-replay", OPENING_THREAD, 1),
-    point("before-checkpoint-flush", OPENING_THREAD, 1),
-    point("before-checkpoint-sync", OPENING_THREAD, 1),
-    point("after-checkpoint-sync", OPENING_THREAD, 1),
-    point("before-opened", OPENING_THREAD, 1),
-];
+const OPEN: [Point; 2] =
+    [point("after-replay", OPENING_THREAD, 1), point("before-opened", OPENING_THREAD, 1)];
 
-/// The steps of the replay of the write-ahead log in an opening.
-const REPLAY: [Point; 5] = [
-    point("after-fold-step", OPENING_THREAD, 5),
-    point("after-plants", OPENING_THREAD, 1),
-    point("before-events", OPENING_THREAD, 1),
-    point("after-events", OPENING_THREAD, 1),
-    point("before-state", OPENING_THREAD, 1),
+/// The further steps of an opening that finds changes in the write-ahead log alone, and tables that a kill has left.
+const REPLAY: [Point; 8] = [
+    point("before-other-table-removed", OPENING_THREAD, 1),
+    point("before-table-write", OPENING_THREAD, 1),
+    point("before-table-sync", OPENING_THREAD, 1),
+    point("after-table-sync", OPENING_THREAD, 1),
+    point("before-manifest-write", OPENING_THREAD, 1),
+    point("before-manifest-sync", OPENING_THREAD, 1),
+    point("before-manifest-rename", OPENING_THREAD, 1),
+    point("after-manifest-rename", OPENING_THREAD, 1),
 ];
 
 /// The number of distinct places.
@@ -302,7 +301,7 @@ fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
     let (panics, acknowledged) = for_each(&CLOSE, times(1, 4), 2, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
         ordeal.restart(launch(&faults));
-        // Too few changes for an earlier checkpoint.
+        // Too few changes for an earlier flush.
         ordeal.server.client().put(-1, r#"{"name":"Rosa"}"#).assert_made("Rosa", None);
         ordeal.server.client().delete(-1).assert_no_content();
         ordeal.server.process().send_terminate();

@@ -57,7 +57,6 @@ impl Run {
             server.kill();
         }
         let calls = SystemCalls::read(&trace, server.process().id());
-        assert_synchronous(&calls);
         let answered: HashMap<_, _> = calls.all(|_| true).filter_map(answered).collect();
         // If the format of answers ever changes, the trace would show none, and the test would assert nothing.
         let seen = answered.keys().filter(|request_id| Ledgers::is_request_id(request_id)).count();
@@ -81,20 +80,6 @@ impl Run {
         moments.sort_unstable();
         moments
     }
-}
-
-/// Asserts that sled's file is synchronous, without which a cut damages it.
-fn assert_synchronous(calls: &SystemCalls) {
-    let is_set = |call: &SystemCall| {
-        let sets = call.name == "ioctl" && call.arguments.contains("FS_IOC_SETFLAGS");
-        let is_sled = call.file().is_some_and(|file| file.ends_with("plants/sled/db"));
-        sets && is_sled && call.succeeded() && call.arguments.contains("FS_SYNC_FL")
-    };
-    assert!(
-        calls.all(is_set).next().is_some(),
-        "the file system of the temporary folder does not know synchronous files (`chattr +S`); set \
-         TMPDIR to a folder on one that does"
-    );
 }
 
 /// The id of the request that a call answers with success, and the line on which it begins.

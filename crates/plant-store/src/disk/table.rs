@@ -135,8 +135,7 @@ impl Table {
         cache: Arc<BlockCache>,
     ) -> anyhow::Result<Self> {
         let name = content.name();
-        Self::try_open(number, content, expected, cache)
-            .with_context(|| format!("{name} is damaged"))
+        Self::try_open(number, content, expected, cache).with_context(|| name)
     }
 
     fn try_open(

@@ -51,7 +51,7 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     postgres: PostgresServeOptions,
 
-    /// sled's cache, in MiB; the process takes several times as much memory
+    /// The cache of blocks of plants, in MiB
     #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
     #[arg(default_value_t = DEFAULT_CACHE_MIB, value_parser = whole_number(1..=CACHE_MAX_MIB))]
     #[arg(allow_hyphen_values = true)]

@@ -14,7 +14,7 @@ use crate::files::data_folder::plants_folder;
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Exit code 0: everything agrees. 1: something disagrees or is damaged. 74: the folder cannot be read.\n\
-    Like a start, this recovers sled's log and replays the write-ahead log first."
+    Changes nothing."
 )]
 pub(crate) struct VerifyOptions {
     /// The folder of the plants and the tokens

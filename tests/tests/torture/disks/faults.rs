@@ -1,7 +1,7 @@
 //! System calls that fail or do not return: the first, the second and so on, once or permanently.
 //!
-//! strace injects the faults in place of the calls. It counts the calls of each thread: the commit thread is one, the
-//! thread of the checkpoints another, and sled writes on several.
+//! strace injects the faults in place of the calls. It counts the calls of each thread: the commit thread writes the
+//! write-ahead log, and the compaction thread tables and the manifest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,14 +26,45 @@ const MOST_ROUNDS: u32 = 8;
 /// The number of servers at the same time.
 const AT_ONCE: usize = 4;
 
-const LOG: &[&str] = &["journal.0", "journal.1"];
-const SLED: &[&str] = &["sled/db"];
+/// How many tables a server writes at most while it is watched.
+const MOST_TABLES: u64 = 2_000;
 
 /// Longer than the server waits for a disk. A process with a delayed call ends only when strace releases it.
 const HANGS: &str = "delay_enter=13s";
 
-/// The name of the folder `plants` while its files are faulty.
-const FAULTY: &str = "faulty";
+/// The files that a fault is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Files {
+    Log,
+    NewTables,
+    NewManifest,
+    Folders,
+}
+
+/// The segments of the write-ahead log, and their names while they are faulty.
+const SEGMENTS: [(&str, &str); 2] = [("journal.0", "faulty.0"), ("journal.1", "faulty.1")];
+
+impl Files {
+    /// Paths in the folder `plants`, on which an orderly end has left a database. The next start does not use them: the
+    /// write-ahead log gets these names after the start.
+    fn paths(self, plants: &Path) -> Vec<PathBuf> {
+        match self {
+            Self::Log => SEGMENTS.map(|(_, faulty)| plants.join(faulty)).into(),
+            Self::NewTables => {
+                let tables = plants.join("tables");
+                let names = fs::read_dir(&tables).expect("a folder can be read").map(|entry| {
+                    let name = entry.expect("a folder can be read").file_name();
+                    name.to_str().and_then(|name| name.parse().ok()).expect("the number of a table")
+                });
+                let newest: u64 = names.max().unwrap_or_default();
+                let new = newest + 1..newest + MOST_TABLES;
+                new.map(|number| tables.join(format!("{number:012}"))).collect()
+            }
+            Self::NewManifest => vec![plants.join("manifest.new")],
+            Self::Folders => vec![plants.to_owned(), plants.join("tables")],
+        }
+    }
+}
 
 /// Which calls fail, and how.
 #[derive(Clone, Debug)]
@@ -74,41 +105,52 @@ fn has_happened(trace: &Path) -> bool {
     fs::read_to_string(trace).expect("strace writes text").contains("INJECTED")
 }
 
-/// A running server whose calls fail from now on, and did not while it started: strace injects the faults for files in
-/// a folder that gets its name after the start.
+/// A running server whose calls fail from now on, and did not while it started.
 struct FaultyServer {
     server: TestServer,
     trace: PathBuf,
+    files: Files,
     _folder: tempfile::TempDir,
 }
 
 impl FaultyServer {
     /// Starts a server whose clients have written before, and lets its faults begin.
-    fn start(fault: &Fault, files: &[&str], ledgers: &mut Ledgers, chance: &mut Rng) -> Self {
+    fn start(fault: &Fault, files: Files, ledgers: &mut Ledgers, chance: &mut Rng) -> Self {
         let mut server = TestServer::start();
         ledgers.write_some(&mut server, chance, 1);
         assert_eq!(server.terminate().code(), Some(0));
 
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
-        let data = server.data().canonicalize().expect("it is there");
-        let faulty = data.join(FAULTY);
-        let options = fault.options(files.iter().map(|file| faulty.join(file)));
-        // Compacts all the time, so that sled writes.
-        let launch = if files == SLED { launch().faults(FEW_CHANGES_IN_MEMORY) } else { launch() };
+        let plants = plants_of(&server);
+        let options = fault.options(files.paths(&plants));
+        let launch =
+            if files == Files::Log { launch() } else { launch().faults(FEW_CHANGES_IN_MEMORY) };
         server.restart_with(launch.under_strace(&trace, &options));
-        fs::rename(data.join("plants"), faulty).expect("a folder can be renamed");
-        Self { server, trace, _folder: folder }
+        if files == Files::Log {
+            for (name, faulty) in SEGMENTS {
+                fs::rename(plants.join(name), plants.join(faulty)).expect("a file can be renamed");
+            }
+        }
+        Self { server, trace, files, _folder: folder }
     }
 
     /// Starts the server, which has ended, without faults. Returns how many calls were disturbed.
     fn restart(mut self) -> (usize, TestServer) {
         let disturbed = disturbed(&self.trace, self.server.process().id());
-        let data = self.server.data();
-        fs::rename(data.join(FAULTY), data.join("plants")).expect("a folder can be renamed");
+        let plants = plants_of(&self.server);
+        if self.files == Files::Log {
+            for (name, faulty) in SEGMENTS {
+                fs::rename(plants.join(faulty), plants.join(name)).expect("a file can be renamed");
+            }
+        }
         self.server.restart_with(Launch::new());
         (disturbed, self.server)
     }
+}
+
+fn plants_of(server: &TestServer) -> PathBuf {
+    server.data().canonicalize().expect("it is there").join("plants")
 }
 
 #[derive(Debug, Default)]
@@ -124,7 +166,7 @@ struct Sums {
 
 /// Writes while a fault happens, and asserts that every acknowledged write is there afterwards.
 #[track_caller]
-fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Sums>) {
+fn check_serving(fault: &Fault, files: Files, must_fail: bool, sums: &Mutex<Sums>) {
     let (mut ledgers, mut chance) = (new_ledgers(), chance());
     let mut faulty = FaultyServer::start(fault, files, &mut ledgers, &mut chance);
     let mut write = || write_until_it_fails(&mut faulty.server, &mut ledgers, &mut chance);
@@ -159,10 +201,7 @@ fn check_serving(fault: &Fault, files: &[&str], must_fail: bool, sums: &Mutex<Su
 }
 
 /// Checks each fault on calls for these files, some of which must end the server, and reports.
-fn check_faults(
-    promise: &'static str,
-    cases: impl IntoIterator<Item = (Fault, &'static [&'static str], bool)>,
-) {
+fn check_faults(promise: &'static str, cases: impl IntoIterator<Item = (Fault, Files, bool)>) {
     let sums = Mutex::default();
     check_all(AT_ONCE, cases, |(fault, files, must_fail)| {
         check_serving(&fault, files, must_fail, &sums)
@@ -188,45 +227,38 @@ fn faults(call: &'static str, tamper: &'static str, last: u32) -> Vec<Fault> {
 }
 
 #[test]
-fn a_write_or_sync_that_fails_once_or_permanently_loses_no_acknowledged_write() {
-    // Sled's own syncs may fail: the write-ahead log keeps the changes until a checkpoint has synced them.
-    let kinds: [(&str, &[&str], bool); 6] = [
-        ("pwrite64", LOG, true),
-        ("fdatasync", LOG, true),
-        ("pwrite64", SLED, true),
-        ("sync_file_range", SLED, true),
-        ("fdatasync", SLED, false),
-        ("fsync", SLED, false),
+fn a_call_that_fails_once_or_permanently_loses_no_acknowledged_write() {
+    let kinds = [
+        ("pwrite64", Files::Log),
+        ("fdatasync", Files::Log),
+        ("openat", Files::NewTables),
+        ("write", Files::NewTables),
+        ("fsync", Files::NewTables),
+        ("unlink", Files::NewTables),
+        ("openat", Files::NewManifest),
+        ("write", Files::NewManifest),
+        ("fsync", Files::NewManifest),
+        ("rename", Files::NewManifest),
+        ("fsync", Files::Folders),
     ];
     let mut cases = Vec::new();
-    for (call, files, must_fail) in kinds {
+    for (call, files) in kinds {
         for error in ["error=EIO", "error=ENOSPC"] {
-            // Sled's own syncs are spread over its seven threads.
-            let last = times(2, if must_fail { 8 } else { 4 });
-            let faults = faults(call, error, last);
+            let faults = faults(call, error, times(2, 8));
             let count = if error == "error=EIO" || is_long() { faults.len() } else { 1 };
-            cases.extend(faults.into_iter().take(count).map(|fault| (fault, files, must_fail)));
+            cases.extend(faults.into_iter().take(count).map(|fault| (fault, files, true)));
         }
     }
-    check_faults("A write or sync that fails loses no acknowledged write", cases);
-}
-
-#[test]
-fn a_checkpoint_that_fails_ends_the_server() {
-    let fault = |first| Fault { call: "fdatasync", tamper: "error=EIO", first, is_for_ever: false };
-    check_faults(
-        "A checkpoint that fails ends the server and loses no acknowledged write",
-        (1..=times(2, 3)).map(|first| (fault(first), SLED, true)),
-    );
+    check_faults("A call that fails ends the server and loses no acknowledged write", cases);
 }
 
 #[test]
 fn a_disk_that_stops_answering_ends_the_server() {
     let cases = [
-        ("pwrite64", LOG, true),
-        ("fdatasync", LOG, true),
-        ("pwrite64", SLED, false),
-        ("fdatasync", SLED, false),
+        ("pwrite64", Files::Log, true),
+        ("fdatasync", Files::Log, true),
+        ("write", Files::NewTables, false),
+        ("fsync", Files::NewManifest, false),
     ];
     let fault = |call| Fault { call, tamper: HANGS, first: 2, is_for_ever: false };
     check_faults(
@@ -235,18 +267,17 @@ fn a_disk_that_stops_answering_ends_the_server() {
     );
 }
 
-/// A full segment of the write-ahead log is compacted into sled, which meets the fault when nearly all writes are
-/// answered.
+/// A full segment of the write-ahead log becomes a table, which meets the fault when nearly all writes are answered.
 #[test]
-fn a_fault_that_only_sled_meets_is_reported_without_another_write() {
+fn a_fault_that_only_a_table_meets_is_reported_without_another_write() {
     // A segment holds about 5,000.
     const IDS: Range<i64> = 1_000_000..1_007_500;
     let text = "木".repeat(255);
     let rows: String = IDS.map(|id| format!("{}\n", plant_body(id, &text, Some(&text)))).collect();
-    check_all(AT_ONCE, ["pwrite64", "sync_file_range"], |call| {
+    check_all(AT_ONCE, ["write", "fsync"], |call| {
         let fault = Fault { call, tamper: "error=EIO", first: 1, is_for_ever: false };
         let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), chance());
-        let mut faulty = FaultyServer::start(&fault, SLED, &mut ledgers, &mut chance);
+        let mut faulty = FaultyServer::start(&fault, Files::NewTables, &mut ledgers, &mut chance);
         let client = faulty.server.client();
         let import = client.try_send(
             "POST",
@@ -262,7 +293,7 @@ fn a_fault_that_only_sled_meets_is_reported_without_another_write() {
         assert_helps(&faulty.server.stderr(), faulty.server.data(), &["has room"]);
         let (disturbed, mut server) = faulty.restart();
         assert!(disturbed > 0, "{fault:?} did not happen");
-        // A plant of the first segment, which could not go to sled.
+        // A plant of the first segment, which could not become a table.
         server.client().read(IDS.start).assert_new_plant(IDS.start, &text, Some(&text));
         assert_eq!(server.terminate().code(), Some(0));
         server.verify();
@@ -271,14 +302,14 @@ fn a_fault_that_only_sled_meets_is_reported_without_another_write() {
 
 #[test]
 fn nothing_is_begun_in_a_store_that_has_failed() {
-    let fault = Fault { call: "pwrite64", tamper: "error=EIO", first: 1, is_for_ever: false };
+    let fault = Fault { call: "write", tamper: "error=EIO", first: 1, is_for_ever: false };
     let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), chance());
-    let mut faulty = FaultyServer::start(&fault, SLED, &mut ledgers, &mut chance);
+    let mut faulty = FaultyServer::start(&fault, Files::NewTables, &mut ledgers, &mut chance);
     let client = faulty.server.client();
     for id in 0..CHANGES_IN_MEMORY {
         client.create(1_000_000 + id, "Abies", None).assert_plant("Abies", None);
     }
-    // This write makes the earlier ones go to sled, and may learn how that ended.
+    // This write makes the earlier ones a table, and may learn how that ended.
     let last = client.create(2_000_000, "Abies", None);
     assert!([200, 503].contains(&last.status), "{last:?}");
     wait_until("/readyz to tell of the failure", || client.get("/readyz").status == 503);
@@ -303,20 +334,17 @@ struct Known {
     files: BTreeSet<PathBuf>,
 }
 
-/// All calls except sled's reads (`pread64`). Sled treats unreadable parts as empty and overwrites them, so the
-/// server reads every file of sled completely before sled opens it. Those reads are included.
 const CALLS_OF_A_START: &[&str] = &[
     "openat",
     "mkdir",
     "rename",
     "flock",
+    "unlink",
     "read",
+    "pread64",
     "write",
-    "pwrite64",
     "fsync",
     "fdatasync",
-    "sync_file_range",
-    "ftruncate",
     "getdents64",
 ];
 

@@ -96,10 +96,9 @@ fn a_folder_without_permission_ends_with_74_and_says_who_to_ask() {
         ("plants/journal.0", 0o000),
         ("plants/journal.0", 0o400),
         ("plants/journal.1", 0o400),
-        ("plants/sled", 0o000),
-        ("plants/sled/db", 0o000),
-        ("plants/sled/db", 0o400),
-        ("plants/sled/conf", 0o000),
+        ("plants/manifest", 0o000),
+        ("plants/tables", 0o000),
+        ("plants/tables/000000000001", 0o000),
     ];
     for (path, mode) in cases {
         let path = data.join(path);
@@ -171,7 +170,7 @@ fn a_path_that_leads_to_no_folder_ends_with_74_and_names_it() {
 
     // Folders in the place of files of the database.
     let data = stage.used("data");
-    for name in ["lock", "journal.0", "sled/db", "sled/conf"] {
+    for name in ["lock", "journal.0", "manifest", "tables/000000000001"] {
         let (path, aside) = (data.join("plants").join(name), stage.path("aside"));
         fs::rename(&path, &aside).expect("it can be renamed");
         fs::create_dir(&path).expect("a folder can be made");

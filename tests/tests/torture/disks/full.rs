@@ -16,7 +16,7 @@ use crate::FEW_CHANGES_IN_MEMORY;
 const ROOM: &str = "size=256m";
 const ADVICE: &[&str] = &["has room"];
 
-/// Room for sled to finish after the last write, but not for the changes that wait for compaction.
+/// Room for the log of the server and its tokens, but not for the changes that wait for compaction.
 const LITTLE_MIB: u32 = 4;
 
 /// Starts a server on a disk that may be full. Returns whether there was room.
@@ -131,7 +131,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
     .print();
 }
 
-/// A whole segment of the write-ahead log waits for sled, and the disk has no room for it.
+/// A whole segment of the write-ahead log waits to become a table, and the disk has no room for it.
 #[test]
 fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
     // A segment holds about 5,000.
@@ -174,7 +174,7 @@ fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
     }
 }
 
-/// Another program fills the disk at once. A store that writes to sled at this moment may fail.
+/// Another program fills the disk at once. A store that writes a table at this moment may fail.
 #[test]
 fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() {
     let mut chance = chance();
