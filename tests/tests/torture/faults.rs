@@ -82,12 +82,10 @@ const COMMIT: [Point; 21] = [
 ];
 
 /// The steps of the close.
-const CLOSE: [Point; 5] = [
+const CLOSE: [Point; 3] = [
     point("before-last-flush", COMMIT_THREAD, 1),
     point("before-table-write", COMPACTION_THREAD, 1),
-    point("before-table-sync", COMPACTION_THREAD, 1),
-    point("before-manifest-rename", COMPACTION_THREAD, 1),
-    point("after-manifest-rename", COMPACTION_THREAD, 1),
+    point("after-flush", COMPACTION_THREAD, 1),
 ];
 
 /// The steps that make a new database, in their order.

@@ -229,7 +229,7 @@ impl Committer {
     fn append(&mut self, payload: &[u8]) -> anyhow::Result<bool> {
         let changes = self.tree.read().active_changes();
         if changes >= self.changes_in_memory || !self.write_ahead_log.has_room_for(payload) {
-            if !self.compaction.wait(&self.room)? {
+            if !self.wait_for_compaction()? {
                 return Ok(false);
             }
             // The wait may have been so long that the store has failed and the callers have got the error.
@@ -251,6 +251,14 @@ impl Committer {
         Ok(true)
     }
 
+    /// Waits until the last memtable is a table. Returns false when the disk is full.
+    fn wait_for_compaction(&mut self) -> anyhow::Result<bool> {
+        self.health.waits_for_compaction(true);
+        let waited = self.compaction.wait(&self.room);
+        self.health.waits_for_compaction(false);
+        waited
+    }
+
     fn flush(&mut self) -> anyhow::Result<()> {
         let (immutable, totals) = self.tree.freeze()?;
         self.compaction.begin(immutable, totals)
@@ -259,10 +267,10 @@ impl Committer {
     /// Writes all memtables as tables when the repository closes, so that the next start has nothing to replay.
     fn last_flush(&mut self) -> anyhow::Result<()> {
         fault::point("before-last-flush");
-        let mut is_written = self.compaction.wait(&self.room)?;
+        let mut is_written = self.wait_for_compaction()?;
         if is_written && self.tree.read().active_changes() > 0 {
             self.flush()?;
-            is_written = self.compaction.wait(&self.room)?;
+            is_written = self.wait_for_compaction()?;
         }
         ensure!(
             is_written,

@@ -1,6 +1,6 @@
 //! The health of the store: its failure, if it has failed, and how long the commit of the current group has taken.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ pub(super) struct StoreHealth {
     group_begun: Mutex<Option<Instant>>,
     /// Counts the steps of compaction. A group that waits for compaction has not failed while the count grows.
     compaction_steps: AtomicU64,
+    waits_for_compaction: AtomicBool,
 }
 
 impl StoreHealth {
@@ -68,6 +69,11 @@ impl StoreHealth {
         self.compaction_steps.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Says whether the group under way waits for compaction, and not for its own write.
+    pub(super) fn waits_for_compaction(&self, waits: bool) {
+        self.waits_for_compaction.store(waits, Ordering::Relaxed);
+    }
+
     /// Whether a group takes so long that further writes should be refused.
     pub(super) fn is_stalled(&self) -> bool {
         self.group_begun().is_some_and(|begun| begun.elapsed() > STALLED_AFTER)
@@ -80,8 +86,9 @@ impl StoreHealth {
 
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// The group and the steps of compaction at the last look, and how many looks have found both unchanged.
-    seen: Option<((Instant, u64), u32)>,
+    /// The group and the steps of compaction that it waits for at the last look, and how many looks have found both
+    /// unchanged.
+    seen: Option<((Instant, Option<u64>), u32)>,
 }
 
 impl Watch {
@@ -91,7 +98,9 @@ impl Watch {
             self.seen = None;
             return;
         };
-        let found = (begun, health.compaction_steps.load(Ordering::Relaxed));
+        let waits = health.waits_for_compaction.load(Ordering::Relaxed);
+        let steps = waits.then(|| health.compaction_steps.load(Ordering::Relaxed));
+        let found = (begun, steps);
         let looks = match self.seen {
             Some((seen, looks)) if seen == found => looks + 1,
             _ => 1,
@@ -124,7 +133,12 @@ mod tests {
     fn the_store_fails_once_a_group_and_compaction_have_made_no_progress_for_ten_seconds() {
         assert!(!fails(1, FAILED_AFTER_LOOKS - 1, |_, _| ()));
         assert!(fails(1, FAILED_AFTER_LOOKS, |_, _| ()));
-        assert!(!fails(3, FAILED_AFTER_LOOKS - 1, |health, _| health.compaction_advances()));
+        assert!(fails(3, FAILED_AFTER_LOOKS - 1, |health, _| health.compaction_advances()));
+        let waited_for = |health: &StoreHealth, _: &mut Watch| {
+            health.waits_for_compaction(true);
+            health.compaction_advances();
+        };
+        assert!(!fails(3, FAILED_AFTER_LOOKS - 1, waited_for));
         let another_group = |health: &StoreHealth, watch: &mut Watch| {
             health.group_ends();
             watch.look(health);

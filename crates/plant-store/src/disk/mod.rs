@@ -39,10 +39,11 @@ mod write_ahead_log;
 
 use std::fs::File;
 use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -104,7 +105,9 @@ impl DiskRepository {
     /// When the folder cannot be used, another process has the database open, another version made it, or it is
     /// damaged. The message says which, and what to do.
     pub fn open(config: &DiskConfig) -> Result<Self, OpenError> {
-        Self::try_open(config).map_err(open_error)
+        // A panic would be a fault of this engine, and must not take an embedding program with it.
+        let opened = panic::catch_unwind(AssertUnwindSafe(|| Self::try_open(config)));
+        opened.unwrap_or_else(|_| Err(anyhow!("opening the database panicked"))).map_err(open_error)
     }
 
     fn try_open(config: &DiskConfig) -> anyhow::Result<Self> {
