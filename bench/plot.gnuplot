@@ -15,16 +15,17 @@ set xtics nomirror noenhanced
 set key outside bottom center horizontal noenhanced
 
 if (exists('x_label')) {
-    # Columns: the place on the x axis, and a value of each series. The last series is memory, on an axis of its own.
-    set border 11
+    # Columns: the place on the x axis, and a value of each series. The first three series are drawn in strong colors;
+    # three more, in pale ones, are what the first are compared with.
+    set border 3
     set xlabel x_label noenhanced
-    set y2label 'memory, MB' noenhanced
-    set y2range [0:*]
-    set format y2 "%'.10g"
-    set y2tics nomirror
-    set style data linespoints
-    plot for [i=2:series] data using 1:i linewidth 2 pointtype 7 pointsize 0.5 title columnheader(i), \
-         data using 1:series+1 axes x1y2 linewidth 2 pointtype 7 pointsize 0.5 title columnheader(series+1)
+    set logscale y
+    set yrange [*:*]
+    colors = '#1f4e9e #d97706 #b91c1c #a9c1e8 #f6d29b #f0aaaa'
+    # The strong ones lie on top.
+    order = series > 3 ? '4 5 6 1 2 3' : '1 2 3'
+    plot for [i in order] data using 1:i+1 with lines linewidth 1.5 linecolor rgb word(colors, i+0) \
+         title columnheader(i+1)
 } else {
     # Columns: the name of a group of bars, and the median, minimum and maximum of each series.
     set border 3

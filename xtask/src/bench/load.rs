@@ -1,23 +1,29 @@
-//! The load generator: requests over keep-alive connections, each with its own thread.
+//! The load generator: requests over many keep-alive connections, on two threads.
 //!
 //! Without a rate it is a closed loop: each connection sends its next request when the response has come. With a rate
 //! it is an open loop: requests are due on a schedule, and a latency counts from the moment a request was due, so that
 //! a slow response cannot hide the delay of the requests behind it (coordinated omission).
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::measure::{Entry, Measurement};
 use super::plants::{json, scattered};
 use super::program::{Contender, Program, TOKEN, copy_data, serve};
 
 pub(super) const CONNECTIONS: usize = 64;
+
+/// How many threads send; each has its share of the connections.
+const THREADS: usize = 2;
 
 pub(super) const WARM_UP: Duration = Duration::from_secs(1);
 
@@ -26,8 +32,6 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// `POST /plants` with the next number as the id.
-    CreateAscending,
     /// `POST /plants` with an id anywhere in the range of ids.
     Create,
     /// `GET /plants/{id}` of any stored plant.
@@ -76,47 +80,21 @@ impl Load {
     pub(super) fn measure(&self, programs: &[Program]) -> anyhow::Result<Measurement> {
         let created = AtomicU64::new(self.stored);
         if self.request == Request::List {
-            check_list(&programs[0])?;
+            check_list(programs[0].address)?;
         }
         let warm_up = Self { duration: WARM_UP, rate: None, ..*self };
         warm_up.run(programs, &created).context("the warm-up failed")?;
         self.run(programs, &created)
     }
 
-    /// Sends requests to programs that do the same; the connections are spread over them. Fails unless every response
-    /// has a 2xx status. `created` counts the plants, and each new plant has the next number.
     pub(super) fn run(
         &self,
         programs: &[Program],
         created: &AtomicU64,
     ) -> anyhow::Result<Measurement> {
-        let scheduled = AtomicU64::new(0);
+        let addresses: Vec<_> = programs.iter().map(|program| program.address).collect();
         let start = Instant::now();
-        let latencies: Vec<Duration> = thread::scope(|scope| {
-            let mut threads = Vec::new();
-            for (seed, program) in (0..self.connections as u64).zip(programs.iter().cycle()) {
-                let mut client = Client::connect(program)?;
-                let scheduled = &scheduled;
-                threads.push(scope.spawn(move || {
-                    // A fixed seed: each program gets the same requests.
-                    let mut random = fastrand::Rng::with_seed(seed);
-                    let mut latencies = Vec::new();
-                    while let Some(due) = self.next_due(start, scheduled)
-                        && let Some(request) = self.next_request(&mut random, created)
-                    {
-                        thread::sleep(due.saturating_duration_since(Instant::now()));
-                        client.exchange(&request)?;
-                        latencies.push(due.elapsed());
-                    }
-                    anyhow::Ok(latencies)
-                }));
-            }
-            let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Vec<Duration>>>| {
-                thread.join().unwrap_or_else(|_| bail!("a thread of the load panicked"))
-            };
-            let latencies = threads.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
-            anyhow::Ok(latencies.concat())
-        })?;
+        let latencies = self.latencies(&addresses, created)?.concat();
         // Every response counts, in all the time until the last one.
         let measurement = Measurement::of(latencies, start.elapsed());
         ensure!(measurement.count > 0, "no request was sent: measure for longer");
@@ -128,13 +106,93 @@ impl Load {
         Ok(measurement)
     }
 
-    /// When the next request is due, unless the load has ended then.
-    fn next_due(&self, start: Instant, scheduled: &AtomicU64) -> Option<Instant> {
-        let due = self.rate.map_or_else(Instant::now, |rate| {
-            let place = scheduled.fetch_add(1, Ordering::Relaxed);
-            start + Duration::from_secs_f64(place as f64 / rate)
-        });
-        (due - start < self.duration).then_some(due)
+    /// Sends requests to servers that do the same; the connections are spread over them. Fails unless every response
+    /// has a 2xx status. `created` counts the plants, and each new plant has the next number. Returns the latencies of
+    /// the responses in each second.
+    pub(super) fn latencies(
+        &self,
+        servers: &[SocketAddr],
+        created: &AtomicU64,
+    ) -> anyhow::Result<Vec<Vec<Duration>>> {
+        let mut clients: Vec<Vec<Client>> = Vec::new();
+        clients.resize_with(THREADS.min(self.connections), Vec::new);
+        let threads = clients.len();
+        for (index, server) in (0..self.connections).zip(servers.iter().cycle()) {
+            clients[index % threads].push(Client::connect(*server)?);
+        }
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let drive = |(thread, clients)| {
+                scope.spawn(move || self.drive(clients, (thread, threads), start, created))
+            };
+            let running: Vec<_> = clients.into_iter().enumerate().map(drive).collect();
+            let mut all = Vec::new();
+            for thread in running {
+                let seconds =
+                    thread.join().unwrap_or_else(|_| bail!("a thread of the load panicked"));
+                for (second, latencies) in seconds?.into_iter().enumerate() {
+                    of_second(&mut all, second).extend(latencies);
+                }
+            }
+            Ok(all)
+        })
+    }
+
+    /// Sends the requests of one of the threads.
+    fn drive(
+        &self,
+        mut clients: Vec<Client>,
+        (thread, threads): (usize, usize),
+        start: Instant,
+        created: &AtomicU64,
+    ) -> anyhow::Result<Vec<Vec<Duration>>> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        for (index, client) in (0..).zip(&clients) {
+            epoll::add(&epoll, &client.stream, EventData::new_u64(index), EventFlags::IN)?;
+        }
+        // A fixed seed: each program gets the same requests.
+        let mut random = fastrand::Rng::with_seed(thread as u64);
+        let mut idle: Vec<usize> = (0..clients.len()).collect();
+        let mut scheduled = thread;
+        let (mut is_over, mut seconds) = (false, Vec::new());
+        let mut events = Vec::with_capacity(clients.len());
+        loop {
+            let mut wait = RESPONSE_TIMEOUT;
+            while let (false, Some(&index)) = (is_over, idle.last()) {
+                let now = Instant::now();
+                let offset = |rate| Duration::from_secs_f64(scheduled as f64 / rate);
+                let due = self.rate.map_or(now, |rate| start + offset(rate));
+                let is_before_end = due - start < self.duration;
+                if is_before_end && now < due {
+                    wait = due - now;
+                    break;
+                }
+                // A number is taken only for a request that is sent.
+                let request =
+                    is_before_end.then(|| self.next_request(&mut random, created)).flatten();
+                is_over = request.is_none();
+                if let Some(request) = request {
+                    clients[index].send(&request, due)?;
+                    scheduled += threads;
+                    idle.pop();
+                }
+            }
+            if is_over && idle.len() == clients.len() {
+                return Ok(seconds);
+            }
+            // Nanoseconds count in this timeout, because rustix has `epoll_pwait2`.
+            epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec::try_from(wait)?))?;
+            let is_late = events.is_empty() && wait == RESPONSE_TIMEOUT;
+            ensure!(!is_late, "no response in {RESPONSE_TIMEOUT:?}");
+            for event in events.drain(..) {
+                let index = usize::try_from(event.data.u64())?;
+                if clients[index].receive()? {
+                    let second = usize::try_from(start.elapsed().as_secs())?;
+                    of_second(&mut seconds, second).push(clients[index].due.elapsed());
+                    idle.push(index);
+                }
+            }
+        }
     }
 
     /// The text of the next request, unless the last plant has been created.
@@ -150,7 +208,6 @@ impl Load {
         };
         let stored = scattered(random.u64(1..=self.stored.max(1)));
         Some(match self.request {
-            Request::CreateAscending => post(number()?),
             Request::Create => post(scattered(number()?)),
             Request::Mix if random.u32(..10) == 0 => post(scattered(number()?)),
             Request::Read | Request::Mix => request(&format!("GET /plants/{stored}"), "\r\n"),
@@ -165,43 +222,55 @@ fn request(method_and_target: &str, rest: &str) -> String {
     )
 }
 
+fn of_second(seconds: &mut Vec<Vec<Duration>>, second: usize) -> &mut Vec<Duration> {
+    seconds.resize_with(seconds.len().max(second + 1), Vec::new);
+    &mut seconds[second]
+}
+
 /// Fails unless a list has 100 plants, before thousands like it are only counted.
-fn check_list(program: &Program) -> anyhow::Result<()> {
-    let mut client = Client::connect(program)?;
-    client.exchange(&request("GET /plants?limit=100", "\r\n"))?;
+fn check_list(server: SocketAddr) -> anyhow::Result<()> {
+    let mut client = Client::connect(server)?;
+    client.send(&request("GET /plants?limit=100", "\r\n"), Instant::now())?;
+    while !client.receive()? {}
     let list = String::from_utf8_lossy(&client.received);
     ensure!(list.matches("\"id\":").count() == 100, "a list of 100 plants is:\n{list}");
     Ok(())
 }
 
+/// A connection with at most one request under way. Its socket blocks, but a load reads it only when it has bytes.
 struct Client {
     stream: TcpStream,
-    /// The last response.
+    /// When the request was due.
+    due: Instant,
+    /// What has come of the last response.
     received: Vec<u8>,
 }
 
 impl Client {
-    fn connect(program: &Program) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(program.address).context("cannot connect")?;
+    fn connect(server: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(server).context("cannot connect")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-        Ok(Self { stream, received: Vec::new() })
+        Ok(Self { stream, due: Instant::now(), received: Vec::new() })
     }
 
-    /// Sends a request and reads its response. Fails unless its status is 2xx.
-    fn exchange(&mut self, request: &str) -> anyhow::Result<()> {
-        self.stream.write_all(request.as_bytes()).context("cannot send a request")?;
+    fn send(&mut self, request: &str, due: Instant) -> anyhow::Result<()> {
         self.received.clear();
+        self.due = due;
+        self.stream.write_all(request.as_bytes()).context("cannot send a request")
+    }
+
+    /// Reads what has come, and returns whether the response is complete. Fails unless its status is 2xx.
+    fn receive(&mut self) -> anyhow::Result<bool> {
         let mut chunk = [0; 16 * 1024];
-        while !self.is_complete()? {
-            let length = self.stream.read(&mut chunk);
-            let length = length.with_context(|| format!("no response in {RESPONSE_TIMEOUT:?}"))?;
-            ensure!(length > 0, "the server closed the connection without a response");
-            self.received.extend_from_slice(&chunk[..length]);
-        }
+        let length = self.stream.read(&mut chunk).context("cannot read a response")?;
+        ensure!(length > 0, "the server closed the connection without a response");
+        self.received.extend_from_slice(&chunk[..length]);
+        let is_complete = self.is_complete()?;
         let text = || String::from_utf8_lossy(&self.received);
-        ensure!(self.received.starts_with(b"HTTP/1.1 2"), "a status is not 2xx:\n{}", text());
-        Ok(())
+        let is_success = self.received.starts_with(b"HTTP/1.1 2");
+        ensure!(is_success || !is_complete, "a status is not 2xx:\n{}", text());
+        Ok(is_complete)
     }
 
     fn is_complete(&self) -> anyhow::Result<bool> {
@@ -213,5 +282,33 @@ impl Client {
         let length = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
         let length = length.last().with_context(|| format!("no length in:\n{head_text}"))?.1;
         Ok(self.received.len() >= head + 4 + length.trim().parse::<usize>()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_load_fails_if_a_status_is_not_2xx_or_the_connection_is_closed() {
+        let error_of = |response: &'static str| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let server = listener.local_addr().unwrap();
+            let answering = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 1024]).unwrap();
+                stream.write_all(response.as_bytes()).unwrap();
+            });
+            let load = Load { connections: 1, ..Load::new(Request::Create, Duration::MAX) };
+            let error = load.latencies(&[server], &AtomicU64::new(0)).unwrap_err().to_string();
+            answering.join().unwrap();
+            error
+        };
+        let error = error_of("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+        assert!(error.starts_with("a status is not 2xx:\nHTTP/1.1 503"), "{error}");
+        let error = error_of("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}");
+        assert!(error.contains("closed the connection"), "{error}");
     }
 }

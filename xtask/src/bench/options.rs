@@ -22,6 +22,9 @@ pub(crate) struct Arguments {
     /// Only works whose name contains this; docs/performance.md stays as it is
     #[arg(long)]
     only: Option<String>,
+    /// An older plantd, which is measured beside this one
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// Another number of plants; docs/performance.md stays as it is
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     plants: Option<u64>,
@@ -33,6 +36,7 @@ pub(super) struct Options {
     pub(super) rounds: usize,
     pub(super) duration: Duration,
     pub(super) workspace: Metadata,
+    pub(super) before: Option<PathBuf>,
     /// `target/bench`, on the disk of the checkout; a temporary folder of the system may be in memory.
     pub(super) folder: PathBuf,
 }
@@ -46,7 +50,8 @@ impl Options {
         fs::create_dir_all(&folder).context("cannot make target/bench")?;
         let (rounds, duration) =
             (usize::try_from(arguments.rounds)?, Duration::from_secs(arguments.seconds));
-        Ok(Self { arguments, rounds, duration, workspace, folder })
+        let before = arguments.before.clone();
+        Ok(Self { arguments, rounds, duration, workspace, before, folder })
     }
 
     pub(super) fn wants(&self, work: &str) -> bool {

@@ -17,7 +17,9 @@ use super::measure::Measurement;
 use crate::{cargo, packages, tools};
 
 pub(super) const PLANTD: &str = "plantd";
+pub(super) const BEFORE: &str = "plantd before";
 pub(super) const CEILING: &str = "ceiling";
+pub(super) const BARE: &str = "bare";
 pub(super) const FASTIFY: &str = "Fastify + better-sqlite3";
 
 /// The servers run for the bench alone, on addresses that no other machine reaches.
@@ -44,9 +46,22 @@ impl Contender {
 }
 
 pub(super) const PLANTD_BUILD: &str = "-p plantd -p plant-http --bin plantd";
-/// A build of its own: one with both would give plantd the features that examples ask for.
+/// Builds of their own: one with plantd would give plantd the features that examples ask for.
 pub(super) const CEILING_BUILD: &str = "-p plantd -p plant-http --example ceiling";
-pub(super) const BARE_SLED_BUILD: &str = "-p plant-store --features __internal --example bare_sled";
+pub(super) const BARE_BUILD: &str = "-p plantd -p plant-http --example bare";
+
+/// plantd, and the older one at the path `before`.
+pub(super) fn plantds(
+    workspace: &Metadata,
+    before: Option<&PathBuf>,
+) -> anyhow::Result<Vec<Contender>> {
+    let mut plantds = vec![build(workspace, PLANTD_BUILD)?];
+    if let Some(before) = before {
+        let path = fs::canonicalize(before).with_context(|| format!("no {}", before.display()))?;
+        plantds.push(Contender { name: BEFORE, command: vec![path.display().to_string()] });
+    }
+    Ok(plantds)
+}
 
 /// Builds the program that the last argument names, as users get it.
 pub(super) fn build(workspace: &Metadata, arguments: &'static str) -> anyhow::Result<Contender> {

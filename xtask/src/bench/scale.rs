@@ -1,4 +1,4 @@
-//! `cargo xtask bench scale`: the costs of a large store, and their growth from a small one.
+//! `cargo xtask bench scale`: a store that grows to ten million plants, and its costs next to those of a small one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
@@ -14,28 +14,20 @@ use super::load::{Load, Request};
 use super::measure::Target::{AtLeast, AtMost};
 use super::measure::{Entry, Measurement, Results};
 use super::options::Options;
-use super::program::{Contender, PLANTD_BUILD, Program, build, copy_data, output, serve};
+use super::plants::{scattered, write_file};
+use super::program::{Contender, Program, copy_data, output, plantds, serve, transfer};
 use super::report::{claims, machine, measurements, median, number, plot, publish, table};
 use crate::tools;
 
 const SMALL: &str = "small store";
 const LARGE: &str = "large store";
-const CACHE_SIZES_MB: [&str; 6] = ["16", "32", "64", "128", "256", "512"];
+const LARGE_BEFORE: &str = "large store, plantd before";
 
 /// When a load is killed: long enough after its start to be in the middle of it.
 const KILL_AFTER: Duration = Duration::from_millis(1_500);
 
-/// How many windows of the growth its table has at most.
-const GROWTH_ROWS: usize = 12;
-
-const CREATE: &str = "create, 64 connections, random ids";
-const LOADS: [(&str, Request); 3] =
-    [(CREATE, Request::Create), ("read by id", Request::Read), ("list of 100", Request::List)];
-
-const GROWTH_COLUMNS: [&str; 5] =
-    ["plants", "creates/s", "memory, MB", "p99 ms", "bytes on disk a plant"];
-const CACHE_COLUMNS: [&str; 5] =
-    ["`--cache-mb`", "creates/s", "reads by id/s", "memory, MB", "ready, s"];
+const READ: &str = "read by id";
+const LOADS: [(&str, Request); 2] = [(READ, Request::Read), ("list of 100", Request::List)];
 
 /// The number of the first plant after a kill, which no store has.
 const FIRST_NUMBER_AFTER_KILL: u64 = 1 << 40;
@@ -55,26 +47,33 @@ struct Store {
     plantd: Contender,
     folder: PathBuf,
     plants: u64,
-    /// The row of the table after each window of creates.
-    growth: Vec<Vec<String>>,
-    /// The peak memory of plantd during the fill.
-    memory_mb: f64,
+    /// All creates of the growth.
+    growth: Measurement,
+    /// The latencies in each second of the growth that had responses.
+    seconds: Vec<Option<[f64; 4]>>,
+    /// Creates per second of the last tenth of the plants.
+    last_per_s: f64,
+    bytes_a_plant: f64,
 }
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     tools::ensure(&[tools::GNUPLOT])?;
-    let plantd = build(&options.workspace, PLANTD_BUILD)?;
+    let plantds = plantds(&options.workspace, options.before.as_ref())?;
     let material = options.temporary()?;
     let plants = options.plants(10_000_000);
-    let fill = |(name, plants)| {
+    let fill = |name, plantd: &Contender, plants| {
         let plantd = Contender { name, ..plantd.clone() };
-        grow(options, plantd, material.path().join(name), plants)
+        grow(plantd, material.path().join(name), plants)
     };
-    let (small, large) = (fill((SMALL, plants.min(100_000)))?, fill((LARGE, plants))?);
+    let mut stores = vec![fill(SMALL, &plantds[0], plants.min(100_000))?];
+    for (plantd, name) in plantds.iter().zip([LARGE, LARGE_BEFORE]) {
+        stores.push(fill(name, plantd, plants)?);
+    }
+    let (large, before) = (&stores[1], stores.get(2));
 
     let mut loads: Vec<Entry<'_>> = Vec::new();
     for (work, request) in LOADS {
-        for Store { plantd, folder, plants, .. } in [&small, &large] {
+        for Store { plantd, folder, plants, .. } in &stores {
             let load = Load { stored: *plants, ..Load::new(request, options.duration) };
             loads.push(load.entry(work, plantd, Some(folder)));
         }
@@ -84,7 +83,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
     let mut starts: Vec<Entry<'_>> = Vec::new();
     for (start, disturb) in STARTS {
-        for Store { plantd, folder: store, .. } in [&small, &large] {
+        for Store { plantd, folder: store, .. } in &stores {
             let measure = move |folder: &Path| {
                 copy_data(store, folder)?;
                 disturb(plantd, folder)?;
@@ -99,83 +98,121 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let mut times = Results::default();
     times.measure(options, &starts)?;
-    let caches = compare_caches(options, &large)?;
 
-    let seconds = |start, size| times.values(start, size, |one| Some(one.seconds));
-    let memory = |start, size| times.values(start, size, |one| one.memory_mb);
-    let row = |name: &str, value: &dyn Fn(&Store) -> String| {
-        vec![name.to_owned(), value(&small), value(&large)]
-    };
-    let mut costs = vec![
-        row("most memory under load, MB", &|store| number(store.memory_mb, 0)),
-        row("most memory after a start, MB", &|store| median(memory(READY, store.plantd.name), 0)),
-        row("bytes on disk a plant", &|store| store.growth[store.growth.len() - 1][4].clone()),
-    ];
-    for (start, _) in STARTS {
-        costs.push(row(start, &|store| median(seconds(start, store.plantd.name), 2)));
-    }
+    let seconds = |start, store| times.values(start, store, |one| Some(one.seconds));
+    let memory = |start, store| times.values(start, store, |one| one.memory_mb);
     let memories = STARTS.iter().flat_map(|(start, _)| memory(start, LARGE));
-    let peak = vec![memories.fold(large.memory_mb, f64::max)];
-    let ratios = rates.ratios(CREATE, LARGE, SMALL);
+    let peak = memories.chain(large.growth.memory_mb).reduce(f64::max);
+    let latency = |place: usize| large.growth.latency_ms.iter().map(|it| it[place]).collect();
+    let last_ratio = before.map(|before| large.last_per_s / before.last_per_s);
     let targets = vec![
-        (READY, AtMost(3.0), seconds(READY, LARGE)),
-        (READY_AFTER_KILL, AtMost(15.0), seconds(READY_AFTER_KILL, LARGE)),
-        ("most memory at the default cache, MB", AtMost(1_000.0), peak.clone()),
-        ("aim: most memory at the default cache, MB", AtMost(600.0), peak),
-        ("creates, large/small store", AtLeast(0.6), ratios.clone()),
-        ("aim: creates, large/small store", AtLeast(0.8), ratios),
+        ("p99 of creates while the store grows, ms", AtMost(50.0, Some(20.0)), latency(1)),
+        ("longest create while the store grows, ms", AtMost(500.0, Some(200.0)), latency(3)),
+        (
+            "creates of the last tenth, plantd/plantd before",
+            AtLeast(1.0, Some(1.5)),
+            last_ratio.into_iter().collect(),
+        ),
+        (
+            "reads by id, large/small store",
+            AtLeast(0.5, Some(0.7)),
+            rates.ratios(READ, LARGE, SMALL),
+        ),
+        ("most memory, MB", AtMost(400.0, None), peak.into_iter().collect()),
+        (READY, AtMost(3.0, None), seconds(READY, LARGE)),
+        (READY_AFTER_KILL, AtMost(15.0, None), seconds(READY_AFTER_KILL, LARGE)),
     ];
-    // At most this many windows, including the last one.
-    let step = large.growth.len().div_ceil(GROWTH_ROWS);
-    let shown: Vec<_> = large.growth.iter().rev().step_by(step).rev().cloned().collect();
+    let row = |name: &str, value: &dyn Fn(&Store) -> Vec<f64>, decimals| {
+        let values = stores.iter().map(|store| median(value(store), decimals));
+        [name.to_owned()].into_iter().chain(values).collect()
+    };
+    let mut costs: Vec<Vec<String>> = vec![
+        row("creates/s while it grows", &|store| vec![store.growth.per_s()], 0),
+        row("creates/s of the last tenth", &|store| vec![store.last_per_s], 0),
+    ];
+    for (place, name) in ["p50", "p99", "p99.9", "longest"].into_iter().enumerate() {
+        let latency = |store: &Store| store.growth.latency_ms.iter().map(|it| it[place]).collect();
+        costs.push(row(&format!("create while it grows, {name}, ms"), &latency, 1));
+    }
+    costs.extend([
+        row("most memory while it grows, MB", &|store| Vec::from_iter(store.growth.memory_mb), 0),
+        row("most memory after a start, MB", &|store| memory(READY, store.plantd.name), 0),
+        row("bytes on disk a plant", &|store| vec![store.bytes_a_plant], 0),
+    ]);
+    for (start, _) in STARTS {
+        costs.push(row(start, &|store| seconds(start, store.plantd.name), 2));
+    }
+    let head: Vec<&str> =
+        ["medians"].into_iter().chain(stores.iter().map(|store| store.plantd.name)).collect();
     let text = format!(
-        "{}. The small store has {} plants, the large one {}. Times, memory and ratios of the claims are of the large one.\n\n\
-         {}\n{}\n{}\n{}\n{}\n\
-         ![Creates and memory as a store grows](performance/scale-growth.svg)\n\
-         ![What memory for the cache buys](performance/scale-cache.svg)",
+        "{}. The small store has {} plants, a large one {}. A tenth of them is imported; the store grows by \
+         creates from there. The claims are of the large store.\n\n\
+         {}\n{}\n{}\n\
+         ![Latency of creates while a store grows](performance/scale-growth.svg)",
         machine()?,
-        number(small.plants as f64, 0),
+        number(stores[0].plants as f64, 0),
         number(plants as f64, 0),
         claims(targets),
-        measurements(options, &rates, SMALL),
-        table(&["medians", SMALL, LARGE], 1, costs),
-        table(&GROWTH_COLUMNS, 0, shown),
-        table(&CACHE_COLUMNS, 0, caches.clone()),
+        table(&head, 1, costs),
+        measurements(options, &rates, &[SMALL]),
     );
     publish(options, "scale", &text)?;
-    let labels = "title='Creates and memory as a store grows'; y_label='requests/s'";
-    let variables = format!("{labels}; x_label='plants'; series=2");
-    plot(options, "scale-growth", &variables, &GROWTH_COLUMNS, &large.growth)?;
-    let labels = "title='What memory for the cache buys'; y_label='requests/s'";
-    let variables = format!("{labels}; x_label='--cache-mb'; set logscale x 2; series=3");
-    plot(options, "scale-cache", &variables, &CACHE_COLUMNS, &caches)
+    draw(options, large, before)
 }
 
-/// Fills a new store, window by window.
-fn grow(
-    options: &Options,
-    plantd: Contender,
-    folder: PathBuf,
-    plants: u64,
-) -> anyhow::Result<Store> {
+/// Fills a new store: imports a tenth of the plants, and creates the others as fast as it goes.
+fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store> {
     fs::create_dir(&folder)?;
-    let created = AtomicU64::new(0);
-    let load = Load::new(Request::Create, 2 * options.duration);
-    let load = Load { plants_max: plants, ..load };
-    let mut growth = Vec::new();
-    let memory_mb = serve(&plantd, 1, &folder, |programs| {
-        while created.load(Ordering::Relaxed) < plants {
-            let creates = load.run(programs, &created)?;
-            let stored = created.load(Ordering::Relaxed) as f64;
-            println!("{stored} plants: {:.0} creates/s", creates.per_s());
-            let p99 = creates.latency_ms.context("no latency")?[1];
-            let (memory, disk) = (programs[0].memory_mb()?, disk_bytes(&folder)? / stored);
-            let values = [(stored, 0), (creates.per_s(), 0), (memory, 0), (p99, 1), (disk, 0)];
-            growth.push(values.map(|(value, decimals)| number(value, decimals)).into());
-        }
-        programs[0].memory_mb()
-    })?;
-    Ok(Store { plantd, folder, plants, growth, memory_mb })
+    let tenth = plants / 10;
+    let file = folder.join("plants.ndjson");
+    write_file(&file, (1..=tenth).map(scattered))?;
+    transfer(&plantd, &folder, "import", &file, tenth)?;
+    let created = AtomicU64::new(tenth);
+    serve(&plantd, 1, &folder, |programs| {
+        let create_until = |plants_max| {
+            let load = Load { plants_max, ..Load::new(Request::Create, Duration::MAX) };
+            let start = Instant::now();
+            let latencies = load.latencies(&[programs[0].address], &created)?;
+            anyhow::Ok((latencies, start.elapsed()))
+        };
+        let (mut latencies, duration) = create_until(plants - tenth)?;
+        let (last_latencies, last_duration) = create_until(plants)?;
+        latencies.extend(last_latencies);
+        let of = |latencies: &Vec<Duration>| {
+            Measurement::of(latencies.clone(), Duration::from_secs(1)).latency_ms
+        };
+        let seconds = latencies.iter().map(of).collect();
+        let memory_mb = Some(programs[0].memory_mb()?);
+        let growth = Measurement::of(latencies.concat(), duration + last_duration);
+        let growth = Measurement { memory_mb, ..growth };
+        let last_per_s = tenth as f64 / last_duration.as_secs_f64();
+        println!("{}: {plants} plants, {growth:.3?}, at last {last_per_s:.0}/s", plantd.name);
+        let bytes_a_plant = disk_bytes(&folder)? / plants as f64;
+        let (plantd, folder) = (plantd.clone(), folder.clone());
+        Ok(Store { plantd, folder, plants, growth, seconds, last_per_s, bytes_a_plant })
+    })
+}
+
+/// Draws the latencies of creates in each second of the growth, with those of the plantd before.
+fn draw(options: &Options, large: &Store, before: Option<&Store>) -> anyhow::Result<()> {
+    let stores: Vec<_> = [Some(large), before].into_iter().flatten().collect();
+    let mut head = vec!["seconds"];
+    head.extend(["p50", "p99", "longest"]);
+    if before.is_some() {
+        head.extend(["p50 before", "p99 before", "longest before"]);
+    }
+    let length = stores.iter().map(|store| store.seconds.len()).max().unwrap_or_default();
+    let row = |second: usize| {
+        let latencies = stores.iter().flat_map(|store| {
+            let latency = store.seconds.get(second).copied().flatten();
+            [0, 1, 3].map(|place| latency.map_or("?".to_owned(), |it| it[place].to_string()))
+        });
+        [second.to_string()].into_iter().chain(latencies).collect()
+    };
+    let rows: Vec<_> = (0..length).map(row).collect();
+    let labels = "title='Latency of creates while a store grows'; y_label='ms'; x_label='seconds'";
+    let variables = format!("{labels}; series={}", head.len() - 1);
+    plot(options, "scale-growth", &variables, &head, &rows)
 }
 
 /// The disk space of a store, in bytes.
@@ -209,26 +246,4 @@ fn kill_under_load(plantd: &Contender, folder: &Path) -> anyhow::Result<()> {
     let was_loaded = created > 100 && killed_load.is_ok_and(|load| load.is_err());
     ensure!(was_loaded, "the load that the kill ended had created {created} plants");
     Ok(())
-}
-
-/// Measures a copy of a store with each size of the cache, and returns the rows of the table.
-fn compare_caches(options: &Options, store: &Store) -> anyhow::Result<Vec<Vec<String>>> {
-    let mut rows = Vec::new();
-    for size_mb in CACHE_SIZES_MB {
-        println!("--cache-mb {size_mb}");
-        let folder = options.temporary()?;
-        copy_data(&store.folder, folder.path())?;
-        let plantd = store.plantd.with(&["--cache-mb", size_mb]);
-        let load = |request| Load { stored: store.plants, ..Load::new(request, options.duration) };
-        let creates = Load { duration: 4 * options.duration, ..load(Request::Create) };
-        rows.push(serve(&plantd, 1, folder.path(), |programs| {
-            let creates = creates.measure(programs)?.per_s();
-            let reads = load(Request::Read).measure(programs)?.per_s();
-            let (memory, ready) = (programs[0].memory_mb()?, programs[0].ready_after.as_secs_f64());
-            let values = [(creates, 0), (reads, 0), (memory, 0), (ready, 2)];
-            let values = values.map(|(value, decimals)| number(value, decimals));
-            Ok([size_mb.to_owned()].into_iter().chain(values).collect())
-        })?);
-    }
-    Ok(rows)
 }
