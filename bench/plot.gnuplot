@@ -22,10 +22,10 @@ if (exists('x_label')) {
     set logscale y
     set yrange [*:*]
     colors = '#1f4e9e #d97706 #b91c1c #a9c1e8 #f6d29b #f0aaaa'
-    # The strong ones lie on top.
-    order = series > 3 ? '4 5 6 1 2 3' : '1 2 3'
-    plot for [i in order] data using 1:i+1 with lines linewidth 1.5 linecolor rgb word(colors, i+0) \
-         title columnheader(i+1)
+    # The pale ones first, so that the strong ones lie on top.
+    place(i) = (i + 2) % series + 1
+    plot for [i=1:series] data using 1:place(i)+1 with lines linewidth 1.5 linecolor rgb word(colors, place(i)) \
+         title columnheader(place(i)+1)
 } else {
     # Columns: the name of a group of bars, and the median, minimum and maximum of each series.
     set border 3
