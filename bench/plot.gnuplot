@@ -15,16 +15,12 @@ set xtics nomirror noenhanced
 set key outside bottom center horizontal noenhanced
 
 if (exists('x_label')) {
-    # Columns: the place on the x axis, and a value of each series. The last series is memory, on an axis of its own.
-    set border 11
+    # Columns: the place on the x axis, and a value of each series.
+    set border 3
+    set yrange [*:*]
     set xlabel x_label noenhanced
-    set y2label 'memory, MB' noenhanced
-    set y2range [0:*]
-    set format y2 "%'.10g"
-    set y2tics nomirror
-    set style data linespoints
-    plot for [i=2:series] data using 1:i linewidth 2 pointtype 7 pointsize 0.5 title columnheader(i), \
-         data using 1:series+1 axes x1y2 linewidth 2 pointtype 7 pointsize 0.5 title columnheader(series+1)
+    set style data lines
+    plot for [i=2:series+1] data using 1:i linewidth 1.5 title columnheader(i)
 } else {
     # Columns: the name of a group of bars, and the median, minimum and maximum of each series.
     set border 3

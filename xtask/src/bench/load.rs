@@ -1,23 +1,29 @@
-//! The load generator: requests over keep-alive connections, each with its own thread.
+//! The load generator: requests over keep-alive connections, on two threads.
 //!
 //! Without a rate it is a closed loop: each connection sends its next request when the response has come. With a rate
 //! it is an open loop: requests are due on a schedule, and a latency counts from the moment a request was due, so that
 //! a slow response cannot hide the delay of the requests behind it (coordinated omission).
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::measure::{Entry, Measurement};
 use super::plants::{json, scattered};
 use super::program::{Contender, Program, TOKEN, copy_data, serve};
 
 pub(super) const CONNECTIONS: usize = 64;
+
+/// How many threads send; each has its share of the connections.
+const THREADS: usize = 2;
 
 pub(super) const WARM_UP: Duration = Duration::from_secs(1);
 
@@ -83,42 +89,14 @@ impl Load {
         self.run(programs, &created)
     }
 
-    /// Sends requests to programs that do the same; the connections are spread over them. Fails unless every response
-    /// has a 2xx status. `created` counts the plants, and each new plant has the next number.
+    /// Measures the load once.
     pub(super) fn run(
         &self,
         programs: &[Program],
         created: &AtomicU64,
     ) -> anyhow::Result<Measurement> {
-        let scheduled = AtomicU64::new(0);
-        let start = Instant::now();
-        let latencies: Vec<Duration> = thread::scope(|scope| {
-            let mut threads = Vec::new();
-            for (seed, program) in (0..self.connections as u64).zip(programs.iter().cycle()) {
-                let mut client = Client::connect(program)?;
-                let scheduled = &scheduled;
-                threads.push(scope.spawn(move || {
-                    // A fixed seed: each program gets the same requests.
-                    let mut random = fastrand::Rng::with_seed(seed);
-                    let mut latencies = Vec::new();
-                    while let Some(due) = self.next_due(start, scheduled)
-                        && let Some(request) = self.next_request(&mut random, created)
-                    {
-                        thread::sleep(due.saturating_duration_since(Instant::now()));
-                        client.exchange(&request)?;
-                        latencies.push(due.elapsed());
-                    }
-                    anyhow::Ok(latencies)
-                }));
-            }
-            let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Vec<Duration>>>| {
-                thread.join().unwrap_or_else(|_| bail!("a thread of the load panicked"))
-            };
-            let latencies = threads.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
-            anyhow::Ok(latencies.concat())
-        })?;
-        // Every response counts, in all the time until the last one.
-        let measurement = Measurement::of(latencies, start.elapsed());
+        let (latencies, duration) = self.latencies(programs, created)?;
+        let measurement = Measurement::of(latencies, duration);
         ensure!(measurement.count > 0, "no request was sent: measure for longer");
         let (reached, rate) = (measurement.per_s(), self.rate.unwrap_or(0.0));
         ensure!(
@@ -126,6 +104,35 @@ impl Load {
             "{reached:.0} requests per second came of {rate:.0} that were due: ask for a lower rate"
         );
         Ok(measurement)
+    }
+
+    /// Sends requests to programs that do the same; the connections are spread over them. Fails unless every response
+    /// has a 2xx status. `created` counts the plants, and each new plant has the next number. Returns the latencies, and
+    /// the time until the last response.
+    pub(super) fn latencies(
+        &self,
+        programs: &[Program],
+        created: &AtomicU64,
+    ) -> anyhow::Result<(Vec<Duration>, Duration)> {
+        let threads = THREADS.min(self.connections);
+        let mut clients: Vec<Vec<Client>> = (0..threads).map(|_| Vec::new()).collect();
+        for (index, program) in (0..self.connections).zip(programs.iter().cycle()) {
+            clients[index % threads].push(Client::connect(program.address)?);
+        }
+        let (start, scheduled) = (Instant::now(), AtomicU64::new(0));
+        let latencies = thread::scope(|scope| {
+            let (scheduled, mut running) = (&scheduled, Vec::new());
+            for (seed, clients) in (0..).zip(clients) {
+                let thread = Thread { load: self, start, scheduled, created, clients };
+                running.push(scope.spawn(move || thread.drive(seed)));
+            }
+            let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Vec<Duration>>>| {
+                thread.join().unwrap_or_else(|_| bail!("a thread of the load panicked"))
+            };
+            running.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()
+        })?;
+        // Every response counts, in all the time until the last one.
+        Ok((latencies.concat(), start.elapsed()))
     }
 
     /// When the next request is due, unless the load has ended then.
@@ -159,6 +166,64 @@ impl Load {
     }
 }
 
+/// One thread of a load, with its share of the connections.
+struct Thread<'a> {
+    load: &'a Load,
+    start: Instant,
+    scheduled: &'a AtomicU64,
+    created: &'a AtomicU64,
+    clients: Vec<Client>,
+}
+
+impl Thread<'_> {
+    /// Sends requests until the load is over, and returns their latencies.
+    fn drive(mut self, seed: u64) -> anyhow::Result<Vec<Duration>> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        for (index, client) in (0..).zip(&self.clients) {
+            epoll::add(&epoll, &client.stream, EventData::new_u64(index), EventFlags::IN)?;
+        }
+        // A fixed seed: each program gets the same requests.
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut latencies, mut events) = (Vec::new(), Vec::with_capacity(self.clients.len()));
+        let mut idle: Vec<usize> = (0..self.clients.len()).collect();
+        let mut due = self.load.next_due(self.start, self.scheduled);
+        while due.is_some() || idle.len() < self.clients.len() {
+            while let (Some(at), Some(&index)) = (due, idle.last())
+                && at <= Instant::now()
+            {
+                due = match self.load.next_request(&mut random, self.created) {
+                    Some(request) => {
+                        self.clients[index].send(&request, at)?;
+                        idle.pop();
+                        self.load.next_due(self.start, self.scheduled)
+                    }
+                    None => None,
+                };
+            }
+            let until_due = due.filter(|_| !idle.is_empty()).map(|due| due - Instant::now());
+            if let Some(until_due) = until_due {
+                // The timeout of `poll` is in nanoseconds, that of `epoll_wait` in milliseconds.
+                let mut ready = [PollFd::new(&epoll, PollFlags::IN)];
+                poll(&mut ready, Some(&Timespec::try_from(until_due)?))?;
+            }
+            let patience = until_due.map_or(RESPONSE_TIMEOUT, |_| Duration::ZERO);
+            events.clear();
+            let room = spare_capacity(&mut events);
+            epoll::wait(&epoll, room, Some(&Timespec::try_from(patience)?))?;
+            let is_late = events.is_empty() && until_due.is_none();
+            ensure!(!is_late, "no response within {RESPONSE_TIMEOUT:?}");
+            for event in &events {
+                let index = usize::try_from(event.data.u64())?;
+                if self.clients[index].receive()? {
+                    latencies.push(self.clients[index].due.elapsed());
+                    idle.push(index);
+                }
+            }
+        }
+        Ok(latencies)
+    }
+}
+
 fn request(method_and_target: &str, rest: &str) -> String {
     format!(
         "{method_and_target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n{rest}"
@@ -167,51 +232,56 @@ fn request(method_and_target: &str, rest: &str) -> String {
 
 /// Fails unless a list has 100 plants, before thousands like it are only counted.
 fn check_list(program: &Program) -> anyhow::Result<()> {
-    let mut client = Client::connect(program)?;
-    client.exchange(&request("GET /plants?limit=100", "\r\n"))?;
+    let mut client = Client::connect(program.address)?;
+    client.send(&request("GET /plants?limit=100", "\r\n"), Instant::now())?;
+    while !client.receive()? {}
     let list = String::from_utf8_lossy(&client.received);
     ensure!(list.matches("\"id\":").count() == 100, "a list of 100 plants is:\n{list}");
     Ok(())
 }
 
+/// A connection with at most one request under way. Its socket is read only when it has bytes.
 struct Client {
     stream: TcpStream,
-    /// The last response.
+    /// When the request was due.
+    due: Instant,
+    /// What has come of the response.
     received: Vec<u8>,
 }
 
 impl Client {
-    fn connect(program: &Program) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(program.address).context("cannot connect")?;
+    fn connect(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).context("cannot connect")?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-        Ok(Self { stream, received: Vec::new() })
+        Ok(Self { stream, due: Instant::now(), received: Vec::new() })
     }
 
-    /// Sends a request and reads its response. Fails unless its status is 2xx.
-    fn exchange(&mut self, request: &str) -> anyhow::Result<()> {
-        self.stream.write_all(request.as_bytes()).context("cannot send a request")?;
+    fn send(&mut self, request: &str, due: Instant) -> anyhow::Result<()> {
         self.received.clear();
-        let mut chunk = [0; 16 * 1024];
-        while !self.is_complete()? {
-            let length = self.stream.read(&mut chunk);
-            let length = length.with_context(|| format!("no response in {RESPONSE_TIMEOUT:?}"))?;
-            ensure!(length > 0, "the server closed the connection without a response");
-            self.received.extend_from_slice(&chunk[..length]);
-        }
-        let text = || String::from_utf8_lossy(&self.received);
-        ensure!(self.received.starts_with(b"HTTP/1.1 2"), "a status is not 2xx:\n{}", text());
-        Ok(())
+        self.due = due;
+        self.stream.write_all(request.as_bytes()).context("cannot send a request")
     }
 
-    fn is_complete(&self) -> anyhow::Result<bool> {
+    /// Reads what has come, and returns whether the response is complete. Fails unless its status is 2xx.
+    fn receive(&mut self) -> anyhow::Result<bool> {
+        let mut chunk = [0; 16 * 1024];
+        let length = self.stream.read(&mut chunk).context("cannot read a response")?;
+        ensure!(length > 0, "the server closed the connection without a response");
+        self.received.extend_from_slice(&chunk[..length]);
         let Some(head) = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
             return Ok(false);
         };
-        let head_text = str::from_utf8(&self.received[..head])?;
-        let fields = head_text.split("\r\n").filter_map(|line| line.split_once(':'));
+        let text = str::from_utf8(&self.received[..head])?;
+        let fields = text.split("\r\n").filter_map(|line| line.split_once(':'));
         let length = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length = length.last().with_context(|| format!("no length in:\n{head_text}"))?.1;
-        Ok(self.received.len() >= head + 4 + length.trim().parse::<usize>()?)
+        let length = length.last().with_context(|| format!("no length in:\n{text}"))?.1;
+        let is_complete = self.received.len() >= head + 4 + length.trim().parse::<usize>()?;
+        let is_success = self.received.starts_with(b"HTTP/1.1 2");
+        ensure!(
+            is_success || !is_complete,
+            "a status is not 2xx:\n{}",
+            String::from_utf8_lossy(&self.received)
+        );
+        Ok(is_complete)
     }
 }

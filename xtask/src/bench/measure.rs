@@ -14,8 +14,8 @@ pub(super) struct Measurement {
     /// Requests, plants or starts.
     pub(super) count: u64,
     pub(super) seconds: f64,
-    /// The 50th, 99th and 99.9th percentile, if latencies were measured.
-    pub(super) latency_ms: Option<[f64; 3]>,
+    /// The 50th, 99th and 99.9th percentile and the longest, if latencies were measured.
+    pub(super) latency_ms: Option<[f64; 4]>,
     /// The most memory that the process has had, if it was measured.
     pub(super) memory_mb: Option<f64>,
 }
@@ -28,7 +28,7 @@ impl Measurement {
             let rank = (latencies.len() * permille).div_ceil(1_000);
             latencies[rank - 1].as_secs_f64() * 1_000.0
         };
-        let latency_ms = (!latencies.is_empty()).then(|| [500, 990, 999].map(percentile));
+        let latency_ms = (!latencies.is_empty()).then(|| [500, 990, 999, 1_000].map(percentile));
         let (count, seconds) = (latencies.len() as u64, duration.as_secs_f64());
         Self { count, seconds, latency_ms, memory_mb: None }
     }
@@ -155,8 +155,8 @@ mod tests {
     fn percentiles_are_of_the_sorted_latencies() {
         let of = |latencies| Measurement::of(latencies, Duration::from_secs(1)).latency_ms;
         let latencies = (1..=1_000).rev().map(Duration::from_millis).collect();
-        assert_eq!(of(latencies), Some([500.0, 990.0, 999.0]));
-        assert_eq!(of(vec![Duration::from_millis(7)]), Some([7.0; 3]));
+        assert_eq!(of(latencies), Some([500.0, 990.0, 999.0, 1_000.0]));
+        assert_eq!(of(vec![Duration::from_millis(7)]), Some([7.0; 4]));
         assert_eq!(of(Vec::new()), None);
     }
 

@@ -9,6 +9,7 @@ use cargo_metadata::Metadata;
 use clap::value_parser;
 use tempfile::TempDir;
 
+use super::program::{BEFORE, Contender};
 use crate::cargo;
 
 #[derive(Debug, clap::Args)]
@@ -25,6 +26,9 @@ pub(crate) struct Arguments {
     /// Another number of plants; docs/performance.md stays as it is
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     plants: Option<u64>,
+    /// An older plantd, whose imports and growth are measured beside
+    #[arg(long)]
+    before: Option<String>,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,12 @@ impl Options {
 
     pub(super) fn wants(&self, work: &str) -> bool {
         self.arguments.only.as_ref().is_none_or(|only| work.contains(only))
+    }
+
+    /// The older plantd, if one is compared.
+    pub(super) fn before(&self) -> Option<Contender> {
+        let command = vec![self.arguments.before.clone()?];
+        Some(Contender { name: BEFORE, command })
     }
 
     pub(super) fn plants(&self, documented: u64) -> u64 {

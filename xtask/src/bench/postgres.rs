@@ -173,7 +173,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         server.description,
         number(stored as f64, 0),
         claims(vec![(claim, Target::AtLeast(1.5), ratios)]),
-        measurements(options, &results, PGBENCH),
+        measurements(options, &results, &[PGBENCH]),
     );
     publish(options, "postgres", &text)
 }

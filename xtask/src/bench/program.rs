@@ -18,6 +18,8 @@ use crate::{cargo, packages, tools};
 
 pub(super) const PLANTD: &str = "plantd";
 pub(super) const CEILING: &str = "ceiling";
+pub(super) const BARE: &str = "bare";
+pub(super) const BEFORE: &str = "plantd before";
 pub(super) const FASTIFY: &str = "Fastify + better-sqlite3";
 
 /// The servers run for the bench alone, on addresses that no other machine reaches.
@@ -46,7 +48,7 @@ impl Contender {
 pub(super) const PLANTD_BUILD: &str = "-p plantd -p plant-http --bin plantd";
 /// A build of its own: one with both would give plantd the features that examples ask for.
 pub(super) const CEILING_BUILD: &str = "-p plantd -p plant-http --example ceiling";
-pub(super) const BARE_SLED_BUILD: &str = "-p plant-store --features __internal --example bare_sled";
+pub(super) const BARE_BUILD: &str = "-p plantd -p plant-http --example bare";
 
 /// Builds the program that the last argument names, as users get it.
 pub(super) fn build(workspace: &Metadata, arguments: &'static str) -> anyhow::Result<Contender> {
@@ -75,6 +77,33 @@ pub(super) fn peers(workspace: &Metadata) -> anyhow::Result<[Contender; 2]> {
     ])
 }
 
+/// A script that loads a file of plants into SQLite.
+pub(super) struct SqliteImport {
+    python: String,
+    script: String,
+}
+
+pub(super) fn sqlite_import(workspace: &Metadata) -> anyhow::Result<SqliteImport> {
+    tools::ensure(&[tools::PYTHON])?;
+    let python = packages::FASTAPI.ensure(workspace)?.join("bin/python").into();
+    let script = packages::FASTAPI.sources(workspace).join("import.py").into();
+    Ok(SqliteImport { python, script })
+}
+
+impl SqliteImport {
+    pub(super) fn import(
+        &self,
+        file: &Path,
+        plants: u64,
+        folder: &Path,
+    ) -> anyhow::Result<Measurement> {
+        let start = Instant::now();
+        output(Command::new(&self.python).arg(&self.script).arg(file).arg(folder.join("sqlite")))?;
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(Measurement { count: plants, seconds, ..Measurement::default() })
+    }
+}
+
 /// A running program; it is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -97,6 +126,7 @@ impl Program {
             // Only the token is set, so that the defaults are measured.
             .env_clear()
             .env("PLANTD_TOKEN", TOKEN)
+            .envs((contender.name == CEILING).then_some(("RUST_LOG", "off")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(data.with_extension("log"))?)

@@ -80,18 +80,22 @@ pub(super) fn claims(claims: Vec<(&str, Target, Vec<f64>)>) -> String {
     format!("Claims; each value is one of a round.\n\n{table}")
 }
 
-/// All measurements, with the ratio of each rate to that of the program `reference` at the same work.
-pub(super) fn measurements(options: &Options, results: &Results, reference: &str) -> String {
+/// All measurements, with the ratios of each rate to those of the programs `references` at the same work.
+pub(super) fn measurements(options: &Options, results: &Results, references: &[&str]) -> String {
     let row = |(work, program, _): &(&str, &str, Vec<Measurement>)| {
-        let is_compared = *program != reference;
-        let ratios = if is_compared { results.ratios(work, program, reference) } else { vec![] };
         let latency = |percentile| median(results.latencies(work, program, percentile), 3);
+        let ratio = |reference: &&str| match program == reference {
+            true => String::new(),
+            false => with_ends(results.ratios(work, program, reference), 2),
+        };
         let rate = with_ends(results.rates(work, program), 0);
         let [work, program] = [*work, *program].map(str::to_owned);
-        vec![work, program, rate, latency(0), latency(1), latency(2), with_ends(ratios, 2)]
+        let measured = [work, program, rate, latency(0), latency(1), latency(2)];
+        measured.into_iter().chain(references.iter().map(ratio)).collect()
     };
-    let ratio = format!("of {reference}");
-    let head = ["work", "program", "per second", "p50, ms", "p99, ms", "p99.9, ms", &ratio];
+    let ratios: Vec<String> = references.iter().map(|it| format!("of {it}")).collect();
+    let head = ["work", "program", "per second", "p50, ms", "p99, ms", "p99.9, ms"];
+    let head: Vec<&str> = head.into_iter().chain(ratios.iter().map(String::as_str)).collect();
     format!(
         "Medians of {} rounds, of {} s for each measurement, with the least and the greatest in brackets.\n\n{}",
         options.rounds,

@@ -20,22 +20,26 @@ use crate::tools;
 
 const SMALL: &str = "small store";
 const LARGE: &str = "large store";
-const CACHE_SIZES_MB: [&str; 6] = ["16", "32", "64", "128", "256", "512"];
 
 /// When a load is killed: long enough after its start to be in the middle of it.
 const KILL_AFTER: Duration = Duration::from_millis(1_500);
 
+/// The creates of a growth are measured in windows of this length.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// How many plants a growing store has before its creates are measured.
+const GROWTH_BEGIN: u64 = 1_000_000;
+
 /// How many windows of the growth its table has at most.
 const GROWTH_ROWS: usize = 12;
 
-const CREATE: &str = "create, 64 connections, random ids";
-const LOADS: [(&str, Request); 3] =
-    [(CREATE, Request::Create), ("read by id", Request::Read), ("list of 100", Request::List)];
+/// The throughput at the end is that of the last part of all windows.
+const LAST_PART: usize = 10;
 
-const GROWTH_COLUMNS: [&str; 5] =
-    ["plants", "creates/s", "memory, MB", "p99 ms", "bytes on disk a plant"];
-const CACHE_COLUMNS: [&str; 5] =
-    ["`--cache-mb`", "creates/s", "reads by id/s", "memory, MB", "ready, s"];
+const CREATE: &str = "create, 64 connections, random ids";
+const READ: &str = "read by id";
+const LOADS: [(&str, Request); 3] =
+    [(CREATE, Request::Create), (READ, Request::Read), ("list of 100", Request::List)];
 
 /// The number of the first plant after a kill, which no store has.
 const FIRST_NUMBER_AFTER_KILL: u64 = 1 << 40;
@@ -55,10 +59,41 @@ struct Store {
     plantd: Contender,
     folder: PathBuf,
     plants: u64,
-    /// The row of the table after each window of creates.
-    growth: Vec<Vec<String>>,
+    growth: Growth,
     /// The peak memory of plantd during the fill.
     memory_mb: f64,
+    bytes_a_plant: f64,
+}
+
+/// The creates while a store grows.
+#[derive(Default)]
+struct Growth {
+    /// For each window the plants at its end, and its creates.
+    windows: Vec<(u64, Measurement)>,
+    latencies: Vec<Duration>,
+}
+
+impl Growth {
+    /// The creates per second in the last windows.
+    fn last_rate(&self) -> f64 {
+        let last = self.windows.len().div_ceil(LAST_PART).max(1);
+        let windows = self.windows.iter().rev().take(last);
+        let (count, seconds) = windows.fold((0, 0.0), |(count, seconds), (_, window)| {
+            (count + window.count, seconds + window.seconds)
+        });
+        count as f64 / seconds
+    }
+
+    /// The latencies of all creates.
+    fn whole(&self) -> Measurement {
+        Measurement::of(self.latencies.clone(), WINDOW)
+    }
+
+    /// For each window the p50, the p99 and the longest latency, in ms.
+    fn latencies_ms(&self) -> impl Iterator<Item = [f64; 3]> {
+        let latencies = self.windows.iter().filter_map(|(_, window)| window.latency_ms);
+        latencies.map(|[p50, p99, _, longest]| [p50, p99, longest])
+    }
 }
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -66,11 +101,15 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let plantd = build(&options.workspace, PLANTD_BUILD)?;
     let material = options.temporary()?;
     let plants = options.plants(10_000_000);
-    let fill = |(name, plants)| {
-        let plantd = Contender { name, ..plantd.clone() };
-        grow(options, plantd, material.path().join(name), plants)
+    let fill = |name, plants| {
+        grow(Contender { name, ..plantd.clone() }, material.path().join(name), plants)
     };
-    let (small, large) = (fill((SMALL, plants.min(100_000)))?, fill((LARGE, plants))?);
+    let (small, large) = (fill(SMALL, plants.min(100_000))?, fill(LARGE, plants)?);
+    let before = options.before().map(|before| {
+        let folder = options.temporary()?;
+        anyhow::Ok(grow(before, folder.path().join("before"), plants)?.growth)
+    });
+    let before = before.transpose()?;
 
     let mut loads: Vec<Entry<'_>> = Vec::new();
     for (work, request) in LOADS {
@@ -81,10 +120,62 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let mut rates = Results::default();
     rates.measure(options, &loads)?;
+    let mut times = Results::default();
+    times.measure(options, &starts(&[&small, &large]))?;
 
+    let seconds = |start, size| times.values(start, size, |one| Some(one.seconds));
+    let memory = |start, size| times.values(start, size, |one| one.memory_mb);
+    let row = |name: &str, value: &dyn Fn(&Store) -> String| {
+        vec![name.to_owned(), value(&small), value(&large)]
+    };
+    let mut costs = vec![
+        row("most memory under load, MB", &|store| number(store.memory_mb, 0)),
+        row("most memory after a start, MB", &|store| median(memory(READY, store.plantd.name), 0)),
+        row("bytes on disk a plant", &|store| number(store.bytes_a_plant, 0)),
+    ];
+    for (start, _) in STARTS {
+        costs.push(row(start, &|store| median(seconds(start, store.plantd.name), 2)));
+    }
+    let memories = STARTS.iter().flat_map(|(start, _)| memory(start, LARGE));
+    let peak = vec![memories.fold(large.memory_mb, f64::max)];
+    let reads = rates.ratios(READ, LARGE, SMALL);
+    let [_, p99, _, longest] = large.growth.whole().latency_ms.context("no latencies")?;
+    let throughput: Vec<f64> =
+        before.iter().map(|before| large.growth.last_rate() / before.last_rate()).collect();
+    let targets = vec![
+        ("p99 of creates while the store grows, ms", AtMost(50.0), vec![p99]),
+        ("aim: the same", AtMost(20.0), vec![p99]),
+        ("the longest of these creates, ms", AtMost(500.0), vec![longest]),
+        ("aim: the same", AtMost(200.0), vec![longest]),
+        ("the last of these creates per second, plantd/before", AtLeast(1.0), throughput.clone()),
+        ("aim: the same", AtLeast(1.5), throughput),
+        ("reads by id, large/small store", AtLeast(0.5), reads.clone()),
+        ("aim: the same", AtLeast(0.7), reads),
+        ("most memory at the default cache, MB", AtMost(400.0), peak),
+        (READY, AtMost(3.0), seconds(READY, LARGE)),
+        (READY_AFTER_KILL, AtMost(15.0), seconds(READY_AFTER_KILL, LARGE)),
+    ];
+    let text = format!(
+        "{}. The small store has {} plants, the large one {}. Times, memory and ratios of the claims are of the large one.\n\n\
+         {}\n{}\n{}\n{}\n\
+         ![Latencies of creates while a store grows](performance/scale-growth.svg)",
+        machine()?,
+        number(small.plants as f64, 0),
+        number(plants as f64, 0),
+        claims(targets),
+        measurements(options, &rates, &[SMALL]),
+        table(&["medians", SMALL, LARGE], 1, costs),
+        growth_table(&large.growth, before.as_ref()),
+    );
+    publish(options, "scale", &text)?;
+    draw(options, &large.growth, before.as_ref())
+}
+
+/// Starts on copies of these stores, each of them disturbed.
+fn starts<'a>(stores: &[&'a Store]) -> Vec<Entry<'a>> {
     let mut starts: Vec<Entry<'_>> = Vec::new();
     for (start, disturb) in STARTS {
-        for Store { plantd, folder: store, .. } in [&small, &large] {
+        for Store { plantd, folder: store, .. } in stores {
             let measure = move |folder: &Path| {
                 copy_data(store, folder)?;
                 disturb(plantd, folder)?;
@@ -97,85 +188,78 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             starts.push((start, plantd.name, Box::new(measure)));
         }
     }
-    let mut times = Results::default();
-    times.measure(options, &starts)?;
-    let caches = compare_caches(options, &large)?;
-
-    let seconds = |start, size| times.values(start, size, |one| Some(one.seconds));
-    let memory = |start, size| times.values(start, size, |one| one.memory_mb);
-    let row = |name: &str, value: &dyn Fn(&Store) -> String| {
-        vec![name.to_owned(), value(&small), value(&large)]
-    };
-    let mut costs = vec![
-        row("most memory under load, MB", &|store| number(store.memory_mb, 0)),
-        row("most memory after a start, MB", &|store| median(memory(READY, store.plantd.name), 0)),
-        row("bytes on disk a plant", &|store| store.growth[store.growth.len() - 1][4].clone()),
-    ];
-    for (start, _) in STARTS {
-        costs.push(row(start, &|store| median(seconds(start, store.plantd.name), 2)));
-    }
-    let memories = STARTS.iter().flat_map(|(start, _)| memory(start, LARGE));
-    let peak = vec![memories.fold(large.memory_mb, f64::max)];
-    let ratios = rates.ratios(CREATE, LARGE, SMALL);
-    let targets = vec![
-        (READY, AtMost(3.0), seconds(READY, LARGE)),
-        (READY_AFTER_KILL, AtMost(15.0), seconds(READY_AFTER_KILL, LARGE)),
-        ("most memory at the default cache, MB", AtMost(1_000.0), peak.clone()),
-        ("aim: most memory at the default cache, MB", AtMost(600.0), peak),
-        ("creates, large/small store", AtLeast(0.6), ratios.clone()),
-        ("aim: creates, large/small store", AtLeast(0.8), ratios),
-    ];
-    // At most this many windows, including the last one.
-    let step = large.growth.len().div_ceil(GROWTH_ROWS);
-    let shown: Vec<_> = large.growth.iter().rev().step_by(step).rev().cloned().collect();
-    let text = format!(
-        "{}. The small store has {} plants, the large one {}. Times, memory and ratios of the claims are of the large one.\n\n\
-         {}\n{}\n{}\n{}\n{}\n\
-         ![Creates and memory as a store grows](performance/scale-growth.svg)\n\
-         ![What memory for the cache buys](performance/scale-cache.svg)",
-        machine()?,
-        number(small.plants as f64, 0),
-        number(plants as f64, 0),
-        claims(targets),
-        measurements(options, &rates, SMALL),
-        table(&["medians", SMALL, LARGE], 1, costs),
-        table(&GROWTH_COLUMNS, 0, shown),
-        table(&CACHE_COLUMNS, 0, caches.clone()),
-    );
-    publish(options, "scale", &text)?;
-    let labels = "title='Creates and memory as a store grows'; y_label='requests/s'";
-    let variables = format!("{labels}; x_label='plants'; series=2");
-    plot(options, "scale-growth", &variables, &GROWTH_COLUMNS, &large.growth)?;
-    let labels = "title='What memory for the cache buys'; y_label='requests/s'";
-    let variables = format!("{labels}; x_label='--cache-mb'; set logscale x 2; series=3");
-    plot(options, "scale-cache", &variables, &CACHE_COLUMNS, &caches)
+    starts
 }
 
 /// Fills a new store, window by window.
-fn grow(
-    options: &Options,
-    plantd: Contender,
-    folder: PathBuf,
-    plants: u64,
-) -> anyhow::Result<Store> {
-    fs::create_dir(&folder)?;
+fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store> {
+    fs::create_dir_all(&folder)?;
     let created = AtomicU64::new(0);
-    let load = Load::new(Request::Create, 2 * options.duration);
-    let load = Load { plants_max: plants, ..load };
-    let mut growth = Vec::new();
-    let memory_mb = serve(&plantd, 1, &folder, |programs| {
+    let begin = Load::new(Request::Create, Duration::MAX);
+    let begin = Load { plants_max: plants.min(GROWTH_BEGIN), ..begin };
+    let load = Load { plants_max: plants, ..Load::new(Request::Create, WINDOW) };
+    let mut growth = Growth::default();
+    let (memory_mb, bytes_a_plant) = serve(&plantd, 1, &folder, |programs| {
+        begin.run(programs, &created)?;
         while created.load(Ordering::Relaxed) < plants {
-            let creates = load.run(programs, &created)?;
-            let stored = created.load(Ordering::Relaxed) as f64;
-            println!("{stored} plants: {:.0} creates/s", creates.per_s());
-            let p99 = creates.latency_ms.context("no latency")?[1];
-            let (memory, disk) = (programs[0].memory_mb()?, disk_bytes(&folder)? / stored);
-            let values = [(stored, 0), (creates.per_s(), 0), (memory, 0), (p99, 1), (disk, 0)];
-            growth.push(values.map(|(value, decimals)| number(value, decimals)).into());
+            let (latencies, duration) = load.latencies(programs, &created)?;
+            growth.latencies.extend(&latencies);
+            let stored = created.load(Ordering::Relaxed);
+            let window = Measurement::of(latencies, duration);
+            println!("{}, {stored} plants: {window:.3?}", plantd.name);
+            growth.windows.push((stored, window));
         }
-        programs[0].memory_mb()
+        Ok((programs[0].memory_mb()?, disk_bytes(&folder)? / plants as f64))
     })?;
-    Ok(Store { plantd, folder, plants, growth, memory_mb })
+    Ok(Store { plantd, folder, plants, growth, memory_mb, bytes_a_plant })
+}
+
+/// Some windows, and those of the older plantd that are as far.
+fn growth_table(growth: &Growth, before: Option<&Growth>) -> String {
+    let cells = |(_, window): &(u64, Measurement)| {
+        let [p50, p99, _, longest] = window.latency_ms.unwrap_or_default();
+        let latencies = [p50, p99, longest].map(|latency| number(latency, 1));
+        [number(window.per_s(), 0)].into_iter().chain(latencies).collect::<Vec<_>>()
+    };
+    let row = |window: &(u64, Measurement)| {
+        let as_far = before.map(|before| {
+            let found = before.windows.iter().find(|(plants, _)| *plants >= window.0);
+            found.or(before.windows.last()).map(cells).unwrap_or_default()
+        });
+        let plants = number(window.0 as f64, 0);
+        [plants].into_iter().chain(cells(window)).chain(as_far.unwrap_or_default()).collect()
+    };
+    // At most this many windows, including the last one.
+    let step = growth.windows.len().div_ceil(GROWTH_ROWS).max(1);
+    let mut rows: Vec<_> = growth.windows.iter().rev().step_by(step).map(row).collect();
+    rows.reverse();
+    let mut head = vec!["plants", "creates/s", "p50 ms", "p99 ms", "longest, ms"];
+    if before.is_some() {
+        head.extend(["before: creates/s", "p50 ms", "p99 ms", "longest, ms"]);
+    }
+    table(&head, 0, rows)
+}
+
+/// Draws the latencies of creates over time.
+fn draw(options: &Options, growth: &Growth, before: Option<&Growth>) -> anyhow::Result<()> {
+    let mut head = vec!["s", "p50", "p99", "longest"];
+    let mut columns: Vec<Vec<[f64; 3]>> = vec![growth.latencies_ms().collect()];
+    if let Some(before) = before {
+        head.extend(["p50 before", "p99 before", "longest before"]);
+        columns.push(before.latencies_ms().collect());
+    }
+    let length = columns.iter().map(Vec::len).max().unwrap_or_default();
+    let row = |second: usize| {
+        let cells = columns.iter().flat_map(|column| match column.get(second) {
+            Some(latencies) => latencies.map(|latency| latency.to_string()),
+            None => ["?"; 3].map(str::to_owned),
+        });
+        [second.to_string()].into_iter().chain(cells).collect()
+    };
+    let rows: Vec<Vec<String>> = (0..length).map(row).collect();
+    let labels = "title='Creates while a store grows from one to ten million plants'; y_label='ms'";
+    let variables = format!("{labels}; x_label='s'; set logscale y; series={}", head.len() - 1);
+    plot(options, "scale-growth", &variables, &head, &rows)
 }
 
 /// The disk space of a store, in bytes.
@@ -209,26 +293,4 @@ fn kill_under_load(plantd: &Contender, folder: &Path) -> anyhow::Result<()> {
     let was_loaded = created > 100 && killed_load.is_ok_and(|load| load.is_err());
     ensure!(was_loaded, "the load that the kill ended had created {created} plants");
     Ok(())
-}
-
-/// Measures a copy of a store with each size of the cache, and returns the rows of the table.
-fn compare_caches(options: &Options, store: &Store) -> anyhow::Result<Vec<Vec<String>>> {
-    let mut rows = Vec::new();
-    for size_mb in CACHE_SIZES_MB {
-        println!("--cache-mb {size_mb}");
-        let folder = options.temporary()?;
-        copy_data(&store.folder, folder.path())?;
-        let plantd = store.plantd.with(&["--cache-mb", size_mb]);
-        let load = |request| Load { stored: store.plants, ..Load::new(request, options.duration) };
-        let creates = Load { duration: 4 * options.duration, ..load(Request::Create) };
-        rows.push(serve(&plantd, 1, folder.path(), |programs| {
-            let creates = creates.measure(programs)?.per_s();
-            let reads = load(Request::Read).measure(programs)?.per_s();
-            let (memory, ready) = (programs[0].memory_mb()?, programs[0].ready_after.as_secs_f64());
-            let values = [(creates, 0), (reads, 0), (memory, 0), (ready, 2)];
-            let values = values.map(|(value, decimals)| number(value, decimals));
-            Ok([size_mb.to_owned()].into_iter().chain(values).collect())
-        })?);
-    }
-    Ok(rows)
 }
