@@ -69,6 +69,7 @@ fn recover(
 ) -> anyhow::Result<(Manifest, Tables, Arc<BlockCache>, WriteAheadLog)> {
     let mut findings = Findings::Refuse;
     let mut manifest = files.read_manifest()?;
+    files.sync_manifest_name()?;
     remove_other_tables(files, &manifest)?;
     let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
     let mut tables = Vec::with_capacity(manifest.tables.len());
