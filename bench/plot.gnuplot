@@ -15,12 +15,17 @@ set xtics nomirror noenhanced
 set key outside bottom center horizontal noenhanced
 
 if (exists('x_label')) {
-    # Columns: the place on the x axis, and a value of each series.
+    # Columns: the place on the x axis, and a value of each series. The first three series are drawn in strong colors;
+    # three more, in pale ones, are what the first are compared with.
     set border 3
-    set yrange [*:*]
     set xlabel x_label noenhanced
-    set style data lines
-    plot for [i=2:series+1] data using 1:i linewidth 1.5 title columnheader(i)
+    set logscale y
+    set yrange [*:*]
+    colors = '#1f4e9e #d97706 #b91c1c #a9c1e8 #f6d29b #f0aaaa'
+    # The pale ones first, so that the strong ones lie on top.
+    place(i) = (i + 2) % series + 1
+    plot for [i=1:series] data using 1:place(i)+1 with lines linewidth 1.5 linecolor rgb word(colors, place(i)) \
+         title columnheader(place(i)+1)
 } else {
     # Columns: the name of a group of bars, and the median, minimum and maximum of each series.
     set border 3

@@ -1,4 +1,4 @@
-//! The load generator: requests over keep-alive connections, on two threads.
+//! The load generator: requests over many keep-alive connections, on two threads.
 //!
 //! Without a rate it is a closed loop: each connection sends its next request when the response has come. With a rate
 //! it is an open loop: requests are due on a schedule, and a latency counts from the moment a request was due, so that
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::measure::{Entry, Measurement};
 use super::plants::{json, scattered};
@@ -32,8 +32,6 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// `POST /plants` with the next number as the id.
-    CreateAscending,
     /// `POST /plants` with an id anywhere in the range of ids.
     Create,
     /// `GET /plants/{id}` of any stored plant.
@@ -82,21 +80,23 @@ impl Load {
     pub(super) fn measure(&self, programs: &[Program]) -> anyhow::Result<Measurement> {
         let created = AtomicU64::new(self.stored);
         if self.request == Request::List {
-            check_list(&programs[0])?;
+            check_list(programs[0].address)?;
         }
         let warm_up = Self { duration: WARM_UP, rate: None, ..*self };
         warm_up.run(programs, &created).context("the warm-up failed")?;
         self.run(programs, &created)
     }
 
-    /// Measures the load once.
     pub(super) fn run(
         &self,
         programs: &[Program],
         created: &AtomicU64,
     ) -> anyhow::Result<Measurement> {
-        let (latencies, duration) = self.latencies(programs, created)?;
-        let measurement = Measurement::of(latencies, duration);
+        let addresses: Vec<_> = programs.iter().map(|program| program.address).collect();
+        let start = Instant::now();
+        let latencies = self.latencies(&addresses, created)?.concat();
+        // Every response counts, in all the time until the last one.
+        let measurement = Measurement::of(latencies, start.elapsed());
         ensure!(measurement.count > 0, "no request was sent: measure for longer");
         let (reached, rate) = (measurement.per_s(), self.rate.unwrap_or(0.0));
         ensure!(
@@ -106,42 +106,93 @@ impl Load {
         Ok(measurement)
     }
 
-    /// Sends requests to programs that do the same; the connections are spread over them. Fails unless every response
-    /// has a 2xx status. `created` counts the plants, and each new plant has the next number. Returns the latencies, and
-    /// the time until the last response.
+    /// Sends requests to servers that do the same; the connections are spread over them. Fails unless every response
+    /// has a 2xx status. `created` counts the plants, and each new plant has the next number. Returns the latencies of
+    /// the responses in each second.
     pub(super) fn latencies(
         &self,
-        programs: &[Program],
+        servers: &[SocketAddr],
         created: &AtomicU64,
-    ) -> anyhow::Result<(Vec<Duration>, Duration)> {
-        let threads = THREADS.min(self.connections);
-        let mut clients: Vec<Vec<Client>> = (0..threads).map(|_| Vec::new()).collect();
-        for (index, program) in (0..self.connections).zip(programs.iter().cycle()) {
-            clients[index % threads].push(Client::connect(program.address)?);
+    ) -> anyhow::Result<Vec<Vec<Duration>>> {
+        let mut clients: Vec<Vec<Client>> = Vec::new();
+        clients.resize_with(THREADS.min(self.connections), Vec::new);
+        let threads = clients.len();
+        for (index, server) in (0..self.connections).zip(servers.iter().cycle()) {
+            clients[index % threads].push(Client::connect(*server)?);
         }
-        let (start, scheduled) = (Instant::now(), AtomicU64::new(0));
-        let latencies = thread::scope(|scope| {
-            let (scheduled, mut running) = (&scheduled, Vec::new());
-            for (seed, clients) in (0..).zip(clients) {
-                let thread = Thread { load: self, start, scheduled, created, clients };
-                running.push(scope.spawn(move || thread.drive(seed)));
-            }
-            let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Vec<Duration>>>| {
-                thread.join().unwrap_or_else(|_| bail!("a thread of the load panicked"))
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let drive = |(thread, clients)| {
+                scope.spawn(move || self.drive(clients, (thread, threads), start, created))
             };
-            running.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()
-        })?;
-        // Every response counts, in all the time until the last one.
-        Ok((latencies.concat(), start.elapsed()))
+            let running: Vec<_> = clients.into_iter().enumerate().map(drive).collect();
+            let mut all = Vec::new();
+            for thread in running {
+                let seconds =
+                    thread.join().unwrap_or_else(|_| bail!("a thread of the load panicked"));
+                for (second, latencies) in seconds?.into_iter().enumerate() {
+                    of_second(&mut all, second).extend(latencies);
+                }
+            }
+            Ok(all)
+        })
     }
 
-    /// When the next request is due, unless the load has ended then.
-    fn next_due(&self, start: Instant, scheduled: &AtomicU64) -> Option<Instant> {
-        let due = self.rate.map_or_else(Instant::now, |rate| {
-            let place = scheduled.fetch_add(1, Ordering::Relaxed);
-            start + Duration::from_secs_f64(place as f64 / rate)
-        });
-        (due - start < self.duration).then_some(due)
+    /// Sends the requests of one of the threads.
+    fn drive(
+        &self,
+        mut clients: Vec<Client>,
+        (thread, threads): (usize, usize),
+        start: Instant,
+        created: &AtomicU64,
+    ) -> anyhow::Result<Vec<Vec<Duration>>> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        for (index, client) in (0..).zip(&clients) {
+            epoll::add(&epoll, &client.stream, EventData::new_u64(index), EventFlags::IN)?;
+        }
+        // A fixed seed: each program gets the same requests.
+        let mut random = fastrand::Rng::with_seed(thread as u64);
+        let mut idle: Vec<usize> = (0..clients.len()).collect();
+        let mut scheduled = thread;
+        let (mut is_over, mut seconds) = (false, Vec::new());
+        let mut events = Vec::with_capacity(clients.len());
+        loop {
+            let mut wait = RESPONSE_TIMEOUT;
+            while let (false, Some(&index)) = (is_over, idle.last()) {
+                let now = Instant::now();
+                let offset = |rate| Duration::from_secs_f64(scheduled as f64 / rate);
+                let due = self.rate.map_or(now, |rate| start + offset(rate));
+                let is_before_end = due - start < self.duration;
+                if is_before_end && now < due {
+                    wait = due - now;
+                    break;
+                }
+                // A number is taken only for a request that is sent.
+                let request =
+                    is_before_end.then(|| self.next_request(&mut random, created)).flatten();
+                is_over = request.is_none();
+                if let Some(request) = request {
+                    clients[index].send(&request, due)?;
+                    scheduled += threads;
+                    idle.pop();
+                }
+            }
+            if is_over && idle.len() == clients.len() {
+                return Ok(seconds);
+            }
+            // Nanoseconds count in this timeout, because rustix has `epoll_pwait2`.
+            epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec::try_from(wait)?))?;
+            let is_late = events.is_empty() && wait == RESPONSE_TIMEOUT;
+            ensure!(!is_late, "no response in {RESPONSE_TIMEOUT:?}");
+            for event in events.drain(..) {
+                let index = usize::try_from(event.data.u64())?;
+                if clients[index].receive()? {
+                    let second = usize::try_from(start.elapsed().as_secs())?;
+                    of_second(&mut seconds, second).push(clients[index].due.elapsed());
+                    idle.push(index);
+                }
+            }
+        }
     }
 
     /// The text of the next request, unless the last plant has been created.
@@ -157,70 +208,11 @@ impl Load {
         };
         let stored = scattered(random.u64(1..=self.stored.max(1)));
         Some(match self.request {
-            Request::CreateAscending => post(number()?),
             Request::Create => post(scattered(number()?)),
             Request::Mix if random.u32(..10) == 0 => post(scattered(number()?)),
             Request::Read | Request::Mix => request(&format!("GET /plants/{stored}"), "\r\n"),
             Request::List => request(&format!("GET /plants?limit=100&after={stored}"), "\r\n"),
         })
-    }
-}
-
-/// One thread of a load, with its share of the connections.
-struct Thread<'a> {
-    load: &'a Load,
-    start: Instant,
-    scheduled: &'a AtomicU64,
-    created: &'a AtomicU64,
-    clients: Vec<Client>,
-}
-
-impl Thread<'_> {
-    /// Sends requests until the load is over, and returns their latencies.
-    fn drive(mut self, seed: u64) -> anyhow::Result<Vec<Duration>> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        for (index, client) in (0..).zip(&self.clients) {
-            epoll::add(&epoll, &client.stream, EventData::new_u64(index), EventFlags::IN)?;
-        }
-        // A fixed seed: each program gets the same requests.
-        let mut random = fastrand::Rng::with_seed(seed);
-        let (mut latencies, mut events) = (Vec::new(), Vec::with_capacity(self.clients.len()));
-        let mut idle: Vec<usize> = (0..self.clients.len()).collect();
-        let mut due = self.load.next_due(self.start, self.scheduled);
-        while due.is_some() || idle.len() < self.clients.len() {
-            while let (Some(at), Some(&index)) = (due, idle.last())
-                && at <= Instant::now()
-            {
-                due = match self.load.next_request(&mut random, self.created) {
-                    Some(request) => {
-                        self.clients[index].send(&request, at)?;
-                        idle.pop();
-                        self.load.next_due(self.start, self.scheduled)
-                    }
-                    None => None,
-                };
-            }
-            let until_due = due.filter(|_| !idle.is_empty()).map(|due| due - Instant::now());
-            if let Some(until_due) = until_due {
-                // The timeout of `poll` is in nanoseconds, that of `epoll_wait` in milliseconds.
-                let mut ready = [PollFd::new(&epoll, PollFlags::IN)];
-                poll(&mut ready, Some(&Timespec::try_from(until_due)?))?;
-            }
-            let patience = until_due.map_or(RESPONSE_TIMEOUT, |_| Duration::ZERO);
-            events.clear();
-            let room = spare_capacity(&mut events);
-            epoll::wait(&epoll, room, Some(&Timespec::try_from(patience)?))?;
-            let is_late = events.is_empty() && until_due.is_none();
-            ensure!(!is_late, "no response within {RESPONSE_TIMEOUT:?}");
-            for event in &events {
-                let index = usize::try_from(event.data.u64())?;
-                if self.clients[index].receive()? {
-                    latencies.push(self.clients[index].due.elapsed());
-                    idle.push(index);
-                }
-            }
-        }
-        Ok(latencies)
     }
 }
 
@@ -230,9 +222,14 @@ fn request(method_and_target: &str, rest: &str) -> String {
     )
 }
 
+fn of_second(seconds: &mut Vec<Vec<Duration>>, second: usize) -> &mut Vec<Duration> {
+    seconds.resize_with(seconds.len().max(second + 1), Vec::new);
+    &mut seconds[second]
+}
+
 /// Fails unless a list has 100 plants, before thousands like it are only counted.
-fn check_list(program: &Program) -> anyhow::Result<()> {
-    let mut client = Client::connect(program.address)?;
+fn check_list(server: SocketAddr) -> anyhow::Result<()> {
+    let mut client = Client::connect(server)?;
     client.send(&request("GET /plants?limit=100", "\r\n"), Instant::now())?;
     while !client.receive()? {}
     let list = String::from_utf8_lossy(&client.received);
@@ -240,19 +237,20 @@ fn check_list(program: &Program) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A connection with at most one request under way. Its socket is read only when it has bytes.
+/// A connection with at most one request under way. Its socket blocks, but a load reads it only when it has bytes.
 struct Client {
     stream: TcpStream,
     /// When the request was due.
     due: Instant,
-    /// What has come of the response.
+    /// What has come of the last response.
     received: Vec<u8>,
 }
 
 impl Client {
-    fn connect(address: SocketAddr) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).context("cannot connect")?;
+    fn connect(server: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(server).context("cannot connect")?;
         stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         Ok(Self { stream, due: Instant::now(), received: Vec::new() })
     }
 
@@ -268,20 +266,49 @@ impl Client {
         let length = self.stream.read(&mut chunk).context("cannot read a response")?;
         ensure!(length > 0, "the server closed the connection without a response");
         self.received.extend_from_slice(&chunk[..length]);
+        let is_complete = self.is_complete()?;
+        let text = || String::from_utf8_lossy(&self.received);
+        let is_success = self.received.starts_with(b"HTTP/1.1 2");
+        ensure!(is_success || !is_complete, "a status is not 2xx:\n{}", text());
+        Ok(is_complete)
+    }
+
+    fn is_complete(&self) -> anyhow::Result<bool> {
         let Some(head) = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
             return Ok(false);
         };
-        let text = str::from_utf8(&self.received[..head])?;
-        let fields = text.split("\r\n").filter_map(|line| line.split_once(':'));
+        let head_text = str::from_utf8(&self.received[..head])?;
+        let fields = head_text.split("\r\n").filter_map(|line| line.split_once(':'));
         let length = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length = length.last().with_context(|| format!("no length in:\n{text}"))?.1;
-        let is_complete = self.received.len() >= head + 4 + length.trim().parse::<usize>()?;
-        let is_success = self.received.starts_with(b"HTTP/1.1 2");
-        ensure!(
-            is_success || !is_complete,
-            "a status is not 2xx:\n{}",
-            String::from_utf8_lossy(&self.received)
-        );
-        Ok(is_complete)
+        let length = length.last().with_context(|| format!("no length in:\n{head_text}"))?.1;
+        Ok(self.received.len() >= head + 4 + length.trim().parse::<usize>()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_load_fails_if_a_status_is_not_2xx_or_the_connection_is_closed() {
+        let error_of = |response: &'static str| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let server = listener.local_addr().unwrap();
+            let answering = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 1024]).unwrap();
+                stream.write_all(response.as_bytes()).unwrap();
+            });
+            let load = Load { connections: 1, ..Load::new(Request::Create, Duration::MAX) };
+            let error = load.latencies(&[server], &AtomicU64::new(0)).unwrap_err().to_string();
+            answering.join().unwrap();
+            error
+        };
+        let error = error_of("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+        assert!(error.starts_with("a status is not 2xx:\nHTTP/1.1 503"), "{error}");
+        let error = error_of("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}");
+        assert!(error.contains("closed the connection"), "{error}");
     }
 }

@@ -1,6 +1,5 @@
 //! Measurements in rounds, and their evaluation: medians, ratios within a round, and targets.
 
-use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::Duration;
 
@@ -92,7 +91,7 @@ impl Results {
         self.values(work, program, |measurement| Some(measurement.per_s()))
     }
 
-    /// A percentile of each round, by its place in [`Measurement::latency_ms`].
+    /// A latency of each round, by its place in [`Measurement::latency_ms`].
     pub(super) fn latencies(&self, work: &str, program: &str, percentile: usize) -> Vec<f64> {
         self.values(work, program, |measurement| Some(measurement.latency_ms?[percentile]))
     }
@@ -121,29 +120,33 @@ pub(super) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
     Some([f64::midpoint(lower, upper), min, max])
 }
 
-/// The target of the median.
+/// The goal for a median, and the aim beyond this goal, if there is one.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
-    AtLeast(f64),
-    AtMost(f64),
+    AtLeast(f64, Option<f64>),
+    AtMost(f64, Option<f64>),
 }
 
 impl Target {
     pub(super) fn verdict(self, value: f64) -> &'static str {
-        let is_met = match self {
-            Self::AtLeast(target) => value >= target,
-            Self::AtMost(target) => value <= target,
+        let (is_met, is_aim_met) = match self {
+            Self::AtLeast(goal, aim) => (value >= goal, aim.is_some_and(|aim| value >= aim)),
+            Self::AtMost(goal, aim) => (value <= goal, aim.is_some_and(|aim| value <= aim)),
         };
-        if is_met { "met" } else { "missed" }
-    }
-}
-
-impl Display for Target {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AtLeast(target) => write!(formatter, "≥ {target}"),
-            Self::AtMost(target) => write!(formatter, "≤ {target}"),
+        match (is_met, is_aim_met) {
+            (true, true) => "met, and the aim",
+            (true, false) => "met",
+            (false, _) => "missed",
         }
+    }
+
+    /// The goal and the aim, as tables show them.
+    pub(super) fn texts(self) -> [String; 2] {
+        let (sign, goal, aim) = match self {
+            Self::AtLeast(goal, aim) => ('≥', goal, aim),
+            Self::AtMost(goal, aim) => ('≤', goal, aim),
+        };
+        [Some(goal), aim].map(|it| it.map_or_else(String::new, |it| format!("{sign} {it}")))
     }
 }
 
@@ -184,7 +187,11 @@ mod tests {
     fn each_round_begins_with_another_program_and_a_target_is_met_up_to_its_value() {
         let order = |round| rotated(&["a", "b", "c"], round).copied().collect::<String>();
         assert_eq!([0, 1, 2, 3].map(order), ["abc", "bca", "cab", "abc"]);
-        assert_eq!(Target::AtLeast(0.5).verdict(0.5), "met");
-        assert_eq!(Target::AtMost(0.5).verdict(0.51), "missed");
+        let verdicts = |target: Target| [0.4, 0.5, 0.6].map(|value| target.verdict(value));
+        assert_eq!(
+            verdicts(Target::AtLeast(0.5, Some(0.6))),
+            ["missed", "met", "met, and the aim"]
+        );
+        assert_eq!(verdicts(Target::AtMost(0.5, None)), ["met", "met", "missed"]);
     }
 }

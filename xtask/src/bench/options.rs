@@ -9,7 +9,6 @@ use cargo_metadata::Metadata;
 use clap::value_parser;
 use tempfile::TempDir;
 
-use super::program::{BEFORE, Contender};
 use crate::cargo;
 
 #[derive(Debug, clap::Args)]
@@ -23,12 +22,12 @@ pub(crate) struct Arguments {
     /// Only works whose name contains this; docs/performance.md stays as it is
     #[arg(long)]
     only: Option<String>,
+    /// An older plantd, which is measured beside this one
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// Another number of plants; docs/performance.md stays as it is
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     plants: Option<u64>,
-    /// An older plantd, whose imports and growth are measured beside
-    #[arg(long)]
-    before: Option<String>,
 }
 
 #[derive(Debug)]
@@ -37,6 +36,7 @@ pub(super) struct Options {
     pub(super) rounds: usize,
     pub(super) duration: Duration,
     pub(super) workspace: Metadata,
+    pub(super) before: Option<PathBuf>,
     /// `target/bench`, on the disk of the checkout; a temporary folder of the system may be in memory.
     pub(super) folder: PathBuf,
 }
@@ -50,17 +50,12 @@ impl Options {
         fs::create_dir_all(&folder).context("cannot make target/bench")?;
         let (rounds, duration) =
             (usize::try_from(arguments.rounds)?, Duration::from_secs(arguments.seconds));
-        Ok(Self { arguments, rounds, duration, workspace, folder })
+        let before = arguments.before.clone();
+        Ok(Self { arguments, rounds, duration, workspace, before, folder })
     }
 
     pub(super) fn wants(&self, work: &str) -> bool {
         self.arguments.only.as_ref().is_none_or(|only| work.contains(only))
-    }
-
-    /// The older plantd, if one is compared.
-    pub(super) fn before(&self) -> Option<Contender> {
-        let command = vec![self.arguments.before.clone()?];
-        Some(Contender { name: BEFORE, command })
     }
 
     pub(super) fn plants(&self, documented: u64) -> u64 {

@@ -172,7 +172,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         "{}\n\n{} plants are stored for reads and lists. Rates are of plants, and of lists.\n\n{}\n{}",
         server.description,
         number(stored as f64, 0),
-        claims(vec![(claim, Target::AtLeast(1.5), ratios)]),
+        claims(vec![(claim, Target::AtLeast(1.5, None), ratios)]),
         measurements(options, &results, &[PGBENCH]),
     );
     publish(options, "postgres", &text)

@@ -17,9 +17,9 @@ use super::measure::Measurement;
 use crate::{cargo, packages, tools};
 
 pub(super) const PLANTD: &str = "plantd";
+pub(super) const BEFORE: &str = "plantd before";
 pub(super) const CEILING: &str = "ceiling";
 pub(super) const BARE: &str = "bare";
-pub(super) const BEFORE: &str = "plantd before";
 pub(super) const FASTIFY: &str = "Fastify + better-sqlite3";
 
 /// The servers run for the bench alone, on addresses that no other machine reaches.
@@ -46,9 +46,22 @@ impl Contender {
 }
 
 pub(super) const PLANTD_BUILD: &str = "-p plantd -p plant-http --bin plantd";
-/// A build of its own: one with both would give plantd the features that examples ask for.
+/// Builds of their own: one with plantd would give plantd the features that examples ask for.
 pub(super) const CEILING_BUILD: &str = "-p plantd -p plant-http --example ceiling";
 pub(super) const BARE_BUILD: &str = "-p plantd -p plant-http --example bare";
+
+/// plantd, and the older one at the path `before`.
+pub(super) fn plantds(
+    workspace: &Metadata,
+    before: Option<&PathBuf>,
+) -> anyhow::Result<Vec<Contender>> {
+    let mut plantds = vec![build(workspace, PLANTD_BUILD)?];
+    if let Some(before) = before {
+        let path = fs::canonicalize(before).with_context(|| format!("no {}", before.display()))?;
+        plantds.push(Contender { name: BEFORE, command: vec![path.display().to_string()] });
+    }
+    Ok(plantds)
+}
 
 /// Builds the program that the last argument names, as users get it.
 pub(super) fn build(workspace: &Metadata, arguments: &'static str) -> anyhow::Result<Contender> {
@@ -77,33 +90,6 @@ pub(super) fn peers(workspace: &Metadata) -> anyhow::Result<[Contender; 2]> {
     ])
 }
 
-/// A script that loads a file of plants into SQLite.
-pub(super) struct SqliteImport {
-    python: String,
-    script: String,
-}
-
-pub(super) fn sqlite_import(workspace: &Metadata) -> anyhow::Result<SqliteImport> {
-    tools::ensure(&[tools::PYTHON])?;
-    let python = packages::FASTAPI.ensure(workspace)?.join("bin/python").into();
-    let script = packages::FASTAPI.sources(workspace).join("import.py").into();
-    Ok(SqliteImport { python, script })
-}
-
-impl SqliteImport {
-    pub(super) fn import(
-        &self,
-        file: &Path,
-        plants: u64,
-        folder: &Path,
-    ) -> anyhow::Result<Measurement> {
-        let start = Instant::now();
-        output(Command::new(&self.python).arg(&self.script).arg(file).arg(folder.join("sqlite")))?;
-        let seconds = start.elapsed().as_secs_f64();
-        Ok(Measurement { count: plants, seconds, ..Measurement::default() })
-    }
-}
-
 /// A running program; it is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -126,6 +112,7 @@ impl Program {
             // Only the token is set, so that the defaults are measured.
             .env_clear()
             .env("PLANTD_TOKEN", TOKEN)
+            // Its log would be written request by request.
             .envs((contender.name == CEILING).then_some(("RUST_LOG", "off")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -72,30 +72,32 @@ fn with_ends(values: Vec<f64>, decimals: usize) -> String {
 pub(super) fn claims(claims: Vec<(&str, Target, Vec<f64>)>) -> String {
     let row = |(what, target, values): (&str, Target, Vec<f64>)| {
         let spread = spread(values)?;
-        let texts = [what.to_owned(), target.verdict(spread[0]).to_owned(), target.to_string()];
-        Some(texts.into_iter().chain(spread.map(|value| number(value, 2))).collect())
+        let mut texts = vec![what.to_owned(), target.verdict(spread[0]).to_owned()];
+        texts.extend(target.texts());
+        texts.extend(spread.map(|value| number(value, 2)));
+        Some(texts)
     };
     let rows = claims.into_iter().filter_map(row).collect();
-    let table = table(&["claim", "", "target", "median", "min", "max"], 2, rows);
+    let table = table(&["claim", "", "goal", "aim", "median", "min", "max"], 2, rows);
     format!("Claims; each value is one of a round.\n\n{table}")
 }
 
 /// All measurements, with the ratios of each rate to those of the programs `references` at the same work.
 pub(super) fn measurements(options: &Options, results: &Results, references: &[&str]) -> String {
     let row = |(work, program, _): &(&str, &str, Vec<Measurement>)| {
-        let latency = |percentile| median(results.latencies(work, program, percentile), 3);
-        let ratio = |reference: &&str| match program == reference {
-            true => String::new(),
-            false => with_ends(results.ratios(work, program, reference), 2),
-        };
-        let rate = with_ends(results.rates(work, program), 0);
-        let [work, program] = [*work, *program].map(str::to_owned);
-        let measured = [work, program, rate, latency(0), latency(1), latency(2)];
-        measured.into_iter().chain(references.iter().map(ratio)).collect()
+        let mut row = vec![(*work).to_owned(), (*program).to_owned()];
+        row.push(with_ends(results.rates(work, program), 0));
+        row.extend((0..4).map(|place| median(results.latencies(work, program, place), 3)));
+        row.extend(references.iter().map(|reference| {
+            let ratios = results.ratios(work, program, reference);
+            if program == reference { String::new() } else { with_ends(ratios, 2) }
+        }));
+        row
     };
-    let ratios: Vec<String> = references.iter().map(|it| format!("of {it}")).collect();
-    let head = ["work", "program", "per second", "p50, ms", "p99, ms", "p99.9, ms"];
-    let head: Vec<&str> = head.into_iter().chain(ratios.iter().map(String::as_str)).collect();
+    let ratios: Vec<_> = references.iter().map(|reference| format!("of {reference}")).collect();
+    let mut head = vec!["work", "program", "per second", "p50, ms", "p99, ms", "p99.9, ms"];
+    head.push("longest, ms");
+    head.extend(ratios.iter().map(String::as_str));
     format!(
         "Medians of {} rounds, of {} s for each measurement, with the least and the greatest in brackets.\n\n{}",
         options.rounds,

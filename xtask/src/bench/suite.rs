@@ -3,8 +3,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
+
+use anyhow::ensure;
 
 use super::load::{CONNECTIONS, Load, Request};
 use super::measure::Target::{self, AtLeast, AtMost};
@@ -12,23 +15,16 @@ use super::measure::{Entry, Measurement, Results, quotients};
 use super::options::Options;
 use super::plants::write_file;
 use super::program::{
-    BARE, BARE_BUILD, BEFORE, CEILING, CEILING_BUILD, FASTIFY, PLANTD, PLANTD_BUILD,
+    BARE, BARE_BUILD, BEFORE, CEILING, CEILING_BUILD, FASTIFY, PLANTD, build, output, peers,
+    plantds, serve, transfer,
 };
-use super::program::{build, peers, serve, sqlite_import, transfer};
 use super::report::{bars, claims, machine, measurements, number, publish};
 use crate::tools;
 
-const CREATE_1: &str = "create, 1 connection, ascending ids";
-const CREATE_64: &str = "create, 64 connections, ascending ids";
-const CREATE_256: &str = "create, 256 connections, ascending ids";
-const CREATES: [(&str, usize, Request); 6] = [
-    (CREATE_1, 1, Request::CreateAscending),
-    ("create, 1 connection, random ids", 1, Request::Create),
-    (CREATE_64, CONNECTIONS, Request::CreateAscending),
-    ("create, 64 connections, random ids", CONNECTIONS, Request::Create),
-    (CREATE_256, 256, Request::CreateAscending),
-    ("create, 256 connections, random ids", 256, Request::Create),
-];
+const CREATE_1: &str = "create, 1 connection";
+const CREATE_64: &str = "create, 64 connections";
+const CREATE_256: &str = "create, 256 connections";
+const CREATES: [(&str, usize); 3] = [(CREATE_1, 1), (CREATE_64, CONNECTIONS), (CREATE_256, 256)];
 const READ: &str = "read by id";
 const LIST: &str = "list of 100";
 const MIX: &str = "mix, 90 % reads and 10 % creates";
@@ -37,21 +33,21 @@ const READS: [(&str, Request); 3] =
 const IMPORT: &str = "import";
 const EXPORT: &str = "export";
 /// It needs the rate of [`CREATE_64`], and so has all of that name.
-const HALF_LOAD: &str = "create, 64 connections, ascending ids, at half load";
+const HALF_LOAD: &str = "create, 64 connections, at half load";
 
 const BARE_WRITE: &str = "bare write";
 const SQLITE: &str = "SQLite";
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    tools::ensure(&[tools::GNUPLOT])?;
+    tools::ensure(&[tools::GNUPLOT, tools::PYTHON])?;
     let workspace = &options.workspace;
     let material = options.temporary()?;
     let stored = options.plants(100_000);
     let imported = options.plants(1_000_000);
     let has_reads = READS.iter().any(|(work, _)| options.wants(work));
-    let mut servers = vec![build(workspace, PLANTD_BUILD)?, build(workspace, CEILING_BUILD)?];
-    let bare = build(workspace, BARE_BUILD)?;
-    let before = options.before();
+    let plantds = plantds(workspace, options.before.as_ref())?;
+    let mut servers = plantds.clone();
+    servers.extend([build(workspace, CEILING_BUILD)?, build(workspace, BARE_BUILD)?]);
     if has_reads || options.wants(CREATE_64) {
         servers.extend(peers(workspace)?);
     }
@@ -64,13 +60,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let file = material.path().join("plants.ndjson");
     write_file(&file, 1..=imported)?;
+    let script = workspace.workspace_root.join("bench/peers/sqlite/import.py");
 
     let mut entries: Vec<Entry<'_>> = Vec::new();
-    for (work, connections, request) in CREATES {
-        let load = Load { connections, ..Load::new(request, options.duration) };
-        let count = if work == CREATE_64 { servers.len() } else { 2 };
-        entries.extend(servers[..count].iter().map(|server| load.entry(work, server, None)));
-        entries.push(load.entry(work, &bare, None));
+    for (work, connections) in CREATES {
+        let load = Load { connections, ..Load::new(Request::Create, options.duration) };
+        let servers = servers.iter().filter(|server| takes_part(server.name, work));
+        entries.extend(servers.map(|server| load.entry(work, server, None)));
         if work == CREATE_1 {
             let measure = |folder: &Path| bare_writes(folder, options.duration);
             entries.push((CREATE_1, BARE_WRITE, Box::new(measure)));
@@ -78,27 +74,19 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     }
     for (work, request) in READS {
         let load = Load { stored, ..Load::new(request, options.duration) };
-        let servers = servers.iter().zip(&stores);
+        let servers =
+            servers.iter().zip(&stores).filter(|(server, _)| takes_part(server.name, work));
         entries.extend(servers.map(|(server, store)| load.entry(work, server, Some(store))));
-        // It knows no list.
-        if request != Request::List {
-            entries.push(load.entry(work, &bare, None));
-        }
     }
-    let import = |folder: &Path| transfer(&servers[0], folder, "import", &file, imported);
-    entries.push((IMPORT, PLANTD, Box::new(import)));
-    if let Some(before) = &before {
-        let import = |folder: &Path| transfer(before, folder, "import", &file, imported);
-        entries.push((IMPORT, BEFORE, Box::new(import)));
+    let file = &file;
+    for plantd in &plantds {
+        let import = move |folder: &Path| transfer(plantd, folder, "import", file, imported);
+        entries.push((IMPORT, plantd.name, Box::new(import)));
     }
-    if options.wants(IMPORT) {
-        let sqlite = sqlite_import(workspace)?;
-        let file = &file;
-        let import = move |folder: &Path| sqlite.import(file, imported, folder);
-        entries.push((IMPORT, SQLITE, Box::new(import)));
-    }
+    let import = |folder: &Path| import_into_sqlite(script.as_str(), folder, file, imported);
+    entries.push((IMPORT, SQLITE, Box::new(import)));
     let export = |folder: &Path| {
-        transfer(&servers[0], folder, "import", &file, imported)?;
+        transfer(&servers[0], folder, "import", file, imported)?;
         transfer(&servers[0], folder, "export", &folder.join("exported.ndjson"), imported)
     };
     entries.push((EXPORT, PLANTD, Box::new(export)));
@@ -107,8 +95,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     results.measure(options, &entries)?;
     if let Some(best_rate) = results.rates(CREATE_64, PLANTD).into_iter().reduce(f64::max) {
         let rate = Some(best_rate / 2.0);
-        let load = Load { rate, ..Load::new(Request::CreateAscending, options.duration) };
-        let half_load = servers[..2].iter().map(|server| load.entry(HALF_LOAD, server, None));
+        let load = Load { rate, ..Load::new(Request::Create, options.duration) };
+        let servers = servers.iter().filter(|server| [PLANTD, CEILING].contains(&server.name));
+        let half_load = servers.map(|server| load.entry(HALF_LOAD, server, None));
         results.measure(options, &half_load.collect::<Vec<_>>())?;
     }
     let text = format!(
@@ -117,7 +106,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         number(imported as f64, 0),
         number(stored as f64, 0),
         claims(targets(&results)),
-        measurements(options, &results, &[BARE, CEILING]),
+        measurements(options, &results, &[CEILING, BARE]),
     );
     publish(options, "suite", &text)?;
     draw(options, &results)
@@ -130,26 +119,40 @@ fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
     let p50s = |program| results.latencies(CREATE_1, program, 0);
     let added = p50s(PLANTD).into_iter().zip(p50s(CEILING)).map(|(p50, ceiling)| p50 - ceiling);
     vec![
-        ("creates at 64 connections, plantd/bare", AtLeast(0.6), ratios(CREATE_64, BARE)),
-        ("aim: the same", AtLeast(0.75), ratios(CREATE_64, BARE)),
-        ("creates at 64 connections, plantd/Fastify", AtLeast(8.0), ratios(CREATE_64, FASTIFY)),
+        (
+            "creates at 64 connections, plantd/bare",
+            AtLeast(0.6, Some(0.75)),
+            ratios(CREATE_64, BARE),
+        ),
+        ("reads by id, plantd/bare", AtLeast(0.85, Some(0.95)), ratios(READ, BARE)),
+        ("lists of 100, plantd/ceiling", AtLeast(0.7, Some(0.85)), ratios(LIST, CEILING)),
+        // The build before reached 0.51 of a loop that only stores; these are 0.65 and 0.8 of that loop.
+        ("import, plantd/plantd before", AtLeast(1.27, Some(1.57)), ratios(IMPORT, BEFORE)),
+        (
+            "creates at 64 connections, plantd/Fastify",
+            AtLeast(8.0, None),
+            ratios(CREATE_64, FASTIFY),
+        ),
         (
             "what plantd adds to a create at 1 connection, in bare writes",
-            AtMost(1.5),
+            AtMost(1.5, None),
             quotients(added.collect(), p50s(BARE_WRITE)),
         ),
-        ("reads by id, plantd/bare", AtLeast(0.85), ratios(READ, BARE)),
-        ("aim: the same", AtLeast(0.95), ratios(READ, BARE)),
-        ("lists of 100, plantd/ceiling", AtLeast(0.7), ratios(LIST, CEILING)),
-        ("aim: the same", AtLeast(0.85), ratios(LIST, CEILING)),
-        ("import, plantd/SQLite", AtLeast(1.0), ratios(IMPORT, SQLITE)),
-        ("import, plantd/plantd before", AtLeast(1.0), ratios(IMPORT, BEFORE)),
         (
             "p99 of creates at half load, plantd/ceiling",
-            AtMost(3.0),
+            AtMost(3.0, None),
             quotients(p99s(PLANTD), p99s(CEILING)),
         ),
     ]
+}
+
+/// Whether a program is measured at creates, reads, lists or the mix.
+fn takes_part(program: &str, work: &str) -> bool {
+    match program {
+        PLANTD | BEFORE | CEILING => true,
+        BARE => work != LIST,
+        _ => work == CREATE_64 || READS.iter().any(|(read, _)| *read == work),
+    }
 }
 
 fn draw(options: &Options, results: &Results) -> anyhow::Result<()> {
@@ -166,9 +169,25 @@ fn draw(options: &Options, results: &Results) -> anyhow::Result<()> {
     let programs = [PLANTD, CEILING];
     let row =
         |percentile| programs.map(|program| results.latencies(HALF_LOAD, program, percentile));
-    let rows = [("p50", row(0).to_vec()), ("p99", row(1).to_vec()), ("p99.9", row(2).to_vec())];
+    let rows = [("p50", 0), ("p99", 1), ("p99.9", 2), ("longest", 3)];
+    let rows = rows.map(|(name, place)| (name, row(place).to_vec()));
     let labels = "title='Latency of creates at half load'; y_label='ms'";
     bars(options, "latencies", labels, &programs, &rows)
+}
+
+/// Loads a file into SQLite, from the start to the end of a script, as `plantd import` is measured.
+fn import_into_sqlite(
+    script: &str,
+    folder: &Path,
+    file: &Path,
+    plants: u64,
+) -> anyhow::Result<Measurement> {
+    let mut python = Command::new("python3");
+    let start = Instant::now();
+    let count = output(python.arg(script).arg(file).arg(folder.join("plants.db")))?;
+    let seconds = start.elapsed().as_secs_f64();
+    ensure!(count.trim() == plants.to_string(), "SQLite has {count} plants, not {plants}");
+    Ok(Measurement { count: plants, seconds, ..Measurement::default() })
 }
 
 /// Repeats the work of the write-ahead log for a single create: one write into a file that has its length already, and
