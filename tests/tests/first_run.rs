@@ -69,8 +69,7 @@ fn no_token_is_made_where_the_environment_gives_one_or_the_tokens_file_is_there(
         revoke_token(data, &["mine"]);
     });
     with_empty_file.client().read(1).assert_error(401, 2002);
-    let told = with_empty_file.stderr();
-    assert!(told.contains("plantd token create"), "{told}");
+    wait_until("the log line", || with_empty_file.stderr().contains("plantd token create"));
     let token = create_token(with_empty_file.data(), &["--name", "new"]);
     let client = with_empty_file.client().with_token(&token);
     wait_until("the server to take the token", || client.read(1).status == 404);

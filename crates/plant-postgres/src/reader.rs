@@ -168,11 +168,10 @@ impl PostgresReader {
             last = Some(PlantId::from(row.try_get::<_, i64>(0)?));
             looked_at += 1;
             // With a name filter, the last row is included even if it does not match.
-            if name_part.is_none() || row.try_get("is_match").context("a match")? {
-                if let Some(StoredPlant { id, plant, revision }) = stored_plant(row)? {
-                    let (name, tag) = plant.members();
-                    page.push(NewPlantRef { id, name, tag }, revision);
-                }
+            let is_match = name_part.is_none() || row.try_get("is_match").context("a match")?;
+            if is_match && let Some(StoredPlant { id, plant, revision }) = stored_plant(row)? {
+                let (name, tag) = plant.members();
+                page.push(NewPlantRef { id, name, tag }, revision);
             }
         }
         if name_part.is_some()

@@ -51,9 +51,9 @@ fn a_server_keeps_running_with_any_clock() {
     clock.set_offset(0);
     expiring.read(1).assert_error(401, 2002);
     server.client().read(1).assert_new_plant(1, "Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0), "{}", server.stderr());
     let last = server.stderr().lines().last().map(str::to_owned).unwrap_or_default();
     assert!(last.starts_with("[20"), "the log has no dates: {last}");
-    assert_eq!(server.terminate().code(), Some(0), "{}", server.stderr());
 }
 
 #[test]

@@ -58,12 +58,13 @@ fn the_server_answers_generated_requests_as_the_document_says() {
     let seeds = env::var("SCHEMATHESIS_SEEDS");
     let document = OpenapiDocument::copy();
     for seed in seeds.as_deref().unwrap_or(DEFAULT_SEEDS).split(',') {
-        let server = TestServer::start();
+        let mut server = TestServer::start();
         run(&server, seed, &[]);
         // In the run above, few plants are left for DELETE.
         run(&server, seed, &["--include-operation-id", "deletePlant", "--phases", "fuzzing"]);
 
         // Without successes, the runs would show nothing.
+        assert_eq!(server.terminate().code(), Some(0));
         let answers = answers(&server, document);
         for (method, path, _) in document.operations() {
             let statuses =

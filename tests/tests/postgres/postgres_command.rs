@@ -617,8 +617,7 @@ fn a_write_that_postgres_refuses_is_refused_alone_each_time() {
         assert_eq!(client.list("").total_count(), usize::try_from(all).ok());
         client.read(REFUSED).assert_new_plant(REFUSED, "Rosa", None);
         // The log has a line for each refusal.
-        let log = tables.server.stderr();
-        assert!(log.contains("error=5005"), "{log}");
+        wait_until("the log line", || tables.server.stderr().contains("error=5005"));
     });
 }
 
@@ -636,6 +635,6 @@ fn a_row_of_an_import_that_postgres_refuses_fails_alone() {
     let errors = answer.assert_report(Counts { created: 297, failed: 3, ..Counts::default() });
     assert_eq!(errors, [(42, 5005), (142, 5005), (242, 5005)]);
     assert_eq!(client.list("").total_count(), Some(297));
-    assert!(tables.server.stderr().contains("good"), "{}", tables.server.stderr());
+    wait_until("the log line", || tables.server.stderr().contains("good"));
     assert!(is_ready(&client));
 }

@@ -167,7 +167,7 @@ fn a_handshake_counts_as_a_connection() {
     // It waits until one of them is cut off.
     let mut connection = server.connect_tls(&site.client());
     assert!(server.process().sockets() <= before + 3, "there are more connections than may be");
-    assert!(server.stderr().contains("4 connections are open; others wait"), "{}", server.stderr());
+    wait_until("the log line", || server.stderr().contains("4 connections are open; others wait"));
     connection.send(read_request(1));
     connection.receive().assert_new_plant(1, "Rosa", None);
 }

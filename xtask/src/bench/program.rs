@@ -112,6 +112,8 @@ impl Program {
             // Only the token is set, so that the defaults are measured.
             .env_clear()
             .env("PLANTD_TOKEN", TOKEN)
+            // Its log would be written request by request.
+            .envs((contender.name == CEILING).then_some(("RUST_LOG", "off")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(data.with_extension("log"))?)

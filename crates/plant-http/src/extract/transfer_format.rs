@@ -78,7 +78,7 @@ impl TransferFormat {
     /// Those of `output`.
     ///
     /// ```
-    /// use plant_domain::NewPlantRef;
+    /// use plant_domain::NewPlant;
     /// use plant_http::transfer::TransferFormat;
     ///
     /// let mut rows = Vec::from(TransferFormat::Csv.header());

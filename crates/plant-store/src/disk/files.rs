@@ -67,6 +67,13 @@ impl Files {
             .with_context(|| format!("the manifest {} is damaged", path.display()))
     }
 
+    /// Makes the name of the manifest durable: a process that was killed between the rename and its sync has left a
+    /// manifest that a power cut may still take back.
+    pub(super) fn sync_manifest_name(&self) -> anyhow::Result<()> {
+        let sync = || File::open(&self.directory)?.sync_all();
+        sync().with_context(|| format!("cannot sync {}", self.directory.display()))
+    }
+
     /// Replaces the manifest. When this returns, the new one is on disk.
     pub(super) fn write_manifest(&self, manifest: &Manifest) -> anyhow::Result<()> {
         let (new, path) = (self.directory.join(NEW_MANIFEST), self.directory.join(MANIFEST));
@@ -79,10 +86,10 @@ impl Files {
             fault::point("before-manifest-rename");
             fs::rename(&new, &path)?;
             fault::point("after-manifest-rename");
-            File::open(&self.directory)?.sync_all()?;
             anyhow::Ok(())
         };
-        write().with_context(|| format!("cannot write {}", path.display()))
+        write().with_context(|| format!("cannot write {}", path.display()))?;
+        self.sync_manifest_name()
     }
 
     fn tables_directory(&self) -> PathBuf {

@@ -69,6 +69,7 @@ fn recover(
 ) -> anyhow::Result<(Manifest, Tables, Arc<BlockCache>, WriteAheadLog)> {
     let mut findings = Findings::Refuse;
     let mut manifest = files.read_manifest()?;
+    files.sync_manifest_name()?;
     remove_other_tables(files, &manifest)?;
     let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
     let mut tables = Vec::with_capacity(manifest.tables.len());
@@ -131,18 +132,27 @@ pub(super) struct Found {
 
 /// Opens an existing database, even if it is damaged, and changes nothing.
 pub(super) fn open_to_look(config: &DiskConfig, findings: &mut Findings) -> anyhow::Result<Found> {
-    look(config, findings).map_err(advise).map_err(advise_on_disk)
-}
-
-fn look(config: &DiskConfig, findings: &mut Findings) -> anyhow::Result<Found> {
     let directory = &config.directory;
     let files = Files::in_directory(directory, Arc::default());
-    ensure!(
-        directory.try_exists()? && (files.has_database()? || !files.table_numbers()?.is_empty()),
-        "there is no database in {}; name the folder of one",
-        directory.display()
-    );
-    let lock = lock(directory)?;
+    let find = || {
+        let has_tables = || anyhow::Ok(!files.table_numbers()?.is_empty());
+        ensure!(
+            directory.try_exists()? && (files.has_database()? || has_tables()?),
+            "there is no database in {}; name the folder of one",
+            directory.display()
+        );
+        lock(directory)
+    };
+    let found = find().and_then(|lock| look(config, &files, lock, findings).map_err(advise));
+    found.map_err(advise_on_disk)
+}
+
+fn look(
+    config: &DiskConfig,
+    files: &Files,
+    lock: File,
+    findings: &mut Findings,
+) -> anyhow::Result<Found> {
     let manifest = findings.value_of(files.read_manifest())?;
     let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
     let mut open_one = |number, expected: Option<&TableEntry>| {

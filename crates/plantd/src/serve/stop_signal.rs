@@ -11,6 +11,8 @@ use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::logger;
+
 /// Waits for a signal in its own thread, because the main thread is busy with the start.
 pub(crate) struct StopSignal {
     /// Locked while a signal decides whether it ends a start or drains a server.
@@ -37,6 +39,7 @@ impl StopSignal {
                     let is_starting = is_starting.lock().unwrap_or_else(PoisonError::into_inner);
                     if *is_starting {
                         log::info!("stopped by a signal before it was ready");
+                        logger::flush();
                         exit(0);
                     }
                 }

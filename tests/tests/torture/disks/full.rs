@@ -159,9 +159,8 @@ fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
         } else {
             disk.remount(ROOM);
             wait_until("/readyz to be 200", || client.get("/readyz").status == 200);
-            let stderr = server.stderr();
             for said in ["MiB left; with less than", "is full, it has", "has room again"] {
-                assert_eq!(stderr.matches(said).count(), 1, "{said}: {stderr}");
+                wait_until(said, || server.stderr().matches(said).count() == 1);
             }
         }
         let client = server.client();

@@ -1,0 +1,122 @@
+//! The log while nobody reads it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread::{self, JoinHandle};
+
+use plantd_tests::{Launch, TestServer, create_request, plant_body};
+use tempfile::TempDir;
+
+const CLIENTS: i64 = 16;
+
+/// More lines than the queue and the pipe hold.
+const MANY: i64 = 100_000;
+
+/// More lines than the pipe holds.
+const SOME: i64 = 2_000;
+
+/// A pipe that nobody reads yet.
+struct UnreadPipe {
+    folder: TempDir,
+    /// Both ends, so that the program can open its own before there is a reader.
+    _held: File,
+}
+
+impl UnreadPipe {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let path = folder.path().join("log");
+        let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
+        assert!(made.success());
+        let held = File::options().read(true).write(true).open(&path).expect("it is there");
+        Self { folder, _held: held }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// Reads all that is written until the program has ended.
+    fn read(self) -> JoinHandle<String> {
+        let mut reader = File::open(self.path()).expect("it is there");
+        thread::spawn(move || {
+            drop(self);
+            let mut log = String::new();
+            reader.read_to_string(&mut log).expect("the log is text");
+            log
+        })
+    }
+}
+
+/// Creates this many plants over a few connections, and returns the statuses of the answers.
+fn create(server: &TestServer, plants: i64) -> Vec<u16> {
+    thread::scope(|scope| {
+        let create = |client: i64| {
+            let mut connection = server.connect();
+            let ids = (client..plants).step_by(usize::try_from(CLIENTS).expect("small"));
+            let create_one = |id| {
+                connection.send(create_request(&plant_body(id, "Rosa", None)));
+                connection.receive().status
+            };
+            ids.map(create_one).collect::<Vec<_>>()
+        };
+        let clients: Vec<_> =
+            (0..CLIENTS).map(|client| scope.spawn(move || create(client))).collect();
+        clients.into_iter().flat_map(|client| client.join().expect("it creates")).collect()
+    })
+}
+
+fn dropped(log: &str) -> i64 {
+    let count = |line: &str| {
+        let (before, _) = line.split_once(" lines were dropped")?;
+        before.rsplit(' ').next()?.parse::<i64>().ok()
+    };
+    log.lines().filter_map(count).sum()
+}
+
+fn logged(log: &str, words: &str) -> i64 {
+    i64::try_from(log.matches(words).count()).expect("not so many")
+}
+
+#[test]
+fn a_log_that_nobody_reads_stalls_nothing_and_its_lost_lines_are_counted_once_it_is_read() {
+    let pipe = UnreadPipe::new();
+    let mut server = TestServer::start_with(Launch::new().standard_error(&pipe.path()));
+    assert!(create(&server, MANY).iter().all(|status| *status == 200));
+
+    let log = pipe.read();
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = log.join().expect("it reads");
+    let (dropped, logged) = (dropped(&log), logged(&log, " POST /plants 200 "));
+    assert!(dropped > 0 && logged > 0, "{dropped} dropped, {logged} logged");
+    assert_eq!(dropped + logged, MANY);
+    for line in ["draining", "closed"] {
+        assert!(log.contains(line), "the end of the log lacks {line:?}");
+    }
+}
+
+#[test]
+fn a_server_whose_log_is_never_read_ends_with_0() {
+    let pipe = UnreadPipe::new();
+    let mut server = TestServer::start_with(Launch::new().standard_error(&pipe.path()));
+    assert!(create(&server, SOME).iter().all(|status| *status == 200));
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
+#[test]
+fn an_error_is_in_the_log_even_if_it_came_while_lines_were_dropped() {
+    let pipe = UnreadPipe::new();
+    let faults = format!("in-handler={}*off->1*panic(the lost error)->off", MANY - 1);
+    let launch = Launch::new().faults(&faults).standard_error(&pipe.path());
+    let mut server = TestServer::start_with(launch);
+    let statuses = create(&server, MANY);
+    assert_eq!(statuses.iter().filter(|status| **status == 500).count(), 1);
+
+    let log = pipe.read();
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = log.join().expect("it reads");
+    assert!(dropped(&log) > 0, "no line was dropped");
+    assert_eq!(logged(&log, "the lost error"), 1);
+}
