@@ -2,7 +2,6 @@
 //! disk takes away; these look at single system calls, reads and lists.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
@@ -200,31 +199,4 @@ fn a_connection_that_is_reset_leaves_a_whole_plant_or_none() {
             client.read(id).assert_new_plant(id, "first", Some("tag"));
         }
     }
-}
-
-/// A kill may come between the rename of the manifest and the sync of its folder.
-#[test]
-fn a_start_syncs_the_name_of_the_manifest_before_it_relies_on_it() {
-    let mut server = TestServer::start();
-    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
-    server.kill();
-    // A table that a merge has left behind.
-    let plants = server.data().canonicalize().expect("the folder is there").join("plants");
-    fs::write(plants.join("tables/000000000099"), "left behind").expect("writes");
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("trace");
-    let traced = ["-e", "trace=openat,fsync,unlink,pwrite64,rename"];
-    server.restart_with(Launch::new().under_strace(&trace, &traced));
-    server.client().read(1).assert_new_plant(1, "Rosa", None);
-    assert_eq!(server.terminate().code(), Some(0));
-
-    let calls = SystemCalls::read(&trace, server.process().id());
-    let sync = calls.first("a sync of the folder of the manifest", |call| {
-        call.is_sync() && call.file().is_some_and(|file| Path::new(file) == plants)
-    });
-    let first_change = calls.first("a change of the database", |call| {
-        ["unlink", "pwrite64", "rename"].contains(&call.name.as_str())
-            && call.arguments.contains("plants/")
-    });
-    assert!(sync.returned < first_change.begun, "{first_change:?} comes before {sync:?}");
 }

@@ -2,8 +2,8 @@
 //!
 //! Without the feature `__fault-points` a point does nothing. The environment variable `FAILPOINTS` configures the points
 //! in the syntax of the crate `fail`: `before-answers=3*off->panic(text)` panics at the fourth pass, and `return` instead
-//! of `panic(text)` logs the pass and stops the thread for good. `after-plants@plant-compact` counts only the passes of
-//! the compaction thread, `after-plants@main` those of the open.
+//! of `panic(text)` logs the pass and stops the thread for good. `after-table-sync@plant-compact` counts only the passes
+//! of the compaction thread, `after-table-sync@main` those of the open.
 
 #[cfg(feature = "__fault-points")]
 mod switched_on {

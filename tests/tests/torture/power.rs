@@ -9,7 +9,10 @@ use std::path::Path;
 
 use plantd_tests::disk::{Disk, TRACED};
 use plantd_tests::torture::{Report, chance, times};
-use plantd_tests::{Launch, Ledgers, SystemCall, SystemCalls, TestServer, copy_folder, store_of};
+use plantd_tests::{
+    Launch, Ledgers, SystemCall, SystemCalls, TestServer, WriteOutcome, copy_folder, store_of,
+    wait_until,
+};
 
 use crate::FEW_CHANGES_IN_MEMORY;
 
@@ -20,6 +23,8 @@ const MOST_ROWS: usize = 16;
 
 /// How many bytes of a write strace shows: all.
 const SHOWN_BYTES: &str = "9000000";
+
+const STRACE: [&str; 5] = ["-x", "-s", SHOWN_BYTES, "-e", TRACED];
 
 /// The trace of one run of a server.
 struct Run {
@@ -36,11 +41,10 @@ impl Run {
         let writes = usize::try_from(times(150, 1_000)).expect("small");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let trace = folder.path().join("trace");
-        let options = ["-x", "-s", SHOWN_BYTES, "-e", TRACED];
         let launch = Launch::new()
             .faults(FEW_CHANGES_IN_MEMORY)
             .arguments(["--keep-events", "500", "--cache-mb", "2"])
-            .under_strace(&trace, &options);
+            .under_strace(&trace, &STRACE);
         let mut disk = None;
         let mut server = TestServer::start_prepared(launch, "data", |data| {
             if let Some(image) = image {
@@ -64,16 +68,19 @@ impl Run {
         Self { disk: disk.expect("it was loaded"), calls, answered }
     }
 
-    /// Lines of the trace at which the power is cut, ascending: half of them where an answer begins, and a quarter
-    /// where a write to the write-ahead log begins.
+    /// Lines of the trace at which the power is cut, ascending: a quarter of them each where an answer begins, where a
+    /// write to the write-ahead log begins, where a file is renamed or removed, and anywhere.
     fn moments(&self, wanted: u32, chance: &mut fastrand::Rng) -> Vec<usize> {
         let answers: Vec<usize> = self.answered.values().copied().collect();
         let is_log = |file: &str| file.contains("plants/journal.");
         let is_write = |call: &SystemCall| call.is_write() && call.file().is_some_and(is_log);
         let writes: Vec<usize> = self.calls.all(is_write).map(|call| call.begun).collect();
+        let changes_name = |call: &SystemCall| matches!(call.name.as_str(), "rename" | "unlink");
+        let names: Vec<usize> = self.calls.all(changes_name).map(|call| call.begun).collect();
         let moment = |cut| match cut % 4 {
-            0 | 2 => chance.choice(&answers).expect("there are answers") + 1,
+            0 => chance.choice(&answers).expect("there are answers") + 1,
             1 => chance.choice(&writes).expect("there are writes") + 1,
+            2 => chance.choice(&names).expect("there are renames") + 1,
             _ => chance.usize(..=self.calls.lines()),
         };
         let mut moments: Vec<usize> = (0..wanted).map(moment).collect();
@@ -113,7 +120,7 @@ fn cut_power(disk: &Disk, left: &Path, chance: &mut fastrand::Rng) -> usize {
 
 #[test]
 fn nothing_acknowledged_is_lost_by_a_power_cut() {
-    let (mut chance, runs, cuts_of_a_run) = (chance(), times(2, 10), times(5, 20));
+    let (mut chance, runs, cuts_of_a_run) = (chance(), times(2, 10), times(8, 20));
     let folder = tempfile::tempdir().unwrap();
     let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let mut image = None;
@@ -161,4 +168,51 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
         details: format!("the cuts destroyed {changes_lost} unsynced changes, in whole or in part; {system_calls} system calls traced"),
     }
     .print();
+}
+
+/// A server that is killed between the rename of a manifest and the sync of its folder leaves a manifest that the next
+/// start sees, and that a power cut may still take back.
+#[test]
+fn a_power_cut_in_the_start_after_a_kill_loses_nothing_acknowledged() {
+    /// The compaction thread writes a manifest for each of four tables, and then the one of their merge.
+    const STOP: &str = "after-manifest-rename@plant-compact=4*off->return";
+    let mut chance = chance();
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, second_trace) = (folder.path().join("trace"), folder.path().join("second-trace"));
+    let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
+    let launch = Launch::new().faults(&format!("{FEW_CHANGES_IN_MEMORY};{STOP}"));
+    let mut disk = None;
+    let launch = launch.under_strace(&trace, &STRACE);
+    let mut server = TestServer::start_prepared(launch, "data", |data| {
+        disk = Some(Disk::holding(data.parent().expect("a folder is in a folder")));
+    });
+    ledgers.write(
+        &mut server,
+        &mut chance,
+        || WriteOutcome::is_in_doubt,
+        |server| {
+            let stopped = || server.stderr().contains("stopped at the fault point");
+            wait_until("the manifest of a merge", stopped);
+            server.kill();
+        },
+    );
+    let mut disk = disk.expect("it was loaded");
+    let calls = SystemCalls::read(&trace, server.process().id());
+    disk.run(&calls, 0..calls.lines());
+
+    server.restart_with(Launch::new().under_strace(&second_trace, &STRACE));
+    server.kill();
+    let calls = SystemCalls::read(&second_trace, server.process().id());
+    let mut begin = 0;
+    for (cut, sync) in calls.all(SystemCall::is_sync).enumerate() {
+        disk.run(&calls, begin..sync.returned + 1);
+        begin = sync.returned + 1;
+        let left = folder.path().join(format!("left-{cut}"));
+        cut_power(&disk, &left, &mut chance);
+        let mut server = TestServer::start_at(Launch::new(), &left.join("data"));
+        ledgers.compare(&store_of(&server.client(), "after a power cut in a start"));
+        assert_eq!(server.terminate().code(), Some(0));
+        server.verify();
+    }
+    assert!(begin > 0, "the start synced nothing");
 }
