@@ -1,7 +1,7 @@
 //! Writes a table.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IntoInnerError, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -122,7 +122,10 @@ impl TableFile {
 
     /// Returns when all of the file is on disk, and the path.
     pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
-        let Synced { file, .. } = self.file.into_inner()?;
+        // The error of a buffer hides the one of the disk, by which an opening chooses its advice.
+        let flushed = self.file.into_inner().map_err(IntoInnerError::into_error);
+        let Synced { file, .. } =
+            flushed.with_context(|| format!("cannot write {}", self.path.display()))?;
         fault::point("before-table-sync");
         file.sync_all().with_context(|| format!("cannot sync {}", self.path.display()))?;
         Ok(self.path)
