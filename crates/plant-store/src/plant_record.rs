@@ -70,6 +70,12 @@ impl From<&[u8]> for EncodedPlant {
     }
 }
 
+impl From<Arc<[u8]>> for EncodedPlant {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self(bytes)
+    }
+}
+
 impl Serialize for EncodedPlant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.0)

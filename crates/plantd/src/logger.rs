@@ -56,7 +56,7 @@ fn write_line(line: &mut Formatter, record: &Record<'_>) -> io::Result<()> {
     let importance = if is_droppable { Importance::Droppable } else { Importance::Kept };
     line.write_all(&[importance as u8, b'['])?;
     // A time that is no date would panic, even while a panic is logged.
-    if SystemTime::now().checked_add(DATE_MARGIN).is_some_and(is_date) {
+    if now_is_date() {
         write!(line, "{} ", line.timestamp())?;
     }
     writeln!(line, "{level:<5} {target}] {}", record.args())
@@ -92,7 +92,7 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
 
 /// The line for a number of lines that were dropped.
 fn lost_lines(count: u64) -> String {
-    let dated = is_date(SystemTime::now()).then(jiff::Timestamp::now);
+    let dated = now_is_date().then(jiff::Timestamp::now);
     let dated = dated.map_or_else(String::new, |now| format!("{now:.0} "));
     format!(
         "[{dated}{:<5} plantd::log] {count} lines were dropped: standard error is read too slowly\n",
@@ -129,6 +129,11 @@ pub(crate) fn check_clock() -> anyhow::Result<()> {
         "the clock of this machine is before 1970 or after 9999; set the clock"
     );
     Ok(())
+}
+
+/// Whether the time is a date, and still is one when a line is written.
+fn now_is_date() -> bool {
+    SystemTime::now().checked_add(DATE_MARGIN).is_some_and(is_date)
 }
 
 /// Whether every library can write the time as a date: in the years 1970 to 9999.

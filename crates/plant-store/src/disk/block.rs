@@ -122,12 +122,12 @@ impl BlockCursor {
 }
 
 /// The value of a key in a block: `None` when the block has no such key, and `Some(None)` when it removes the key.
-pub(super) fn find(bytes: &Arc<[u8]>, key: &[u8]) -> anyhow::Result<Option<Option<Box<[u8]>>>> {
+pub(super) fn find(bytes: &Arc<[u8]>, key: &[u8]) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
     let mut cursor = BlockCursor::new(Arc::clone(bytes));
     while cursor.advance().context("a block is damaged")? {
         match cursor.key().cmp(key) {
             Ordering::Less => {}
-            Ordering::Equal => return Ok(Some(cursor.value().map(Box::from))),
+            Ordering::Equal => return Ok(Some(cursor.value().map(Arc::from))),
             Ordering::Greater => break,
         }
     }

@@ -227,7 +227,10 @@ impl Committer {
     /// Appends a group to the write-ahead log. Returns false, and appends nothing, when that needs the other segment
     /// while the disk is full: no table has the changes in that segment yet.
     fn append(&mut self, payload: &[u8]) -> anyhow::Result<bool> {
-        let changes = self.tree.read().active_changes();
+        let (changes, tables) = {
+            let levels = self.tree.read();
+            (levels.active_changes(), levels.tables.len())
+        };
         if changes >= self.changes_in_memory || !self.write_ahead_log.has_room_for(payload) {
             if !self.wait_for_compaction()? {
                 return Ok(false);
@@ -241,11 +244,7 @@ impl Committer {
         } else {
             let full =
                 self.write_ahead_log.full().max(changes as f64 / self.changes_in_memory as f64);
-            thread::sleep(delay(
-                self.compaction.is_flushing(),
-                full,
-                self.tree.read().tables.len(),
-            ));
+            thread::sleep(delay(self.compaction.is_flushing(), full, tables));
         }
         self.write_ahead_log.append(payload)?;
         Ok(true)

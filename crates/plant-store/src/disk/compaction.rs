@@ -47,11 +47,11 @@ impl Compactor {
         Ok(())
     }
 
-    /// Advances the merges a little. Returns false when there is nothing to merge now.
+    /// Looks at the room on the disk, and advances the merges a little. Returns false when there is nothing to merge now.
     pub(super) fn advance(&mut self) -> anyhow::Result<bool> {
+        self.room.look();
         self.begin_merge()?;
         let Some(mut merge) = self.merges.pop() else { return Ok(false) };
-        self.room.look();
         if self.room.is_full() {
             self.abandon(merge)?;
             return Ok(true);

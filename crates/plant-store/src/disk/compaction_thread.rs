@@ -104,7 +104,7 @@ fn run(
                     return compactor.abandon_all();
                 }
             }
-            Err(TryRecvError::Empty) => compactor.room.look(),
+            Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return compactor.abandon_all(),
         }
     }

@@ -13,7 +13,7 @@ use super::files::Files;
 use super::keys;
 use super::manifest::Manifest;
 use super::merge::Merge;
-use super::table::{Content, Table};
+use super::open::open_tables;
 use super::table_writer::TableWriter;
 
 /// All keys of a database, and their values.
@@ -26,16 +26,7 @@ pub type PlantRecords = BTreeMap<i64, Vec<u8>>;
 pub fn edit(directory: &Path, change: impl FnOnce(&mut Entries)) {
     let files = Files::in_directory(directory, Arc::default());
     let mut manifest = files.read_manifest().expect("a manifest");
-    let cache = BlockCache::new(0);
-    let tables: Vec<_> = manifest
-        .tables
-        .iter()
-        .map(|entry| {
-            let content = Content::of_file(&files.table_path(entry.number)).expect("a table");
-            let table = Table::open(entry.number, content, Some(entry), Arc::clone(&cache));
-            Arc::new(table.expect("a whole table"))
-        })
-        .collect();
+    let tables = open_tables(&files, &manifest, &BlockCache::new(0)).expect("whole tables");
     let mut entries = Entries::new();
     let mut merge = Merge::of_all(&tables);
     while let Some((key, value)) = merge.next().expect("reads") {

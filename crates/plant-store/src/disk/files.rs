@@ -70,8 +70,7 @@ impl Files {
     /// Makes the name of the manifest durable: a process that was killed between the rename and its sync has left a
     /// manifest that a power cut may still take back.
     pub(super) fn sync_manifest_name(&self) -> anyhow::Result<()> {
-        let sync = || File::open(&self.directory)?.sync_all();
-        sync().with_context(|| format!("cannot sync {}", self.directory.display()))
+        sync_folder(&self.directory)
     }
 
     /// Replaces the manifest. When this returns, the new one is on disk.
@@ -107,9 +106,7 @@ impl Files {
 
     /// Makes the names of new tables durable. The manifest may name them then.
     pub(super) fn sync_tables_directory(&self) -> anyhow::Result<()> {
-        let directory = self.tables_directory();
-        let sync = || File::open(&directory)?.sync_all();
-        sync().with_context(|| format!("cannot sync {}", directory.display()))
+        sync_folder(&self.tables_directory())
     }
 
     /// The numbers of the tables that are there, named by the manifest or not.
@@ -136,4 +133,10 @@ impl Files {
             _ => Ok(()),
         }
     }
+}
+
+/// Makes the names in a folder durable.
+fn sync_folder(folder: &Path) -> anyhow::Result<()> {
+    let sync = || File::open(folder)?.sync_all();
+    sync().with_context(|| format!("cannot sync {}", folder.display()))
 }

@@ -1,5 +1,6 @@
 //! Merges tables: of a key that several tables have, the newest entry counts.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::table::{Table, TableCursor};
@@ -46,10 +47,10 @@ impl Merge {
         let mut least: Option<&[u8]> = None;
         for (index, cursor) in self.cursors.iter().enumerate() {
             let Some((key, _)) = cursor.entry() else { continue };
-            match least.map_or(std::cmp::Ordering::Less, |least| key.cmp(least)) {
-                std::cmp::Ordering::Greater => {}
-                std::cmp::Ordering::Equal => self.consumed.push(index),
-                std::cmp::Ordering::Less => {
+            match least.map_or(Ordering::Less, |least| key.cmp(least)) {
+                Ordering::Greater => {}
+                Ordering::Equal => self.consumed.push(index),
+                Ordering::Less => {
                     least = Some(key);
                     self.consumed.clear();
                     self.consumed.push(index);

@@ -72,13 +72,8 @@ fn recover(
     files.sync_manifest_name()?;
     remove_other_tables(files, &manifest)?;
     let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
-    let mut tables = Vec::with_capacity(manifest.tables.len());
-    for entry in &manifest.tables {
-        let content = Content::of_file(&files.table_path(entry.number))?;
-        tables.push(Arc::new(Table::open(entry.number, content, Some(entry), Arc::clone(&cache))?));
-    }
+    let mut tables = open_tables(files, &manifest, &cache)?;
     check_all(&tables)?;
-    let mut tables: Tables = tables.into();
     let payloads = read_log(config, Some(&manifest), &mut findings)?;
     let (memtable, totals) = replay(manifest.totals, &payloads, &mut findings)?;
     fault::point("after-replay");
@@ -88,6 +83,19 @@ fn recover(
     }
     fault::point("before-opened");
     Ok((manifest, tables, cache, WriteAheadLog::open(&config.directory)?))
+}
+
+/// Opens the tables that the manifest names.
+pub(super) fn open_tables(
+    files: &Files,
+    manifest: &Manifest,
+    cache: &Arc<BlockCache>,
+) -> anyhow::Result<Tables> {
+    let open = |entry: &TableEntry| {
+        let content = Content::of_file(&files.table_path(entry.number))?;
+        Ok(Arc::new(Table::open(entry.number, content, Some(entry), Arc::clone(cache))?))
+    };
+    manifest.tables.iter().map(open).collect()
 }
 
 /// Removes what a kill has left: tables that were not finished, and inputs of a merge that was.

@@ -1,6 +1,6 @@
 //! Recovery: the groups in the write-ahead log that no table has yet.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use super::change::{ChangeGroup, Totals};
 use super::findings::Findings;
@@ -35,7 +35,7 @@ pub(super) fn replay(
     let apply = || {
         for group in newest {
             if group.last_sequence() > in_tables.last_sequence {
-                anyhow::ensure!(group.follows(&totals), "it does not follow the tables");
+                ensure!(group.follows(&totals), "it does not follow the tables");
                 totals = totals.after(&group.changes)?;
                 memtable.apply(group)?;
             }

@@ -191,7 +191,7 @@ impl Table {
     }
 
     /// The state of a plant: `None` when the table does not have the plant, `Some(None)` when it removes the plant.
-    pub(super) fn plant(&self, id: PlantId) -> anyhow::Result<Option<Option<Box<[u8]>>>> {
+    pub(super) fn plant(&self, id: PlantId) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
         if !self.filter.may_contain(id) {
             return Ok(None);
         }
@@ -199,7 +199,7 @@ impl Table {
     }
 
     /// The value of a key: `None` when the table does not have the key, `Some(None)` when it removes the key.
-    pub(super) fn get(&self, key: &[u8]) -> anyhow::Result<Option<Option<Box<[u8]>>>> {
+    pub(super) fn get(&self, key: &[u8]) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
         let Some(index) = self.block_of(key) else { return Ok(None) };
         block::find(&self.block(index, true)?, key)
     }
@@ -298,7 +298,7 @@ fn span(first: &[u8], next: Option<&[u8]>) -> String {
 #[derive(Debug)]
 pub(super) struct TableCursor {
     table: Arc<Table>,
-    /// Entries before this key are skipped.
+    /// Entries before this key are skipped; empty once one is found.
     from: Vec<u8>,
     is_cached: bool,
     /// The index of the next block to read.
@@ -321,7 +321,10 @@ impl TableCursor {
                 match block.advance() {
                     Ok(false) => self.block = None,
                     Ok(true) if block.key() < &self.from[..] => {}
-                    Ok(true) => return Ok(true),
+                    Ok(true) => {
+                        self.from.clear();
+                        return Ok(true);
+                    }
                     Err(error) => {
                         self.block = None;
                         return Err(error.context("a block is damaged"));

@@ -57,7 +57,7 @@ impl MergeTree {
         };
         for table in &*tables {
             if let Some(record) = table.plant(id)? {
-                return Ok(record.map(|record| EncodedPlant::from(&*record)));
+                return Ok(record.map(EncodedPlant::from));
             }
         }
         Ok(None)

@@ -4,6 +4,7 @@
 //! only when their digests differ.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use plant_domain::PlantId;
@@ -160,7 +161,7 @@ impl Verification<'_> {
     /// Looks each plant up in the index of its tag, and each entry of the index among the plants.
     fn compare_index(&mut self) -> anyhow::Result<()> {
         let tables = self.tables;
-        let get = |key: &[u8]| -> anyhow::Result<Option<Box<[u8]>>> {
+        let get = |key: &[u8]| -> anyhow::Result<Option<Arc<[u8]>>> {
             for table in &**tables {
                 if let Some(value) = table.get(key)? {
                     return Ok(value);
