@@ -29,8 +29,8 @@ pub(super) struct Compactor {
     pub(super) cache: Arc<BlockCache>,
     pub(super) keep_events: u64,
     pub(super) room: Arc<Room>,
-    /// The merges under way. Each is of newer tables than the one before, and has to end first: tables must not pile up
-    /// while a merge of the largest ones takes minutes.
+    /// The merges under way; the last one advances. A merge of newer tables interrupts one of older tables, which may take
+    /// minutes, so that small tables do not pile up behind it.
     pub(super) merges: Vec<MergeUnderWay>,
 }
 

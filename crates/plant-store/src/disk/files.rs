@@ -67,8 +67,8 @@ impl Files {
             .with_context(|| format!("the manifest {} is damaged", path.display()))
     }
 
-    /// Makes the name of the manifest durable: a process that was killed between the rename and its sync has left a
-    /// manifest that a power cut may still take back.
+    /// Makes the rename of the manifest durable. A kill between the rename and this sync leaves a manifest that a power
+    /// cut can still undo.
     pub(super) fn sync_manifest_name(&self) -> anyhow::Result<()> {
         sync_folder(&self.directory)
     }

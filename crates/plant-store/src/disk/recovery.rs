@@ -46,7 +46,7 @@ pub(super) fn replay(
     Ok(findings.value_of(applied)?.unwrap_or_else(nothing))
 }
 
-/// The newest groups without a gap between them. A segment that is being overwritten also has the rest of older groups.
+/// The newest groups without a gap between them. A segment that is being overwritten still ends with older groups.
 fn newest_run(payloads: &[Vec<u8>], findings: &mut Findings) -> anyhow::Result<Vec<ChangeGroup>> {
     let mut groups = Vec::with_capacity(payloads.len());
     for payload in payloads {
