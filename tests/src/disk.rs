@@ -124,6 +124,16 @@ impl Disk {
         self.inodes.len() - 1
     }
 
+    /// Goes on with the trace of another process, whose lines have numbers of their own.
+    pub fn begin_trace(&mut self) {
+        self.offsets.clear();
+        for inode in &mut self.inodes {
+            if let Inode::File(file) = inode {
+                file.begin_trace();
+            }
+        }
+    }
+
     /// Replays the calls on these lines of the trace.
     pub fn run(&mut self, calls: &SystemCalls, lines: Range<usize>) {
         let mut moments = Vec::new();

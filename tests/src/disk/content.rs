@@ -56,6 +56,13 @@ impl Content {
         }
     }
 
+    /// Counts all calls so far as returned before the first line of another trace.
+    pub(super) fn begin_trace(&mut self) {
+        for pending in &mut self.pending {
+            pending.returned = 0;
+        }
+    }
+
     /// The bytes that survive a cut, and how many changes are lost, in whole or in part.
     pub(super) fn after_a_cut(&self, odds: Odds, chance: &mut Rng) -> (Vec<u8>, usize) {
         let (mut bytes, mut lost) = (self.durable.clone(), 0);

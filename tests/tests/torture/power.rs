@@ -199,6 +199,7 @@ fn a_power_cut_in_the_start_after_a_kill_loses_nothing_acknowledged() {
     let mut disk = disk.expect("it was loaded");
     let calls = SystemCalls::read(&trace, server.process().id());
     disk.run(&calls, 0..calls.lines());
+    disk.begin_trace();
 
     server.restart_with(Launch::new().under_strace(&second_trace, &STRACE));
     server.kill();
