@@ -1,13 +1,13 @@
 //! The log on standard error, filtered by `RUST_LOG`.
 
-use std::env;
-use std::io::{self, Write};
+use std::cell::Cell;
+use std::fmt::Write as _;
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+use std::{env, io};
 
 use anyhow::{Context as _, anyhow, ensure};
-use env_logger::fmt::Formatter;
-use env_logger::{DEFAULT_FILTER_ENV, Target, WriteStyle};
+use env_logger::DEFAULT_FILTER_ENV;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::log_queue::{Importance, LogQueue};
@@ -18,48 +18,59 @@ const OURS: [&str; 2] = ["plantd", "plant_"];
 /// The prefixes of the targets of lines about single requests.
 const OF_REQUESTS: [&str; 2] = ["plantd::access", "plantd::audit"];
 
-/// Lines have no date from this long before the end of the year 9999, so that no date changes to the year 10000 while a
-/// line is written.
-const DATE_MARGIN: Duration = Duration::from_secs(1);
-
 /// Logs only warnings and errors of other crates, regardless of `RUST_LOG`: at lower levels, some of them log whole
 /// request heads, including tokens.
-struct Logger(env_logger::Logger);
+struct Logger {
+    filter: env_logger::Logger,
+    queue: LogQueue,
+}
 
 /// The lines that are not written yet.
 static QUEUE: OnceLock<LogQueue> = OnceLock::new();
 
-/// Where env_logger writes its lines. The first byte of a line, which [`write_line`] has put there, is no part of it.
-struct Pipe(LogQueue);
+thread_local! {
+    /// Kept from line to line, so that a line allocates nothing.
+    static BUFFER: Cell<Buffer> = const { Cell::new(Buffer::new()) };
+}
 
-impl Write for Pipe {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some((importance, line)) = bytes.split_first() {
-            let is_kept = *importance == Importance::Kept as u8;
-            let importance = if is_kept { Importance::Kept } else { Importance::Droppable };
-            self.0.push(line, importance);
-        }
-        Ok(bytes.len())
+/// A line in progress, and the date of the last one.
+#[derive(Default)]
+struct Buffer {
+    line: String,
+    date: String,
+    /// The second of the date, since 1970. Many lines have the same.
+    second: Option<u64>,
+}
+
+impl Buffer {
+    const fn new() -> Self {
+        Self { line: String::new(), date: String::new(), second: None }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    /// The text of a record, with a line feed at the end.
+    fn line_of(&mut self, record: &Record<'_>) -> &str {
+        let second = SystemTime::UNIX_EPOCH.elapsed().ok().map(|time| time.as_secs());
+        if second != self.second {
+            self.second = second;
+            self.date = dated();
+        }
+        self.line.clear();
+        let (date, level, target) = (&self.date, record.level(), record.target());
+        // An argument that fails to write itself cuts its line short.
+        let _ = write!(self.line, "[{date}{level:<5} {target}] {}", record.args());
+        self.line.push('\n');
+        &self.line
     }
 }
 
-/// Writes a line behind a byte that says whether the queue may drop it. env_logger keeps its buffer from line to line, so
-/// this allocates nothing.
-fn write_line(line: &mut Formatter, record: &Record<'_>) -> io::Result<()> {
-    let (level, target) = (record.level(), record.target());
-    let is_of_request = OF_REQUESTS.iter().any(|prefix| target.starts_with(prefix));
-    let is_droppable = is_of_request && level > Level::Error || level > Level::Info;
-    let importance = if is_droppable { Importance::Droppable } else { Importance::Kept };
-    line.write_all(&[importance as u8, b'['])?;
-    // A time that is no date would panic, even while a panic is logged.
-    if now_is_date() {
-        write!(line, "{} ", line.timestamp())?;
+/// Whether the queue may drop the line of a record.
+fn importance_of(record: &Record<'_>) -> Importance {
+    let is_of_request = OF_REQUESTS.iter().any(|prefix| record.target().starts_with(prefix));
+    match record.level() {
+        Level::Error => Importance::Kept,
+        Level::Warn | Level::Info if !is_of_request => Importance::Kept,
+        _ => Importance::Droppable,
     }
-    writeln!(line, "{level:<5} {target}] {}", record.args())
 }
 
 /// Starts the log. `default` is the filter without `RUST_LOG`. Fails when `RUST_LOG` is wrong.
@@ -82,9 +93,8 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
     if !is_said {
         builder.parse_filters(default);
     }
-    builder.target(Target::Pipe(Box::new(Pipe(queue.clone())))).write_style(WriteStyle::Never);
-    let logger = Logger(builder.format(write_line).build());
-    log::set_max_level(logger.0.filter());
+    let logger = Logger { filter: builder.build(), queue: queue.clone() };
+    log::set_max_level(logger.filter.filter());
     // Fails only if a logger is already set, which is not the case here.
     let _ = log::set_boxed_logger(Box::new(logger));
     Ok(())
@@ -92,10 +102,9 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
 
 /// The line for a number of lines that were dropped.
 fn lost_lines(count: u64) -> String {
-    let dated = now_is_date().then(jiff::Timestamp::now);
-    let dated = dated.map_or_else(String::new, |now| format!("{now:.0} "));
     format!(
-        "[{dated}{:<5} plantd::log] {count} lines were dropped: standard error is read too slowly\n",
+        "[{}{:<5} plantd::log] {count} lines were dropped: standard error is read too slowly\n",
+        dated(),
         Level::Warn
     )
 }
@@ -125,32 +134,37 @@ fn check(filter: &str) -> anyhow::Result<()> {
 /// The code that dates answers and checks certificates panics when the clock is out of its range.
 pub(crate) fn check_clock() -> anyhow::Result<()> {
     ensure!(
-        is_date(SystemTime::now()),
+        date_of(SystemTime::now()).is_some(),
         "the clock of this machine is before 1970 or after 9999; set the clock"
     );
     Ok(())
 }
 
-/// Whether the time is a date, and still is one when a line is written.
-fn now_is_date() -> bool {
-    SystemTime::now().checked_add(DATE_MARGIN).is_some_and(is_date)
+/// Now, with a space behind. Empty if the clock shows no date: writing it would panic.
+fn dated() -> String {
+    date_of(SystemTime::now()).map_or_else(String::new, |now| format!("{now:.0} "))
 }
 
-/// Whether every library can write the time as a date: in the years 1970 to 9999.
-fn is_date(time: SystemTime) -> bool {
-    time >= SystemTime::UNIX_EPOCH && jiff::Timestamp::try_from(time).is_ok()
+/// The time as a date that every library can write: one in the years 1970 to 9999.
+fn date_of(time: SystemTime) -> Option<jiff::Timestamp> {
+    let date = jiff::Timestamp::try_from(time).ok()?;
+    (date >= jiff::Timestamp::UNIX_EPOCH).then_some(date)
 }
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let is_ours = || OURS.iter().any(|name| metadata.target().starts_with(name));
-        (metadata.level() <= Level::Warn || is_ours()) && self.0.enabled(metadata)
+        (metadata.level() <= Level::Warn || is_ours()) && self.filter.enabled(metadata)
     }
 
     fn log(&self, record: &Record<'_>) {
-        if self.enabled(record.metadata()) {
-            self.0.log(record);
+        if !self.enabled(record.metadata()) || !self.filter.matches(record) {
+            return;
         }
+        // The buffer is absent while an argument logs as it writes itself, and when the thread ends.
+        let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
+        self.queue.push(buffer.line_of(record).as_bytes(), importance_of(record));
+        let _ = BUFFER.try_with(|kept| kept.set(buffer));
     }
 
     fn flush(&self) {
