@@ -1,5 +1,6 @@
 //! The service as an actix-web scope, to mount in your application or to serve alone.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_http::body::BoxBody;
@@ -67,19 +68,22 @@ impl PlantService {
         let policy = self.policy();
         web::scope(path.trim_end_matches('/'))
             .configure(|config| self.configure(config))
-            .wrap(from_fn(move |request, next| answer(Arc::clone(&policy), request, next)))
+            .wrap(from_fn(move |request, next| answer(Rc::clone(&policy), request, next)))
     }
 
     fn configure(&self, config: &mut ServiceConfig) {
         config
-            .app_data(Data::from(Arc::clone(&self.repository)))
+            // Each thread has a reference count of its own around the one that all share.
+            .app_data(Data::new(Arc::clone(&self.repository)))
             .app_data(Data::from(Arc::clone(&self.draining)))
             .configure(routes::configure);
     }
 
-    fn policy(&self) -> Arc<Policy> {
-        Arc::new(Policy {
-            gate: Gate { tokens: self.tokens.clone(), open_paths: routes::open_paths() },
+    /// The rules, for one thread. What requests hold is counted by the thread alone: counting in memory that threads share
+    /// would slow all of them.
+    fn policy(&self) -> Rc<Policy> {
+        Rc::new(Policy {
+            gate: Gate { tokens: Rc::new(self.tokens.clone()), open_paths: routes::open_paths() },
             cors_origins: self.cors_origins.clone(),
             draining: Arc::clone(&self.draining),
         })
@@ -122,12 +126,12 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let repository = Arc::clone(&service.repository);
     let draining = Arc::clone(&service.draining);
-    let policy = service.policy();
     let make = move || {
-        let (wrapping, expecting) = (Arc::clone(&policy), Arc::clone(&policy));
+        let wrapping = service.policy();
+        let expecting = Rc::clone(&wrapping);
         let app = App::new()
             .configure(|config| service.configure(config))
-            .wrap(from_fn(move |request, next| answer(Arc::clone(&wrapping), request, next)));
+            .wrap(from_fn(move |request, next| answer(Rc::clone(&wrapping), request, next)));
         let app = map_config(app.into_factory(), |()| AppConfig::default());
         http_service(app, move |request| before_continue(&expecting, request))
     };

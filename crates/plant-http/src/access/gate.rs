@@ -1,6 +1,7 @@
 //! The gate checks the bearer token of a request on its head alone, before its body is read and before its path is
 //! looked up (RFC 6750; specification, section "Authentication").
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_http::header::{self, HeaderMap};
@@ -16,14 +17,14 @@ const SCHEME: &[u8] = b"bearer";
 /// Knows the tokens, and the paths that need none.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: Rc<Tokens>,
     pub(crate) open_paths: Vec<&'static str>,
 }
 
 /// The token of a request. The log gets its name even if the gate then refuses the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    tokens: Tokens,
+    tokens: Rc<Tokens>,
     token: Arc<TokenInForce>,
 }
 
@@ -40,7 +41,7 @@ impl Gate {
         }
         let text = bearer_token(&head.headers)?;
         let token = self.tokens.find(text).ok_or_else(|| invalid_token(text))?;
-        Ok(Some(Identity { tokens: self.tokens.clone(), token }))
+        Ok(Some(Identity { tokens: Rc::clone(&self.tokens), token }))
     }
 
     fn is_open(&self, method: &Method, path: &str) -> bool {

@@ -4,18 +4,19 @@ use std::rc::Rc;
 
 use actix_http::header;
 use actix_http::{Method, Version};
-use actix_web::web::{Bytes, Data, ReqData};
+use actix_web::web::{Bytes, ReqData};
 use actix_web::{HttpRequest, HttpResponse};
 use anyhow::anyhow;
 use futures_util::stream;
 use plant_domain::PlantFilter;
-use plant_store::{PageRequest, PlantRepository};
+use plant_store::PageRequest;
 use tokio::task::yield_now;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::head::{FromHead, Head};
 use crate::extract::query::NoQuery;
 use crate::extract::transfer_format::TransferFormat;
+use crate::handlers::Repository;
 use crate::handlers::plants::TOTAL_COUNT_HEADER;
 use crate::middleware::context::RequestContext;
 
@@ -28,7 +29,7 @@ const PAGE_PLANTS: usize = 1000;
 /// the whole export appears exactly once; a plant that is created or deleted during the export appears once or not at
 /// all.
 pub(crate) async fn export(
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     context: ReqData<Rc<RequestContext>>,
     Head(ExportFormat(format)): Head<ExportFormat>,
     method: Method,
@@ -69,7 +70,7 @@ impl FromHead for ExportFormat {
 }
 
 struct Export {
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     context: Rc<RequestContext>,
     format: TransferFormat,
     /// The next page; `None` at the end.
@@ -106,9 +107,10 @@ mod tests {
     use actix_http::body::{BoxBody, MessageBody as _};
     use actix_web::FromRequest as _;
     use actix_web::test::TestRequest;
+    use actix_web::web::Data;
     use futures_util::FutureExt as _;
     use plant_domain::NewPlant;
-    use plant_store::{MemoryRepository, OnConflict};
+    use plant_store::{MemoryRepository, OnConflict, PlantRepository};
 
     async fn next(body: &mut BoxBody) -> Option<Bytes> {
         let part = poll_fn(|context| Pin::new(&mut *body).poll_next(context)).await;
@@ -129,7 +131,7 @@ mod tests {
         RequestContext::begin(&request);
         let context = ReqData::extract(&request).await.unwrap();
         let format = Head(ExportFormat(TransferFormat::NdJson));
-        let answer = export(Data::from(repository), context, format, Method::GET).await.unwrap();
+        let answer = export(Data::new(repository), context, format, Method::GET).await.unwrap();
         let mut body = answer.into_body();
         let mut parts = 0;
         // Only the end is there without a wait.

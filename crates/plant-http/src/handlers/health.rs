@@ -3,9 +3,9 @@
 use actix_http::header;
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use plant_store::PlantRepository;
 
 use crate::errors::{ErrorNumber, Failure};
+use crate::handlers::Repository;
 use crate::server::drain::Draining;
 
 pub(crate) async fn live() -> HttpResponse {
@@ -13,7 +13,7 @@ pub(crate) async fn live() -> HttpResponse {
 }
 
 pub(crate) async fn ready(
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     draining: Data<Draining>,
 ) -> Result<HttpResponse, Failure> {
     if draining.has_begun() {

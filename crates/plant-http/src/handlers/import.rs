@@ -7,13 +7,14 @@ use std::rc::Rc;
 use actix_web::HttpResponse;
 use actix_web::web::{Data, ReqData};
 use plant_domain::{Error, NewPlant, PlantId};
-use plant_store::{Imported, OnConflict, PlantRepository, StoreError};
+use plant_store::{Imported, OnConflict, StoreError};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::BodyStream;
 use crate::extract::head::Head;
 use crate::extract::query::ImportParameters;
 use crate::extract::rows::{ReadRow, RowReader, row_reader};
+use crate::handlers::Repository;
 use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
 use crate::limits::REPORT_MAX_ERRORS;
 use crate::middleware::audit::AuditedImport;
@@ -28,7 +29,7 @@ const BATCH_ROWS: usize = 1024;
 /// Rows are independent: a row that fails does not stop the others. The body may take any time, as long as its next
 /// part arrives within [`BODY_IDLE_DEADLINE`](crate::limits::BODY_IDLE_DEADLINE).
 pub(crate) async fn import(
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     draining: Data<Draining>,
     context: ReqData<Rc<RequestContext>>,
     parameters: Result<Head<ImportParameters>, Failure>,
@@ -65,7 +66,7 @@ pub(crate) async fn import(
 }
 
 struct Import {
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     context: Rc<RequestContext>,
     on_conflict: OnConflict,
     draining: Data<Draining>,

@@ -5,3 +5,11 @@ pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod import_report;
 pub(crate) mod plants;
+
+use std::sync::Arc;
+
+use actix_web::web::Data;
+use plant_store::PlantRepository;
+
+/// The extractor of the repository.
+pub(crate) type Repository = Data<Arc<dyn PlantRepository>>;

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use actix_http::header;
 use actix_web::HttpResponse;
-use actix_web::web::{Data, ReqData};
+use actix_web::web::ReqData;
 use plant_domain::{NewPlant, Plant, PlantPatch};
-use plant_store::{Created, IdempotencyDigest, PlantRepository, Precondition, Put, StoreError};
+use plant_store::{Created, IdempotencyDigest, Precondition, Put, StoreError};
 
 use crate::errors::Failure;
 use crate::extract::entity_tag::entity_tag;
@@ -15,6 +15,7 @@ use crate::extract::idempotency_key::IdempotencyKey;
 use crate::extract::json::Json;
 use crate::extract::query::{ListQuery, NoQuery};
 use crate::extract::target::Target;
+use crate::handlers::Repository;
 use crate::middleware::context::RequestContext;
 
 /// The header with the number of all plants.
@@ -22,7 +23,7 @@ pub const TOTAL_COUNT_HEADER: &str = "x-total-count";
 
 /// `POST /plants`: the operation of the specification.
 pub(crate) async fn create(
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     context: ReqData<Rc<RequestContext>>,
     _: Head<NoQuery>,
     Head(IdempotencyKey(key)): Head<IdempotencyKey>,
@@ -47,7 +48,7 @@ pub(crate) async fn create(
 
 /// `GET /plants`.
 pub(crate) async fn list(
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     context: ReqData<Rc<RequestContext>>,
     Head(query): Head<ListQuery>,
 ) -> Result<HttpResponse, Failure> {
@@ -66,7 +67,7 @@ pub(crate) async fn list(
 
 /// `GET /plants/{id}`.
 pub(crate) async fn read(
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     Head(Target { id, preconditions }): Head<Target>,
 ) -> Result<HttpResponse, Failure> {
     let found = repository.get(id).await?;
@@ -86,7 +87,7 @@ pub(crate) async fn read(
 
 /// `PUT /plants/{id}`.
 pub(crate) async fn put(
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     context: ReqData<Rc<RequestContext>>,
     Head(Target { id, preconditions }): Head<Target>,
     Json(plant): Json<Plant>,
@@ -102,7 +103,7 @@ pub(crate) async fn put(
 
 /// `PATCH /plants/{id}`: a merge patch (RFC 7396).
 pub(crate) async fn patch(
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     Head(Target { id, preconditions }): Head<Target>,
     Json(patch): Json<PlantPatch>,
 ) -> Result<HttpResponse, Failure> {
@@ -113,7 +114,7 @@ pub(crate) async fn patch(
 
 /// `DELETE /plants/{id}`.
 pub(crate) async fn delete(
-    repository: Data<dyn PlantRepository>,
+    repository: Repository,
     Head(Target { id, preconditions }): Head<Target>,
 ) -> Result<HttpResponse, Failure> {
     repository.delete(id, preconditions).await?;

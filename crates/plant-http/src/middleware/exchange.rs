@@ -6,7 +6,6 @@ use std::mem;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -24,7 +23,6 @@ use crate::middleware::audit::{
 };
 use crate::middleware::context::{REQUEST_ID, RequestContext};
 use crate::middleware::policy::Policy;
-use crate::server::drain::Draining;
 use crate::server::http1::framing::BodyLength;
 use crate::server::http1::state::ConnectionState;
 
@@ -43,6 +41,7 @@ const COMMON_HEADERS: [(HeaderName, HeaderValue); 3] = [
 /// An exchange ends when this is dropped: with the answer, with its streamed body, or when the client disconnects.
 pub(crate) struct Exchange {
     begun: Instant,
+    policy: Rc<Policy>,
     context: Rc<RequestContext>,
     /// Whether the method is not safe (RFC 9110, section 9.2.1).
     may_change: bool,
@@ -50,7 +49,6 @@ pub(crate) struct Exchange {
     /// What the log line begins with, unless the log discards it.
     logged: Option<LoggedHead>,
     connection: Option<Rc<ConnectionState>>,
-    draining: Arc<Draining>,
     /// The status of the answer, once it has begun.
     status: Option<StatusCode>,
     error: Option<ErrorNumber>,
@@ -59,7 +57,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The head of a request has arrived.
     pub(crate) fn begin(
-        policy: &Policy,
+        policy: &Rc<Policy>,
         context: Rc<RequestContext>,
         head: &RequestHead,
         connection: Option<&Rc<ConnectionState>>,
@@ -70,12 +68,12 @@ impl Exchange {
         }
         Self {
             begun: Instant::now(),
+            policy: Rc::clone(policy),
             context,
             may_change: !head.method.is_safe(),
             cors_headers: cors::answer_headers(&policy.cors_origins, head),
             logged: LoggedHead::of(head),
             connection: connection.map(Rc::clone),
-            draining: Arc::clone(&policy.draining),
             status: None,
             error: None,
         }
@@ -101,7 +99,7 @@ impl Exchange {
             head.version = Version::HTTP_11;
             let is_last = head.connection_type() == ConnectionType::Close;
             // In the drain, the client should send its next request on another connection.
-            if connection.answer_begins(is_last, self.draining.has_begun()) {
+            if connection.answer_begins(is_last, self.policy.draining.has_begun()) {
                 response.head_mut().set_connection_type(ConnectionType::Close);
             }
         }
@@ -228,7 +226,7 @@ mod tests {
         let request = Request::new();
         let context = RequestContext::of(&request);
         let connected = Some(&connection);
-        let exchange = Exchange::begin(&Policy::default(), context, request.head(), connected);
+        let exchange = Exchange::begin(&Rc::default(), context, request.head(), connected);
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
         let answer = exchange.end(HttpResponse::Ok().body(body));
         assert!(connection.deadline().is_none(), "the client would be cut off");

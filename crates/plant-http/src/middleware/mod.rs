@@ -8,7 +8,6 @@ pub(crate) mod policy;
 
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use actix_http::body::BoxBody;
 use actix_http::{Request, Response};
@@ -27,7 +26,7 @@ use self::policy::Policy;
 
 /// Sends `100 Continue` for a request with `Expect: 100-continue`, or the gate's refusal instead.
 pub(crate) fn before_continue(
-    policy: &Policy,
+    policy: &Rc<Policy>,
     request: Request,
 ) -> Result<Request, Response<BoxBody>> {
     let context = RequestContext::of(&request);
@@ -44,7 +43,7 @@ pub(crate) fn before_continue(
 
 /// The outermost middleware of the service.
 pub(crate) async fn answer(
-    policy: Arc<Policy>,
+    policy: Rc<Policy>,
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
