@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::ops::Bound;
 
 use anyhow::ensure;
 use plant_domain::PlantId;
 
 use super::change::{ChangeGroup, EventOfPlant};
 use super::keys;
+use super::sorted_map::SortedMap;
 use super::table_writer::TableWriter;
 use crate::plant_record::EncodedPlant;
 
@@ -21,18 +21,18 @@ pub(super) struct Memtable {
     /// The sequence number of the first event, or of the next one while there is none.
     pub(super) first_sequence: u64,
     /// Each changed plant in its newest state; `None` when it was deleted.
-    pub(super) plants: BTreeMap<PlantId, Option<EncodedPlant>>,
+    pub(super) plants: SortedMap<Option<EncodedPlant>>,
     /// For each tag that a changed plant has or has lost: whether the plant has the tag now.
-    pub(super) tags: BTreeMap<Box<str>, BTreeMap<PlantId, bool>>,
+    pub(super) tags: BTreeMap<Box<str>, SortedMap<bool>>,
     pub(super) events: Vec<EventOfPlant>,
 }
 
 impl Memtable {
     /// An empty memtable for the events after this one.
-    pub(super) const fn after(last_sequence: u64) -> Self {
+    pub(super) fn after(last_sequence: u64) -> Self {
         Self {
             first_sequence: last_sequence + 1,
-            plants: BTreeMap::new(),
+            plants: SortedMap::default(),
             tags: BTreeMap::new(),
             events: Vec::new(),
         }
@@ -61,8 +61,8 @@ impl Memtable {
     fn set_tag(&mut self, tag: &str, id: PlantId, has_tag: bool) {
         // Almost always the tag is known, and `entry` would copy it.
         match self.tags.get_mut(tag) {
-            Some(plants) => drop(plants.insert(id, has_tag)),
-            None => drop(self.tags.entry(tag.into()).or_default().insert(id, has_tag)),
+            Some(plants) => plants.insert(id, has_tag),
+            None => self.tags.entry(tag.into()).or_default().insert(id, has_tag),
         }
     }
 
@@ -77,12 +77,12 @@ impl Memtable {
                 table.add(&keys::event_key(sequence), Some(&postcard::to_stdvec(event)?))?;
             }
         }
-        for (id, record) in &self.plants {
-            table.add(&keys::plant_key(*id), record.as_ref().map(EncodedPlant::bytes))?;
+        for (id, record) in self.plants.iter() {
+            table.add(&keys::plant_key(id), record.as_ref().map(EncodedPlant::bytes))?;
         }
         for (tag, plants) in &self.tags {
-            for (id, has_tag) in plants {
-                table.add(&keys::tag_key(tag, *id), has_tag.then_some(&[]))?;
+            for (id, has_tag) in plants.iter() {
+                table.add(&keys::tag_key(tag, id), has_tag.then_some(&[]))?;
             }
         }
         Ok(())
@@ -107,16 +107,17 @@ pub(super) struct Run<T> {
 
 /// Merges the changes of memtables, newest first, from an id on.
 pub(super) fn run<'a, T: Clone + 'a>(
-    memtables: impl Iterator<Item = &'a BTreeMap<PlantId, T>> + Clone,
+    memtables: impl Iterator<Item = &'a SortedMap<T>> + Clone,
     from: PlantId,
     about: usize,
 ) -> Run<T> {
     let next =
-        memtables.clone().filter_map(|plants| plants.range(from..).nth(about).map(|(id, _)| *id));
+        memtables.clone().filter_map(|plants| plants.from(from).nth(about)).map(|(id, _)| id);
     let next = next.min();
-    let end = next.map_or(Bound::Unbounded, Bound::Excluded);
-    let changes = memtables.flat_map(|changes| changes.range((Bound::Included(from), end)));
-    let mut entries: Vec<_> = changes.map(|(id, value)| (*id, value.clone())).collect();
+    let is_in_run = |id| next.is_none_or(|next| id < next);
+    let changes =
+        memtables.flat_map(|changes| changes.from(from).take_while(|(id, _)| is_in_run(*id)));
+    let mut entries: Vec<_> = changes.map(|(id, value)| (id, value.clone())).collect();
     // The sort is stable, so the newest change of each plant comes first, and stays.
     entries.sort_by_key(|(id, _)| *id);
     entries.dedup_by_key(|(id, _)| *id);

@@ -31,6 +31,7 @@ mod reader;
 mod recovery;
 mod room;
 mod size_tiers;
+mod sorted_map;
 mod table;
 mod table_writer;
 mod tree;

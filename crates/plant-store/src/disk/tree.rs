@@ -103,7 +103,7 @@ impl Levels {
     /// The state of a plant in memory: `None` when no memtable has the plant, `Some(None)` when the plant was
     /// deleted.
     fn plant_in_memory(&self, id: PlantId) -> Option<&Option<EncodedPlant>> {
-        self.memtables().find_map(|memtable| memtable.plants.get(&id))
+        self.memtables().find_map(|memtable| memtable.plants.get(id))
     }
 
     pub(super) fn active_changes(&self) -> usize {
