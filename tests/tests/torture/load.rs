@@ -38,16 +38,16 @@ fn usize_of(number: u32) -> usize {
 /// The state of a server with few connections, for comparison with its state under load.
 struct Base {
     client: Client,
-    descriptors: usize,
+    sockets: usize,
     peak_kib: u64,
 }
 
 impl Base {
-    /// Waits for a first answer, after which the server has all its threads and descriptors.
+    /// Waits for a first answer, after which the server has all its threads.
     fn of_started(server: &mut TestServer) -> Self {
         let client = server.client();
         assert_eq!(client.get("/livez").status, 200);
-        Self { client, descriptors: server.process().descriptors(), peak_kib: 0 }
+        Self { client, sockets: server.process().sockets(), peak_kib: 0 }
     }
 
     /// Remembers the peak of the memory so far, and begins a new one.
@@ -56,13 +56,11 @@ impl Base {
         server.process().reset_peak_resident();
     }
 
-    /// Asserts that all descriptors are closed again, and that the memory has grown with nothing but the
+    /// Asserts that all connections are closed again, and that the memory has grown with nothing but the
     /// connections. Returns the peaks, now and before, in MiB.
     #[track_caller]
     fn assert_bounded(&self, server: &mut TestServer, connections: u32) -> (u64, u64) {
-        wait_until("the descriptors to be closed", || {
-            server.process().descriptors() <= self.descriptors
-        });
+        wait_until("the connections to be closed", || server.process().sockets() <= self.sockets);
         let peak_kib = server.process().peak_resident_kib();
         let grown_kib = peak_kib.saturating_sub(self.peak_kib);
         let bound_kib = store_kib() + u64::from(connections) * CONNECTION_KIB;
@@ -364,8 +362,8 @@ fn clients_that_occupy_connections_are_disconnected_and_others_are_served() {
     let mut base = Base::of_started(&mut server);
     let report = base.client.import(Format::Ndjson, "", Format::Ndjson.body(&plants));
     assert_eq!(report.json()["created"], PLANTS);
-    let descriptors = server.process().descriptors();
-    base.descriptors = descriptors;
+    let sockets = server.process().sockets();
+    base.sockets = sockets;
     // An export fills the cache, as those of the clients that do not read will.
     drop(base.client.export(Format::Ndjson));
     base.take_memory(&mut server);
@@ -378,17 +376,17 @@ fn clients_that_occupy_connections_are_disconnected_and_others_are_served() {
     let (gone, is_gone) = watch::channel(false);
     let nuisances = thread::spawn(move || run_load(be_nuisances(address, is_gone)));
     let all: u32 = Nuisance::ALL.into_iter().map(Nuisance::clients).sum();
-    wait_until("all connections", || server.process().descriptors() >= descriptors + usize_of(all));
-    let open = server.process().descriptors();
+    wait_until("all connections", || server.process().sockets() >= sockets + usize_of(all));
+    let open = server.process().sockets();
     let longest_stated = Nuisance::ALL.into_iter().map(Nuisance::stated).max().unwrap_or_default();
     let later = usize_of(Nuisance::Resting.clients());
     let mut readers_closed = None;
     let begun = Instant::now();
-    while server.process().descriptors() > descriptors + 2 {
+    while server.process().sockets() > sockets + 2 {
         assert!(begun.elapsed() < longest_stated + CLOSE_SLACK, "connections stay open");
         assert!(!normal.is_finished(), "the others noticed");
         // A client that does not read cannot see the close. Only the resting ones are closed later.
-        if server.process().descriptors() <= descriptors + 2 + later {
+        if server.process().sockets() <= sockets + 2 + later {
             readers_closed.get_or_insert_with(|| begun.elapsed());
         }
         thread::sleep(Duration::from_millis(100));
@@ -403,7 +401,7 @@ fn clients_that_occupy_connections_are_disconnected_and_others_are_served() {
     let (peak_mib, before_mib) = base.assert_bounded(&mut server, all);
     let after_mib = server.process().resident_kib() / 1024;
 
-    let mut details = vec![format!("{open} descriptors at once, {descriptors} before and after")];
+    let mut details = vec![format!("{open} sockets at once, {sockets} before and after")];
     for (nuisance, closed) in Nuisance::ALL.into_iter().zip(closed) {
         let (clients, stated) = (nuisance.clients(), nuisance.stated());
         if clients == 0 {
