@@ -73,14 +73,14 @@ impl PlantService {
 
     fn configure(&self, config: &mut ServiceConfig) {
         config
-            // Each thread has a reference count of its own around the one that all share.
+            // Requests count references to the outer pointer, which belongs to one thread.
             .app_data(Data::new(Arc::clone(&self.repository)))
             .app_data(Data::from(Arc::clone(&self.draining)))
             .configure(routes::configure);
     }
 
-    /// The rules, for one thread. What requests hold is counted by the thread alone: counting in memory that threads share
-    /// would slow all of them.
+    /// The rules, for the requests of one thread. Each request counts references to them, and threads that count in the
+    /// same memory slow each other.
     fn policy(&self) -> Rc<Policy> {
         Rc::new(Policy {
             gate: Gate { tokens: Rc::new(self.tokens.clone()), open_paths: routes::open_paths() },

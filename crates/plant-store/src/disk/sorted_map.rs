@@ -5,9 +5,9 @@ use plant_domain::PlantId;
 /// A larger leaf has more entries to move for an insertion; smaller ones make the array of first ids longer.
 const LEAF_MAX_ENTRIES: usize = 64;
 
-/// A B-tree of two levels, which suffice for some hundred thousand entries. The nodes of `BTreeMap` are small and mix ids
-/// with values, so a lookup goes through five of them and misses the cache in most: a create of a random id costs a tenth
-/// more processor time with that.
+/// A B-tree of two levels, enough for some hundred thousand entries. `BTreeMap` has small nodes that hold values beside
+/// the ids. A lookup passes five of them and misses the cache in most, so that a create of a random id costs a tenth more
+/// processor time.
 #[derive(Debug)]
 pub(super) struct SortedMap<T> {
     /// The first id of each leaf, in one array. The first leaf also takes smaller ids.
