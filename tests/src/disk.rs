@@ -124,12 +124,26 @@ impl Disk {
         self.inodes.len() - 1
     }
 
-    /// Goes on with the trace of another process, whose lines have numbers of their own.
+    /// Goes on with the trace of another process, whose lines have numbers of their own. The first process has ended,
+    /// and its trace was replayed. A kill during a write leaves no result in the trace, so what that write changed is
+    /// read from the folder.
     pub fn begin_trace(&mut self) {
         self.offsets.clear();
         for inode in &mut self.inodes {
             if let Inode::File(file) = inode {
                 file.begin_trace();
+            }
+        }
+        self.catch_up(ROOT, &self.folder.clone());
+    }
+
+    fn catch_up(&mut self, folder: InodeNumber, path: &Path) {
+        let within = self.names.range((folder, OsString::new())..(folder + 1, OsString::new()));
+        let within: Vec<_> = within.map(|((_, name), number)| (path.join(name), *number)).collect();
+        for (path, number) in within {
+            match &mut self.inodes[number] {
+                Inode::Folder => self.catch_up(number, &path),
+                Inode::File(file) => file.catch_up(&fs::read(path).expect("a file can be read")),
             }
         }
     }

@@ -63,6 +63,20 @@ impl Content {
         }
     }
 
+    /// Counts what differs in `bytes`, which the file has now, as written before the first line of another trace.
+    pub(super) fn catch_up(&mut self, bytes: &[u8]) {
+        let mut known = self.durable.clone();
+        for pending in &self.pending {
+            pending.change.apply(&mut known, || true);
+        }
+        let differs = |at: &usize| known.get(*at) != bytes.get(*at);
+        if let Some(offset) = (0..bytes.len()).find(differs) {
+            let last = (offset..bytes.len()).rfind(differs).unwrap_or(offset);
+            let bytes = bytes[offset..=last].to_vec();
+            self.change(0, ContentChange::Write { offset, bytes });
+        }
+    }
+
     /// The bytes that survive a cut, and how many changes are lost, in whole or in part.
     pub(super) fn after_a_cut(&self, odds: Odds, chance: &mut Rng) -> (Vec<u8>, usize) {
         let (mut bytes, mut lost) = (self.durable.clone(), 0);

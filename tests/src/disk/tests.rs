@@ -84,6 +84,7 @@ fn strings(texts: &[&str]) -> BTreeSet<String> {
 const WRITE: &str = "1 pwrite64(4<D/old>, \"new\", 3, 0) = 3";
 const BEGIN_OF_WRITE: &str = "1 pwrite64(4<D/old>, \"new\", 3, 0 <unfinished ...>";
 const END_OF_WRITE: &str = "1 <... pwrite64 resumed>) = 3";
+const READ: &str = "1 openat(AT_FDCWD</>, \"D/old\", O_RDONLY|O_CLOEXEC) = 4<D/old>";
 const SHORTEN: &str = "1 ftruncate(4<D/old>, 1) = 0";
 const MAKE: &str =
     "1 openat(AT_FDCWD</>, \"D/one/made\", O_WRONLY|O_CREAT|O_CLOEXEC, 0666) = 4<D/one/made>";
@@ -246,6 +247,17 @@ fn a_write_that_was_not_synced_may_be_torn_between_sectors() {
         ["abcd", "ab", "\0\0cd"].map(|end| format!("old=old{zeros}{end}"));
     let expected = ["old=old", &whole, &first_alone, &second_alone];
     assert_eq!(Replay::after(&[write]).left(), strings(&expected));
+}
+
+#[test]
+fn a_write_that_a_kill_interrupted_is_there_for_the_next_process_and_lost_without_its_sync() {
+    let mut replay = Replay::after(&[BEGIN_OF_WRITE]);
+    fs::write(replay.disk.folder.join("old"), "new").unwrap();
+    replay.disk.begin_trace();
+    assert_eq!(replay.left(), strings(&["old=old", "old=new"]));
+    replay.trace = vec![READ.to_owned(), "1 fdatasync(4<D/old>) = 0".to_owned()];
+    replay.run(0..2);
+    assert_eq!(replay.left(), strings(&["old=new"]));
 }
 
 #[test]
