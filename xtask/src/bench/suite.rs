@@ -96,7 +96,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(best_rate) = results.rates(CREATE_64, PLANTD).into_iter().reduce(f64::max) {
         let rate = Some(best_rate / 2.0);
         let load = Load { rate, ..Load::new(Request::Create, options.duration) };
-        let servers = servers.iter().filter(|server| [PLANTD, CEILING].contains(&server.name));
+        let servers =
+            servers.iter().filter(|server| [PLANTD, BEFORE, CEILING].contains(&server.name));
         let half_load = servers.map(|server| load.entry(HALF_LOAD, server, None));
         results.measure(options, &half_load.collect::<Vec<_>>())?;
     }

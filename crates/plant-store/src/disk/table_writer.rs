@@ -18,7 +18,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// How many bytes are written between two syncs. Otherwise the last sync of a large table would bring hundreds of
 /// megabytes to the disk at once, and the syncs of the write-ahead log would wait behind them.
-const SYNC_BYTES: usize = 4 * 1024 * 1024;
+const SYNC_BYTES: usize = 512 * 1024;
 
 /// A table that is being written, entry by entry.
 #[derive(Debug)]
