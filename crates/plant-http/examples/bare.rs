@@ -1,5 +1,5 @@
-//! The smallest server that anyone would write with actix-web, which `plantd` is measured against too: one token, JSON
-//! in and out, and nothing else. It writes no log and stores nothing. It takes `--listen`, `--data` (which it ignores)
+//! A minimal actix-web server, the baseline of the claims about creates and reads: one token, JSON in and out, and
+//! nothing else. The server writes no log and stores nothing. It takes `--listen`, `--data` (which it ignores)
 //! and `PLANTD_TOKEN`, and prints a line like that of `plantd` when it is ready.
 
 #![forbid(unsafe_code)]

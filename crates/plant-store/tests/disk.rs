@@ -20,6 +20,7 @@ use proptest::prelude::ProptestConfig;
 use proptest::proptest;
 use proptest::sample::select;
 use tempfile::TempDir;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// How many events the model test keeps: few, so that many are forgotten.
 const FEW_EVENTS: usize = 16;
@@ -147,7 +148,33 @@ fn the_repository_on_disk_is_as_the_model() {
 async fn a_database_of_an_older_version_is_refused() {
     let folder = Folder::new();
     fs::create_dir_all(folder.directory().join("sled")).expect("a folder");
-    folder.assert_refused("export the plants with the version that wrote it");
+    assert_other_format(&folder, "format 4 or less");
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_refused_and_not_called_damaged() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let path = folder.directory().join("manifest");
+    let mut manifest = fs::read(&path).expect("reads");
+    // Eight bytes of magic, the checksum of the rest, and the rest, which begins with the format.
+    manifest[16] += 1;
+    let checksum = xxh3_64(&manifest[16..]).to_le_bytes();
+    manifest[8..16].copy_from_slice(&checksum);
+    fs::write(&path, &manifest).expect("writes");
+    assert_other_format(&folder, &format!("format {}", manifest[16]));
+}
+
+/// Checks that neither a server nor an inspection opens the database, and that the message says why.
+#[track_caller]
+fn assert_other_format(folder: &Folder, format: &str) {
+    let inspected = DiskInspection::open(&folder.config).map(drop);
+    for opened in [folder.try_open().map(drop), inspected] {
+        let Err(OpenError::Unusable(cause)) = opened else { panic!("{opened:?}") };
+        let cause = cause.to_string();
+        let says = format!("{format}, and this version reads format");
+        assert!(cause.contains(&says) && cause.contains("export the plants"), "{cause}");
+    }
 }
 
 /// The segments of the write-ahead log, in the folder of a database.
@@ -247,6 +274,29 @@ async fn a_flipped_byte_in_a_table_or_the_manifest_is_refused_and_the_other_plan
     fs::write(&path, damaged).expect("writes");
     let readable = folder.inspect().plants().filter(Result::is_ok).count();
     assert!((2_800..3_000).contains(&readable), "{readable}");
+}
+
+#[tokio::test]
+async fn plants_that_only_the_write_ahead_log_has_are_readable_without_the_manifest() {
+    let mut folder = Folder::new();
+    folder.config.changes_in_memory = 10;
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..25).await;
+    repository.delete(PlantId::from(3), Preconditions::default()).await.expect("removes");
+    let folder = killed_copy(&folder);
+    fs::write(folder.directory().join("manifest"), "no manifest").expect("writes");
+    let saved: Vec<_> = folder.inspect().plants().map(|plant| plant.expect("readable")).collect();
+    assert_eq!(saved, (0..25).filter(|id| *id != 3).map(new_plant).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn an_inspection_changes_nothing() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let lock = folder.directory().join("lock");
+    fs::remove_file(&lock).expect("removes");
+    folder.assert_sound();
+    assert!(!lock.exists());
 }
 
 #[tokio::test]

@@ -9,14 +9,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The limit of lines that may be dropped, in bytes: about 60,000 lines. With 1 MiB, an import with a line for each plant lost some
-/// while the log went to a file.
+/// A droppable line is dropped when more bytes than this would wait, about 60,000 lines. With 1 MiB, an import that logged each
+/// plant lost lines although the log went to a file.
 const DROPPABLE_MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// The capacity that a buffer keeps after a burst of lines, in bytes.
 const CAPACITY_KEPT_BYTES: usize = 1024 * 1024;
 
-/// The limit of all lines, in bytes. It bounds the memory that a stalled reader takes if errors never end.
+/// The most bytes that wait, whatever the lines. Bounds the memory that a stalled reader takes if errors never end. The writer
+/// may hold as many again that it has taken.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long the writer lets lines gather. Under load it writes many lines at once, and wakes rarely.

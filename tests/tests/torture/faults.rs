@@ -61,9 +61,9 @@ const COMMIT: [Point; 21] = [
     point("before-decision", COMMIT_THREAD, 50),
     point("before-segment-switch", COMMIT_THREAD, 4),
     point("after-segment-switch", COMMIT_THREAD, 4),
-    point("before-journal-write", COMMIT_THREAD, 50),
-    point("before-journal-sync", COMMIT_THREAD, 50),
-    point("after-journal", COMMIT_THREAD, 50),
+    point("before-log-write", COMMIT_THREAD, 50),
+    point("before-log-sync", COMMIT_THREAD, 50),
+    point("after-log-append", COMMIT_THREAD, 50),
     point("after-shown", COMMIT_THREAD, 50),
     point("before-answers", COMMIT_THREAD, 50),
     point("before-answers", COMMIT_THREAD, 2),
@@ -90,7 +90,7 @@ const CLOSE: [Point; 3] = [
 
 /// The steps that make a new database, in their order.
 const MAKE: [Point; 6] = [
-    point("before-journal-made", OPENING_THREAD, 1),
+    point("before-log-made", OPENING_THREAD, 1),
     point("after-segment-made", OPENING_THREAD, 2),
     point("before-manifest-write", OPENING_THREAD, 1),
     point("before-manifest-sync", OPENING_THREAD, 1),

@@ -32,7 +32,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// `POST /plants` with an id anywhere in the range of ids.
+    /// `POST /plants` with an id anywhere below 2^53.
     Create,
     /// `GET /plants/{id}` of any stored plant.
     Read,

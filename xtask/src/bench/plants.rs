@@ -14,7 +14,7 @@ const ID_MASK: u64 = (1 << 53) - 1;
 /// overflow, can multiply it by numbers of 23 bits; the scripts in bench/pgbench do.
 const ID_FACTOR: u64 = 679_535_556_991;
 
-/// The id of the plant with a number, anywhere in the range of ids.
+/// The id of the plant with a number, anywhere below 2^53.
 pub(super) fn scattered(number: u64) -> u64 {
     number.wrapping_mul(ID_FACTOR) & ID_MASK
 }

@@ -46,7 +46,7 @@ impl Contender {
 }
 
 pub(super) const PLANTD_BUILD: &str = "-p plantd -p plant-http --bin plantd";
-/// Builds of their own: one with plantd would give plantd the features that examples ask for.
+/// Built separately: Cargo unifies features, and would build plantd with those that the examples ask for.
 pub(super) const CEILING_BUILD: &str = "-p plantd -p plant-http --example ceiling";
 pub(super) const BARE_BUILD: &str = "-p plantd -p plant-http --example bare";
 

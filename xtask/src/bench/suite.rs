@@ -32,7 +32,7 @@ const READS: [(&str, Request); 3] =
     [(READ, Request::Read), (LIST, Request::List), (MIX, Request::Mix)];
 const IMPORT: &str = "import";
 const EXPORT: &str = "export";
-/// It needs the rate of [`CREATE_64`], and so has all of that name.
+/// Has the name of [`CREATE_64`] in it, so that `--only` selects both: the rate is half of the one measured there.
 const HALF_LOAD: &str = "create, 64 connections, at half load";
 
 const BARE_WRITE: &str = "bare write";
@@ -157,17 +157,19 @@ fn takes_part(program: &str, work: &str) -> bool {
 }
 
 fn draw(options: &Options, results: &Results) -> anyhow::Result<()> {
-    let rates = |name, labels, works: [&'static str; 3]| {
-        let measured = results.0.iter().filter(|(work, ..)| *work == works[1]);
+    // The programs of a plot are those of the work at which most take part.
+    let rates = |name, labels, works: [&'static str; 3], most_programs| {
+        let measured = results.0.iter().filter(|(work, ..)| *work == most_programs);
         let programs: Vec<&str> = measured.map(|(_, program, _)| *program).collect();
         let row =
             |work| (work, programs.iter().map(|program| results.rates(work, program)).collect());
         bars(options, name, labels, &programs, &works.map(row))
     };
-    rates("creates", "title='Creates'; y_label='creates/s'", [CREATE_1, CREATE_64, CREATE_256])?;
+    let labels = "title='Creates'; y_label='creates/s'";
+    rates("creates", labels, [CREATE_1, CREATE_64, CREATE_256], CREATE_64)?;
     let labels = "title='64 connections, a store of 100,000 plants'; y_label='requests/s'";
-    rates("reads", labels, [READ, LIST, MIX])?;
-    let programs = [PLANTD, CEILING];
+    rates("reads", labels, [READ, LIST, MIX], READ)?;
+    let programs = [PLANTD, BEFORE, CEILING];
     let row =
         |percentile| programs.map(|program| results.latencies(HALF_LOAD, program, percentile));
     let rows = [("p50", 0), ("p99", 1), ("p99.9", 2), ("longest", 3)];

@@ -84,8 +84,8 @@ impl Exchange {
         log::error!("{cause}: {}", self.context);
     }
 
-    /// Adds the common headers, and sets the connection's state.
-    pub(crate) fn end(mut self, mut response: HttpResponse) -> HttpResponse {
+    /// Completes the head of the answer, and notes on the connection that the answer begins.
+    pub(crate) fn begin_answer(mut self, mut response: HttpResponse) -> HttpResponse {
         if let Some(failure) = response.error().and_then(|error| error.as_error::<Failure>()) {
             self.error = Some(failure.number());
             if let Some(cause) = failure.cause() {
@@ -228,7 +228,7 @@ mod tests {
         let connected = Some(&connection);
         let exchange = Exchange::begin(&Rc::default(), context, request.head(), connected);
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
-        let answer = exchange.end(HttpResponse::Ok().body(body));
+        let answer = exchange.begin_answer(HttpResponse::Ok().body(body));
         assert!(connection.deadline().is_none(), "the client would be cut off");
         drop(answer);
         assert!(connection.deadline().is_some(), "the next request has to come in time");

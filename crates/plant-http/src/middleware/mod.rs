@@ -36,7 +36,7 @@ pub(crate) fn before_continue(
         Err(failure) => {
             let connection = request.conn_data::<Rc<ConnectionState>>();
             let exchange = Exchange::begin(policy, context, request.head(), connection);
-            Err(exchange.end(HttpResponse::from_error(failure)).into())
+            Err(exchange.begin_answer(HttpResponse::from_error(failure)).into())
         }
     }
 }
@@ -52,12 +52,12 @@ pub(crate) async fn answer(
     let connection = request.request().conn_data::<Rc<ConnectionState>>();
     let exchange = Exchange::begin(&policy, Rc::clone(&context), request.head(), connection);
     if let Err(failure) = policy.check(&context, request.head(), path) {
-        return Ok(request.into_response(exchange.end(HttpResponse::from_error(failure))));
+        return Ok(request.into_response(exchange.begin_answer(HttpResponse::from_error(failure))));
     }
     let cause = match AssertUnwindSafe(next.call(request)).catch_unwind().await {
         Ok(Ok(answer)) => {
             let (request, response) = answer.into_parts();
-            return Ok(ServiceResponse::new(request, exchange.end(response)));
+            return Ok(ServiceResponse::new(request, exchange.begin_answer(response)));
         }
         Ok(Err(error)) => error.to_string(),
         // The panic hook has logged the location.
@@ -65,7 +65,8 @@ pub(crate) async fn answer(
     };
     exchange.log_error(&cause);
     // A panic takes the request with it, and a ServiceResponse needs one, so an error carries the answer.
-    let response = exchange.end(HttpResponse::from_error(Failure::from(ErrorNumber::Internal)));
+    let response =
+        exchange.begin_answer(HttpResponse::from_error(Failure::from(ErrorNumber::Internal)));
     Err(InternalError::from_response(cause, response).into())
 }
 

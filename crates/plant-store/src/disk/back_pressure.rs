@@ -17,9 +17,9 @@ const TABLES_FROM: usize = 20;
 /// With this many tables, the wait is the longest.
 const TABLES_MAX: usize = 60;
 
-/// How long the next group waits. `full` is how full the active memtable is, from 0 to 1.
-pub(super) fn delay(is_flushing: bool, full: f64, tables: usize) -> Duration {
-    let of_flush = if is_flushing { (full - FULL_FROM) / (1.0 - FULL_FROM) } else { 0.0 };
+/// How long the next group waits. `fill_ratio` says how full the active memtable is, from 0 to 1.
+pub(super) fn delay(is_flushing: bool, fill_ratio: f64, tables: usize) -> Duration {
+    let of_flush = if is_flushing { (fill_ratio - FULL_FROM) / (1.0 - FULL_FROM) } else { 0.0 };
     let of_merges = tables.saturating_sub(TABLES_FROM) as f64 / (TABLES_MAX - TABLES_FROM) as f64;
     DELAY_MAX.mul_f64(of_flush.max(of_merges).clamp(0.0, 1.0))
 }

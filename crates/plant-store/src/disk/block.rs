@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A block is complete at this size, in bytes. Larger blocks have a smaller index, and take longer to search.
-const BLOCK_BYTES: usize = 4096;
+pub(super) const BLOCK_BYTES: usize = 4096;
 
 /// Lengths in bytes.
 #[derive(Serialize, Deserialize)]
@@ -64,11 +64,12 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// The bytes of the block. The next block begins empty.
+    /// The bytes of the block so far.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    /// Begins the next block.
     pub(super) fn clear(&mut self) {
         self.first_key.clear();
         self.last_key.clear();

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// About how many bytes a block takes, for the cache's first allocation.
-const BLOCK_BYTES: u64 = 4096;
+use super::block::BLOCK_BYTES;
 
 /// A table's number, and the index of a block.
 type Key = (u64, usize);
@@ -20,14 +19,14 @@ impl Weighter<Key, Arc<[u8]>> for Bytes {
     }
 }
 
-/// Recently used blocks, whose checksums are checked.
+/// Recently used blocks. The checksum of each was checked when the block was read.
 #[derive(Debug)]
 pub(super) struct BlockCache(Cache<Key, Arc<[u8]>, Bytes>);
 
 impl BlockCache {
     /// A cache of this many bytes of blocks.
     pub(super) fn new(bytes: u64) -> Arc<Self> {
-        let blocks = usize::try_from(bytes / BLOCK_BYTES).unwrap_or(usize::MAX);
+        let blocks = usize::try_from(bytes).unwrap_or(usize::MAX) / BLOCK_BYTES;
         Arc::new(Self(Cache::with_weighter(blocks, bytes, Bytes)))
     }
 
@@ -38,11 +37,6 @@ impl BlockCache {
         index: usize,
         read: impl FnOnce() -> anyhow::Result<Arc<[u8]>>,
     ) -> anyhow::Result<Arc<[u8]>> {
-        if let Some(block) = self.0.get(&(table, index)) {
-            return Ok(block);
-        }
-        let block = read()?;
-        self.0.insert((table, index), Arc::clone(&block));
-        Ok(block)
+        self.0.get_or_insert_with(&(table, index), read)
     }
 }

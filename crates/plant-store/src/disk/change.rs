@@ -104,6 +104,16 @@ impl ChangeGroup {
         Ok(group)
     }
 
+    /// What the changes before this group add up to. Which events are kept is not known, so all of them are.
+    pub(super) fn totals_before(&self) -> Totals {
+        Totals {
+            last_sequence: self.first_sequence - 1,
+            plants: self.plants_before,
+            digest: self.digest_before,
+            kept_from: 1,
+        }
+    }
+
     /// Whether this is the next group after these totals.
     pub(super) fn follows(&self, totals: &Totals) -> bool {
         let Totals { last_sequence, plants, digest, .. } = *totals;

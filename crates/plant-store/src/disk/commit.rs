@@ -217,7 +217,7 @@ impl Committer {
             if !self.append(&payload_of(&group)?)? {
                 return Ok(refuse_all());
             }
-            fault::point("after-journal");
+            fault::point("after-log-append");
             self.tree.apply(group)?;
             fault::point("after-shown");
         }
@@ -242,9 +242,11 @@ impl Committer {
             fault::point("after-segment-switch");
             self.flush()?;
         } else {
-            let full =
-                self.write_ahead_log.full().max(changes as f64 / self.changes_in_memory as f64);
-            thread::sleep(delay(self.compaction.is_flushing(), full, tables));
+            let fill_ratio = self
+                .write_ahead_log
+                .fill_ratio()
+                .max(changes as f64 / self.changes_in_memory as f64);
+            thread::sleep(delay(self.compaction.is_flushing(), fill_ratio, tables));
         }
         self.write_ahead_log.append(payload)?;
         Ok(true)

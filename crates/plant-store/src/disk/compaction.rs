@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use super::cache::BlockCache;
 use super::change::Totals;
@@ -37,7 +37,9 @@ pub(super) struct Compactor {
 impl Compactor {
     /// Writes a memtable, whose last event leads to `totals`, as a table.
     pub(super) fn flush(&mut self, memtable: &Memtable, totals: Totals) -> anyhow::Result<()> {
-        self.room.wait().context("waiting for room on the disk")?;
+        if self.disk_is_full()? {
+            self.room.wait().context("waiting for room on the disk")?;
+        }
         let shown_from = (totals.last_sequence + 1).saturating_sub(self.keep_events).max(1);
         let totals = Totals { kept_from: totals.kept_from.max(shown_from), ..totals };
         let table = write_table(&self.files, &mut self.manifest, memtable, totals, &self.cache)?;
@@ -49,13 +51,11 @@ impl Compactor {
 
     /// Looks at the room on the disk, and advances the merges a little. Returns false when there is nothing to merge now.
     pub(super) fn advance(&mut self) -> anyhow::Result<bool> {
-        self.room.look();
+        if self.disk_is_full()? {
+            return Ok(false);
+        }
         self.begin_merge()?;
         let Some(mut merge) = self.merges.pop() else { return Ok(false) };
-        if self.room.is_full() {
-            self.abandon(merge)?;
-            return Ok(true);
-        }
         fault::point("before-merge-step");
         if merge.advance()? {
             self.merges.push(merge);
@@ -71,19 +71,19 @@ impl Compactor {
         let tables = self.tree.tables();
         let is_free = |table: &&Arc<Table>| self.merges.iter().all(|merge| !merge.has_input(table));
         let free = tables.iter().take_while(is_free);
-        let sizes: Vec<_> = free.map(|table| (table.entry.bytes, table.plants)).collect();
+        let sizes: Vec<_> = free.map(|table| (table.metadata.bytes, table.plant_entries)).collect();
         let Some(inputs) = tables_to_merge(&sizes, self.manifest.totals.plants) else {
             return Ok(());
         };
         let is_oldest = inputs.end == tables.len();
         let inputs: Tables = tables[inputs].into();
-        let bytes = inputs.iter().map(|table| table.entry.bytes).sum();
+        let bytes = inputs.iter().map(|table| table.metadata.bytes).sum();
         if !self.room.has_room_for(bytes) {
             return Ok(());
         }
         let number = self.manifest.next_table;
         self.manifest.next_table += 1;
-        let plants: u64 = inputs.iter().map(|table| table.plants).sum();
+        let plants: u64 = inputs.iter().map(|table| table.plant_entries).sum();
         let file = self.files.create_table(number)?;
         self.merges.push(MergeUnderWay {
             entries: Merge::of_all(&inputs),
@@ -99,37 +99,45 @@ impl Compactor {
     /// Puts the result of a merge in the place of its inputs.
     fn end_merge(&mut self, merge: MergeUnderWay) -> anyhow::Result<()> {
         let mut tables = self.tree.tables().to_vec();
-        let place = tables.iter().position(|table| merge.has_input(table)).unwrap_or(0);
+        let place = tables.iter().position(|table| merge.has_input(table));
+        let place = place.context("the inputs of a merge are not in the tree")?;
         tables.retain(|table| !merge.has_input(table));
         let MergeUnderWay { inputs, output, number, .. } = merge;
-        let first = inputs.last().map_or(0, |oldest| oldest.sequences.0);
-        let last = inputs.first().map_or(0, |newest| newest.sequences.1);
-        let ended = end_table(&self.files, output, number, (first, last), &self.cache);
+        let (Some(newest), Some(oldest)) = (inputs.first(), inputs.last()) else {
+            bail!("a merge without inputs");
+        };
+        let sequences = (oldest.sequences.0, newest.sequences.1);
+        let ended = end_table(&self.files, output, number, sequences, &self.cache);
         tables.insert(place, Arc::new(ended.context("merging tables")?));
 
-        self.manifest.tables = tables.iter().map(|table| table.entry).collect();
+        self.manifest.tables = tables.iter().map(|table| table.metadata).collect();
         self.files.write_manifest(&self.manifest)?;
         fault::point("before-merge-shown");
         self.tree.merged(tables.into());
-        for input in &*inputs {
+        // Oldest first: a removal in a newer input must outlive what it hides, for an export without the manifest.
+        for input in inputs.iter().rev() {
             fault::point("before-input-removed");
             // Readers may still have the file open.
-            self.files.remove_table(input.entry.number)?;
+            self.files.remove_table(input.metadata.number)?;
         }
         fault::point("after-merge");
         Ok(())
     }
 
-    /// Gives the room of an unfinished merge back.
-    fn abandon(&self, merge: MergeUnderWay) -> anyhow::Result<()> {
-        let number = merge.number;
-        drop(merge);
-        self.files.remove_table(number)
+    /// Looks whether the disk is full, and then gives the room of all unfinished merges back: a full disk must not stay
+    /// full with what the store itself can do without.
+    fn disk_is_full(&mut self) -> anyhow::Result<bool> {
+        self.room.look();
+        let is_full = self.room.is_full();
+        if is_full {
+            self.abandon_merges()?;
+        }
+        Ok(is_full)
     }
 
-    /// Gives the room of all unfinished merges back.
-    pub(super) fn abandon_all(&mut self) -> anyhow::Result<()> {
-        std::mem::take(&mut self.merges).into_iter().try_for_each(|merge| self.abandon(merge))
+    /// Ends all unfinished merges, and removes their files.
+    pub(super) fn abandon_merges(&mut self) -> anyhow::Result<()> {
+        self.merges.drain(..).try_for_each(|merge| self.files.remove_table(merge.number))
     }
 }
 
@@ -148,7 +156,7 @@ pub(super) fn write_table(
     let table = end_table(files, table, number, memtable.sequences(), cache)?;
     manifest.next_table += 1;
     manifest.totals = totals;
-    manifest.tables.insert(0, table.entry);
+    manifest.tables.insert(0, table.metadata);
     files.write_manifest(manifest)?;
     Ok(table)
 }
@@ -182,7 +190,7 @@ pub(super) struct MergeUnderWay {
 
 impl MergeUnderWay {
     fn has_input(&self, table: &Table) -> bool {
-        self.inputs.iter().any(|input| input.entry.number == table.entry.number)
+        self.inputs.iter().any(|input| input.metadata.number == table.metadata.number)
     }
 
     /// Merges some entries. Returns false after the last one.
@@ -199,5 +207,89 @@ impl MergeUnderWay {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use plant_domain::PlantId;
+
+    use super::super::change::{Change, ChangeGroup};
+    use super::super::health::StoreHealth;
+    use super::*;
+    use crate::plant_record::PlantRecord;
+
+    /// So many that a merge of four memtables takes more than one step.
+    const PLANTS_OF_A_MEMTABLE: i64 = 1_000;
+
+    /// Writes a memtable of new plants as a table.
+    fn flush_next(compactor: &mut Compactor) {
+        let totals = compactor.manifest.totals;
+        let mut group = ChangeGroup::after(&totals, 0);
+        for revision in group.first_sequence.. {
+            let id = PlantId::from(revision.cast_signed());
+            let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
+            let record = record.encode().expect("encodes");
+            group.changes.push(Change::new(id, None, Some(record)).expect("a change"));
+            if id.get() % PLANTS_OF_A_MEMTABLE == 0 {
+                break;
+            }
+        }
+        let after = totals.after(&group.changes).expect("adds up");
+        let mut memtable = Memtable::after(totals.last_sequence);
+        memtable.apply(group).expect("it follows");
+        compactor.flush(&memtable, after).expect("writes");
+    }
+
+    fn compactor(directory: &Path, free_bytes: fn(&std::fs::File) -> Option<u64>) -> Compactor {
+        let health = Arc::new(StoreHealth::default());
+        let files = Files::in_directory(directory, Arc::clone(&health));
+        files.make().expect("an empty folder");
+        let file = tempfile::tempfile().expect("a file");
+        Compactor {
+            files,
+            manifest: Manifest::new([0; 16]),
+            tree: Arc::new(MergeTree::new([].into(), Totals::default())),
+            cache: BlockCache::new(0),
+            keep_events: 1,
+            room: Arc::new(Room::new(free_bytes, file, directory.to_owned(), health)),
+            merges: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_memtable_that_waits_for_room_waits_without_unfinished_merges() {
+        static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
+        for merges in 1..=2 {
+            (0..4).for_each(|_| flush_next(&mut compactor));
+            assert!(compactor.advance().expect("merges"));
+            assert_eq!(compactor.merges.len(), merges, "the second merge interrupts the first");
+        }
+        let files = compactor.files.clone();
+        let tables = || files.table_numbers().expect("reads").len();
+        assert_eq!(tables(), 8 + 2);
+        FREE.store(0, Ordering::Relaxed);
+        thread::scope(|scope| {
+            let flushing = scope.spawn(|| flush_next(&mut compactor));
+            let begun = Instant::now();
+            while tables() > 8 && begun.elapsed() < Duration::from_secs(60) {
+                thread::yield_now();
+            }
+            let (left, is_waiting) = (tables(), !flushing.is_finished());
+            // The end of the scope waits for the flush, also when an assertion fails.
+            FREE.store(u64::MAX, Ordering::Relaxed);
+            assert!(left == 8 && is_waiting, "{left} tables");
+        });
+        assert_eq!(tables(), 9);
+        while compactor.advance().expect("merges") {}
+        assert_eq!(compactor.tree.tables().len(), tables(), "the merges begin anew");
+        assert!(tables() < 9);
     }
 }

@@ -101,11 +101,11 @@ fn run(
             Ok((memtable, totals)) => {
                 compactor.flush(&memtable, totals)?;
                 if report.send(()).is_err() {
-                    return compactor.abandon_all();
+                    return compactor.abandon_merges();
                 }
             }
             Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => return compactor.abandon_all(),
+            Err(TryRecvError::Disconnected) => return compactor.abandon_merges(),
         }
     }
 }

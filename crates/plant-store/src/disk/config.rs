@@ -1,7 +1,6 @@
 //! Where the database is, and how much it may use.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::DEFAULT_KEEP_EVENTS;
 
@@ -11,10 +10,6 @@ pub const DEFAULT_CACHE_MIB: u64 = 64;
 /// The default of [`DiskConfig::changes_in_memory`]. Large plants fill a segment of the write-ahead log, and so the
 /// memtable, with fewer changes.
 pub const DEFAULT_CHANGES_IN_MEMORY: usize = 131_072;
-
-/// How long an open waits for a lock that another process is about to release.
-pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-pub(super) const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Where the database is, and how much it may use.
 #[derive(Clone, Debug)]

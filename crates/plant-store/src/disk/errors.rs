@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 
 use thiserror::Error;
 
+use super::manifest::FORMAT;
 use crate::{OpenError, StoreFailure};
 
 /// Marks an error whose cause is the content of the files, not the disk.
@@ -14,15 +15,24 @@ use crate::{OpenError, StoreFailure};
 )]
 pub(super) struct Damaged;
 
-/// Adds [`Damaged`], which says what to do, unless the disk has failed or the error says so already.
-pub(super) fn advise(error: anyhow::Error) -> anyhow::Error {
-    let is_said = is_of_disk(&error) || error.downcast_ref::<Damaged>().is_some();
-    if is_said { error } else { error.context(Damaged) }
+/// Another version wrote the database, which is then not damaged.
+#[derive(Debug, Error)]
+#[error(
+    "the database has {found}, and this version reads format {FORMAT}; export the plants with the version that wrote \
+     it, and import them with this one"
+)]
+pub(super) struct OtherFormat {
+    pub(super) found: String,
 }
 
-/// Whether the disk has failed, or the way to it.
-pub(super) fn is_of_disk(error: &anyhow::Error) -> bool {
-    kind_on_disk(error).is_some()
+/// Adds [`Damaged`], which says what to do, to an error about the content of the files.
+pub(super) fn advise(error: anyhow::Error) -> anyhow::Error {
+    if is_about_content(&error) { error.context(Damaged) } else { error }
+}
+
+/// Whether the cause is the content of the files: the disk works, and this version can read the format.
+pub(super) fn is_about_content(error: &anyhow::Error) -> bool {
+    kind_on_disk(error).is_none() && error.downcast_ref::<OtherFormat>().is_none()
 }
 
 /// Says what to do when the disk has failed, or the way to it.
@@ -52,14 +62,14 @@ pub(super) fn advise_on_disk(error: anyhow::Error) -> anyhow::Error {
 fn kind_on_disk(error: &anyhow::Error) -> Option<ErrorKind> {
     error.chain().find_map(|cause| {
         let cause = cause.downcast_ref::<io::Error>();
-        cause.filter(|cause| !is_about_content(cause)).map(io::Error::kind)
+        cause.map(io::Error::kind).filter(|kind| !is_of_cut_file(*kind))
     })
 }
 
-/// Whether the disk works and the content is wrong: a file is truncated or missing.
-fn is_about_content(error: &io::Error) -> bool {
+/// Whether the disk works, and a file is cut or missing.
+const fn is_of_cut_file(kind: ErrorKind) -> bool {
     use ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+    matches!(kind, InvalidData | NotFound | UnexpectedEof)
 }
 
 pub(super) fn open_error(error: anyhow::Error) -> OpenError {

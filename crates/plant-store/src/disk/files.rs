@@ -3,14 +3,15 @@
 //! The manifest is replaced as a whole (written beside, synced, renamed), so a kill leaves the old one or the new one.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 
+use super::errors::OtherFormat;
 use super::health::StoreHealth;
-use super::manifest::{Manifest, other_format};
+use super::manifest::Manifest;
 use super::table_writer::TableFile;
 use crate::fault;
 
@@ -25,7 +26,7 @@ const SLED: &str = "sled";
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     directory: PathBuf,
-    /// Learns that the disk still takes what is written.
+    /// Told after each sync of a table, so that the watchdog sees progress.
     health: Arc<StoreHealth>,
 }
 
@@ -43,7 +44,7 @@ impl Files {
         if exists(MANIFEST)? {
             return Ok(true);
         }
-        ensure!(!exists(SLED)?, other_format("format 4 or less"));
+        ensure!(!exists(SLED)?, OtherFormat { found: "format 4 or less".to_owned() });
         Ok(false)
     }
 
@@ -64,7 +65,7 @@ impl Files {
         let path = self.directory.join(MANIFEST);
         let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         Manifest::decode(&bytes)
-            .with_context(|| format!("the manifest {} is damaged", path.display()))
+            .with_context(|| format!("the manifest {} cannot be used", path.display()))
     }
 
     /// Makes the rename of the manifest durable. A kill between the rename and this sync leaves a manifest that a power
@@ -78,7 +79,9 @@ impl Files {
         let (new, path) = (self.directory.join(NEW_MANIFEST), self.directory.join(MANIFEST));
         let write = || {
             fault::point("before-manifest-write");
-            let mut file = File::create(&new)?;
+            // In a folder of another user, what is left of an earlier write may be a link to any file.
+            remove_if_there(&new)?;
+            let mut file = File::create_new(&new)?;
             file.write_all(&manifest.encode()?)?;
             fault::point("before-manifest-sync");
             file.sync_all()?;
@@ -126,12 +129,14 @@ impl Files {
     /// Removes a table that the manifest does not name, if it is there.
     pub(super) fn remove_table(&self, number: u64) -> anyhow::Result<()> {
         let path = self.table_path(number);
-        match fs::remove_file(&path) {
-            Err(cause) if cause.kind() != ErrorKind::NotFound => {
-                Err(cause).with_context(|| format!("cannot remove {}", path.display()))
-            }
-            _ => Ok(()),
-        }
+        remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))
+    }
+}
+
+pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => Err(cause),
+        _ => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::anyhow;
 
-use super::errors::is_of_disk;
+use super::errors::is_about_content;
 
 /// How many findings are listed. One damaged block may cause a finding for every plant.
 const MAX_LISTED: usize = 1_000;
@@ -28,7 +28,8 @@ impl Findings {
         self.add_error(anyhow!("{finding}"))
     }
 
-    /// The value, or `None` after adding the error. An error of the disk is returned: it says nothing about the database.
+    /// The value, or `None` after adding the error. An error of the disk, or another format, is returned: it
+    /// says nothing about the content of the database.
     pub(super) fn value_of<T>(&mut self, looked: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
         match looked {
             Ok(value) => Ok(Some(value)),
@@ -45,7 +46,7 @@ impl Findings {
 
     fn add_error(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
         match self {
-            _ if is_of_disk(&error) => return Err(error),
+            _ if !is_about_content(&error) => return Err(error),
             Self::Refuse => return Err(error),
             Self::List { listed, .. } if listed.len() < MAX_LISTED => {
                 listed.push(format!("{error:#}"));

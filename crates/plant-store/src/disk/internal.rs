@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use plant_domain::PlantId;
 
-use super::block::{BlockBuilder, BlockCursor, checksum};
+use super::block::{BlockBuilder, BlockCursor};
 use super::cache::BlockCache;
 use super::change::{ChangeGroup, EventOfPlant, Totals};
 use super::findings::Findings;
@@ -17,7 +17,7 @@ use super::merge::{Merge, Tables};
 use super::open::in_memory;
 use super::reader::DiskReader;
 use super::recovery;
-use super::table::{Content, MAGIC, Table};
+use super::table::{Content, Table, footer};
 use super::table_writer::TableWriter;
 use super::tree::{MergeTree, with_newest};
 use super::verify;
@@ -80,8 +80,7 @@ pub fn key(key: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
 
 /// How many entries a table of these blocks and this tail has. The table gets the right checksum of its tail.
 pub fn table(blocks: &[u8], tail: &[u8]) -> anyhow::Result<usize> {
-    let footer = [(tail.len() as u64).to_le_bytes(), checksum(tail).to_le_bytes(), MAGIC];
-    let content = Content::Memory([blocks, tail, footer.as_flattened()].concat());
+    let content = Content::Memory([blocks, tail, &footer(tail)].concat());
     let table = Arc::new(Table::open(1, content, None, BlockCache::new(0))?);
     drop(table.get(b"p"));
     drop(table.plant(PlantId::MIN));
@@ -151,7 +150,9 @@ impl AnyDatabase {
         };
         let tables = (1..).zip(tables).map(|(number, entries)| table_of(number, entries));
         let mut tables: Tables = tables.collect::<Option<_>>()?;
-        let replayed = recovery::replay(in_tables, groups, &mut Findings::Refuse);
+        let groups: anyhow::Result<_> =
+            groups.iter().map(|payload| ChangeGroup::decode(payload)).collect();
+        let replayed = recovery::replay(Some(in_tables), groups.ok()?, &mut Findings::Refuse);
         let (memtable, totals) = replayed.ok()?;
         if !memtable.events.is_empty() {
             let newest = in_memory(&memtable, totals, &cache).expect("it can be written");

@@ -12,8 +12,8 @@
 use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
 
-pub(super) const EVENT_PREFIX: u8 = b'e';
-pub(super) const PLANT_PREFIX: u8 = b'p';
+const EVENT_PREFIX: u8 = b'e';
+const PLANT_PREFIX: u8 = b'p';
 pub(super) const TAG_PREFIX: u8 = b't';
 const TAG_END: u8 = 0;
 
@@ -34,13 +34,8 @@ fn numbered(prefix: u8, number: [u8; 8]) -> [u8; 9] {
     key
 }
 
-/// The start of the keys of all plants with a tag.
-pub(super) fn tag_start(tag: &str) -> Vec<u8> {
-    [&[TAG_PREFIX], tag.as_bytes(), &[TAG_END]].concat()
-}
-
 pub(super) fn tag_key(tag: &str, id: PlantId) -> Vec<u8> {
-    [&tag_start(tag)[..], &ordered(id)].concat()
+    [&[TAG_PREFIX], tag.as_bytes(), &[TAG_END], &ordered(id)].concat()
 }
 
 /// The sequence number in the key of an event; `None` when the key is of another kind.

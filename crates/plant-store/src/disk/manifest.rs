@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::block::checksum;
 use super::change::Totals;
+use super::errors::OtherFormat;
 use super::keys::MAX_SEQUENCE;
-use super::table::TableEntry;
+use super::table::TableMetadata;
 use super::write_ahead_log::Salts;
 use crate::plant_record::whole;
 
@@ -15,7 +16,7 @@ use crate::plant_record::whole;
 const MAGIC: [u8; 8] = *b"plmanif1";
 
 /// The number of the layout of all files. A database with another number does not open.
-const FORMAT: u32 = 5;
+pub(super) const FORMAT: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
@@ -26,7 +27,7 @@ pub(super) struct Manifest {
     /// The number of the next table.
     pub(super) next_table: u64,
     /// Newest first.
-    pub(super) tables: Vec<TableEntry>,
+    pub(super) tables: Vec<TableMetadata>,
 }
 
 impl Manifest {
@@ -53,7 +54,7 @@ impl Manifest {
 
     pub(super) fn of_content(content: &[u8]) -> anyhow::Result<Self> {
         let (format, rest): (u32, _) = postcard::take_from_bytes(content)?;
-        ensure!(format == FORMAT, other_format(&format!("format {format}")));
+        ensure!(format == FORMAT, OtherFormat { found: format!("format {format}") });
         let manifest: Self = whole(rest)?;
         let Totals { last_sequence, kept_from, .. } = manifest.totals;
         ensure!(
@@ -62,12 +63,4 @@ impl Manifest {
         );
         Ok(manifest)
     }
-}
-
-/// Says that another version wrote the database.
-pub(super) fn other_format(found: &str) -> String {
-    format!(
-        "the database has {found}, and this version reads format {FORMAT}; export the plants with the version that \
-         wrote it, and import them with this one"
-    )
 }

@@ -71,8 +71,9 @@ const QUEUE_CAPACITY: usize = 1024;
 /// How many imports may have plants in the queue. Bounds how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
 
-/// An unfiltered page of at most this many plants is read on the calling thread: a hand-over would take longer.
-const MAX_READ_AT_ONCE: usize = 1_000;
+/// A page without a filter of at most this many plants is read on the calling thread, because handing it to a blocking
+/// thread would take longer.
+const INLINE_PAGE_MAX_PLANTS: usize = 1_000;
 
 pub use self::config::{DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DiskConfig};
 pub use self::inspection::{DiskInspection, Verification};
@@ -91,8 +92,8 @@ pub struct DiskRepository {
     reads: Arc<Semaphore>,
     health: Arc<StoreHealth>,
     room: Arc<Room>,
-    // Fields drop in this order. Dropping the queue ends the commit thread, which ends the other threads; the lock may
-    // be released only after they have ended.
+    // Fields drop in this order: dropping the queue ends the commit thread, which ends the other threads. The lock is
+    // released after they have ended, also by the duplicate in `Room`.
     _threads: JoinOnDrop,
     reader: DiskReader,
     _lock: File,
@@ -120,9 +121,9 @@ impl DiskRepository {
         let open::Opened { files, manifest, tables, cache, write_ahead_log, lock } = opened;
         let tree = Arc::new(MergeTree::new(tables, manifest.totals));
         let keep_events = config.keep_events;
-        let looked_at = lock.try_clone().context("cannot look how full the disk is")?;
+        let lock_of_threads = lock.try_clone().context("cannot keep the lock")?;
         let directory = config.directory.clone();
-        let room = Room::new(room::free_bytes, looked_at, directory, Arc::clone(&health));
+        let room = Room::new(room::free_bytes, lock_of_threads, directory, Arc::clone(&health));
         let room = Arc::new(room);
         let (tree_to_compact, room_to_look) = (Arc::clone(&tree), Arc::clone(&room));
         let compactor = Compactor {
@@ -150,7 +151,7 @@ impl DiskRepository {
         Ok(Self {
             queue,
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
-            reads: Arc::new(Semaphore::new(reads_at_once())),
+            reads: Arc::new(Semaphore::new(concurrent_reads())),
             _threads: JoinOnDrop { threads, health: Arc::clone(&health) },
             health,
             room,
@@ -244,7 +245,7 @@ impl PlantRepository for DiskRepository {
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
-        if request.filter.matches_all() && request.limit <= MAX_READ_AT_ONCE {
+        if request.filter.matches_all() && request.limit <= INLINE_PAGE_MAX_PLANTS {
             return Ok(self.reader.page(&request).map_err(StoreFailure::new)?);
         }
         self.read(move |reader| reader.page(&request)).await
@@ -287,7 +288,7 @@ impl PlantRepository for DiskRepository {
     }
 }
 
-fn reads_at_once() -> usize {
+fn concurrent_reads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::fs::OFlags;
@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use super::cache::BlockCache;
 use super::change::Totals;
 use super::compaction::write_table;
-use super::config::{DiskConfig, LOCK_PATIENCE, LOCK_RETRY_INTERVAL};
+use super::config::DiskConfig;
 use super::errors::{advise, advise_on_disk};
 use super::files::Files;
 use super::findings::Findings;
@@ -26,13 +26,18 @@ use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::merge::Tables;
 use super::recovery::replay;
-use super::table::{Content, Table, TableEntry};
+use super::room::MIB;
+use super::table::{Content, Table, TableMetadata};
 use super::table_writer::TableWriter;
 use super::tree::with_newest;
-use super::write_ahead_log::{self, WriteAheadLog};
+use super::write_ahead_log::{self, LogContent, WriteAheadLog};
 use crate::fault;
 
-const MIB: u64 = 1024 * 1024;
+/// How long an open waits for a lock that another process is about to release.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+const LOCK: &str = "lock";
 
 /// A checked database: its tables have everything in the write-ahead log.
 pub(super) struct Opened {
@@ -74,15 +79,16 @@ fn recover(
     let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
     let mut tables = open_tables(files, &manifest, &cache)?;
     check_all(&tables)?;
-    let payloads = read_log(config, Some(&manifest), &mut findings)?;
-    let (memtable, totals) = replay(manifest.totals, &payloads, &mut findings)?;
+    let log = read_log(config, Some(&manifest), &mut findings)?;
+    let write_ahead_log = WriteAheadLog::open(&config.directory, &log)?;
+    let (memtable, totals) = replay(Some(manifest.totals), log.into_groups(), &mut findings)?;
     fault::point("after-replay");
     if !memtable.events.is_empty() {
         let table = write_table(files, &mut manifest, &memtable, totals, &cache)?;
         tables = with_newest(&tables, table);
     }
     fault::point("before-opened");
-    Ok((manifest, tables, cache, WriteAheadLog::open(&config.directory)?))
+    Ok((manifest, tables, cache, write_ahead_log))
 }
 
 /// Opens the tables that the manifest names.
@@ -91,7 +97,7 @@ pub(super) fn open_tables(
     manifest: &Manifest,
     cache: &Arc<BlockCache>,
 ) -> anyhow::Result<Tables> {
-    let open = |entry: &TableEntry| {
+    let open = |entry: &TableMetadata| {
         let content = Content::of_file(&files.table_path(entry.number))?;
         Ok(Arc::new(Table::open(entry.number, content, Some(entry), Arc::clone(cache))?))
     };
@@ -130,12 +136,12 @@ fn check_all(tables: &[Arc<Table>]) -> anyhow::Result<()> {
 
 /// What there is of a database, even of a damaged one.
 pub(super) struct Found {
-    /// With what the write-ahead log has in front, as a table in memory.
+    /// Newest first. The changes that only the write-ahead log has are the first table, in memory.
     pub(super) tables: Tables,
     /// What everything should add up to, if the manifest can be read.
     pub(super) totals: Option<Totals>,
-    /// Keeps other processes out.
-    _lock: File,
+    /// Keeps other processes out, if the file of the lock is there.
+    _lock: Option<File>,
 }
 
 /// Opens an existing database, even if it is damaged, and changes nothing.
@@ -149,7 +155,7 @@ pub(super) fn open_to_look(config: &DiskConfig, findings: &mut Findings) -> anyh
             "there is no database in {}; name the folder of one",
             directory.display()
         );
-        lock(directory)
+        lock_to_look(directory)
     };
     let found = find().and_then(|lock| look(config, &files, lock, findings).map_err(advise));
     found.map_err(advise_on_disk)
@@ -158,12 +164,12 @@ pub(super) fn open_to_look(config: &DiskConfig, findings: &mut Findings) -> anyh
 fn look(
     config: &DiskConfig,
     files: &Files,
-    lock: File,
+    lock: Option<File>,
     findings: &mut Findings,
 ) -> anyhow::Result<Found> {
     let manifest = findings.value_of(files.read_manifest())?;
     let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
-    let mut open_one = |number, expected: Option<&TableEntry>| {
+    let mut open_one = |number, expected: Option<&TableMetadata>| {
         let content = || Content::of_file(&files.table_path(number));
         let open = || Table::open(number, content()?, expected, Arc::clone(&cache));
         let table = match findings.value_of(open())? {
@@ -185,20 +191,19 @@ fn look(
             for number in files.table_numbers()? {
                 tables.extend(open_one(number, None)?);
             }
-            // Inputs of a merge may be there beside its result. Then the same entry is found twice, which is harmless.
-            tables.sort_unstable_by_key(|table| Reverse((table.sequences.1, table.entry.number)));
+            // Inputs of a merge may be there beside its result: the same entries are then found twice.
+            tables
+                .sort_unstable_by_key(|table| Reverse((table.sequences.1, table.metadata.number)));
         }
     }
-    let payloads = read_log(config, manifest.as_ref(), findings)?;
-    let Some(in_tables) = manifest.map(|manifest| manifest.totals) else {
-        return Ok(Found { tables: tables.into(), totals: None, _lock: lock });
-    };
-    let (memtable, totals) = replay(in_tables, &payloads, findings)?;
+    let log = read_log(config, manifest.as_ref(), findings)?;
+    let in_tables = manifest.map(|manifest| manifest.totals);
+    let (memtable, totals) = replay(in_tables, log.into_groups(), findings)?;
     let tables = match memtable.events.is_empty() {
         true => tables.into(),
         false => with_newest(&tables, in_memory(&memtable, totals, &cache)?),
     };
-    Ok(Found { tables, totals: Some(totals), _lock: lock })
+    Ok(Found { tables, totals: in_tables.map(|_| totals), _lock: lock })
 }
 
 /// A memtable as a table in memory.
@@ -215,20 +220,20 @@ pub(super) fn in_memory(
     Table::open(NUMBER, Content::Memory(bytes), Some(&entry), Arc::clone(cache))
 }
 
-/// Reads the payloads of the records in the write-ahead log.
+/// Reads the write-ahead log. A log that belongs to another database counts as empty.
 fn read_log(
     config: &DiskConfig,
     manifest: Option<&Manifest>,
     findings: &mut Findings,
-) -> anyhow::Result<Vec<Vec<u8>>> {
-    let (salts, mut payloads) = write_ahead_log::read(&config.directory, findings)?;
-    if manifest.is_some_and(|manifest| manifest.log_salts != salts) {
+) -> anyhow::Result<LogContent> {
+    let log = write_ahead_log::read(&config.directory, findings)?;
+    if manifest.is_some_and(|manifest| manifest.log_salts != log.salts()) {
         findings.add(
             "journal.0 and journal.1 belong to another database; put the files of this one back",
         )?;
-        payloads.clear();
+        return Ok(LogContent::default());
     }
-    Ok(payloads)
+    Ok(log)
 }
 
 fn make_directory(directory: &Path) -> anyhow::Result<()> {
@@ -241,7 +246,7 @@ fn make_directory(directory: &Path) -> anyhow::Result<()> {
 
 /// Makes the files of an empty database, the manifest last. A kill before leaves nothing that blocks the next open.
 fn make_database(directory: &Path, files: &Files) -> anyhow::Result<()> {
-    fault::point("before-journal-made");
+    fault::point("before-log-made");
     files.make()?;
     let salts = write_ahead_log::make(directory)?;
     sync_names(directory)?;
@@ -269,8 +274,9 @@ fn sync_names(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Locks the database for changes.
 fn lock(directory: &Path) -> anyhow::Result<File> {
-    let path = directory.join("lock");
+    let path = directory.join(LOCK);
     // In a folder of another user, a link could lead to any file.
     let no_link = OFlags::NOFOLLOW.bits().cast_signed();
     let file = File::options()
@@ -280,6 +286,22 @@ fn lock(directory: &Path) -> anyhow::Result<File> {
         .custom_flags(no_link)
         .open(&path)
         .with_context(|| format!("cannot write {}; check who owns it", path.display()))?;
+    try_lock(&path, file)
+}
+
+/// Locks the database, and changes nothing: its file system may be read-only, and what is left of it may have no lock.
+fn lock_to_look(directory: &Path) -> anyhow::Result<Option<File>> {
+    let path = directory.join(LOCK);
+    match File::open(&path) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(None),
+        opened => {
+            let file = opened.with_context(|| format!("cannot read {}", path.display()))?;
+            try_lock(&path, file).map(Some)
+        }
+    }
+}
+
+fn try_lock(path: &Path, file: File) -> anyhow::Result<File> {
     let started = Instant::now();
     loop {
         match file.try_lock() {

@@ -6,15 +6,17 @@ use super::change::{ChangeGroup, Totals};
 use super::findings::Findings;
 use super::memtable::Memtable;
 
-/// Puts the groups after `in_tables` into a memtable, and returns it with the totals that it leads to. The payloads of the
-/// log's records are in no particular order.
+/// Puts the groups after `in_tables` into a memtable, and returns it with the totals that it leads to. When nothing is known
+/// of the tables, the memtable gets all of the newest groups. `groups` are in no particular order.
 pub(super) fn replay(
-    in_tables: Totals,
-    payloads: &[Vec<u8>],
+    in_tables: Option<Totals>,
+    groups: Vec<ChangeGroup>,
     findings: &mut Findings,
 ) -> anyhow::Result<(Memtable, Totals)> {
+    let newest = newest_run(groups);
+    let before_newest = || newest.first().map(ChangeGroup::totals_before).unwrap_or_default();
+    let in_tables = in_tables.unwrap_or_else(before_newest);
     let nothing = || (Memtable::after(in_tables.last_sequence), in_tables);
-    let newest = newest_run(payloads, findings)?;
     let first_sequence = newest.first().map_or(1, |first| first.first_sequence);
     let last_sequence = newest.last().map_or(0, ChangeGroup::last_sequence);
     if last_sequence < in_tables.last_sequence {
@@ -47,15 +49,11 @@ pub(super) fn replay(
 }
 
 /// The newest groups without a gap between them. A segment that is being overwritten still ends with older groups.
-fn newest_run(payloads: &[Vec<u8>], findings: &mut Findings) -> anyhow::Result<Vec<ChangeGroup>> {
-    let mut groups = Vec::with_capacity(payloads.len());
-    for payload in payloads {
-        groups.extend(findings.value_of(ChangeGroup::decode(payload))?);
-    }
+fn newest_run(mut groups: Vec<ChangeGroup>) -> Vec<ChangeGroup> {
     groups.sort_unstable_by_key(|group| group.first_sequence);
     let has_gap =
         |(one, next): (&ChangeGroup, &ChangeGroup)| one.last_sequence() + 1 != next.first_sequence;
     let mut neighbors = groups.iter().zip(groups.iter().skip(1));
     let newest = neighbors.rposition(has_gap).map_or(0, |before| before + 1);
-    Ok(groups.split_off(newest))
+    groups.split_off(newest)
 }

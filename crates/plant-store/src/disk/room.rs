@@ -15,7 +15,7 @@ use rustix::fs::fstatvfs;
 
 use super::health::{LOOK_INTERVAL, StoreHealth};
 
-const MIB: u64 = 1024 * 1024;
+pub(super) const MIB: u64 = 1024 * 1024;
 
 /// With less room than this, in bytes, the disk counts as full. The reserve must hold the table of a memtable and both
 /// segments of the write-ahead log: on a file system that copies on write, or with a restored log that has holes, appends
@@ -32,8 +32,9 @@ const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
 /// measurement.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// A file on the file system, because the folder may be renamed.
-    file: File,
+    /// The lock of the database: a file on its file system, whatever the folder is called meanwhile. `flock` ends with the
+    /// last descriptor, so this one keeps other processes out while a thread of a failed store still runs.
+    lock: File,
     /// [`free_bytes`], or the function of a test.
     free_bytes: fn(&File) -> Option<u64>,
     /// The folder of the database, for the log.
@@ -45,15 +46,15 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Looks at the file system of `file`, for the database in `directory`, with [`free_bytes`].
+    /// Looks at the file system of the database in `directory`, which has this `lock`, with [`free_bytes`].
     pub(super) fn new(
         free_bytes: fn(&File) -> Option<u64>,
-        file: File,
+        lock: File,
         directory: PathBuf,
         health: Arc<StoreHealth>,
     ) -> Self {
         let (is_full, has_warned) = (AtomicBool::new(false), AtomicBool::new(false));
-        let room = Self { file, free_bytes, directory, health, is_full, has_warned };
+        let room = Self { lock, free_bytes, directory, health, is_full, has_warned };
         room.look();
         room
     }
@@ -64,7 +65,7 @@ impl Room {
 
     /// Measures the free space, and logs a change. A file system that does not report it counts as having enough.
     pub(super) fn look(&self) {
-        let free_bytes = (self.free_bytes)(&self.file).unwrap_or(u64::MAX);
+        let free_bytes = (self.free_bytes)(&self.lock).unwrap_or(u64::MAX);
         let was_full = self.is_full();
         let is_full = free_bytes < if was_full { ENOUGH_BYTES } else { RESERVE_BYTES };
         self.is_full.store(is_full, Ordering::Relaxed);
@@ -92,7 +93,7 @@ impl Room {
 
     /// Whether the disk has room for this many bytes, and would not be full with them.
     pub(super) fn has_room_for(&self, bytes: u64) -> bool {
-        (self.free_bytes)(&self.file).is_none_or(|free| free >= bytes.saturating_add(ENOUGH_BYTES))
+        (self.free_bytes)(&self.lock).is_none_or(|free| free >= bytes.saturating_add(ENOUGH_BYTES))
     }
 
     /// Measures the free space, and waits while the disk is full, which may take days. A failure of the store ends the

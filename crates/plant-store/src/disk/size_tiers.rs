@@ -5,11 +5,11 @@ use std::ops::Range;
 /// How many neighboring tables of similar size are merged.
 const TABLES_OF_A_MERGE: usize = 4;
 
-/// Tables are of similar size when they have the same level. A table of the next level has this many times the bytes.
-const LEVEL_FACTOR: u64 = 4;
+/// Tables are of similar size when they have the same tier. A table of the next tier has this many times the bytes.
+const TIER_FACTOR: u64 = 4;
 
-/// A table of at most this many bytes has level 0: about what a full memtable makes.
-const LEVEL_0_BYTES: u64 = 12 * 1024 * 1024;
+/// A table of at most this many bytes has tier 0: about what a full memtable makes.
+const TIER_0_BYTES: u64 = 12 * 1024 * 1024;
 
 /// All tables are merged when their entries are more than twice the plants, and this many more: updates and removals
 /// have then left much that is obsolete.
@@ -24,20 +24,20 @@ pub(super) fn tables_to_merge(tables: &[(u64, u64)], plants: u64) -> Option<Rang
     if tables.len() > 1 && entries > 2 * plants + OBSOLETE_ENTRIES {
         return Some(0..tables.len());
     }
-    let levels: Vec<u32> = tables.iter().map(|(bytes, _)| level_of(*bytes)).collect();
-    let greatest = levels.iter().max().copied()?;
-    (0..=greatest).find_map(|level| neighbors(&levels, level))
+    let tiers: Vec<u32> = tables.iter().map(|(bytes, _)| tier_of(*bytes)).collect();
+    let greatest = tiers.iter().max().copied()?;
+    (0..=greatest).find_map(|tier| neighbors(&tiers, tier))
 }
 
-/// The neighboring tables from the first to the last of this level, without a greater one in between, if they are enough.
-/// Tables of a smaller level between them come along.
-fn neighbors(levels: &[u32], level: u32) -> Option<Range<usize>> {
+/// The first stretch of tables without a larger tier in between that has enough tables of this tier: from the first of them
+/// to the last, with the smaller tables in between.
+fn neighbors(tiers: &[u32], tier: u32) -> Option<Range<usize>> {
     let mut begin = 0;
-    for stretch in levels.split(|one| *one > level) {
-        let of_level = |one: &u32| *one == level;
-        if stretch.iter().filter(|one| of_level(one)).count() >= TABLES_OF_A_MERGE {
-            let first = stretch.iter().position(of_level)?;
-            let last = stretch.iter().rposition(of_level)?;
+    for stretch in tiers.split(|one| *one > tier) {
+        let of_tier = |one: &u32| *one == tier;
+        if stretch.iter().filter(|one| of_tier(one)).count() >= TABLES_OF_A_MERGE {
+            let first = stretch.iter().position(of_tier)?;
+            let last = stretch.iter().rposition(of_tier)?;
             return Some(begin + first..begin + last + 1);
         }
         begin += stretch.len() + 1;
@@ -45,8 +45,8 @@ fn neighbors(levels: &[u32], level: u32) -> Option<Range<usize>> {
     None
 }
 
-fn level_of(bytes: u64) -> u32 {
-    (bytes / LEVEL_0_BYTES).checked_ilog(LEVEL_FACTOR).map_or(0, |level| level + 1)
+fn tier_of(bytes: u64) -> u32 {
+    (bytes / TIER_0_BYTES).checked_ilog(TIER_FACTOR).map_or(0, |tier| tier + 1)
 }
 
 #[cfg(test)]

@@ -20,11 +20,11 @@ use super::cache::BlockCache;
 use super::keys;
 use crate::plant_record::whole;
 
-pub(super) const MAGIC: [u8; 8] = *b"pltable1";
-/// Length and checksum of the tail, and [`MAGIC`].
+const MAGIC: [u8; 8] = *b"pltable1";
 const FOOTER_BYTES: usize = 24;
 
-/// The length of a block and its checksum, before the block. Only a table with a damaged tail is read by them.
+/// The length of a block and its checksum, before the block. They find the blocks when the tail is
+/// damaged; other reads use the tail.
 pub(super) const BLOCK_HEAD_BYTES: usize = 12;
 
 /// The head of a block.
@@ -35,9 +35,18 @@ pub(super) fn block_head(length: u32, checksum: u64) -> [u8; BLOCK_HEAD_BYTES] {
     head
 }
 
+/// The end of a table: the length of the tail, its checksum, and [`MAGIC`].
+pub(super) fn footer(tail: &[u8]) -> [u8; FOOTER_BYTES] {
+    let mut footer = [0; FOOTER_BYTES];
+    footer[..8].copy_from_slice(&(tail.len() as u64).to_le_bytes());
+    footer[8..16].copy_from_slice(&checksum(tail).to_le_bytes());
+    footer[16..].copy_from_slice(&MAGIC);
+    footer
+}
+
 /// What the manifest says of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TableEntry {
+pub(super) struct TableMetadata {
     pub(super) number: u64,
     /// The length of its file.
     pub(super) bytes: u64,
@@ -50,7 +59,7 @@ pub(super) struct Tail<'a> {
     pub(super) first_sequence: u64,
     pub(super) last_sequence: u64,
     /// How many entries are of plants, removals included.
-    pub(super) plants: u64,
+    pub(super) plant_entries: u64,
     pub(super) blocks: Vec<BlockPlace>,
     /// The [`BloomFilter`] over the ids of those plants.
     pub(super) filter: &'a [u8],
@@ -70,11 +79,11 @@ pub(super) struct BlockPlace {
 /// A table that is open for reading.
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) entry: TableEntry,
-    /// The numbers of the first and the last event up to which the table has the changes.
+    pub(super) metadata: TableMetadata,
+    /// The sequence numbers of the first and the last change in the table.
     pub(super) sequences: (u64, u64),
     /// How many entries are of plants, removals included.
-    pub(super) plants: u64,
+    pub(super) plant_entries: u64,
     blocks: Vec<BlockPlace>,
     /// The [`prefix`] of the first key of each block: a search in one array, without a jump to each key.
     prefixes: Vec<u64>,
@@ -131,7 +140,7 @@ impl Table {
     pub(super) fn open(
         number: u64,
         content: Content,
-        expected: Option<&TableEntry>,
+        expected: Option<&TableMetadata>,
         cache: Arc<BlockCache>,
     ) -> anyhow::Result<Self> {
         let name = content.name();
@@ -141,7 +150,7 @@ impl Table {
     fn try_open(
         number: u64,
         content: Content,
-        expected: Option<&TableEntry>,
+        expected: Option<&TableMetadata>,
         cache: Arc<BlockCache>,
     ) -> anyhow::Result<Self> {
         let bytes = content.length()?;
@@ -151,24 +160,25 @@ impl Table {
         ensure!(magic == MAGIC, "it does not end as a table does");
         let (numbers, _) = numbers.as_chunks();
         let tail_bytes = u64::from_le_bytes(numbers[0]);
-        let entry = TableEntry { number, bytes, tail_checksum: u64::from_le_bytes(numbers[1]) };
+        let metadata =
+            TableMetadata { number, bytes, tail_checksum: u64::from_le_bytes(numbers[1]) };
         ensure!(
-            expected.is_none_or(|expected| *expected == entry),
+            expected.is_none_or(|expected| *expected == metadata),
             "it is not the table that the manifest names"
         );
         let tail_begin = tail_end.checked_sub(tail_bytes).context("its tail is too long")?;
         let tail = content.read(tail_begin, usize::try_from(tail_bytes)?)?;
-        ensure!(checksum(&tail) == entry.tail_checksum, "its tail has a wrong checksum");
-        let Tail { first_sequence, last_sequence, plants, blocks, filter } = whole(&tail)?;
+        ensure!(checksum(&tail) == metadata.tail_checksum, "its tail has a wrong checksum");
+        let Tail { first_sequence, last_sequence, plant_entries, blocks, filter } = whole(&tail)?;
         let end_of = |place: &BlockPlace| place.offset.checked_add(u64::from(place.length));
         ensure!(
             blocks.iter().all(|place| end_of(place).is_some_and(|end| end <= tail_begin)),
             "a block is outside of it"
         );
         Ok(Self {
-            entry,
+            metadata,
             sequences: (first_sequence, last_sequence),
-            plants,
+            plant_entries,
             prefixes: blocks.iter().map(|place| prefix(&place.first_key)).collect(),
             blocks,
             filter: BloomFilter::from_bytes(filter)?,
@@ -185,9 +195,18 @@ impl Table {
             blocks.push(place);
         }
         let prefixes = blocks.iter().map(|place| prefix(&place.first_key)).collect();
-        let entry = TableEntry { number, bytes: 0, tail_checksum: 0 };
+        let metadata = TableMetadata { number, bytes: 0, tail_checksum: 0 };
         let filter = BloomFilter::of_all();
-        Self { entry, sequences: (0, 0), plants: 0, blocks, prefixes, filter, content, cache }
+        Self {
+            metadata,
+            sequences: (0, 0),
+            plant_entries: 0,
+            blocks,
+            prefixes,
+            filter,
+            content,
+            cache,
+        }
     }
 
     /// The state of a plant: `None` when the table does not have the plant, `Some(None)` when it removes the plant.
@@ -228,7 +247,7 @@ impl Table {
                 format!("cannot read the block of {name} with {}", span(first_key, next))
             })
         };
-        if is_cached { self.cache.get(self.entry.number, index, read) } else { read() }
+        if is_cached { self.cache.get(self.metadata.number, index, read) } else { read() }
     }
 
     /// Reads all blocks, and checks them and their heads.

@@ -11,13 +11,13 @@ use super::block::{BlockBuilder, checksum};
 use super::bloom_filter::BloomFilter;
 use super::health::StoreHealth;
 use super::keys;
-use super::table::{BlockPlace, MAGIC, TableEntry, Tail, block_head};
+use super::table::{BlockPlace, TableMetadata, Tail, block_head, footer};
 use crate::fault;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// How many bytes are written between two syncs. Otherwise the last sync of a large table would bring hundreds of
-/// megabytes to the disk at once, and the syncs of the write-ahead log would wait behind them.
+/// How many bytes are written between two syncs. The syncs of the write-ahead log wait behind what one of these brings to
+/// the disk: with 4 MiB, p99.9 of the log's syncs was 4.2 ms, and with 512 KiB 2.0 ms.
 const SYNC_BYTES: usize = 512 * 1024;
 
 /// A table that is being written, entry by entry.
@@ -28,7 +28,7 @@ pub(super) struct TableWriter<W> {
     offset: u64,
     block: BlockBuilder,
     blocks: Vec<BlockPlace>,
-    plants: u64,
+    plant_entries: u64,
     filter: BloomFilter,
 }
 
@@ -40,7 +40,7 @@ impl<W: Write> TableWriter<W> {
             offset: 0,
             block: BlockBuilder::default(),
             blocks: Vec::new(),
-            plants: 0,
+            plant_entries: 0,
             filter: BloomFilter::with_room_for(plants),
         }
     }
@@ -52,7 +52,7 @@ impl<W: Write> TableWriter<W> {
         }
         if let Some(id) = keys::plant_of(key)? {
             self.filter.add(id);
-            self.plants += 1;
+            self.plant_entries += 1;
         }
         self.block.add(key, value)
     }
@@ -80,20 +80,19 @@ impl<W: Write> TableWriter<W> {
         mut self,
         number: u64,
         (first_sequence, last_sequence): (u64, u64),
-    ) -> anyhow::Result<(W, TableEntry)> {
+    ) -> anyhow::Result<(W, TableMetadata)> {
         if !self.block.is_empty() {
             self.end_block()?;
         }
-        let Self { mut output, offset, blocks, plants, filter, .. } = self;
+        let Self { mut output, offset, blocks, plant_entries, filter, .. } = self;
         let filter = &filter.to_bytes();
-        let tail = Tail { first_sequence, last_sequence, plants, blocks, filter };
+        let tail = Tail { first_sequence, last_sequence, plant_entries, blocks, filter };
         let tail = postcard::to_stdvec(&tail)?;
-        let tail_checksum = checksum(&tail);
-        let footer = [(tail.len() as u64).to_le_bytes(), tail_checksum.to_le_bytes(), MAGIC];
+        let footer = footer(&tail);
         output.write_all(&tail)?;
-        output.write_all(footer.as_flattened())?;
-        let bytes = offset + tail.len() as u64 + footer.as_flattened().len() as u64;
-        Ok((output, TableEntry { number, bytes, tail_checksum }))
+        output.write_all(&footer)?;
+        let bytes = offset + (tail.len() + footer.len()) as u64;
+        Ok((output, TableMetadata { number, bytes, tail_checksum: checksum(&tail) }))
     }
 }
 
@@ -113,7 +112,7 @@ struct Synced {
 
 impl TableFile {
     pub(super) fn create(path: PathBuf, health: Arc<StoreHealth>) -> anyhow::Result<Self> {
-        let file = File::options().write(true).create(true).truncate(true).open(&path);
+        let file = File::create_new(&path);
         let file = file.with_context(|| format!("cannot make {}", path.display()))?;
         let synced = Synced { file, unsynced_bytes: 0, health };
         let file = BufWriter::with_capacity(BUFFER_BYTES, synced);
@@ -122,7 +121,7 @@ impl TableFile {
 
     /// Returns when all of the file is on disk, and the path.
     pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
-        // The error of a buffer hides the one of the disk, by which an opening chooses its advice.
+        // `IntoInnerError` would hide the `io::Error` by which an opening chooses its advice.
         let flushed = self.file.into_inner().map_err(IntoInnerError::into_error);
         let Synced { file, .. } =
             flushed.with_context(|| format!("cannot write {}", self.path.display()))?;
@@ -144,7 +143,8 @@ impl Write for TableFile {
 
 impl Write for Synced {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        let written =
+            self.file.write(&bytes[..bytes.len().min(SYNC_BYTES - self.unsynced_bytes)])?;
         self.unsynced_bytes += written;
         if self.unsynced_bytes >= SYNC_BYTES {
             self.file.sync_data()?;

@@ -26,17 +26,17 @@ pub(super) fn verify(
     for table in &**tables {
         findings.value_of(table.check_heads())?;
     }
-    let mut verification =
-        Verification { tables, kept_from: totals.map_or(1, |totals| totals.kept_from), findings };
-    let (events, last_events) = verification.read_events(totals)?;
-    let (plants, of_plants) = verification.check_plants(totals, last_events)?;
-    if verification.digest_of_index()? != of_plants {
-        verification.compare_index()?;
+    let mut verifier =
+        Verifier { tables, kept_from: totals.map_or(1, |totals| totals.kept_from), findings };
+    let (events, last_events) = verifier.read_events(totals)?;
+    let (plants, of_plants) = verifier.check_plants(totals, last_events)?;
+    if verifier.digest_of_index()? != of_plants {
+        verifier.compare_index()?;
     }
     Ok((plants, events))
 }
 
-struct Verification<'a> {
+struct Verifier<'a> {
     tables: &'a Tables,
     kept_from: u64,
     findings: &'a mut Findings,
@@ -45,7 +45,7 @@ struct Verification<'a> {
 /// The last kept event of each plant, and its sequence number.
 type LastEvents = HashMap<PlantId, (u64, EventKind)>;
 
-impl Verification<'_> {
+impl Verifier<'_> {
     /// Calls `visit` with every entry from a key on, until `visit` returns false. An unreadable block is a finding.
     fn visit(
         &mut self,

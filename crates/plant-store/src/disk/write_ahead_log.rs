@@ -7,7 +7,7 @@
 //!
 //! A segment begins with a salt. A record begins at a multiple of [`ALIGNMENT`]: a head (magic, length, CRC-32 of salt
 //! and payload), then the payload (a [`ChangeGroup`]). Recovery also searches the remains of older records for whole
-//! records, and clients choose some of those bytes. The salt is random and never leaves the file, so no client can
+//! records, and clients choose some of those bytes. The salt is random and no client ever sees it, so no client can
 //! forge a record.
 
 use std::fs::{self, File};
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 
 use super::change::ChangeGroup;
+use super::files::remove_if_there;
 use super::findings::Findings;
 use crate::fault;
 
@@ -67,11 +68,8 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
         segment[..SALT_BYTES].copy_from_slice(salt);
         let make = || {
             // In a folder of another user the existing file may be a link, or the second name of a file.
-            match fs::remove_file(path) {
-                Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(cause),
-                _ => {}
-            }
-            let mut file = File::options().write(true).create_new(true).open(path)?;
+            remove_if_there(path)?;
+            let mut file = File::create_new(path)?;
             file.write_all(&segment)?;
             file.sync_all()
         };
@@ -81,14 +79,39 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     Ok(salts)
 }
 
-/// Reads the salts, and the payloads of all whole records, even in a damaged segment, in no particular order.
-pub(super) fn read(
-    directory: &Path,
-    findings: &mut Findings,
-) -> anyhow::Result<(Salts, Vec<Vec<u8>>)> {
-    let mut salts = Salts::default();
-    let mut payloads = Vec::new();
-    for (path, salt) in paths(directory).iter().zip(salts.chunks_mut(SALT_BYTES)) {
+/// What the log holds.
+#[derive(Debug, Default)]
+pub(super) struct LogContent {
+    segments: [SegmentContent; 2],
+}
+
+#[derive(Debug, Default)]
+struct SegmentContent {
+    salt: [u8; SALT_BYTES],
+    groups: Vec<ChangeGroup>,
+}
+
+impl LogContent {
+    pub(super) fn salts(&self) -> Salts {
+        let mut salts = Salts::default();
+        for (salt, segment) in salts.chunks_mut(SALT_BYTES).zip(&self.segments) {
+            salt.copy_from_slice(&segment.salt);
+        }
+        salts
+    }
+
+    /// All groups, in no particular order.
+    pub(super) fn into_groups(self) -> Vec<ChangeGroup> {
+        self.segments.into_iter().flat_map(|segment| segment.groups).collect()
+    }
+}
+
+/// Reads all whole records, even in a damaged segment.
+pub(super) fn read(directory: &Path, findings: &mut Findings) -> anyhow::Result<LogContent> {
+    let mut content = LogContent::default();
+    for (path, SegmentContent { salt, groups }) in
+        paths(directory).iter().zip(&mut content.segments)
+    {
         let segment = read_synced(path);
         let Some(segment) = findings.value_of(segment)? else { continue };
         if segment.len() != SEGMENT_BYTES {
@@ -98,12 +121,12 @@ pub(super) fn read(
                 segment.len()
             ))?;
         }
-        if let Some(found) = segment.get(..SALT_BYTES) {
-            salt.copy_from_slice(found);
+        *salt = segment.first_chunk().copied().unwrap_or_default();
+        for payload in whole_records(&segment) {
+            groups.extend(findings.value_of(ChangeGroup::decode(payload))?);
         }
-        payloads.extend(whole_records(&segment).into_iter().map(<[u8]>::to_vec));
     }
-    Ok((salts, payloads))
+    Ok(content)
 }
 
 /// Syncs before it reads: a kill may have come between a write and its sync, and recovery relies on the data that it
@@ -180,34 +203,20 @@ pub(super) fn record(salt: [u8; SALT_BYTES], payload: &[u8]) -> anyhow::Result<V
 }
 
 impl WriteAheadLog {
-    /// Opens the log for writing, at the start of a segment. Tables must have everything in the log. Writing
-    /// begins with the segment that does not hold the newest record, so that this record stays until a newer one is
-    /// written.
-    pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
-        let open = |path: &Path| {
-            let open = || {
-                let file = File::options().read(true).write(true).open(path)?;
-                let mut segment = Vec::new();
-                (&file).read_to_end(&mut segment)?;
-                Ok::<_, io::Error>((file, segment))
-            };
-            let (file, segment) =
-                open().with_context(|| format!("cannot write {}", path.display()))?;
-            let (salt, _) = segment
-                .split_first_chunk()
-                .with_context(|| format!("{} is cut", path.display()))?;
-            let newest = whole_records(&segment)
-                .into_iter()
-                .filter_map(|payload| ChangeGroup::decode(payload).ok())
-                .map(|group| group.last_sequence())
-                .max();
-            anyhow::Ok((Segment { file, salt: *salt }, newest))
+    /// Opens the log, which holds this content, for writing at the start of a segment. Tables must have everything in the
+    /// log before the first write. Writing begins with the segment that does not hold the newest record, so that this
+    /// record stays until a newer one is written.
+    pub(super) fn open(directory: &Path, content: &LogContent) -> anyhow::Result<Self> {
+        let open = |path: &Path, salt| {
+            let file = File::options().write(true).open(path);
+            let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            anyhow::Ok(Segment { file, salt })
         };
-        let [first, second] = paths(directory);
-        let ((first, newest_of_first), (second, newest_of_second)) =
-            (open(&first)?, open(&second)?);
-        let current = usize::from(newest_of_first > newest_of_second);
-        Ok(Self { segments: [first, second], current, position: SALT_BYTES })
+        let ([first_path, second_path], [first, second]) = (paths(directory), &content.segments);
+        let segments = [open(&first_path, first.salt)?, open(&second_path, second.salt)?];
+        let newest = |of: &SegmentContent| of.groups.iter().map(ChangeGroup::last_sequence).max();
+        let current = usize::from(newest(first) > newest(second));
+        Ok(Self { segments, current, position: SALT_BYTES })
     }
 
     pub(super) fn has_room_for(&self, payload: &[u8]) -> bool {
@@ -215,7 +224,7 @@ impl WriteAheadLog {
     }
 
     /// How full the current segment is, from 0 to 1.
-    pub(super) fn full(&self) -> f64 {
+    pub(super) fn fill_ratio(&self) -> f64 {
         self.position as f64 / SEGMENT_BYTES as f64
     }
 
@@ -229,10 +238,10 @@ impl WriteAheadLog {
     pub(super) fn append(&mut self, payload: &[u8]) -> anyhow::Result<()> {
         let Segment { file, salt } = &self.segments[self.current];
         let record = record(*salt, payload)?;
-        fault::point("before-journal-write");
+        fault::point("before-log-write");
         file.write_all_at(&record, u64::try_from(self.position)?)
             .context("writing to the write-ahead log")?;
-        fault::point("before-journal-sync");
+        fault::point("before-log-sync");
         file.sync_data().context("syncing the write-ahead log")?;
         self.position += record.len();
         Ok(())
