@@ -65,7 +65,7 @@ impl Load {
     /// Measures the load on a new process, which begins with a copy of a store.
     pub(super) fn entry<'a>(
         self,
-        work: &'static str,
+        workload: &'static str,
         server: &'a Contender,
         store: Option<&'a PathBuf>,
     ) -> Entry<'a> {
@@ -73,7 +73,7 @@ impl Load {
             store.map(|store| copy_data(store, folder)).transpose()?;
             serve(server, 1, folder, |programs| self.measure(programs))
         };
-        (work, server.name, Box::new(measure))
+        Entry::new(workload, server.name, measure)
     }
 
     /// Runs the load after a closed loop as a warm-up, on programs that have only the stored plants.

@@ -37,16 +37,39 @@ impl Measurement {
     }
 }
 
-/// A workload, a program, and how this program runs the workload in an empty folder.
-pub(super) type Entry<'a> =
-    (&'static str, &'static str, Box<dyn Fn(&Path) -> anyhow::Result<Measurement> + 'a>);
+type Measure<'a> = dyn Fn(&Path) -> anyhow::Result<Measurement> + 'a;
 
-/// For each work and program the measurements, one of each round.
+/// A program at a workload.
+pub(super) struct Entry<'a> {
+    workload: &'static str,
+    program: &'static str,
+    /// Runs the workload in an empty folder.
+    measure: Box<Measure<'a>>,
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn new(
+        workload: &'static str,
+        program: &'static str,
+        measure: impl Fn(&Path) -> anyhow::Result<Measurement> + 'a,
+    ) -> Self {
+        Self { workload, program, measure: Box::new(measure) }
+    }
+}
+
+/// The measurements of a program at a workload, one of each round.
+#[derive(Debug)]
+pub(super) struct Series {
+    pub(super) workload: &'static str,
+    pub(super) program: &'static str,
+    measurements: Vec<Measurement>,
+}
+
 #[derive(Debug, Default)]
-pub(super) struct Results(pub(super) Vec<(&'static str, &'static str, Vec<Measurement>)>);
+pub(super) struct Results(pub(super) Vec<Series>);
 
 impl Results {
-    /// Carries out all entries in each round. Those of one work are neighbors: they are compared, so they run one right
+    /// Carries out all entries in each round. Those of one workload are neighbors: they are compared, so they run one right
     /// after the other. Each round begins with another of them, because the first meets a cooler machine and an emptier
     /// disk queue.
     pub(super) fn measure(
@@ -55,50 +78,53 @@ impl Results {
         entries: &[Entry<'_>],
     ) -> anyhow::Result<()> {
         for round in 0..options.rounds {
-            let same_work = entries.chunk_by(|one, next| one.0 == next.0);
-            for (work, program, measure) in same_work.flat_map(|entries| rotated(entries, round)) {
-                if !options.wants(work) {
+            let of_workload = entries.chunk_by(|one, next| one.workload == next.workload);
+            for entry in of_workload.flat_map(|entries| rotated(entries, round)) {
+                let Entry { workload, program, measure } = entry;
+                if !options.wants(workload) {
                     continue;
                 }
-                let what = format!("round {}: {work}: {program}", round + 1);
+                let what = format!("round {}: {workload}: {program}", round + 1);
                 let measurement = measure(options.temporary()?.path()).context(what.clone())?;
                 println!("{what}: {:.0}/s, {measurement:.3?}", measurement.per_s());
-                self.add(work, program, measurement);
+                self.add(workload, program, measurement);
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, work: &'static str, program: &'static str, measurement: Measurement) {
-        match self.0.iter_mut().find(|(one, by, _)| (*one, *by) == (work, program)) {
-            Some((_, _, measurements)) => measurements.push(measurement),
-            None => self.0.push((work, program, vec![measurement])),
+    fn add(&mut self, workload: &'static str, program: &'static str, measurement: Measurement) {
+        let series = |one: &&mut Series| (one.workload, one.program) == (workload, program);
+        match self.0.iter_mut().find(series) {
+            Some(series) => series.measurements.push(measurement),
+            None => self.0.push(Series { workload, program, measurements: vec![measurement] }),
         }
     }
 
     /// A value of each round; none if this was not measured.
     pub(super) fn values(
         &self,
-        work: &str,
+        workload: &str,
         program: &str,
         value: impl Fn(&Measurement) -> Option<f64>,
     ) -> Vec<f64> {
-        let measured = self.0.iter().filter(|(one, by, _)| (*one, *by) == (work, program));
-        measured.flat_map(|(_, _, measurements)| measurements).filter_map(value).collect()
+        let series = |one: &&Series| (one.workload, one.program) == (workload, program);
+        let measured = self.0.iter().filter(series);
+        measured.flat_map(|series| &series.measurements).filter_map(value).collect()
     }
 
-    pub(super) fn rates(&self, work: &str, program: &str) -> Vec<f64> {
-        self.values(work, program, |measurement| Some(measurement.per_s()))
+    pub(super) fn rates(&self, workload: &str, program: &str) -> Vec<f64> {
+        self.values(workload, program, |measurement| Some(measurement.per_s()))
     }
 
     /// A latency of each round, by its place in [`Measurement::latency_ms`].
-    pub(super) fn latencies(&self, work: &str, program: &str, percentile: usize) -> Vec<f64> {
-        self.values(work, program, |measurement| Some(measurement.latency_ms?[percentile]))
+    pub(super) fn latencies(&self, workload: &str, program: &str, percentile: usize) -> Vec<f64> {
+        self.values(workload, program, |measurement| Some(measurement.latency_ms?[percentile]))
     }
 
     /// The rates of a program divided by those of another in the same round.
-    pub(super) fn ratios(&self, work: &str, program: &str, other: &str) -> Vec<f64> {
-        quotients(self.rates(work, program), self.rates(work, other))
+    pub(super) fn ratios(&self, workload: &str, program: &str, other: &str) -> Vec<f64> {
+        quotients(self.rates(workload, program), self.rates(workload, other))
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// How long each measurement takes
     #[arg(long, default_value_t = 4, value_parser = value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Only works whose name contains this; docs/performance.md stays as it is
+    /// Only workloads whose name contains this; docs/performance.md stays as it is
     #[arg(long)]
     only: Option<String>,
     /// An older plantd, which is measured beside this one
@@ -54,8 +54,8 @@ impl Options {
         Ok(Self { arguments, rounds, duration, workspace, before, folder })
     }
 
-    pub(super) fn wants(&self, work: &str) -> bool {
-        self.arguments.only.as_ref().is_none_or(|only| work.contains(only))
+    pub(super) fn wants(&self, workload: &str) -> bool {
+        self.arguments.only.as_ref().is_none_or(|only| workload.contains(only))
     }
 
     pub(super) fn plants(&self, documented: u64) -> u64 {

@@ -19,7 +19,7 @@ use crate::tools;
 const CREATE_64: &str = "create, 64 connections, random ids";
 const PGBENCH: &str = "pgbench";
 
-/// Each work with the script in bench/pgbench that does the same.
+/// Each workload with the script in bench/pgbench that does the same.
 const WORKS: [(&str, usize, Request, &str); 5] = [
     ("create, 1 connection, random ids", 1, Request::Create, "create"),
     ("create, 16 connections, random ids", 16, Request::Create, "create"),
@@ -73,11 +73,11 @@ impl<'a> Server<'a> {
         self.plantd.with(&["--postgres", &self.cluster.url(), "--postgres-schema", schema])
     }
 
-    /// Measures a work after a checkpoint, so that no older data is written during the measurement. Creates get new
+    /// Measures a workload after a checkpoint, so that no older data is written during the measurement. Creates get new
     /// tables, which must have all acknowledged plants in the end.
     fn entry(
         &'a self,
-        work: &'static str,
+        workload: &'static str,
         program: &'static str,
         request: Request,
         measure: impl Fn(&Path) -> anyhow::Result<Measurement> + 'a,
@@ -97,7 +97,7 @@ impl<'a> Server<'a> {
             self.query("DROP SCHEMA created CASCADE")?;
             Ok(measurement)
         };
-        (work, program, Box::new(measure))
+        Entry::new(workload, program, measure)
     }
 
     /// Runs a script over and over, in prepared statements. Fails unless every transaction was carried out.
@@ -143,25 +143,25 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
     let server = &server;
     let mut entries = Vec::new();
-    for (work, connections, request, script) in WORKS {
+    for (workload, connections, request, script) in WORKS {
         let pgbench = move |_: &Path| server.pgbench(script, connections, stored);
-        entries.push(server.entry(work, PGBENCH, request, pgbench));
+        entries.push(server.entry(workload, PGBENCH, request, pgbench));
         let programs = [PLANTD, "2 replicas of plantd", "3 replicas of plantd"];
-        let replicas_max = if work == CREATE_64 { 3 } else { 1 };
+        let replicas_max = if workload == CREATE_64 { 3 } else { 1 };
         for (replicas, program) in (1..=replicas_max).zip(programs) {
             let load = Load { connections, stored, ..Load::new(request, options.duration) };
             let plantd = server.plantd(if script == "create" { "created" } else { "stored" });
             let measure = move |folder: &Path| {
                 serve(&plantd, replicas, folder, |programs| load.measure(programs))
             };
-            entries.push(server.entry(work, program, request, measure));
+            entries.push(server.entry(workload, program, request, measure));
         }
-        if work == CREATE_64 {
+        if workload == CREATE_64 {
             let pgbench = move |_: &Path| {
                 let statements = server.pgbench("create-64", connections, stored)?;
                 Ok(Measurement { count: 64 * statements.count, ..statements })
             };
-            entries.push(server.entry(work, "pgbench, 64 rows a statement", request, pgbench));
+            entries.push(server.entry(workload, "pgbench, 64 rows a statement", request, pgbench));
         }
     }
     let mut results = Results::default();

@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::{Context as _, ensure};
 
-use super::measure::{Measurement, Results, Target, spread};
+use super::measure::{Results, Series, Target, spread};
 use super::options::Options;
 use super::program::output;
 
@@ -82,20 +82,20 @@ pub(super) fn claims(claims: Vec<(&str, Target, Vec<f64>)>) -> String {
     format!("Claims; each value is one of a round.\n\n{table}")
 }
 
-/// All measurements, with the ratios of each rate to those of the programs `references` at the same work.
+/// All measurements, with the ratios of each rate to those of the programs `references` at the same workload.
 pub(super) fn measurements(options: &Options, results: &Results, references: &[&str]) -> String {
-    let row = |(work, program, _): &(&str, &str, Vec<Measurement>)| {
-        let mut row = vec![(*work).to_owned(), (*program).to_owned()];
-        row.push(with_ends(results.rates(work, program), 0));
-        row.extend((0..4).map(|place| median(results.latencies(work, program, place), 3)));
+    let row = |Series { workload, program, .. }: &Series| {
+        let mut row = vec![(*workload).to_owned(), (*program).to_owned()];
+        row.push(with_ends(results.rates(workload, program), 0));
+        row.extend((0..4).map(|place| median(results.latencies(workload, program, place), 3)));
         row.extend(references.iter().map(|reference| {
-            let ratios = results.ratios(work, program, reference);
+            let ratios = results.ratios(workload, program, reference);
             if program == reference { String::new() } else { with_ends(ratios, 2) }
         }));
         row
     };
     let ratios: Vec<_> = references.iter().map(|reference| format!("of {reference}")).collect();
-    let mut head = vec!["work", "program", "per second", "p50, ms", "p99, ms", "p99.9, ms"];
+    let mut head = vec!["workload", "program", "per second", "p50, ms", "p99, ms", "p99.9, ms"];
     head.push("longest, ms");
     head.extend(ratios.iter().map(String::as_str));
     format!(

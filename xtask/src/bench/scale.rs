@@ -72,10 +72,10 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let (large, before) = (&stores[1], stores.get(2));
 
     let mut loads: Vec<Entry<'_>> = Vec::new();
-    for (work, request) in LOADS {
+    for (workload, request) in LOADS {
         for Store { plantd, folder, plants, .. } in &stores {
             let load = Load { stored: *plants, ..Load::new(request, options.duration) };
-            loads.push(load.entry(work, plantd, Some(folder)));
+            loads.push(load.entry(workload, plantd, Some(folder)));
         }
     }
     let mut rates = Results::default();
@@ -93,7 +93,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
                     Ok(Measurement { count: 1, seconds, memory_mb, latency_ms: None })
                 })
             };
-            starts.push((start, plantd.name, Box::new(measure)));
+            starts.push(Entry::new(start, plantd.name, measure));
         }
     }
     let mut times = Results::default();

@@ -44,7 +44,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let material = options.temporary()?;
     let stored = options.plants(100_000);
     let imported = options.plants(1_000_000);
-    let has_reads = READS.iter().any(|(work, _)| options.wants(work));
+    let has_reads = READS.iter().any(|(workload, _)| options.wants(workload));
     let plantds = plantds(workspace, options.before.as_ref())?;
     let mut servers = plantds.clone();
     servers.extend([build(workspace, CEILING_BUILD)?, build(workspace, BARE_BUILD)?]);
@@ -63,33 +63,33 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let script = workspace.workspace_root.join("bench/peers/sqlite/import.py");
 
     let mut entries: Vec<Entry<'_>> = Vec::new();
-    for (work, connections) in CREATES {
+    for (workload, connections) in CREATES {
         let load = Load { connections, ..Load::new(Request::Create, options.duration) };
-        let servers = servers.iter().filter(|server| takes_part(server.name, work));
-        entries.extend(servers.map(|server| load.entry(work, server, None)));
-        if work == CREATE_1 {
+        let servers = servers.iter().filter(|server| takes_part(server.name, workload));
+        entries.extend(servers.map(|server| load.entry(workload, server, None)));
+        if workload == CREATE_1 {
             let measure = |folder: &Path| bare_writes(folder, options.duration);
-            entries.push((CREATE_1, BARE_WRITE, Box::new(measure)));
+            entries.push(Entry::new(CREATE_1, BARE_WRITE, measure));
         }
     }
-    for (work, request) in READS {
+    for (workload, request) in READS {
         let load = Load { stored, ..Load::new(request, options.duration) };
         let servers =
-            servers.iter().zip(&stores).filter(|(server, _)| takes_part(server.name, work));
-        entries.extend(servers.map(|(server, store)| load.entry(work, server, Some(store))));
+            servers.iter().zip(&stores).filter(|(server, _)| takes_part(server.name, workload));
+        entries.extend(servers.map(|(server, store)| load.entry(workload, server, Some(store))));
     }
     let file = &file;
     for plantd in &plantds {
         let import = move |folder: &Path| transfer(plantd, folder, "import", file, imported);
-        entries.push((IMPORT, plantd.name, Box::new(import)));
+        entries.push(Entry::new(IMPORT, plantd.name, import));
     }
     let import = |folder: &Path| import_into_sqlite(script.as_str(), folder, file, imported);
-    entries.push((IMPORT, SQLITE, Box::new(import)));
+    entries.push(Entry::new(IMPORT, SQLITE, import));
     let export = |folder: &Path| {
         transfer(&servers[0], folder, "import", file, imported)?;
         transfer(&servers[0], folder, "export", &folder.join("exported.ndjson"), imported)
     };
-    entries.push((EXPORT, PLANTD, Box::new(export)));
+    entries.push(Entry::new(EXPORT, PLANTD, export));
 
     let mut results = Results::default();
     results.measure(options, &entries)?;
@@ -115,7 +115,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 /// The targets of the medians.
 fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
-    let ratios = |work, other| results.ratios(work, PLANTD, other);
+    let ratios = |workload, other| results.ratios(workload, PLANTD, other);
     let p99s = |program| results.latencies(HALF_LOAD, program, 1);
     let p50s = |program| results.latencies(CREATE_1, program, 0);
     let added = p50s(PLANTD).into_iter().zip(p50s(CEILING)).map(|(p50, ceiling)| p50 - ceiling);
@@ -148,22 +148,23 @@ fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
 }
 
 /// Whether a program is measured at creates, reads, lists or the mix.
-fn takes_part(program: &str, work: &str) -> bool {
+fn takes_part(program: &str, workload: &str) -> bool {
     match program {
         PLANTD | BEFORE | CEILING => true,
-        BARE => work != LIST,
-        _ => work == CREATE_64 || READS.iter().any(|(read, _)| *read == work),
+        BARE => workload != LIST,
+        _ => workload == CREATE_64 || READS.iter().any(|(read, _)| *read == workload),
     }
 }
 
 fn draw(options: &Options, results: &Results) -> anyhow::Result<()> {
-    // The programs of a plot are those of the work at which most take part.
-    let rates = |name, labels, works: [&'static str; 3], most_programs| {
-        let measured = results.0.iter().filter(|(work, ..)| *work == most_programs);
-        let programs: Vec<&str> = measured.map(|(_, program, _)| *program).collect();
-        let row =
-            |work| (work, programs.iter().map(|program| results.rates(work, program)).collect());
-        bars(options, name, labels, &programs, &works.map(row))
+    // The programs of a plot are those of the workload at which most take part.
+    let rates = |name, labels, workloads: [&'static str; 3], most_programs| {
+        let measured = results.0.iter().filter(|series| series.workload == most_programs);
+        let programs: Vec<&str> = measured.map(|series| series.program).collect();
+        let row = |workload| {
+            (workload, programs.iter().map(|program| results.rates(workload, program)).collect())
+        };
+        bars(options, name, labels, &programs, &workloads.map(row))
     };
     let labels = "title='Creates'; y_label='creates/s'";
     rates("creates", labels, [CREATE_1, CREATE_64, CREATE_256], CREATE_64)?;
