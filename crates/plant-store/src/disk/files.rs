@@ -79,9 +79,8 @@ impl Files {
         let (new, path) = (self.directory.join(NEW_MANIFEST), self.directory.join(MANIFEST));
         let write = || {
             fault::point("before-manifest-write");
-            // In a folder of another user, what is left of an earlier write may be a link to any file.
             remove_if_there(&new)?;
-            let mut file = File::create_new(&new)?;
+            let mut file = create(&new)?;
             file.write_all(&manifest.encode()?)?;
             fault::point("before-manifest-sync");
             file.sync_all()?;
@@ -131,6 +130,11 @@ impl Files {
         let path = self.table_path(number);
         remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
+}
+
+/// Makes a file for writing. Fails if the file is there: in a folder of another user, it may be a link to any file.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).open(path)
 }
 
 pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {

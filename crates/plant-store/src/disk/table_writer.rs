@@ -9,6 +9,7 @@ use anyhow::Context as _;
 
 use super::block::{BlockBuilder, checksum};
 use super::bloom_filter::BloomFilter;
+use super::files::create;
 use super::health::StoreHealth;
 use super::keys;
 use super::table::{BlockPlace, TableMetadata, Tail, block_head, footer};
@@ -112,8 +113,7 @@ struct Synced {
 
 impl TableFile {
     pub(super) fn create(path: PathBuf, health: Arc<StoreHealth>) -> anyhow::Result<Self> {
-        let file = File::create_new(&path);
-        let file = file.with_context(|| format!("cannot make {}", path.display()))?;
+        let file = create(&path).with_context(|| format!("cannot make {}", path.display()))?;
         let synced = Synced { file, unsynced_bytes: 0, health };
         let file = BufWriter::with_capacity(BUFFER_BYTES, synced);
         Ok(Self { file, path })

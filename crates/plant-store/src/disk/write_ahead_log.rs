@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 
 use super::change::ChangeGroup;
-use super::files::remove_if_there;
+use super::files::{create, remove_if_there};
 use super::findings::Findings;
 use crate::fault;
 
@@ -67,9 +67,8 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
         let mut segment = vec![0; SEGMENT_BYTES];
         segment[..SALT_BYTES].copy_from_slice(salt);
         let make = || {
-            // In a folder of another user the existing file may be a link, or the second name of a file.
             remove_if_there(path)?;
-            let mut file = File::create_new(path)?;
+            let mut file = create(path)?;
             file.write_all(&segment)?;
             file.sync_all()
         };
