@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId};
+use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_store::conformance::damage::{
     Entries, copy_as_killed, edit, edit_plants, event_key, plant_key, plants_in, tag_key,
 };
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
 use plant_store::{
-    DiskConfig, DiskInspection, DiskRepository, OnConflict, OpenError, PlantRepository,
-    Preconditions,
+    DiskConfig, DiskInspection, DiskRepository, OnConflict, OpenError, PAGE_MAX_WORK, PageRequest,
+    PlantRepository, Preconditions,
 };
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
@@ -289,6 +289,86 @@ async fn plants_that_only_the_write_ahead_log_has_are_readable_without_the_manif
     assert_eq!(saved, (0..25).filter(|id| *id != 3).map(new_plant).collect::<Vec<_>>());
 }
 
+/// The plants that an inspection reads.
+fn readable(folder: &Folder) -> Vec<NewPlant> {
+    folder.inspect().plants().filter_map(Result::ok).collect()
+}
+
+#[tokio::test]
+async fn an_older_manifest_is_refused_and_takes_no_table_away() {
+    let mut folder = Folder::new();
+    folder.config.changes_in_memory = 10;
+    let manifest = folder.directory().join("manifest");
+    drop(folder.try_open().expect("opens"));
+    let older = fs::read(&manifest).expect("reads");
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..35).await;
+    drop(repository);
+    let newer = fs::read(&manifest).expect("reads");
+    fs::write(&manifest, older).expect("writes");
+    let all: Vec<_> = (0..35).map(new_plant).collect();
+    for _ in 0..2 {
+        assert_eq!(readable(&folder), all);
+        assert!(!folder.disagreements().is_empty());
+        folder.assert_refused("lost from the write-ahead log");
+    }
+    fs::write(&manifest, newer).expect("writes");
+    folder.assert_sound();
+    assert_readable(&folder.try_open().expect("opens"), 0..35).await;
+}
+
+#[tokio::test]
+async fn damage_to_the_write_ahead_log_hides_only_the_changes_that_it_hits() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..10).await;
+    let folder = killed_copy(&folder);
+    let all: Vec<_> = (0..10).map(new_plant).collect();
+    let [first, second] = SEGMENTS.map(|segment| folder.directory().join(segment));
+    let whole = fs::read(&first).expect("reads");
+    let name = whole.windows(7).position(|bytes| bytes == b"plant 5").expect("its name");
+    let others: Vec<_> = all.iter().filter(|plant| plant.id().get() != 5).cloned().collect();
+    for (place, expected) in [(0, &all), (name, &others)] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1;
+        fs::write(&first, damaged).expect("writes");
+        assert_eq!(readable(&folder), *expected, "byte {place}");
+        assert!(!folder.disagreements().is_empty());
+    }
+    fs::write(&first, whole).expect("writes");
+    fs::remove_file(second).expect("removes");
+    assert_eq!(readable(&folder), all);
+    fs::remove_file(folder.directory().join("manifest")).expect("removes");
+    assert_eq!(readable(&folder), all);
+    folder.assert_refused("the manifest is missing");
+}
+
+#[tokio::test]
+async fn a_page_over_deleted_plants_ends_after_bounded_work() {
+    const DELETED: i64 = 12_000;
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    let plants = (0..=DELETED).map(new_plant).collect();
+    repository.import(plants, OnConflict::Error).await.expect("imports");
+    for id in 0..DELETED {
+        repository.delete(PlantId::from(id), Preconditions::default()).await.expect("deletes");
+    }
+    drop(repository);
+    let repository = folder.try_open().expect("opens");
+    let mut request = PageRequest { filter: PlantFilter::default(), after: None, limit: 1 };
+    let mut pages = 0;
+    loop {
+        let page = repository.list(request.clone()).await.expect("reads");
+        pages += 1;
+        request.after = page.next;
+        if !page.is_empty() || page.next.is_none() {
+            assert_eq!(page.len(), 1);
+            break;
+        }
+    }
+    assert_eq!(pages, 1 + DELETED / i64::try_from(PAGE_MAX_WORK).expect("small"));
+}
+
 #[tokio::test]
 async fn an_inspection_changes_nothing() {
     let folder = Folder::new();
@@ -383,7 +463,7 @@ async fn the_write_ahead_log_of_another_database_is_refused_and_not_replayed() {
     create(&other.try_open().expect("opens"), 0..9).await;
     let own = killed_copy(&folder);
     copy_log(&other, &folder);
-    folder.assert_refused("belong to another database");
+    folder.assert_refused("does not belong to the manifest");
     assert!(!folder.disagreements().is_empty());
     copy_log(&own, &folder);
     // Behind the salt of this log, the records of another one count as none.

@@ -3,7 +3,7 @@
 //! One thread writes the lines, many at a time. A reader of standard error that stalls never stalls the server: when the
 //! queue is full, lines about single requests are dropped, and a line says how many.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -22,6 +22,9 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long the writer lets lines gather. Under load it writes many lines at once, and wakes rarely.
 const GATHER: Duration = Duration::from_millis(2);
+
+/// How long the writer waits before it tries again to write to a full pipe that does not block.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long the end of the program waits for a reader that has stalled.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
@@ -57,6 +60,20 @@ struct State {
     is_idle: bool,
 }
 
+/// Writes lines, and returns how many were lost to an error, such as a full disk.
+fn write_lines(output: &mut impl Write, mut lines: &[u8]) -> u64 {
+    while !lines.is_empty() {
+        match output.write(lines) {
+            Ok(written @ 1..) => lines = &lines[written..],
+            Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+            // A pipe that does not block is full.
+            Err(cause) if cause.kind() == ErrorKind::WouldBlock => thread::sleep(RETRY_INTERVAL),
+            _ => return lines.iter().filter(|byte| **byte == b'\n').count() as u64,
+        }
+    }
+    0
+}
+
 impl LogQueue {
     /// Starts the thread that writes the lines. `notice` makes the line for a number of dropped lines.
     pub(crate) fn start(
@@ -66,14 +83,13 @@ impl LogQueue {
     ) -> io::Result<()> {
         let queue = self.clone();
         let write = move || {
-            let mut lines = Vec::new();
+            let (mut lines, mut unwritten) = (Vec::new(), 0);
             loop {
-                let dropped = queue.take(&mut lines);
+                let dropped = queue.take(&mut lines) + unwritten;
                 if dropped > 0 {
                     lines.extend_from_slice(notice(dropped).as_bytes());
                 }
-                // Nobody could be told of an error of standard error.
-                let _ = output.write_all(&lines);
+                unwritten = write_lines(&mut output, &lines);
                 queue.has_written();
                 lines.clear();
                 lines.shrink_to(CAPACITY_KEPT_BYTES);

@@ -103,7 +103,7 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
 /// The line for a number of lines that were dropped.
 fn lost_lines(count: u64) -> String {
     format!(
-        "[{}{:<5} plantd::log] {count} lines were dropped: standard error is read too slowly\n",
+        "[{}{:<5} plantd::log] {count} lines were dropped: standard error did not take them in time\n",
         dated(),
         Level::Warn
     )

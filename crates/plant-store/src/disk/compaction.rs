@@ -72,15 +72,18 @@ impl Compactor {
         let is_free = |table: &&Arc<Table>| self.merges.iter().all(|merge| !merge.has_input(table));
         let free = tables.iter().take_while(is_free);
         let sizes: Vec<_> = free.map(|table| (table.metadata.bytes, table.plant_entries)).collect();
-        let Some(inputs) = tables_to_merge(&sizes, self.manifest.totals.plants) else {
+        let Some(mut inputs) = tables_to_merge(&sizes, self.manifest.totals.plants) else {
             return Ok(());
         };
+        // On a small disk, the newer ones alone may fit.
+        while !self.room.has_room_for(sizes[inputs.clone()].iter().map(|(bytes, _)| bytes).sum()) {
+            inputs.end -= 1;
+            if inputs.len() < 2 {
+                return Ok(());
+            }
+        }
         let is_oldest = inputs.end == tables.len();
         let inputs: Tables = tables[inputs].into();
-        let bytes = inputs.iter().map(|table| table.metadata.bytes).sum();
-        if !self.room.has_room_for(bytes) {
-            return Ok(());
-        }
         let number = self.manifest.next_table;
         self.manifest.next_table += 1;
         let plants: u64 = inputs.iter().map(|table| table.plant_entries).sum();

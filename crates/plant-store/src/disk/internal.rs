@@ -14,7 +14,7 @@ use super::findings::Findings;
 use super::keys;
 use super::manifest::Manifest;
 use super::merge::{Merge, Tables};
-use super::open::in_memory;
+use super::open::{IN_MEMORY, in_memory};
 use super::reader::DiskReader;
 use super::recovery;
 use super::table::{Content, Table, footer};
@@ -153,9 +153,9 @@ impl AnyDatabase {
         let groups: anyhow::Result<_> =
             groups.iter().map(|payload| ChangeGroup::decode(payload)).collect();
         let replayed = recovery::replay(Some(in_tables), groups.ok()?, &mut Findings::Refuse);
-        let (memtable, totals) = replayed.ok()?;
-        if !memtable.events.is_empty() {
-            let newest = in_memory(&memtable, totals, &cache).expect("it can be written");
+        let (memtables, totals) = replayed.ok()?;
+        for (number, memtable) in IN_MEMORY.zip(&memtables) {
+            let newest = in_memory(number, memtable, totals, &cache).expect("it can be written");
             tables = with_newest(&tables, newest);
         }
         let mut findings = Findings::list();

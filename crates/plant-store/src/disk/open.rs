@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
+use std::ops::RangeFrom;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use super::room::MIB;
 use super::table::{Content, Table, TableMetadata};
 use super::table_writer::TableWriter;
 use super::tree::with_newest;
-use super::write_ahead_log::{self, LogContent, WriteAheadLog};
+use super::write_ahead_log::{self, WriteAheadLog};
 use crate::fault;
 
 /// How long an open waits for a lock that another process is about to release.
@@ -75,16 +76,18 @@ fn recover(
     let mut findings = Findings::Refuse;
     let mut manifest = files.read_manifest()?;
     files.sync_manifest_name()?;
-    remove_other_tables(files, &manifest)?;
     let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
     let mut tables = open_tables(files, &manifest, &cache)?;
     check_all(&tables)?;
-    let log = read_log(config, Some(&manifest), &mut findings)?;
+    let log = write_ahead_log::read(&config.directory, Some(manifest.log_salts), &mut findings)?;
     let write_ahead_log = WriteAheadLog::open(&config.directory, &log)?;
-    let (memtable, totals) = replay(Some(manifest.totals), log.into_groups(), &mut findings)?;
+    let (memtables, totals) = replay(Some(manifest.totals), log.into_groups(), &mut findings)?;
     fault::point("after-replay");
-    if !memtable.events.is_empty() {
-        let table = write_table(files, &mut manifest, &memtable, totals, &cache)?;
+    // Only now: beside a manifest that is not the newest one, these tables may have the only copy of a plant.
+    remove_other_tables(files, &manifest)?;
+    // There is one at most, because a gap in the log is refused.
+    for memtable in &memtables {
+        let table = write_table(files, &mut manifest, memtable, totals, &cache)?;
         tables = with_newest(&tables, table);
     }
     fault::point("before-opened");
@@ -150,8 +153,9 @@ pub(super) fn open_to_look(config: &DiskConfig, findings: &mut Findings) -> anyh
     let files = Files::in_directory(directory, Arc::default());
     let find = || {
         let has_tables = || anyhow::Ok(!files.table_numbers()?.is_empty());
+        let has_log = write_ahead_log::is_in(directory);
         ensure!(
-            directory.try_exists()? && (files.has_database()? || has_tables()?),
+            directory.try_exists()? && (files.has_database()? || has_log || has_tables()?),
             "there is no database in {}; name the folder of one",
             directory.display()
         );
@@ -183,6 +187,7 @@ fn look(
     let mut tables = Vec::new();
     match &manifest {
         Some(manifest) => {
+            tables.extend(newer_tables(files, manifest, &cache)?);
             for entry in &manifest.tables {
                 tables.extend(open_one(entry.number, Some(entry))?);
             }
@@ -196,44 +201,53 @@ fn look(
                 .sort_unstable_by_key(|table| Reverse((table.sequences.1, table.metadata.number)));
         }
     }
-    let log = read_log(config, manifest.as_ref(), findings)?;
+    let salts = manifest.as_ref().map(|manifest| manifest.log_salts);
+    let log = write_ahead_log::read(&config.directory, salts, findings)?;
     let in_tables = manifest.map(|manifest| manifest.totals);
-    let (memtable, totals) = replay(in_tables, log.into_groups(), findings)?;
-    let tables = match memtable.events.is_empty() {
-        true => tables.into(),
-        false => with_newest(&tables, in_memory(&memtable, totals, &cache)?),
-    };
+    let (memtables, totals) = replay(in_tables, log.into_groups(), findings)?;
+    let mut tables: Tables = tables.into();
+    for (number, memtable) in IN_MEMORY.zip(&memtables) {
+        tables = with_newest(&tables, in_memory(number, memtable, totals, &cache)?);
+    }
     Ok(Found { tables, totals: in_tables.map(|_| totals), _lock: lock })
 }
 
+/// The whole tables with changes that are newer than the manifest, newest first. Beside an old manifest, they may have the
+/// only copy of a plant; after a kill in a flush, the write-ahead log has the same changes.
+fn newer_tables(
+    files: &Files,
+    manifest: &Manifest,
+    cache: &Arc<BlockCache>,
+) -> anyhow::Result<Vec<Arc<Table>>> {
+    let mut newer = Vec::new();
+    for number in files.table_numbers()? {
+        let content = Content::of_file(&files.table_path(number));
+        // A table that was being written when its process was killed is not whole.
+        let opened = content.and_then(|it| Table::open(number, it, None, Arc::clone(cache)));
+        if let Ok(table) = opened
+            && table.sequences.0 > manifest.totals.last_sequence
+        {
+            newer.push(Arc::new(table));
+        }
+    }
+    newer.sort_unstable_by_key(|table| Reverse((table.sequences.1, table.metadata.number)));
+    Ok(newer)
+}
+
+/// The numbers of tables in memory, which no file has.
+pub(super) const IN_MEMORY: RangeFrom<u64> = 1 << 63..;
+
 /// A memtable as a table in memory.
 pub(super) fn in_memory(
+    number: u64,
     memtable: &Memtable,
     totals: Totals,
     cache: &Arc<BlockCache>,
 ) -> anyhow::Result<Table> {
-    /// No file has this number.
-    const NUMBER: u64 = 0;
     let mut table = TableWriter::new(Vec::new(), memtable.plants.len());
     memtable.write_to(&mut table, totals.kept_from)?;
-    let (bytes, entry) = table.finish(NUMBER, memtable.sequences())?;
-    Table::open(NUMBER, Content::Memory(bytes), Some(&entry), Arc::clone(cache))
-}
-
-/// Reads the write-ahead log. A log that belongs to another database counts as empty.
-fn read_log(
-    config: &DiskConfig,
-    manifest: Option<&Manifest>,
-    findings: &mut Findings,
-) -> anyhow::Result<LogContent> {
-    let log = write_ahead_log::read(&config.directory, findings)?;
-    if manifest.is_some_and(|manifest| manifest.log_salts != log.salts()) {
-        findings.add(
-            "journal.0 and journal.1 belong to another database; put the files of this one back",
-        )?;
-        return Ok(LogContent::default());
-    }
-    Ok(log)
+    let (bytes, entry) = table.finish(number, memtable.sequences())?;
+    Table::open(number, Content::Memory(bytes), Some(&entry), Arc::clone(cache))
 }
 
 fn make_directory(directory: &Path) -> anyhow::Result<()> {

@@ -207,13 +207,18 @@ impl<'a> PageInProgress<'a> {
 
     /// Adds a plant that the filter matches; `None` is a deleted plant. Returns false when the page ends before it.
     fn takes(&mut self, id: PlantId, record: Option<&[u8]>) -> anyhow::Result<bool> {
+        // Deleted plants do not end a full page: otherwise it would have a next page without a plant.
+        let ends = match record {
+            Some(_) => self.ends_before(id),
+            None => self.page.len() < self.limit && self.ends_before(id),
+        };
+        if ends {
+            return Ok(false);
+        }
         let Some(record) = record else {
             self.looked_at += 1;
             return Ok(true);
         };
-        if self.ends_before(id) {
-            return Ok(false);
-        }
         self.looked_at += 1;
         let record = PlantRecord::decode(record)
             .with_context(|| format!("the record of plant {id} is damaged"))?;

@@ -6,54 +6,86 @@ use super::change::{ChangeGroup, Totals};
 use super::findings::Findings;
 use super::memtable::Memtable;
 
-/// Puts the groups after `in_tables` into a memtable, and returns it with the totals that it leads to. When nothing is known
-/// of the tables, the memtable gets all of the newest groups. `groups` are in no particular order.
+/// Puts the groups after `in_tables` into memtables, oldest first, and returns these with the totals that they lead to. There
+/// is more than one memtable only after a finding: groups between them are lost. `groups` are in no particular order.
+///
+/// When nothing is known of the tables, only the newest groups without a gap are taken: older ones may be remains of
+/// segments that were overwritten, and then tables have newer changes.
 pub(super) fn replay(
     in_tables: Option<Totals>,
     groups: Vec<ChangeGroup>,
     findings: &mut Findings,
-) -> anyhow::Result<(Memtable, Totals)> {
-    let newest = newest_run(groups);
-    let before_newest = || newest.first().map(ChangeGroup::totals_before).unwrap_or_default();
-    let in_tables = in_tables.unwrap_or_else(before_newest);
-    let nothing = || (Memtable::after(in_tables.last_sequence), in_tables);
-    let first_sequence = newest.first().map_or(1, |first| first.first_sequence);
-    let last_sequence = newest.last().map_or(0, ChangeGroup::last_sequence);
-    if last_sequence < in_tables.last_sequence {
+) -> anyhow::Result<(Vec<Memtable>, Totals)> {
+    let mut runs = runs(groups);
+    let newest_sequence = runs.last().map_or(0, Run::last_sequence);
+    let in_tables = in_tables.unwrap_or_else(|| {
+        runs.drain(..runs.len().saturating_sub(1));
+        runs.first().map_or_else(Totals::default, Run::totals_before)
+    });
+    let mut totals = in_tables;
+    if newest_sequence < totals.last_sequence {
         findings.add(format_args!(
-            "the changes between number {last_sequence} and {} are missing in the write-ahead log",
-            in_tables.last_sequence
+            "the changes between number {newest_sequence} and {} are missing in the write-ahead log",
+            totals.last_sequence
         ))?;
-        return Ok(nothing());
     }
-    if first_sequence > in_tables.last_sequence + 1 {
-        findings.add(format_args!(
-            "the changes between number {} and {first_sequence} are lost from the write-ahead log",
-            in_tables.last_sequence
-        ))?;
-        return Ok(nothing());
+    // A segment that is being overwritten still ends with older groups.
+    runs.retain(|run| run.last_sequence() > in_tables.last_sequence);
+    let mut memtables = Vec::with_capacity(runs.len());
+    for run in runs {
+        let before = run.totals_before();
+        if before.last_sequence > totals.last_sequence {
+            findings.add(format_args!(
+                "the changes between number {} and {} are lost from the write-ahead log",
+                totals.last_sequence, run.0.first_sequence
+            ))?;
+            totals = Totals { kept_from: totals.kept_from, ..before };
+        }
+        let applied = run.apply(totals).context("the write-ahead log cannot be applied");
+        if let Some((memtable, after)) = findings.value_of(applied)? {
+            memtables.push(memtable);
+            totals = after;
+        }
     }
-    let (mut memtable, mut totals) = nothing();
-    let apply = || {
-        for group in newest {
-            if group.last_sequence() > in_tables.last_sequence {
+    Ok((memtables, totals))
+}
+
+/// Groups without a gap between them: the first one, and the others.
+struct Run(ChangeGroup, Vec<ChangeGroup>);
+
+impl Run {
+    fn last_sequence(&self) -> u64 {
+        self.1.last().unwrap_or(&self.0).last_sequence()
+    }
+
+    fn totals_before(&self) -> Totals {
+        self.0.totals_before()
+    }
+
+    /// The memtable of the groups after these totals, and the totals that the memtable leads to.
+    fn apply(self, mut totals: Totals) -> anyhow::Result<(Memtable, Totals)> {
+        let in_tables = totals.last_sequence;
+        let mut memtable = Memtable::after(in_tables);
+        for group in [self.0].into_iter().chain(self.1) {
+            if group.last_sequence() > in_tables {
                 ensure!(group.follows(&totals), "it does not follow the tables");
                 totals = totals.after(&group.changes)?;
                 memtable.apply(group)?;
             }
         }
         Ok((memtable, totals))
-    };
-    let applied = apply().context("the write-ahead log cannot be applied");
-    Ok(findings.value_of(applied)?.unwrap_or_else(nothing))
+    }
 }
 
-/// The newest groups without a gap between them. A segment that is being overwritten still ends with older groups.
-fn newest_run(mut groups: Vec<ChangeGroup>) -> Vec<ChangeGroup> {
+/// The runs among these groups, oldest first.
+fn runs(mut groups: Vec<ChangeGroup>) -> Vec<Run> {
     groups.sort_unstable_by_key(|group| group.first_sequence);
-    let has_gap =
-        |(one, next): (&ChangeGroup, &ChangeGroup)| one.last_sequence() + 1 != next.first_sequence;
-    let mut neighbors = groups.iter().zip(groups.iter().skip(1));
-    let newest = neighbors.rposition(has_gap).map_or(0, |before| before + 1);
-    groups.split_off(newest)
+    let mut runs: Vec<Run> = Vec::new();
+    for group in groups {
+        match runs.last_mut() {
+            Some(run) if run.last_sequence() + 1 == group.first_sequence => run.1.push(group),
+            _ => runs.push(Run(group, Vec::new())),
+        }
+    }
+    runs
 }

@@ -50,7 +50,7 @@ struct Segment {
 /// The salts of both segments, one after the other. The manifest keeps them, to recognize the log that belongs to it.
 pub(super) type Salts = [u8; 2 * SALT_BYTES];
 
-/// Makes empty segments. Fails when existing ones hold a record: then their database is missing.
+/// Makes empty segments. Fails when existing ones hold anything: then their database is missing.
 pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     let mut salts = Salts::default();
     getrandom::fill(&mut salts).context("the system gives no random bytes")?;
@@ -60,7 +60,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
             read => read.with_context(|| format!("cannot read {}", path.display()))?,
         };
         ensure!(
-            whole_records(&existing).is_empty(),
+            existing.iter().skip(SALT_BYTES).all(|byte| *byte == 0),
             "the manifest is missing beside {}, which is in use; put it back, or restore a backup",
             path.display()
         );
@@ -91,26 +91,27 @@ struct SegmentContent {
 }
 
 impl LogContent {
-    pub(super) fn salts(&self) -> Salts {
-        let mut salts = Salts::default();
-        for (salt, segment) in salts.chunks_mut(SALT_BYTES).zip(&self.segments) {
-            salt.copy_from_slice(&segment.salt);
-        }
-        salts
-    }
-
     /// All groups, in no particular order.
     pub(super) fn into_groups(self) -> Vec<ChangeGroup> {
         self.segments.into_iter().flat_map(|segment| segment.groups).collect()
     }
 }
 
-/// Reads all whole records, even in a damaged segment.
-pub(super) fn read(directory: &Path, findings: &mut Findings) -> anyhow::Result<LogContent> {
+/// Whether a folder has a segment.
+pub(super) fn is_in(directory: &Path) -> bool {
+    paths(directory).iter().any(|path| path.exists())
+}
+
+/// Reads all whole records, even in a damaged segment. The segments must have the salts that the manifest names, if those
+/// are known: a log of another database has no record with their checksums.
+pub(super) fn read(
+    directory: &Path,
+    salts: Option<Salts>,
+    findings: &mut Findings,
+) -> anyhow::Result<LogContent> {
     let mut content = LogContent::default();
-    for (path, SegmentContent { salt, groups }) in
-        paths(directory).iter().zip(&mut content.segments)
-    {
+    for (index, path) in paths(directory).iter().enumerate() {
+        let SegmentContent { salt, groups } = &mut content.segments[index];
         let segment = read_synced(path);
         let Some(segment) = findings.value_of(segment)? else { continue };
         if segment.len() != SEGMENT_BYTES {
@@ -121,7 +122,15 @@ pub(super) fn read(directory: &Path, findings: &mut Findings) -> anyhow::Result<
             ))?;
         }
         *salt = segment.first_chunk().copied().unwrap_or_default();
-        for payload in whole_records(&segment) {
+        let expected = salts.and_then(|salts| salts.as_chunks().0.get(index).copied());
+        if let Some(expected) = expected.filter(|expected| expected != salt) {
+            findings.add(format_args!(
+                "{} does not belong to the manifest, or its first bytes are damaged; put the file of this database back",
+                path.display()
+            ))?;
+            *salt = expected;
+        }
+        for payload in records_with(*salt, &segment) {
             groups.extend(findings.value_of(ChangeGroup::decode(payload))?);
         }
     }
@@ -142,11 +151,15 @@ fn read_synced(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 pub(super) fn whole_records(segment: &[u8]) -> Vec<&[u8]> {
+    segment.first_chunk().map_or_else(Vec::new, |salt| records_with(*salt, segment))
+}
+
+/// The payloads of the whole records with this salt.
+fn records_with(salt: [u8; SALT_BYTES], segment: &[u8]) -> Vec<&[u8]> {
     let mut payloads = Vec::new();
-    let Some((salt, _)) = segment.split_first_chunk() else { return payloads };
     let mut position = SALT_BYTES;
     while let Some(rest) = segment.get(position..).filter(|rest| rest.len() > HEAD_BYTES) {
-        match whole_record(*salt, rest) {
+        match whole_record(salt, rest) {
             Some(payload) => {
                 payloads.push(payload);
                 position += record_bytes(payload.len());

@@ -261,20 +261,33 @@ fn broken_off(cause: io::Error) -> Broken {
     Broken::Source(connection_problem::cause(Error::from(cause)).context("it broke off"))
 }
 
-/// The next page of plants.
+/// The next page that has plants; none if there are no more plants. A page over many deleted plants is empty, and has a
+/// next one.
 fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<NewPlant>> {
     let after = last.map(|last| format!("&after={last}")).unwrap_or_default();
-    let request = remote.request(Method::GET, &format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));
-    let mut answer =
-        remote.check(remote.send(request, ())?, Stop::Io).map_err(|stop| stop.into_parts().1)?;
-    let mut rows = row_reader(ImportFormat::JsonArray);
-    let mut read = Vec::new();
-    rows.read(&remote::read_body(&mut answer)?, &mut read)?;
-    rows.finish(&mut read)?;
-    let plants: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
-    let plants = plants.context("the answer does not come from plantd")?;
+    let mut next = Some(format!("/plants?limit={PAGE_MAX_PLANTS}{after}"));
+    let mut plants = Vec::new();
+    while let Some(path) = next.filter(|_| plants.is_empty()) {
+        let request = remote.request(Method::GET, &path);
+        let answer = remote.check(remote.send(request, ())?, Stop::Io);
+        let mut answer = answer.map_err(|stop| stop.into_parts().1)?;
+        let mut rows = row_reader(ImportFormat::JsonArray);
+        let mut read = Vec::new();
+        rows.read(&remote::read_body(&mut answer)?, &mut read)?;
+        rows.finish(&mut read)?;
+        let page: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
+        plants = page.context("the answer does not come from plantd")?;
+        next = next_page(answer.headers());
+    }
     let is_ascending = plants.first().is_none_or(|first| last.is_none_or(|last| last < first.id()))
         && plants.is_sorted_by(|one, next| one.id() < next.id());
     ensure!(is_ascending, "the plants that follow do not have ascending ids");
     Ok(plants)
+}
+
+/// The target of the link to the next page (RFC 8288).
+fn next_page(headers: &HeaderMap) -> Option<String> {
+    let links = headers.get_all(header::LINK).into_iter().filter_map(|link| link.to_str().ok());
+    let targets = links.filter_map(|link| link.strip_prefix('<')?.strip_suffix(">; rel=\"next\""));
+    targets.map(str::to_owned).next()
 }

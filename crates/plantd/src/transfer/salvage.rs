@@ -29,12 +29,14 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
     let progress = progress_bar::of_plants(inspection.count());
     let copied = copy(&inspection, &mut output, format, &progress);
     progress.finish_and_clear();
-    let plants = copied.with_context(|| cannot_write(file))?;
+    let (plants, unreadable) = copied.with_context(|| cannot_write(file))?;
     output.finish().with_context(|| cannot_write(file))?;
 
     say_exported(plants, begun);
     let verification = inspection.verify()?;
-    if verification.agrees() {
+    // A disk may have refused a block to the export, and given the same block to the verification.
+    let is_whole = unreadable == 0 && inspection.count().is_none_or(|count| count == plants);
+    if verification.agrees() && is_whole {
         return Ok(());
     }
     let of_all = match inspection.count() {
@@ -49,13 +51,13 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
     )))
 }
 
-/// Returns how many plants were written. Lists the places that cannot be read.
+/// Returns how many plants were written, and how many places cannot be read, which are listed.
 fn copy(
     inspection: &DiskInspection,
     output: &mut Output,
     format: TransferFormat,
     progress: &ProgressBar,
-) -> anyhow::Result<u64> {
+) -> anyhow::Result<(u64, u64)> {
     let (mut copied, mut unreadable) = (0, 0);
     let mut plants = inspection.plants().peekable();
     output.write_all(format.header().as_bytes())?;
@@ -77,5 +79,5 @@ fn copy(
         copied += some.len() as u64;
         progress.set_position(copied);
     }
-    Ok(copied)
+    Ok((copied, unreadable))
 }
