@@ -687,6 +687,21 @@ fn an_export_that_was_truncated_silently_ends_with_74_and_leaves_the_file_unchan
 }
 
 #[test]
+fn deleted_plants_do_not_hide_that_an_export_was_truncated() {
+    let server = FakeServer::start(|head, stream| {
+        if head.contains("/plants/export") {
+            answer(stream, "200 OK", EXPORT_OF_TWO, ROSA);
+        } else if head.contains("after=12000 ") {
+            answer(stream, "200 OK", JSON, r#"[{"id":20000,"name":"Salix"}]"#);
+        } else {
+            let link = "</plants?limit=1000&after=12000>; rel=\"next\"";
+            answer(stream, "200 OK", &format!("{JSON}\r\nLink: {link}"), "[]");
+        }
+    });
+    check_no_export(server.address, &["1 of 2 plants"], "a.ndjson");
+}
+
+#[test]
 fn an_export_without_a_declared_end_is_refused() {
     for (version, framing) in [
         ("1.1", ""),

@@ -151,3 +151,36 @@ impl LogQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers the writes in turn: with a number of bytes, or an error.
+    struct Output(Vec<io::Result<usize>>);
+
+    impl Write for Output {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            self.0.remove(0)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_a_full_pipe_refuses_are_written_later_and_those_that_an_error_takes_are_counted()
+    {
+        let error = |kind: ErrorKind| Err(kind.into());
+        let lines = b"one\ntwo\nthree\n";
+        let full = vec![Ok(4), error(ErrorKind::WouldBlock), error(ErrorKind::Interrupted), Ok(10)];
+        for (writes, lost) in
+            [(full, 0), (vec![Ok(4), error(ErrorKind::StorageFull)], 2), (vec![Ok(6), Ok(0)], 2)]
+        {
+            let mut output = Output(writes);
+            assert_eq!(write_lines(&mut output, lines), lost);
+            assert!(output.0.is_empty());
+        }
+    }
+}
