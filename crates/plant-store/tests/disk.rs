@@ -20,6 +20,7 @@ use proptest::prelude::ProptestConfig;
 use proptest::proptest;
 use proptest::sample::select;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// How many events the model test keeps: few, so that many are forgotten.
@@ -345,13 +346,20 @@ async fn damage_to_the_write_ahead_log_hides_only_the_changes_that_it_hits() {
 
 #[tokio::test]
 async fn a_page_over_deleted_plants_ends_after_bounded_work() {
-    const DELETED: i64 = 12_000;
+    const DELETED: i64 = 25_000;
+    /// Fewer than the queue of writes takes.
+    const AT_ONCE: i64 = 500;
     let folder = Folder::new();
-    let repository = folder.try_open().expect("opens");
+    let repository = Arc::new(folder.try_open().expect("opens"));
     let plants = (0..=DELETED).map(new_plant).collect();
     repository.import(plants, OnConflict::Error).await.expect("imports");
-    for id in 0..DELETED {
-        repository.delete(PlantId::from(id), Preconditions::default()).await.expect("deletes");
+    for first in (0..DELETED).step_by(usize::try_from(AT_ONCE).expect("small")) {
+        let mut deletes = JoinSet::new();
+        for id in (first..first + AT_ONCE).map(PlantId::from) {
+            let repository = Arc::clone(&repository);
+            deletes.spawn(async move { repository.delete(id, Preconditions::default()).await });
+        }
+        deletes.join_all().await.into_iter().for_each(|deleted| deleted.expect("deletes"));
     }
     drop(repository);
     let repository = folder.try_open().expect("opens");

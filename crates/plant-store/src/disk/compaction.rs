@@ -224,6 +224,7 @@ mod tests {
 
     use super::super::change::{Change, ChangeGroup};
     use super::super::health::StoreHealth;
+    use super::super::room::ENOUGH_BYTES;
     use super::*;
     use crate::plant_record::PlantRecord;
 
@@ -263,6 +264,22 @@ mod tests {
             room: Arc::new(Room::new(free_bytes, file, directory.to_owned(), health)),
             merges: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_merge_that_does_not_fit_on_the_disk_takes_the_newer_tables_that_do() {
+        static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
+        (0..4).for_each(|_| flush_next(&mut compactor));
+        let tables = compactor.tree.tables();
+        let two_newest: u64 = tables[..2].iter().map(|table| table.metadata.bytes).sum();
+        for (free_bytes, inputs) in [(two_newest - 1, None), (two_newest, Some(2))] {
+            FREE.store(ENOUGH_BYTES + free_bytes, Ordering::Relaxed);
+            compactor.begin_merge().expect("looks");
+            assert_eq!(compactor.merges.first().map(|merge| merge.inputs.len()), inputs);
+        }
+        assert!(compactor.merges[0].has_input(&tables[0]) && !compactor.merges[0].is_oldest);
     }
 
     #[test]

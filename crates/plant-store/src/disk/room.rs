@@ -24,7 +24,7 @@ const RESERVE_BYTES: u64 = 32 * MIB;
 
 /// With this much free space, in bytes, a full disk counts as having room again. More than the reserve, so that the
 /// store does not flap.
-const ENOUGH_BYTES: u64 = 40 * MIB;
+pub(super) const ENOUGH_BYTES: u64 = 40 * MIB;
 
 const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
 
