@@ -4,7 +4,6 @@ use std::io::{self, ErrorKind};
 
 use thiserror::Error;
 
-use super::manifest::FORMAT;
 use crate::{OpenError, StoreFailure};
 
 /// Marks an error whose cause is the content of the files, not the disk.
@@ -18,11 +17,12 @@ pub(super) struct Damaged;
 /// Another version wrote the database, which is then not damaged.
 #[derive(Debug, Error)]
 #[error(
-    "the database has {found}, and this version reads format {FORMAT}; export the plants with the version that wrote \
+    "the database has {found}, and this version reads format {known}; export the plants with the version that wrote \
      it, and import them with this one"
 )]
 pub(super) struct OtherFormat {
     pub(super) found: String,
+    pub(super) known: u32,
 }
 
 /// Adds [`Damaged`], which says what to do, to an error about the content of the files.

@@ -3,7 +3,7 @@
 //! The manifest is replaced as a whole (written beside, synced, renamed), so a kill leaves the old one or the new one.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use anyhow::{Context as _, ensure};
 
 use super::errors::OtherFormat;
 use super::health::StoreHealth;
-use super::manifest::Manifest;
+use super::manifest::{FORMAT, Manifest};
+use super::new_file::{create, remove_if_there};
 use super::table_writer::TableFile;
 use crate::fault;
 
@@ -44,7 +45,8 @@ impl Files {
         if exists(MANIFEST)? {
             return Ok(true);
         }
-        ensure!(!exists(SLED)?, OtherFormat { found: "format 4 or less".to_owned() });
+        let found = "format 4 or less".to_owned();
+        ensure!(!exists(SLED)?, OtherFormat { found, known: FORMAT });
         Ok(false)
     }
 
@@ -129,18 +131,6 @@ impl Files {
     pub(super) fn remove_table(&self, number: u64) -> anyhow::Result<()> {
         let path = self.table_path(number);
         remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))
-    }
-}
-
-/// Makes a file for writing. Fails if the file is there: in a folder of another user, it may be a link to any file.
-pub(super) fn create(path: &Path) -> io::Result<File> {
-    File::options().write(true).create_new(true).open(path)
-}
-
-pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(cause) if cause.kind() != ErrorKind::NotFound => Err(cause),
-        _ => Ok(()),
     }
 }
 

@@ -54,7 +54,7 @@ impl Manifest {
 
     pub(super) fn of_content(content: &[u8]) -> anyhow::Result<Self> {
         let (format, rest): (u32, _) = postcard::take_from_bytes(content)?;
-        ensure!(format == FORMAT, OtherFormat { found: format!("format {format}") });
+        ensure!(format == FORMAT, OtherFormat { found: format!("format {format}"), known: FORMAT });
         let manifest: Self = whole(rest)?;
         let Totals { last_sequence, kept_from, .. } = manifest.totals;
         ensure!(

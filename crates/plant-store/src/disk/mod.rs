@@ -26,6 +26,7 @@ mod keys;
 mod manifest;
 mod memtable;
 mod merge;
+mod new_file;
 mod open;
 mod reader;
 mod recovery;

@@ -9,9 +9,9 @@ use anyhow::Context as _;
 
 use super::block::{BlockBuilder, checksum};
 use super::bloom_filter::BloomFilter;
-use super::files::create;
 use super::health::StoreHealth;
 use super::keys;
+use super::new_file::create;
 use super::table::{BlockPlace, TableMetadata, Tail, block_head, footer};
 use crate::fault;
 

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 
 use super::change::ChangeGroup;
-use super::files::{create, remove_if_there};
 use super::findings::Findings;
+use super::new_file::{create, remove_if_there};
 use crate::fault;
 
 /// The size of a segment, in bytes. Larger segments make compaction cheaper, and a replay after a kill longer.
