@@ -260,7 +260,7 @@ async fn a_flipped_byte_in_a_table_or_the_manifest_is_refused_and_the_other_plan
         fs::write(&path, whole).expect("writes");
         folder.assert_sound();
     }
-    // One damaged block hides its own plants only, and a damaged tail hides none.
+    // One damaged block hides its own plants only, and a damaged tail hides none, also when both are damaged.
     let path = folder.directory().join("tables/000000000001");
     let mut damaged = fs::read(&path).expect("reads");
     let tail_end = damaged.len() - 1;
@@ -272,9 +272,14 @@ async fn a_flipped_byte_in_a_table_or_the_manifest_is_refused_and_the_other_plan
     let name = b"plant 1500";
     let place = damaged.windows(name.len()).position(|bytes| bytes == name).expect("its name");
     damaged[place] ^= 1;
-    fs::write(&path, damaged).expect("writes");
-    let readable = folder.inspect().plants().filter(Result::is_ok).count();
-    assert!((2_800..3_000).contains(&readable), "{readable}");
+    for has_tail in [true, false] {
+        if !has_tail {
+            damaged[tail_end] ^= 1;
+        }
+        fs::write(&path, &damaged).expect("writes");
+        let readable = readable(&folder).len();
+        assert!((2_800..3_000).contains(&readable), "{readable} with a tail: {has_tail}");
+    }
 }
 
 #[tokio::test]
@@ -336,12 +341,18 @@ async fn damage_to_the_write_ahead_log_hides_only_the_changes_that_it_hits() {
         assert_eq!(readable(&folder), *expected, "byte {place}");
         assert!(!folder.disagreements().is_empty());
     }
-    fs::write(&first, whole).expect("writes");
+    fs::write(&first, &whole).expect("writes");
     fs::remove_file(second).expect("removes");
     assert_eq!(readable(&folder), all);
     fs::remove_file(folder.directory().join("manifest")).expect("removes");
     assert_eq!(readable(&folder), all);
-    folder.assert_refused("the manifest is missing");
+    let mut without_salt = whole.clone();
+    without_salt[0] ^= 1;
+    for segment in [whole, without_salt] {
+        fs::write(&first, &segment).expect("writes");
+        folder.assert_refused("the manifest is missing");
+        assert_eq!(fs::read(&first).expect("reads"), segment);
+    }
 }
 
 #[tokio::test]

@@ -155,9 +155,9 @@ fn a_drain_answers_a_request_whose_record_arrived_in_part_and_waits_for_no_hands
 #[test]
 fn a_handshake_counts_as_a_connection() {
     let site = Site::new();
-    // 64 descriptors are reserved for uses other than connections.
+    // 128 descriptors are reserved for uses other than connections.
     let mut server =
-        TestServer::start_with(Launch::new().tls(site.folder.path()).descriptor_limits(68, 68));
+        TestServer::start_with(Launch::new().tls(site.folder.path()).descriptor_limits(132, 132));
     let mut kept = server.connect_tls(&site.client());
     kept.send(create_request(&plant_body(1, "Rosa", None)));
     kept.receive().assert_plant("Rosa", None);

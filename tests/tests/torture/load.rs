@@ -450,7 +450,7 @@ async fn be_nuisances(address: SocketAddr, gone: watch::Receiver<bool>) -> Vec<L
 #[test]
 fn where_descriptors_run_out_kept_connections_go_on_and_new_ones_wait() {
     // The soft limit alone is too low for these connections.
-    let mut server = TestServer::start_with(Launch::new().descriptor_limits(32, 128));
+    let mut server = TestServer::start_with(Launch::new().descriptor_limits(32, 192));
     let kept = server.client();
     kept.create(1, "Rosa", None).assert_plant("Rosa", None);
     let silent: Vec<_> = (0..100).map(|_| server.connect()).collect();

@@ -187,12 +187,12 @@ impl Table {
         })
     }
 
-    /// Opens as much as can be read of a table whose tail is damaged: the blocks up to the first damaged one.
+    /// Opens as much as can be read of a table whose tail is damaged: its whole blocks, up to a damaged head of a block.
     pub(super) fn without_tail(number: u64, content: Content, cache: Arc<BlockCache>) -> Self {
         let (mut blocks, mut offset) = (Vec::new(), 0);
-        while let Some(place) = block_at(&content, offset) {
-            offset = place.offset + u64::from(place.length);
-            blocks.push(place);
+        while let Some((place, end)) = block_at(&content, offset) {
+            blocks.extend(place);
+            offset = end;
         }
         let prefixes = blocks.iter().map(|place| prefix(&place.first_key)).collect();
         let metadata = TableMetadata { number, bytes: 0, tail_checksum: 0 };
@@ -272,22 +272,24 @@ impl Table {
     }
 }
 
-/// The block whose head is at this place, if it is whole.
-fn block_at(content: &Content, offset: u64) -> Option<BlockPlace> {
+/// The block whose head is at this place, if it is whole, and where the block ends.
+fn block_at(content: &Content, offset: u64) -> Option<(Option<BlockPlace>, u64)> {
     let head = content.read(offset, BLOCK_HEAD_BYTES).ok()?;
     let (length, checksum_bytes) = head.split_first_chunk()?;
     let length = u32::from_le_bytes(*length);
     let expected = u64::from_le_bytes(*checksum_bytes.first_chunk()?);
     let offset = offset + BLOCK_HEAD_BYTES as u64;
-    let fits = offset + u64::from(length) <= content.length().ok()?;
+    let end = offset + u64::from(length);
+    let fits = end <= content.length().ok()?;
     let bytes = fits.then(|| content.read(offset, usize::try_from(length).ok()?).ok())??;
     if checksum(&bytes) != expected {
-        return None;
+        return Some((None, end));
     }
     let mut cursor = BlockCursor::new(bytes);
     let has_entries = cursor.advance().ok()?;
     let first_key = cursor.key().into();
-    has_entries.then_some(BlockPlace { first_key, offset, length, checksum: expected })
+    let place = BlockPlace { first_key, offset, length, checksum: expected };
+    Some((has_entries.then_some(place), end))
 }
 
 /// The first bytes of a key, which sort as keys do, except that some keys have the same prefix.

@@ -50,7 +50,7 @@ struct Segment {
 /// The salts of both segments, one after the other. The manifest keeps them, to recognize the log that belongs to it.
 pub(super) type Salts = [u8; 2 * SALT_BYTES];
 
-/// Makes empty segments. Fails when existing ones hold anything: then their database is missing.
+/// Makes empty segments. Fails when existing ones are in use: then their database is missing.
 pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
     let mut salts = Salts::default();
     getrandom::fill(&mut salts).context("the system gives no random bytes")?;
@@ -60,7 +60,7 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
             read => read.with_context(|| format!("cannot read {}", path.display()))?,
         };
         ensure!(
-            existing.iter().skip(SALT_BYTES).all(|byte| *byte == 0),
+            !is_in_use(&existing),
             "the manifest is missing beside {}, which is in use; put it back, or restore a backup",
             path.display()
         );
@@ -76,6 +76,12 @@ pub(super) fn make(directory: &Path) -> anyhow::Result<Salts> {
         fault::point("after-segment-made");
     }
     Ok(salts)
+}
+
+/// Whether a segment has a record. Any bytes in a file as long as a segment count: its salt may be damaged.
+fn is_in_use(segment: &[u8]) -> bool {
+    let has_bytes = || segment.iter().skip(SALT_BYTES).any(|byte| *byte != 0);
+    (segment.len() == SEGMENT_BYTES && has_bytes()) || !whole_records(segment).is_empty()
 }
 
 /// What the log holds.
@@ -142,7 +148,11 @@ pub(super) fn read(
 fn read_synced(path: &Path) -> anyhow::Result<Vec<u8>> {
     let read = || {
         let mut file = File::open(path)?;
-        file.sync_data()?;
+        match file.sync_data() {
+            // A file system without writes, such as squashfs, has nothing to sync.
+            Err(cause) if cause.kind() == ErrorKind::InvalidInput => {}
+            synced => synced?,
+        }
         let mut segment = Vec::with_capacity(SEGMENT_BYTES);
         file.read_to_end(&mut segment)?;
         Ok::<_, io::Error>(segment)

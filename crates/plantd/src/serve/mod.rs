@@ -31,8 +31,9 @@ use crate::files::tokens_file::TokensFile;
 use crate::option_value::{duration, whole_number};
 use crate::store::postgres::{self, PostgresServeOptions};
 
-/// How many descriptors are reserved for files, threads and standard streams.
-const OTHER_DESCRIPTORS: u64 = 64;
+/// How many descriptors are reserved for files, threads and standard streams. Each table is an open file, and there are sixty
+/// when merges lag so far behind that every write waits.
+const OTHER_DESCRIPTORS: u64 = 128;
 
 /// The most connections, regardless of the descriptor limit. Bounds their memory.
 const MAX_CONNECTIONS: u32 = 32_768;
