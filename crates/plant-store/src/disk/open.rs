@@ -100,9 +100,9 @@ pub(super) fn open_tables(
     manifest: &Manifest,
     cache: &Arc<BlockCache>,
 ) -> anyhow::Result<Tables> {
-    let open = |entry: &TableMetadata| {
-        let content = Content::of_file(&files.table_path(entry.number))?;
-        Ok(Arc::new(Table::open(entry.number, content, Some(entry), Arc::clone(cache))?))
+    let open = |named: &TableMetadata| {
+        let content = Content::of_file(&files.table_path(named.number))?;
+        Ok(Arc::new(Table::open(named.number, content, Some(named), Arc::clone(cache))?))
     };
     manifest.tables.iter().map(open).collect()
 }
@@ -110,7 +110,7 @@ pub(super) fn open_tables(
 /// Removes what a kill has left: tables that were not finished, and inputs of a merge that was.
 fn remove_other_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<()> {
     for number in files.table_numbers()? {
-        if manifest.tables.iter().all(|entry| entry.number != number) {
+        if manifest.tables.iter().all(|named| named.number != number) {
             fault::point("before-other-table-removed");
             files.remove_table(number)?;
         }
@@ -188,8 +188,8 @@ fn look(
     match &manifest {
         Some(manifest) => {
             tables.extend(newer_tables(files, manifest, &cache)?);
-            for entry in &manifest.tables {
-                tables.extend(open_one(entry.number, Some(entry))?);
+            for named in &manifest.tables {
+                tables.extend(open_one(named.number, Some(named))?);
             }
         }
         None => {
@@ -197,8 +197,7 @@ fn look(
                 tables.extend(open_one(number, None)?);
             }
             // Inputs of a merge may be there beside its result: the same entries are then found twice.
-            tables
-                .sort_unstable_by_key(|table| Reverse((table.sequences.1, table.metadata.number)));
+            tables.sort_unstable_by_key(newest_first);
         }
     }
     let salts = manifest.as_ref().map(|manifest| manifest.log_salts);
@@ -230,8 +229,13 @@ fn newer_tables(
             newer.push(Arc::new(table));
         }
     }
-    newer.sort_unstable_by_key(|table| Reverse((table.sequences.1, table.metadata.number)));
+    newer.sort_unstable_by_key(newest_first);
     Ok(newer)
+}
+
+/// The key by which tables are sorted without the manifest, which otherwise has their order.
+fn newest_first(table: &Arc<Table>) -> Reverse<(u64, u64)> {
+    Reverse((table.sequences.1, table.metadata.number))
 }
 
 /// The numbers of tables in memory, which no file has.
@@ -246,8 +250,8 @@ pub(super) fn in_memory(
 ) -> anyhow::Result<Table> {
     let mut table = TableWriter::new(Vec::new(), memtable.plants.len());
     memtable.write_to(&mut table, totals.kept_from)?;
-    let (bytes, entry) = table.finish(number, memtable.sequences())?;
-    Table::open(number, Content::Memory(bytes), Some(&entry), Arc::clone(cache))
+    let (bytes, metadata) = table.finish(number, memtable.sequences())?;
+    Table::open(number, Content::Memory(bytes), Some(&metadata), Arc::clone(cache))
 }
 
 fn make_directory(directory: &Path) -> anyhow::Result<()> {

@@ -16,11 +16,11 @@ pub(super) fn replay(
     groups: Vec<ChangeGroup>,
     findings: &mut Findings,
 ) -> anyhow::Result<(Vec<Memtable>, Totals)> {
-    let mut runs = runs(groups);
-    let newest_sequence = runs.last().map_or(0, Run::last_sequence);
+    let mut runs = consecutive(groups);
+    let newest_sequence = runs.last().map_or(0, ConsecutiveGroups::last_sequence);
     let in_tables = in_tables.unwrap_or_else(|| {
         runs.drain(..runs.len().saturating_sub(1));
-        runs.first().map_or_else(Totals::default, Run::totals_before)
+        runs.first().map_or_else(Totals::default, ConsecutiveGroups::totals_before)
     });
     let mut totals = in_tables;
     if newest_sequence < totals.last_sequence {
@@ -51,9 +51,9 @@ pub(super) fn replay(
 }
 
 /// Groups without a gap between them: the first one, and the others.
-struct Run(ChangeGroup, Vec<ChangeGroup>);
+struct ConsecutiveGroups(ChangeGroup, Vec<ChangeGroup>);
 
-impl Run {
+impl ConsecutiveGroups {
     fn last_sequence(&self) -> u64 {
         self.1.last().unwrap_or(&self.0).last_sequence()
     }
@@ -77,14 +77,14 @@ impl Run {
     }
 }
 
-/// The runs among these groups, oldest first.
-fn runs(mut groups: Vec<ChangeGroup>) -> Vec<Run> {
+/// The stretches of groups without a gap between them, oldest first.
+fn consecutive(mut groups: Vec<ChangeGroup>) -> Vec<ConsecutiveGroups> {
     groups.sort_unstable_by_key(|group| group.first_sequence);
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<ConsecutiveGroups> = Vec::new();
     for group in groups {
         match runs.last_mut() {
             Some(run) if run.last_sequence() + 1 == group.first_sequence => run.1.push(group),
-            _ => runs.push(Run(group, Vec::new())),
+            _ => runs.push(ConsecutiveGroups(group, Vec::new())),
         }
     }
     runs

@@ -23,8 +23,7 @@ use crate::plant_record::whole;
 const MAGIC: [u8; 8] = *b"pltable1";
 const FOOTER_BYTES: usize = 24;
 
-/// The length of a block and its checksum, before the block. They find the blocks when the tail is
-/// damaged; other reads use the tail.
+/// The length and the checksum of a block, before the block. A table with a damaged tail is read by these heads.
 pub(super) const BLOCK_HEAD_BYTES: usize = 12;
 
 /// The head of a block.
