@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-use plant_store::DEFAULT_KEEP_EVENTS;
+use plant_store::EventRetention;
 use rustls::ClientConfig;
 
 use crate::address::PostgresUrl;
@@ -26,8 +26,8 @@ pub struct PostgresConfig {
     /// The TLS configuration. Without one, a URL with `sslmode=require` cannot be used, and one with `prefer`, the default,
     /// sends the password and the plants in clear text.
     pub tls: Option<ClientConfig>,
-    /// How many of the newest events are kept at least. Up to 1 % more may be kept, plus the rest of a group.
-    pub keep_events: u64,
+    /// Which events are kept at least. Up to 1 % more may be kept, plus the rest of a group.
+    pub retention: EventRetention,
     /// How many sessions are opened at most for reading, besides [`WRITING_SESSIONS`](crate::WRITING_SESSIONS).
     pub reading_sessions: NonZeroUsize,
 }
@@ -40,7 +40,7 @@ impl PostgresConfig {
             url,
             schema: SchemaName::default(),
             tls: None,
-            keep_events: DEFAULT_KEEP_EVENTS,
+            retention: EventRetention::default(),
             reading_sessions: DEFAULT_READING_SESSIONS,
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! [`PostgresRepository`] implements the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free
 //! lane takes all waiting writes as one `group`, and its `writer` commits the group in one `transaction`; several
-//! groups are in flight at once. The `reader` reads committed data. `statements` has the SQL, and `schema` makes the
+//! groups are in flight at once. The `reader` reads committed plants, `events` committed events, and the `tail` follows
+//! the newest ones. `statements` has the SQL, and `schema` makes the
 //! tables.
 //!
 //! ```no_run
@@ -24,6 +25,7 @@
 
 mod address;
 mod config;
+mod events;
 mod group;
 mod hosts;
 mod plan;
@@ -32,6 +34,7 @@ mod reader;
 mod schema;
 mod sessions;
 mod statements;
+mod tail;
 mod threads;
 mod transaction;
 mod upkeep;
@@ -45,15 +48,17 @@ use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
 use plant_store::decision::{Decision, Write, imported};
 use plant_store::{
-    EventPage, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, Revision,
-    StoreError, StoreFailure, StoredPlant,
+    EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
+    PlantRepository, StoreError, StoreFailure, StoredPlant,
 };
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
+use crate::events::EventReader;
 use crate::group::MAX_GROUP;
 use crate::queue::{Queue, WAITING_ALONE, carry_out_alone, carry_out_groups};
 use crate::reader::{PostgresReader, WaitingRead, read_jointly};
 use crate::sessions::Sessions;
+use crate::tail::Tail;
 use crate::threads::Threads;
 use crate::upkeep::Upkeep;
 use crate::writer::Writer;
@@ -97,6 +102,8 @@ pub struct PostgresRepository {
     imports: Arc<Semaphore>,
     writer: Arc<Writer>,
     reader: PostgresReader,
+    events: Arc<EventReader>,
+    tail: Arc<Tail>,
     // Dropped last, when nothing can give the threads new work.
     threads: Threads,
 }
@@ -140,7 +147,9 @@ impl PostgresRepository {
         let writing = Sessions::new(config, WRITING_SESSIONS, Arc::clone(&reachable))?;
         let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
         let reader = PostgresReader { sessions: reading };
-        let writer = Arc::new(Writer::new(writing, last_block));
+        let events = Arc::new(EventReader::new(reader.clone()));
+        let tail = Arc::new(Tail::new(Arc::clone(&events)));
+        let writer = Arc::new(Writer::new(writing, Arc::clone(&tail), last_block));
 
         let queue = Arc::<Queue>::default();
         let (alone, waiting_alone) = mpsc::channel(WAITING_ALONE);
@@ -155,23 +164,19 @@ impl PostgresRepository {
         for _ in 0..READS_IN_FLIGHT {
             handle.spawn(read_jointly(reader.clone(), Arc::clone(&waiting)));
         }
-        let keep_events = i64::try_from(config.keep_events).unwrap_or(i64::MAX);
-        let upkeep = Upkeep { reader: reader.clone(), writer: Arc::clone(&writer), keep_events };
+        let upkeep = Upkeep::new(&events, &writer, config.retention);
         handle.spawn(upkeep.run(closing.clone()));
+        handle.spawn(Arc::clone(&tail).run(closing.clone()));
         let imports = Arc::new(Semaphore::new(IMPORTS_AT_ONCE));
-        Ok(Self { queue, reads, imports, writer, reader, threads })
+        Ok(Self { queue, reads, imports, writer, reader, events, tail, threads })
     }
 
     /// Reads on the threads that the sessions belong to.
-    async fn read<T: Send + 'static, Reading>(
+    async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(PostgresReader) -> Reading,
-    ) -> Result<T, StoreError>
-    where
-        Reading: Future<Output = anyhow::Result<T>> + Send + 'static,
-    {
-        let read = self.threads.run("a read", read(self.reader.clone())).await;
-        Ok(read.map_err(StoreFailure::new)?)
+        reading: impl Future<Output = anyhow::Result<T>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        Ok(self.threads.run("a read", reading).await.map_err(StoreFailure::new)?)
     }
 
     fn check_open(&self) -> Result<(), StoreError> {
@@ -241,15 +246,31 @@ impl PlantRepository for PostgresRepository {
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
-        self.read(move |reader| async move { reader.page(&request).await }).await
+        let reader = self.reader.clone();
+        self.read(async move { reader.page(&request).await }).await
     }
 
     async fn count(&self) -> Result<u64, StoreError> {
-        self.read(move |reader| async move { reader.count().await }).await
+        let reader = self.reader.clone();
+        self.read(async move { reader.count().await }).await
     }
 
-    async fn events(&self, after: Revision, limit: usize) -> Result<EventPage, StoreError> {
-        self.read(move |reader| async move { reader.events(after, limit).await }).await
+    async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {
+        if let Some(page) = self.tail.page(after, limit) {
+            return Ok(page);
+        }
+        let events = Arc::clone(&self.events);
+        let page = self.read(async move { events.page(after, limit).await }).await?;
+        page.ok_or(StoreError::EventsGone)
+    }
+
+    async fn newest_event(&self) -> Result<EventCursor, StoreError> {
+        let events = Arc::clone(&self.events);
+        self.read(async move { Ok(events.newest().await?.cursor) }).await
+    }
+
+    async fn wait_for_events(&self, after: EventCursor) {
+        self.tail.wait(after).await;
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

@@ -11,7 +11,7 @@ use crate::sessions::{Session, SessionError, Sessions, pause};
 use crate::statements::LAST_BLOCK;
 
 /// The version of the tables that this program works with.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// The number of counter rows. Each group adds to one of them, and two groups that add to the same row wait for each
 /// other.
@@ -28,20 +28,22 @@ const MAKE_LAYOUT: &str =
 const NOTE_VERSION: &str =
     "INSERT INTO SCHEMA.layout (id, version) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
 
-/// Makes the tables, but for the rows of the counters. The low fill factor leaves room to update a counter in place.
+/// Makes the tables, but for the rows of the counters. `STORE_ID` stands for a random number. The low fill factor leaves room to update a counter in place.
 const MAKE_TABLES: &str = "\
     CREATE TABLE IF NOT EXISTS SCHEMA.plants (id bigint PRIMARY KEY, revision bigint NOT NULL, \
       name text COLLATE \"C\", folded_name text COLLATE \"C\", tag text COLLATE \"C\", idempotency bytea); \
     CREATE INDEX IF NOT EXISTS plants_by_tag ON SCHEMA.plants (tag, id) WHERE tag IS NOT NULL; \
     CREATE INDEX IF NOT EXISTS removed_plants ON SCHEMA.plants (revision) WHERE name IS NULL; \
     CREATE TABLE IF NOT EXISTS SCHEMA.events (block bigint PRIMARY KEY, group_id bytea UNIQUE, \
-      is_seal boolean NOT NULL DEFAULT false, revisions bigint[] NOT NULL, kinds smallint[] NOT NULL, \
-      ids bigint[] NOT NULL); \
+      is_seal boolean NOT NULL DEFAULT false, \
+      at_ms bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
+      revisions bigint[] NOT NULL, kinds smallint[] NOT NULL, ids bigint[] NOT NULL); \
     CREATE TABLE IF NOT EXISTS SCHEMA.counters (slot integer PRIMARY KEY, plants bigint NOT NULL, events bigint NOT NULL) \
       WITH (fillfactor = 10); \
     CREATE TABLE IF NOT EXISTS SCHEMA.log (id integer PRIMARY KEY, forgotten_to bigint NOT NULL, \
-      forgotten_revision bigint NOT NULL, forgotten_events bigint NOT NULL); \
-    INSERT INTO SCHEMA.log VALUES (1, 0, 0, 0) ON CONFLICT (id) DO NOTHING; \
+      forgotten_revision bigint NOT NULL, forgotten_group bytea, forgotten_events bigint NOT NULL, \
+      store_id bigint NOT NULL); \
+    INSERT INTO SCHEMA.log VALUES (1, 0, 0, NULL, 0, STORE_ID) ON CONFLICT (id) DO NOTHING; \
     CREATE SEQUENCE IF NOT EXISTS SCHEMA.event_blocks";
 
 /// Creates the missing rows of the counters, and counts again, with writers locked out.
@@ -177,7 +179,8 @@ async fn try_to_make_tables(
     let note = session.sql(NOTE_VERSION);
     let is_made = client.execute(&note, &[&VERSION]).await? == 1;
     if is_made {
-        client.batch_execute(&session.sql(MAKE_TABLES)).await?;
+        let make = session.sql(MAKE_TABLES).replace("STORE_ID", &fastrand::i64(..).to_string());
+        client.batch_execute(&make).await?;
     }
     let found = client.query_one(&session.sql(FIND_VERSION), &[]).await?.try_get(0)?;
     if found == VERSION {

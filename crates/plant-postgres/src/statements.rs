@@ -181,9 +181,46 @@ pub(super) fn plants_from(has_tag: bool, has_name_part: bool) -> String {
 
 pub(super) const COUNT: &str = "SELECT coalesce(sum(plants), 0)::bigint FROM SCHEMA.counters";
 
-/// Up to `$2` blocks from number `$1` on.
-pub(super) const EVENTS_FROM: &str = "SELECT block, revisions, kinds, ids FROM SCHEMA.events \
-     WHERE block >= $1 ORDER BY block LIMIT $2";
+/// What every query for events begins with: the row of the log, and what names the log. A promoted standby has another
+/// timeline; the changes that it lacks do not count where commits wait for a standby.
+macro_rules! with_log {
+    ($rest:literal) => {
+        concat!(
+            "WITH log AS MATERIALIZED (SELECT forgotten_to, forgotten_revision, forgotten_group, store_id, \
+               ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint AS timeline, \
+               current_setting('synchronous_standby_names') <> '' \
+                 AND current_setting('synchronous_commit') <> 'local' AS is_synchronous \
+             FROM SCHEMA.log WHERE id = 1) ",
+            $rest
+        )
+    };
+}
+
+/// The row of the log.
+pub(super) const LOG: &str = with_log!("SELECT * FROM log");
+
+/// The row of the log, with each of up to `$2` blocks from number `$1` on that are not forgotten.
+pub(super) const EVENTS_FROM: &str = with_log!(
+    "SELECT log.*, block, group_id, at_ms, revisions, kinds, ids FROM log \
+     LEFT JOIN LATERAL (SELECT * FROM SCHEMA.events WHERE block >= $1 AND block > log.forgotten_to \
+       ORDER BY block LIMIT $2) AS blocks ON true \
+     ORDER BY block"
+);
+
+/// The row of the log, with the last block before the first gap after block `$1`, and with the last event up to there.
+pub(super) const NEWEST_EVENT: &str = with_log!(
+    ", start AS MATERIALIZED (SELECT greatest($1::bigint, forgotten_to) AS block FROM log), \
+     reached AS MATERIALIZED (\
+       SELECT coalesce(max(later.block), (SELECT block FROM start)) AS block FROM (\
+         SELECT block, row_number() OVER (ORDER BY block) AS place FROM SCHEMA.events \
+         WHERE block > (SELECT block FROM start)) AS later \
+       WHERE later.block = (SELECT block FROM start) + later.place) \
+     SELECT log.*, reached.block, newest.group_id, newest.revision FROM log, reached \
+     LEFT JOIN LATERAL (\
+       SELECT group_id, revisions[cardinality(revisions)] AS revision FROM SCHEMA.events \
+       WHERE block <= reached.block AND block > (SELECT forgotten_to FROM log) AND cardinality(revisions) > 0 \
+       ORDER BY block DESC LIMIT 1) AS newest ON true"
+);
 
 pub(super) const NEWEST_BLOCK: &str = "SELECT coalesce(max(block), 0) FROM SCHEMA.events";
 
@@ -192,14 +229,18 @@ pub(super) const LAST_BLOCK: &str = "SELECT last.block, last.block > (SELECT las
      FROM (SELECT greatest((SELECT coalesce(max(block), 0) FROM SCHEMA.events), \
        (SELECT forgotten_to FROM SCHEMA.log WHERE id = 1)) AS block) AS last";
 
-pub(super) const FORGOTTEN: &str =
-    "SELECT forgotten_to, forgotten_revision FROM SCHEMA.log WHERE id = 1";
-
 pub(super) const KEPT_EVENTS: &str = "SELECT coalesce(sum(events), 0)::bigint \
        - (SELECT forgotten_events FROM SCHEMA.log WHERE id = 1) FROM SCHEMA.counters";
 
-/// Notes that blocks up to `$2` are forgotten, if `$1` was the last one before.
-pub(super) const NOTE_FORGOTTEN: &str = "UPDATE SCHEMA.log SET forgotten_to = $2, forgotten_revision = $3, forgotten_events = forgotten_events + $4 \
+/// The number of milliseconds since 1970, by the clock that all servers share.
+pub(super) const NOW_MS: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// Notes that blocks up to `$2` are forgotten, if `$1` was the last one before. `$3` and `$4`: the last revision in the blocks
+/// and its group, unless they have none; `$5`: how many events they have.
+pub(super) const NOTE_FORGOTTEN: &str = "UPDATE SCHEMA.log SET forgotten_to = $2, \
+       forgotten_revision = coalesce($3::bigint, forgotten_revision), \
+       forgotten_group = CASE WHEN $3 IS NULL THEN forgotten_group ELSE $4::bytea END, \
+       forgotten_events = forgotten_events + $5 \
      WHERE id = 1 AND forgotten_to = $1 RETURNING forgotten_to";
 
 pub(super) const FORGET_EVENTS: &str =

@@ -1,5 +1,7 @@
 //! One transaction that commits a group, and the steps that make its outcome certain.
 
+use std::time::Duration;
+
 use futures_util::future::{join, join3};
 use plant_domain::PlantId;
 use tokio::time::timeout;
@@ -7,7 +9,6 @@ use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::ToSql;
 
 use crate::plan::{Committed, EventColumns, RowColumns};
-use crate::reader::LATE_COMMIT_PATIENCE;
 use crate::schema::COUNTER_SLOTS;
 use crate::sessions::{Session, SessionError};
 use crate::statements::{
@@ -17,6 +18,10 @@ use crate::statements::{
 
 /// How many bytes the random id of a group has.
 const GROUP_ID_BYTES: usize = 16;
+
+/// How long a reader of events waits for a missing block before it seals the block. Most blocks come within the time of a
+/// commit; the group of a sealed block must begin again.
+pub(super) const LATE_COMMIT_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) fn random_group_id() -> Result<[u8; GROUP_ID_BYTES], SessionError> {
     let mut group_id = [0; GROUP_ID_BYTES];

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join3;
+use plant_store::{EventRetention, KEEP_EVENTS_FOR_MAX_EVENTS};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
-use crate::reader::{Forgotten, PostgresReader};
+use crate::events::EventReader;
 use crate::statements::{EVENTS_IN_A_BLOCK, FORGET_EVENTS, FORGET_REMOVED_PLANTS, NOTE_FORGOTTEN};
 use crate::writer::Writer;
 
@@ -21,12 +22,26 @@ const SLACK: i64 = 100;
 
 /// Keeps the number of events close to the configured number.
 pub(super) struct Upkeep {
-    pub(super) reader: PostgresReader,
-    pub(super) writer: Arc<Writer>,
-    pub(super) keep_events: i64,
+    events: Arc<EventReader>,
+    writer: Arc<Writer>,
+    keep_events: i64,
+    keep_events_for_ms: i64,
 }
 
 impl Upkeep {
+    pub(super) fn new(
+        events: &Arc<EventReader>,
+        writer: &Arc<Writer>,
+        EventRetention { events: keep_events, age, .. }: EventRetention,
+    ) -> Self {
+        Self {
+            events: Arc::clone(events),
+            writer: Arc::clone(writer),
+            keep_events: i64::try_from(keep_events).unwrap_or(i64::MAX),
+            keep_events_for_ms: i64::try_from(age.as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+
     /// Takes turns until the end. A turn does nothing unless there were writes or the last turn has left something.
     pub(super) async fn run(self, closing: CancellationToken) {
         let mut turns = interval(INTERVAL);
@@ -50,45 +65,48 @@ impl Upkeep {
     async fn forget_excess(&self) -> anyhow::Result<bool> {
         let mut gap = None;
         loop {
-            let excess = self.reader.kept_events().await?.saturating_sub(self.keep_events);
+            let kept = self.events.kept_events().await?;
+            let excess = kept.saturating_sub(self.keep_events);
             if excess <= self.keep_events / SLACK {
                 return Ok(false);
             }
-            let first = self.reader.forgotten().await?.block + 1;
-            let found = self.reader.blocks_from(first).await?;
-            let (mut forgotten, mut events) = (found.forgotten, 0);
+            // However young they are.
+            let too_many = kept.saturating_sub_unsigned(KEEP_EVENTS_FOR_MAX_EVENTS);
+            let oldest_ms = self.events.now_ms().await?.saturating_sub(self.keep_events_for_ms);
+            let found = self.events.blocks_from(0).await?;
+            let before = found.log.forgotten_to;
+            let mut after = Forgotten { block: before, last_event: None };
+            let mut events = 0;
             for block in &found.blocks {
                 let count = i64::try_from(block.events.len()).unwrap_or(i64::MAX);
-                if events + count > excess {
+                let is_young = block.at_ms >= oldest_ms && events + count > too_many;
+                if events + count > excess || is_young {
                     break;
                 }
-                (forgotten.block, events) = (block.number, events + count);
+                (after.block, events) = (block.number, events + count);
                 if let Some(event) = block.events.last() {
-                    forgotten.revision = event.revision.get().cast_signed();
+                    let revision = event.revision().get().cast_signed();
+                    after.last_event = Some((revision, block.group_id.clone()));
                 }
             }
-            if forgotten.block > found.forgotten.block {
-                if !self.forget(found.forgotten, forgotten, events).await? {
+            if after.block > before {
+                if !self.forget(before, &after, events).await? {
                     // Another server forgets, and may want to keep more.
                     return Ok(true);
                 }
             } else if found.blocks.is_empty() && found.last.is_some() {
                 // A forgotten block must never be committed.
-                self.reader.close_gap(found.next, &mut gap).await?;
+                self.events.close_gap(found.next, &mut gap).await?;
             } else {
-                return Ok(false);
+                // The oldest block is too young, or too large.
+                return Ok(self.keep_events_for_ms > 0);
             }
         }
     }
 
     /// Forgets the blocks between two, with this many events. Returns false when another server has forgotten some of
     /// them.
-    async fn forget(
-        &self,
-        before: Forgotten,
-        after: Forgotten,
-        events: i64,
-    ) -> anyhow::Result<bool> {
+    async fn forget(&self, before: i64, after: &Forgotten, events: i64) -> anyhow::Result<bool> {
         let session = self.writer.sessions.get().await?;
         let client = session.client()?;
         let note = session.sql(NOTE_FORGOTTEN);
@@ -96,8 +114,10 @@ impl Upkeep {
             .answer(async {
                 let note = client.prepare_cached(&note).await?;
                 client.batch_execute("BEGIN").await?;
-                let of_log: [&(dyn ToSql + Sync); 4] =
-                    [&before.block, &after.block, &after.revision, &events];
+                let (revision, group_id) = after.last_event.clone().unzip();
+                let group_id = group_id.flatten();
+                let of_log: [&(dyn ToSql + Sync); 5] =
+                    [&before, &after.block, &revision, &group_id, &events];
                 client.query(&note, &of_log).await
             })
             .await;
@@ -112,7 +132,7 @@ impl Upkeep {
             .answer(async {
                 let events = client.prepare_cached(&events).await?;
                 let plants = client.prepare_cached(&plants).await?;
-                let of_events: [&(dyn ToSql + Sync); 2] = [&before.block, &after.block];
+                let of_events: [&(dyn ToSql + Sync); 2] = [&before, &after.block];
                 let of_plants: [&(dyn ToSql + Sync); 1] = [&first_kept];
                 let (events, plants, done) = join3(
                     client.query(&events, &of_events),
@@ -127,4 +147,12 @@ impl Upkeep {
             .await?;
         Ok(true)
     }
+}
+
+/// Up to where events are to be forgotten.
+struct Forgotten {
+    /// The last block.
+    block: i64,
+    /// The last revision in these blocks, if they have any, and the id of its group.
+    last_event: Option<(i64, Option<Vec<u8>>)>,
 }

@@ -16,6 +16,7 @@
 
 use std::collections::BTreeSet;
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,8 @@ use tokio::time::timeout;
 use crate::group::{WaitingWrite, WriteGroup};
 use crate::plan::{Committed, Plan, RowColumns};
 use crate::sessions::{PATIENCE, Session, SessionError, Sessions, pause};
-use crate::statements::{EVENTS_OF_GROUP, FORGOTTEN, SEAL_GROUP};
+use crate::statements::{EVENTS_OF_GROUP, LOG, SEAL_GROUP};
+use crate::tail::Tail;
 use crate::transaction::{
     End, commit_new, random_group_id, skip_block, wait_for_standby, write_changes,
 };
@@ -47,6 +49,7 @@ const GROUPS_THAT_READ_FIRST: u32 = 100;
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) sessions: Sessions,
+    tail: Arc<Tail>,
     /// A committed block: groups that begin later have later blocks.
     last_block: AtomicI64,
     /// How many of the next groups do not assume that ids are free.
@@ -57,9 +60,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(sessions: Sessions, last_block: i64) -> Self {
+    pub(super) fn new(sessions: Sessions, tail: Arc<Tail>, last_block: i64) -> Self {
         Self {
             sessions,
+            tail,
             last_block: AtomicI64::new(last_block),
             groups_that_read_first: AtomicU32::new(0),
             health: WriteHealth::default(),
@@ -218,6 +222,7 @@ impl Writer {
         }
         let committed = self.commit(session, &plan).await?;
         self.last_block.fetch_max(committed.block, Ordering::Relaxed);
+        self.tail.note_own(committed.block);
         group.others_are_taken |= group.was_refused;
         self.health.note_written(&committed.written);
         group.accept(plan, &committed)
@@ -290,8 +295,8 @@ impl Writer {
         let row = session.row(EVENTS_OF_GROUP, &[&group_id]).await?;
         let (block, ids): (i64, Vec<i64>) = (row.try_get(0)?, row.try_get(1)?);
         if ids.is_empty() {
-            let forgotten = session.rows(FORGOTTEN, &[]).await?;
-            let forgotten: i64 = forgotten.first().map_or(Ok(0), |row| row.try_get(0))?;
+            let log = session.rows(LOG, &[]).await?;
+            let forgotten: i64 = log.first().map_or(Ok(0), |row| row.try_get("forgotten_to"))?;
             if forgotten > last_block {
                 let cause = "its events may have been there, and be forgotten: keep more events";
                 return Err(SessionError::Refused(cause.to_owned()));

@@ -35,6 +35,9 @@ pub enum StoreError {
     /// The database refuses this write permanently, but takes others; nothing was written.
     #[error("the database refuses this write: {0}")]
     Refused(StoreFailure),
+    /// The events after a cursor cannot all be shown: the cursor is not one of this log, or events were forgotten.
+    #[error("the events after the cursor are not there, or not all of them")]
+    EventsGone,
     /// The store is closed; nothing was written.
     #[error("the store is closed")]
     Closed,

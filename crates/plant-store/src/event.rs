@@ -1,23 +1,48 @@
-//! Events: what happened to plants.
+//! Events: what happened to plants, and cursors, which say how far a reader has come.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plant_domain::PlantId;
 use serde::{Deserialize, Serialize};
 
 use crate::Revision;
 
+/// The default of [`EventRetention::events`].
+pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
+
+/// The default of [`EventRetention::age`]: an hour.
+pub const DEFAULT_KEEP_EVENTS_FOR: Duration = Duration::from_secs(3600);
+
+/// The most events that are kept because of their age.
+pub const KEEP_EVENTS_FOR_MAX_EVENTS: u64 = 10_000_000;
+
 /// One change to one plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The revision that the event led to. A deletion has its own number too.
-    pub revision: Revision,
+    /// The position of a reader that has read up to this event.
+    pub cursor: EventCursor,
     /// What happened.
     pub kind: EventKind,
     /// The plant that it happened to.
     pub id: PlantId,
+    /// When the store committed the change, in whole milliseconds of its clock. All events of one commit have the same
+    /// time, and a clock that is set back shows in the times of later events.
+    pub at: SystemTime,
+}
+
+impl Event {
+    /// The revision that the event led to. A deletion has its own number too.
+    #[must_use]
+    pub const fn revision(&self) -> Revision {
+        self.cursor.revision
+    }
 }
 
 /// What happened to a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum EventKind {
     /// The plant was created.
     Created,
@@ -27,11 +52,115 @@ pub enum EventKind {
     Deleted,
 }
 
+/// The position of a reader in a log of events: everything up to a revision was read. As text, both numbers in
+/// hexadecimal and decimal form, such as `2048-9f3a1c`; opaque to clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EventCursor {
+    /// The revision of the last event that was read; [`Revision::BEFORE_ALL`] before the first one.
+    pub revision: Revision,
+    /// Names the log that the revision belongs to. The same revision in another log is another change.
+    pub log: u64,
+}
+
+impl fmt::Display for EventCursor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}-{:x}", self.revision, self.log)
+    }
+}
+
+/// The text is not an [`EventCursor`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a cursor is two numbers, such as 2048-9f3a1c; send back one that the server gave you, unchanged"
+)]
+pub struct NotACursor;
+
+impl FromStr for EventCursor {
+    type Err = NotACursor;
+
+    /// Takes only the form that is displayed.
+    fn from_str(text: &str) -> Result<Self, NotACursor> {
+        let (revision, log) = text.split_once('-').ok_or(NotACursor)?;
+        let revision: u64 = revision.parse().map_err(|_| NotACursor)?;
+        let log = u64::from_str_radix(log, 16).map_err(|_| NotACursor)?;
+        let cursor = Self { revision: Revision::from(revision), log };
+        if cursor.to_string() == text { Ok(cursor) } else { Err(NotACursor) }
+    }
+}
+
+/// Where a page of events begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventsAfter {
+    /// With the oldest event that is kept.
+    Forgotten,
+    /// With the first event after a cursor.
+    Cursor(EventCursor),
+}
+
 /// A page of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventPage {
-    /// The next events, in order; empty when nothing happened since.
-    Kept(Vec<Event>),
-    /// Some of the requested events are no longer kept.
-    Forgotten,
+pub struct EventPage {
+    /// The next events, oldest first; empty when nothing happened since.
+    pub events: Vec<Event>,
+    /// The position behind this page.
+    pub next: EventCursor,
+}
+
+/// How many events are kept: as many as either of the limits asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventRetention {
+    /// This many of the newest events.
+    pub events: u64,
+    /// Every event that is younger than this, but at most [`KEEP_EVENTS_FOR_MAX_EVENTS`] events.
+    pub age: Duration,
+}
+
+impl Default for EventRetention {
+    fn default() -> Self {
+        Self { events: DEFAULT_KEEP_EVENTS, age: DEFAULT_KEEP_EVENTS_FOR }
+    }
+}
+
+/// The milliseconds of a time since 1970 in UTC; 0 for an earlier time, which only a wrong clock shows.
+pub(crate) fn to_millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The inverse of [`to_millis`].
+pub(crate) fn from_millis(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_displayed_form_of_a_cursor_is_one() {
+        let cursor = EventCursor { revision: Revision::from(2048), log: 0x9f_3a1c };
+        assert_eq!("2048-9f3a1c".parse(), Ok(cursor));
+        assert_eq!(cursor.to_string(), "2048-9f3a1c");
+        let texts = [
+            "",
+            "-",
+            "2048",
+            "2048-",
+            "-9f3a1c",
+            "2048-9F3A1C",
+            "2048-09f3a1c",
+            "02048-9f3a1c",
+            "+2048-9f3a1c",
+            "2048-+9f3a1c",
+            "2048-9f3a1c-",
+            " 2048-9f3a1c",
+            "2048-9f3a1g",
+            "18446744073709551616-1",
+            "1-10000000000000000",
+            "now",
+        ];
+        for text in texts {
+            assert_eq!(text.parse::<EventCursor>(), Err(NotACursor), "{text}");
+        }
+    }
 }

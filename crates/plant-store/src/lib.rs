@@ -42,11 +42,14 @@ pub use disk::{
     Verification,
 };
 pub use error::{OpenError, StoreError, StoreFailure};
-pub use event::{Event, EventKind, EventPage};
+pub use event::{
+    DEFAULT_KEEP_EVENTS, DEFAULT_KEEP_EVENTS_FOR, Event, EventCursor, EventKind, EventPage,
+    EventRetention, EventsAfter, KEEP_EVENTS_FOR_MAX_EVENTS, NotACursor,
+};
 pub use idempotency::IdempotencyDigest;
 pub use import::{Imported, OnConflict, UnknownOnConflict};
 pub use memory::MemoryRepository;
 pub use page::Page;
 pub use preconditions::{Precondition, Preconditions, Revisions};
-pub use repository::{DEFAULT_KEEP_EVENTS, PAGE_MAX_WORK, PageRequest, PlantRepository};
+pub use repository::{PAGE_MAX_WORK, PageRequest, PlantRepository};
 pub use stored_plant::{Revision, StoredPlant};

@@ -4,21 +4,30 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use plant_domain::{NewPlant, NewPlantRef, PlantId};
+use tokio::sync::watch;
 
 use crate::decision::{Decision, KeptPlant, Write, imported};
+use crate::event::{from_millis, to_millis};
 use crate::{
-    DEFAULT_KEEP_EVENTS, Event, EventPage, Imported, OnConflict, PAGE_MAX_WORK, Page, PageRequest,
-    PlantRepository, Revision, StoreError, StoreFailure, StoredPlant,
+    DEFAULT_KEEP_EVENTS, Event, EventCursor, EventPage, EventsAfter, Imported, OnConflict,
+    PAGE_MAX_WORK, Page, PageRequest, PlantRepository, Revision, StoreError, StoreFailure,
+    StoredPlant,
 };
+
+/// The part of every cursor that names the log.
+const LOG: u64 = 1;
 
 /// Keeps plants in memory only, for tests: the plants are lost when the last repository that shares them is
 /// dropped. Except for durability, it fulfills the contract of [`PlantRepository`].
 #[derive(Debug, Default)]
 pub struct MemoryRepository {
     kept: Arc<Mutex<Kept>>,
+    /// The number of the last event, for those who wait for the next one.
+    last: Arc<watch::Sender<u64>>,
     is_closed: AtomicBool,
 }
 
@@ -35,7 +44,8 @@ impl MemoryRepository {
     /// Another, open repository of the same plants: what a program finds after a restart.
     #[must_use]
     pub fn reopened(&self) -> Self {
-        Self { kept: Arc::clone(&self.kept), is_closed: AtomicBool::new(false) }
+        let (kept, last) = (Arc::clone(&self.kept), Arc::clone(&self.last));
+        Self { kept, last, is_closed: AtomicBool::new(false) }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -61,10 +71,14 @@ impl PlantRepository for MemoryRepository {
                 None => drop(kept.plants.remove(&id)),
             }
             kept.last += 1;
-            kept.events.push_back(Event { revision, kind, id });
+            // In whole milliseconds, as the contract says.
+            let at = from_millis(to_millis(SystemTime::now()));
+            let cursor = EventCursor { revision, log: LOG };
+            kept.events.push_back(Event { cursor, kind, id, at });
             if kept.events.len() as u64 > DEFAULT_KEEP_EVENTS {
                 kept.events.pop_front();
             }
+            self.last.send_replace(kept.last);
         }
         Ok(decision)
     }
@@ -110,14 +124,30 @@ impl PlantRepository for MemoryRepository {
         Ok(self.kept().plants.len() as u64)
     }
 
-    async fn events(&self, after: Revision, limit: usize) -> Result<EventPage, StoreError> {
+    async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {
         let kept = self.kept();
-        let first = kept.events.front().map_or(kept.last + 1, |event| event.revision.get());
-        if after.get() + 1 < first {
-            return Ok(EventPage::Forgotten);
+        let forgotten = kept.last - kept.events.len() as u64;
+        let after = match after {
+            EventsAfter::Forgotten => EventCursor { revision: forgotten.into(), log: LOG },
+            EventsAfter::Cursor(cursor) => cursor,
+        };
+        let is_there = (forgotten..=kept.last).contains(&after.revision.get());
+        if after.log != LOG || !is_there {
+            return Err(StoreError::EventsGone);
         }
-        let later = kept.events.iter().filter(|event| event.revision > after);
-        Ok(EventPage::Kept(later.take(limit).copied().collect()))
+        let later = kept.events.iter().filter(|event| event.revision() > after.revision);
+        let events: Vec<Event> = later.take(limit).copied().collect();
+        let next = events.last().map_or(after, |event| event.cursor);
+        Ok(EventPage { events, next })
+    }
+
+    async fn newest_event(&self) -> Result<EventCursor, StoreError> {
+        Ok(EventCursor { revision: self.kept().last.into(), log: LOG })
+    }
+
+    async fn wait_for_events(&self, after: EventCursor) {
+        // The sender is dropped only with the plants.
+        let _ = self.last.subscribe().wait_for(|last| *last > after.revision.get()).await;
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

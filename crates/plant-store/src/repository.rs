@@ -5,12 +5,9 @@ use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 
 use crate::decision::{Created, Decision, Put, Write};
 use crate::{
-    EventPage, IdempotencyDigest, Imported, OnConflict, Page, Preconditions, Revision, StoreError,
-    StoreFailure, StoredPlant,
+    EventCursor, EventPage, EventsAfter, IdempotencyDigest, Imported, OnConflict, Page,
+    Preconditions, StoreError, StoreFailure, StoredPlant,
 };
-
-/// How many of the newest events are kept by default.
-pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
 
 /// The most plants that a repository examines for one page of [`PlantRepository::list`]. Bounds the time of a page whose
 /// filter rarely matches.
@@ -134,16 +131,26 @@ pub trait PlantRepository: Send + Sync {
     /// [`StoreError::Failed`] when the number cannot be read.
     async fn count(&self) -> Result<u64, StoreError>;
 
-    /// The events after the one that led to the revision `after`, in order, at most `limit`. An event has the number of
-    /// the revision that it led to. The numbers grow; whether they have gaps is up to the repository.
-    /// [`Revision::BEFORE_ALL`] asks for the oldest event.
-    ///
-    /// A repository may forget old events: then it returns [`EventPage::Forgotten`], and never skips events silently.
+    /// The next events, in order, at most `limit`. Revisions grow from event to event; whether they have gaps is up to the
+    /// repository. Returns at once, with an empty page when there is nothing yet. No event is ever skipped, and none is
+    /// shown that could still be undone.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Failed`] when the events cannot be read.
-    async fn events(&self, after: Revision, limit: usize) -> Result<EventPage, StoreError>;
+    /// [`StoreError::EventsGone`] when the cursor belongs to another log, is ahead of this one, or when an event after the
+    /// cursor is no longer kept. [`StoreError::Failed`] when the events cannot be read.
+    async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError>;
+
+    /// The position of the newest event. What a read that begins later does not show is in the events after this cursor.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Failed`] when the position cannot be read.
+    async fn newest_event(&self) -> Result<EventCursor, StoreError>;
+
+    /// Waits until there may be events after a cursor that this repository has given out. May return early, and never
+    /// fails: the next [`Self::events`] tells.
+    async fn wait_for_events(&self, after: EventCursor);
 
     /// Whether writes are accepted now.
     ///

@@ -13,8 +13,8 @@ use plant_store::conformance::damage::{
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
 use plant_store::{
-    DiskConfig, DiskInspection, DiskRepository, OnConflict, OpenError, PAGE_MAX_WORK, PageRequest,
-    PlantRepository, Preconditions,
+    DiskConfig, DiskInspection, DiskRepository, EventRetention, OnConflict, OpenError,
+    PAGE_MAX_WORK, PageRequest, PlantRepository, Preconditions,
 };
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
@@ -42,7 +42,7 @@ impl Folder {
     fn with_small_limits(changes_in_memory: usize) -> Self {
         let mut folder = Self::new();
         folder.config.cache_mib = 1;
-        folder.config.keep_events = FEW_EVENTS as u64;
+        folder.config.retention = EventRetention { events: FEW_EVENTS as u64, age: Duration::ZERO };
         folder.config.changes_in_memory = changes_in_memory;
         folder
     }

@@ -11,8 +11,8 @@ use plant_postgres::{PostgresConfig, PostgresRepository};
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
 use plant_store::{
-    Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PageRequest,
-    PlantRepository, Preconditions, Revision, StoreError, StoredPlant,
+    Event, EventKind, EventRetention, EventsAfter, IdempotencyDigest, Imported, OnConflict,
+    PageRequest, PlantRepository, Preconditions, Revision, StoreError, StoredPlant,
 };
 use plantd_tests::{DEADLINE, wait_for, wait_until};
 use proptest::prelude::ProptestConfig;
@@ -51,7 +51,7 @@ impl Schema {
 
     fn keeping(keep_events: u64) -> Self {
         let mut schema = Self::new();
-        schema.config.keep_events = keep_events;
+        schema.config.retention = keeping(keep_events);
         schema
     }
 
@@ -215,16 +215,25 @@ async fn count(repository: &PostgresRepository) -> i64 {
     repository.count().await.expect("reads").cast_signed()
 }
 
-/// The events after one, as far as one page shows them.
-async fn page_of_events(repository: &PostgresRepository, after: Revision) -> Vec<Event> {
-    let reading = tokio::time::timeout(DEADLINE, repository.events(after, 1000));
-    match reading.await.expect("an answer").expect("reads") {
-        EventPage::Kept(events) => events,
-        EventPage::Forgotten => panic!("the events after {after:?} are forgotten"),
-    }
+/// Keeps this many of the newest events, and none for its age.
+fn keeping(events: u64) -> EventRetention {
+    EventRetention { events, age: Duration::ZERO }
 }
 
-async fn ids_of_events(repository: &PostgresRepository, after: Revision) -> Vec<i64> {
+/// The position behind the event with this revision.
+async fn position(repository: &PostgresRepository, revision: Revision) -> EventsAfter {
+    let events = page_of_events(repository, EventsAfter::Forgotten).await;
+    let event = events.iter().find(|event| event.revision() == revision).expect("it is kept");
+    EventsAfter::Cursor(event.cursor)
+}
+
+/// The events after a position, as far as one page shows them.
+async fn page_of_events(repository: &PostgresRepository, after: EventsAfter) -> Vec<Event> {
+    let reading = tokio::time::timeout(DEADLINE, repository.events(after, 1000));
+    reading.await.expect("an answer").expect("reads").events
+}
+
+async fn ids_of_events(repository: &PostgresRepository, after: EventsAfter) -> Vec<i64> {
     page_of_events(repository, after).await.iter().map(|event| event.id.get()).collect()
 }
 
@@ -359,14 +368,14 @@ async fn a_user_who_may_not_create_tables_uses_existing_ones() {
     delete(&repository, 1).await;
     assert!(first < second);
     assert_eq!(listed_ids(&repository).await, [2]);
-    assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1, 2, 1]);
+    assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [1, 2, 1]);
     repository.check_ready().await.expect("writes are taken");
     drop(repository);
 
     // It may also give up an unused block, and forget old events.
     schema.query("SELECT nextval('SCHEMA.event_blocks')");
     let mut few = of_user.config.clone();
-    few.keep_events = 1;
+    few.retention = keeping(1);
     let repository = PostgresRepository::open(&few).await.expect("opens");
     create(&repository, 3).await;
     wait_until("the row of the plant that was removed to go", || {
@@ -471,21 +480,22 @@ async fn events_that_are_committed_late_are_not_skipped() {
     let first = create(&repository, 1).await;
     let late = Resting::between(&schema, &create_by_hand(2), COUNT_BY_HAND);
     let third = create(&repository, 3).await;
-    assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1]);
+    assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [1]);
 
     let reading = {
         let repository = Arc::clone(&repository);
+        let first = position(&repository, first).await;
         tokio::spawn(async move { ids_of_events(&repository, first).await })
     };
     wait_until_blocked(&schema, "generate_series");
     assert!(!reading.is_finished());
-    assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1]);
+    assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [1]);
     late.commit();
     assert_eq!(reading.await.expect("reads"), [2, 3]);
-    let events = page_of_events(&repository, Revision::BEFORE_ALL).await;
+    let events = page_of_events(&repository, EventsAfter::Forgotten).await;
     assert_eq!(events.iter().map(|event| event.id.get()).collect::<Vec<_>>(), [1, 2, 3]);
-    assert!(events.is_sorted_by_key(|event| event.revision));
-    assert_eq!((events[0].revision, events[2].revision), (first, third));
+    assert!(events.is_sorted_by_key(Event::revision));
+    assert_eq!((events[0].revision(), events[2].revision()), (first, third));
     assert_eq!(count(&repository).await, 3);
 }
 
@@ -501,10 +511,11 @@ async fn an_unused_block_delays_the_events_only_briefly() {
         schema.query(&skip);
         create(&repository, 2).await;
         let begun = Instant::now();
-        assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1]);
+        assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [1]);
+        let first = position(&repository, first).await;
         assert_eq!(ids_of_events(&repository, first).await, [2]);
         assert!(begun.elapsed() < MOMENT, "{unused}: {:?}", begun.elapsed());
-        assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [1, 2]);
+        assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [1, 2]);
     }
 }
 
@@ -524,15 +535,15 @@ async fn a_writer_whose_number_was_given_up_takes_another_one() {
     schema.query("SELECT slot FROM SCHEMA.counters FOR UPDATE NOWAIT");
     let early = create(&repository, 8).await;
     // The number of the create that waits is given up.
-    assert_eq!(ids_of_events(&repository, Revision::BEFORE_ALL).await, [8]);
+    assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [8]);
     assert!(!late.is_finished());
     other.give_up();
     let late = late.await.expect("it is created");
     assert!(late > early, "{late:?} is not later than {early:?}");
-    let events = page_of_events(&repository, Revision::BEFORE_ALL).await;
-    let event =
-        |id: i64, revision| Event { revision, kind: EventKind::Created, id: PlantId::from(id) };
-    assert_eq!(events, [event(8, early), event(7, late)]);
+    let events = page_of_events(&repository, EventsAfter::Forgotten).await;
+    let events: Vec<_> =
+        events.iter().map(|event| (event.kind, event.id.get(), event.revision())).collect();
+    assert_eq!(events, [(EventKind::Created, 8, early), (EventKind::Created, 7, late)]);
     assert_eq!(count(&repository).await, 2);
     let stored = get(&repository, 7).await.expect("it is there");
     assert_eq!(stored.revision, late);
@@ -553,8 +564,8 @@ async fn creates_of_taken_ids_delay_no_events_and_take_few_numbers() {
     refused().await;
     let last = create(&repository, 2).await;
     // All blocks are there by now, so it need not be asked again.
-    let events = page_of_events(&repository, Revision::BEFORE_ALL).await;
-    let revisions: Vec<_> = events.iter().map(|event| event.revision).collect();
+    let events = page_of_events(&repository, EventsAfter::Forgotten).await;
+    let revisions: Vec<_> = events.iter().map(Event::revision).collect();
     assert_eq!(revisions, [first, last]);
 
     let before = numbers_taken();
@@ -570,7 +581,9 @@ async fn events_behind_many_unused_blocks_are_shown_when_the_events_before_are_f
     const IMPORTED: i64 = 10;
     let mut schema = Schema::new();
     let repository = schema.open().await;
+    let start = EventsAfter::Cursor(repository.newest_event().await.expect("reads"));
     let first = create(&repository, 0).await;
+    let first = position(&repository, first).await;
     // More than are read at a time.
     schema.query("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, 40)");
     let import = repository.import((1..=IMPORTED).map(numbered).collect(), OnConflict::Error);
@@ -580,7 +593,7 @@ async fn events_behind_many_unused_blocks_are_shown_when_the_events_before_are_f
     drop(repository);
 
     // Those of the import are forgotten together, or not at all.
-    schema.config.keep_events = 8;
+    schema.config.retention = keeping(8);
     let repository = schema.open().await;
     wait_until("all before the import to be forgotten", || {
         let is_next =
@@ -588,8 +601,8 @@ async fn events_behind_many_unused_blocks_are_shown_when_the_events_before_are_f
         schema.query(is_next) == "t"
     });
     assert_eq!(ids_of_events(&repository, first).await, imported);
-    let before = repository.events(Revision::BEFORE_ALL, 1).await.expect("reads");
-    assert_eq!(before, EventPage::Forgotten);
+    let before = repository.events(start, 1).await;
+    assert!(matches!(before, Err(StoreError::EventsGone)), "{before:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -680,8 +693,8 @@ async fn of_creates_by_several_repositories_one_wins_and_a_repeated_request_is_d
     assert_eq!(kept, won);
     let mut told: Vec<_> = won.into_iter().map(|(id, revision)| (revision, id)).collect();
     told.sort_unstable();
-    let events = page_of_events(&repositories[1], Revision::BEFORE_ALL).await;
-    let events: Vec<_> = events.iter().map(|event| (event.revision, event.id.get())).collect();
+    let events = page_of_events(&repositories[1], EventsAfter::Forgotten).await;
+    let events: Vec<_> = events.iter().map(|event| (event.revision(), event.id.get())).collect();
     assert_eq!(events, told);
     assert_eq!(count(&repositories[0]).await, PLANTS);
 }

@@ -36,7 +36,7 @@
 
 pub mod model;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub use crate::disk::damage;
 
 use crate::decision::Write;
 use crate::{
-    Created, IdempotencyDigest, Imported, OnConflict, PageRequest, PlantRepository, Preconditions,
-    Revision, Revisions, StoreError, StoredPlant,
+    Created, EventsAfter, IdempotencyDigest, Imported, OnConflict, PageRequest, PlantRepository,
+    Preconditions, Revision, Revisions, StoreError, StoredPlant,
 };
 
 /// The place of a repository: a folder, for example, or a database schema.
@@ -96,6 +96,8 @@ pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
         pages_have_every_plant_once_in_order,
         pages_have_what_is_there_all_the_time_while_others_write,
         a_page_of_a_filter_that_matches_rarely_ends_early,
+        a_list_and_the_events_after_its_cursor_are_the_store,
+        a_reader_of_events_that_waits_is_woken,
         a_caller_that_goes_away_cancels_nothing,
         an_import_whose_caller_goes_away_is_carried_out,
         a_closed_repository_is_read_but_not_written,
@@ -419,6 +421,82 @@ async fn a_page_of_a_filter_that_matches_rarely_ends_early(store: &impl StoreUnd
         assert!(first.is_empty(), "the work for a page is bounded");
         assert!(first.next.is_some(), "there may be more");
         assert_eq!(ids(&repository, &filter).await, [PLANTS - 1]);
+    }
+}
+
+/// Builds a copy as a client does: lists the plants, and then applies the events after the cursor from before the list.
+async fn a_list_and_the_events_after_its_cursor_are_the_store(store: &impl StoreUnderTest) {
+    const WRITERS: i64 = 8;
+    const TURNS: i64 = 25;
+    let repository = store.open().await;
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        let repository = Arc::clone(&repository);
+        writers.spawn(async move {
+            for turn in 0..TURNS {
+                let id = PlantId::from((writer + turn) % 10);
+                put(&repository, &new_plant(id.get(), &format!("{writer} {turn}"), None)).await;
+                if turn % 3 == 0 {
+                    match repository.delete(id, Preconditions::default()).await {
+                        Ok(()) | Err(StoreError::NoSuchPlant(_)) => {}
+                        Err(error) => panic!("a delete failed: {error}"),
+                    }
+                }
+            }
+        });
+    }
+    let mut copies = Vec::new();
+    while copies.is_empty() || !writers.is_empty() {
+        let _ = writers.try_join_next();
+        let cursor = repository.newest_event().await.expect("reads");
+        let plants = all_pages(&repository, &PlantFilter::default(), 3).await;
+        let plants = plants.into_iter().map(|stored| (stored.id, stored));
+        copies.push((cursor, plants.collect::<BTreeMap<_, _>>()));
+        yield_now().await;
+    }
+    let newest = repository.newest_event().await.expect("reads");
+    let everything = all_pages(&repository, &PlantFilter::default(), 1_000).await;
+    for (mut cursor, mut plants) in copies {
+        while cursor != newest {
+            let page = repository.events(EventsAfter::Cursor(cursor), 7).await.expect("reads");
+            for event in page.events {
+                assert!(event.revision() > cursor.revision, "{event:?} comes after {cursor}");
+                cursor = event.cursor;
+                match get(&repository, event.id).await {
+                    Some(stored) => drop(plants.insert(event.id, stored)),
+                    None => drop(plants.remove(&event.id)),
+                }
+            }
+            assert_eq!(page.next, cursor);
+        }
+        assert!(plants.into_values().eq(everything.iter().cloned()), "a copy went astray");
+    }
+}
+
+async fn a_reader_of_events_that_waits_is_woken(store: &impl StoreUnderTest) {
+    let repository = store.open().await;
+    for id in 0..20 {
+        let before = repository.newest_event().await.expect("reads");
+        let waiting = {
+            let repository = Arc::clone(&repository);
+            tokio::spawn(async move {
+                loop {
+                    repository.wait_for_events(before).await;
+                    let page = repository.events(EventsAfter::Cursor(before), 2).await;
+                    let page = page.expect("reads");
+                    if !page.events.is_empty() {
+                        return page;
+                    }
+                }
+            })
+        };
+        yield_now().await;
+        assert!(!waiting.is_finished(), "there are no events yet");
+        let stored = create(&repository, &new_plant(id, "Rosa", None)).await;
+        let page = waiting.await.expect("it waits");
+        let told: Vec<_> = page.events.iter().map(|event| (event.revision(), event.id)).collect();
+        assert_eq!(told, [(stored.revision, stored.id)]);
+        assert_eq!(page.next, repository.newest_event().await.expect("reads"));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use plant_domain::{NewPlant, Plant, PlantFilter, PlantId, PlantPatch, TagPatch};
 use proptest::collection::vec;
@@ -9,10 +10,11 @@ use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 
-use super::{StoreUnderTest, all_pages};
+use super::{DEADLINE, StoreUnderTest, all_pages};
 use crate::{
-    Created, Event, EventKind, EventPage, IdempotencyDigest, Imported, OnConflict, PlantRepository,
-    Precondition, Preconditions, Put, Revision, Revisions, StoreError, StoredPlant,
+    Created, Event, EventCursor, EventKind, EventPage, EventsAfter, IdempotencyDigest, Imported,
+    OnConflict, PlantRepository, Precondition, Preconditions, Put, Revision, Revisions, StoreError,
+    StoredPlant,
 };
 
 /// Few ids, so that operations meet on the same plant.
@@ -133,8 +135,9 @@ pub async fn check(
     Operations(operations): &Operations,
     kept_events: KeptEvents,
 ) {
-    let mut model = Model::default();
     let mut repository = store.open().await;
+    let start = repository.newest_event().await.expect("reads");
+    let mut model = Model { start: Some(start), ..Model::default() };
     let mut with_key = None;
     for operation in operations {
         let operation = match operation {
@@ -170,6 +173,8 @@ pub async fn check(
 /// What the repository should hold.
 #[derive(Default)]
 struct Model {
+    /// The position before all events.
+    start: Option<EventCursor>,
     plants: BTreeMap<PlantId, (StoredPlant, Option<IdempotencyDigest>)>,
     events: Vec<Event>,
     /// What the last operation did, with the revision if the outcome had one.
@@ -282,16 +287,18 @@ impl Model {
 
     /// Compares the new events with the last operation, and takes over the revisions of an import from them.
     async fn check_new_events(&mut self, repository: &dyn PlantRepository) {
-        let last = self.events.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
-        let new = kept(repository.events(last, 1_000).await);
+        let begun = SystemTime::now();
+        let new = repository.events(self.after(&self.events), 1_000).await.expect("reads").events;
         assert_eq!(new.len(), self.new_events.len(), "{new:?}");
         for (event, (kind, id, revision)) in new.into_iter().zip(self.new_events.drain(..)) {
             assert_eq!((event.kind, event.id), (kind, id));
-            assert!(revision.is_none_or(|revision| revision == event.revision), "{event:?}");
+            assert!(revision.is_none_or(|revision| revision == event.revision()), "{event:?}");
             let last = self.events.last();
-            assert!(last.is_none_or(|last| last.revision < event.revision), "{event:?}");
+            assert!(last.is_none_or(|last| last.revision() < event.revision()), "{event:?}");
+            let age = begun.duration_since(event.at).unwrap_or_default();
+            assert!(age < DEADLINE, "the time of {event:?} is wrong");
             if let Some((stored, _)) = self.plants.get_mut(&id) {
-                stored.revision = event.revision;
+                stored.revision = event.revision();
             }
             self.events.push(event);
         }
@@ -349,35 +356,51 @@ impl Model {
         assert_eq!(all_pages(repository, &filter, 3).await, expected, "{filter:?}");
     }
 
+    /// The position after these first events.
+    fn after(&self, events: &[Event]) -> EventsAfter {
+        let last = events.last().map(|event| event.cursor).or(self.start);
+        EventsAfter::Cursor(last.expect("the store was opened"))
+    }
+
     /// Checks that the newest events are kept, and that older ones are forgotten where they must be.
     async fn check_events(&self, repository: &dyn PlantRepository, kept_events: KeptEvents) {
         let (KeptEvents::Exactly(keep_events) | KeptEvents::AtLeast(keep_events)) = kept_events;
         let forgotten = self.events.len().saturating_sub(keep_events);
-        let after =
-            |events: &[Event]| events.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
-        let mut last = after(&self.events[..forgotten]);
-        for newest in self.events[forgotten..].chunks(4) {
-            assert_eq!(kept(repository.events(last, 4).await), newest);
-            last = after(newest);
+        let (forgotten, kept) = self.events.split_at(forgotten);
+        let mut next = self.after(forgotten);
+        for newest in kept.chunks(4) {
+            let page = repository.events(next, 4).await.expect("they are kept");
+            assert_eq!(page.events, newest);
+            next = EventsAfter::Cursor(page.next);
         }
-        assert_eq!(kept(repository.events(last, 4).await), []);
-        if let Some(forgotten) = forgotten.checked_sub(1) {
-            let page = repository.events(after(&self.events[..forgotten]), 1).await;
-            match (page.expect("reads"), kept_events) {
-                (EventPage::Forgotten, _) => {}
-                (EventPage::Kept(events), KeptEvents::AtLeast(_)) => {
-                    assert_eq!(events, self.events[forgotten..=forgotten]);
+        let end = repository.events(next, 4).await.expect("they are kept");
+        let newest = repository.newest_event().await.expect("reads");
+        assert_eq!(end, EventPage { events: Vec::new(), next: newest });
+
+        let oldest = repository.events(EventsAfter::Forgotten, self.events.len() + 1).await;
+        let oldest = oldest.expect("the oldest are kept").events;
+        match kept_events {
+            KeptEvents::Exactly(_) => assert_eq!(oldest, kept),
+            KeptEvents::AtLeast(_) => assert!(oldest.ends_with(kept), "{oldest:?}"),
+        }
+        if let Some(last_forgotten) = forgotten.len().checked_sub(1) {
+            let page = repository.events(self.after(&forgotten[..last_forgotten]), 1).await;
+            match (page, kept_events) {
+                (Err(StoreError::EventsGone), _) => {}
+                (Ok(page), KeptEvents::AtLeast(_)) => {
+                    assert_eq!(page.events, self.events[last_forgotten..=last_forgotten]);
                 }
-                (kept, KeptEvents::Exactly(_)) => panic!("{kept:?} should be forgotten"),
+                (shown, _) => panic!("{shown:?} should be forgotten"),
             }
         }
-    }
-}
-
-fn kept(page: Result<EventPage, StoreError>) -> Vec<Event> {
-    match page.expect("reads") {
-        EventPage::Kept(events) => events,
-        EventPage::Forgotten => panic!("events are forgotten too soon"),
+        for foreign in [
+            EventCursor { log: newest.log ^ 1, ..newest },
+            EventCursor { revision: Revision::from(newest.revision.get() + 1), ..newest },
+            EventCursor { revision: Revision::from(u64::MAX), ..newest },
+        ] {
+            let page = repository.events(EventsAfter::Cursor(foreign), 1).await;
+            assert!(matches!(page, Err(StoreError::EventsGone)), "{foreign}: {page:?}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The changes of a group, as the write-ahead log keeps them, and the totals that they lead to.
 
 use std::num::Wrapping;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, bail, ensure};
 use plant_domain::PlantId;
@@ -9,6 +10,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::keys::{MAX_SEQUENCE, ordered};
 use crate::EventKind;
+use crate::event::to_millis;
 use crate::plant_record::{EncodedPlant, whole};
 
 /// What all changes up to an event add up to.
@@ -60,11 +62,13 @@ fn hash(key: &[u8], value: &[u8]) -> Digest {
     Wrapping(xxh3_64_with_seed(value, xxh3_64(key)))
 }
 
-/// A change without its content.
+/// A change without its content, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EventOfPlant {
     pub(super) kind: EventKind,
     pub(super) id: i64,
+    /// When the group of the change was decided, in milliseconds since 1970.
+    pub(super) at_ms: u64,
 }
 
 impl EventOfPlant {
@@ -80,16 +84,19 @@ pub(super) struct ChangeGroup {
     pub(super) first_sequence: u64,
     pub(super) plants_before: u64,
     pub(super) digest_before: Digest,
+    /// When the group was decided, in milliseconds since 1970.
+    pub(super) at_ms: u64,
     pub(super) changes: Vec<Change>,
 }
 
 impl ChangeGroup {
-    /// A group without changes yet, after these totals.
+    /// A group of this moment without changes yet, after these totals.
     pub(super) fn after(totals: &Totals, capacity: usize) -> Self {
         Self {
             first_sequence: totals.last_sequence + 1,
             plants_before: totals.plants,
             digest_before: totals.digest,
+            at_ms: to_millis(SystemTime::now()),
             changes: Vec::with_capacity(capacity),
         }
     }
@@ -166,8 +173,8 @@ impl Change {
         Ok(Self { kind, id: id.get(), left_tag, digest, record: after })
     }
 
-    pub(super) const fn event(&self) -> EventOfPlant {
-        EventOfPlant { kind: self.kind, id: self.id }
+    pub(super) const fn event(&self, at_ms: u64) -> EventOfPlant {
+        EventOfPlant { kind: self.kind, id: self.id, at_ms }
     }
 }
 

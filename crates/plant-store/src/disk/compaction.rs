@@ -1,11 +1,13 @@
 //! Compaction: an immutable memtable becomes a table, and tables of similar size are merged into one.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
 
 use super::cache::BlockCache;
 use super::change::Totals;
+use super::event_log::EventLog;
 use super::files::Files;
 use super::keys;
 use super::manifest::Manifest;
@@ -27,7 +29,7 @@ pub(super) struct Compactor {
     pub(super) manifest: Manifest,
     pub(super) tree: Arc<MergeTree>,
     pub(super) cache: Arc<BlockCache>,
-    pub(super) keep_events: u64,
+    pub(super) events: EventLog,
     pub(super) room: Arc<Room>,
     /// The merges under way; the last one advances. A merge of newer tables interrupts one of older tables, which may take
     /// minutes, so that small tables do not pile up behind it.
@@ -40,10 +42,9 @@ impl Compactor {
         if self.disk_is_full()? {
             self.room.wait().context("waiting for room on the disk")?;
         }
-        let shown_from = (totals.last_sequence + 1).saturating_sub(self.keep_events).max(1);
-        let totals = Totals { kept_from: totals.kept_from.max(shown_from), ..totals };
+        let kept_from = self.events.kept_from(&totals, SystemTime::now())?;
+        let totals = Totals { kept_from, ..totals };
         let table = write_table(&self.files, &mut self.manifest, memtable, totals, &self.cache)?;
-        let kept_from = totals.kept_from;
         self.tree.flushed(with_newest(&self.tree.tables(), table), kept_from);
         fault::point("after-flush");
         Ok(())
@@ -225,6 +226,7 @@ mod tests {
     use super::super::health::StoreHealth;
     use super::super::room::ENOUGH_BYTES;
     use super::*;
+    use crate::EventRetention;
     use crate::plant_record::PlantRecord;
 
     /// So many that a merge of four memtables takes more than one step.
@@ -247,16 +249,18 @@ mod tests {
     }
 
     fn compactor(directory: &Path, free_bytes: fn(&std::fs::File) -> Option<u64>) -> Compactor {
+        let tree = Arc::new(MergeTree::new([].into(), Totals::default()));
+        let retention = EventRetention { events: 1, age: Duration::ZERO };
         let health = Arc::new(StoreHealth::default());
         let files = Files::in_directory(directory, Arc::clone(&health));
         files.make().expect("an empty folder");
         let file = tempfile::tempfile().expect("a file");
         Compactor {
             files,
-            manifest: Manifest::new([0; 16]),
-            tree: Arc::new(MergeTree::new([].into(), Totals::default())),
+            manifest: Manifest::new([0; 16], 7),
+            tree: Arc::clone(&tree),
             cache: BlockCache::new(0),
-            keep_events: 1,
+            events: EventLog { tree, id: 7, retention },
             room: Arc::new(Room::new(free_bytes, file, directory.to_owned(), health)),
             merges: Vec::new(),
         }

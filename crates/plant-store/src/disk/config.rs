@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::DEFAULT_KEEP_EVENTS;
+use crate::EventRetention;
 
 /// The default of [`DiskConfig::cache_mib`].
 pub const DEFAULT_CACHE_MIB: u64 = 64;
@@ -19,8 +19,8 @@ pub struct DiskConfig {
     pub directory: PathBuf,
     /// The size of the cache of blocks, in MiB.
     pub cache_mib: u64,
-    /// How many of the newest events are shown. A few more may be kept.
-    pub keep_events: u64,
+    /// Which events are shown. A few more may be on the disk.
+    pub retention: EventRetention,
     /// How many changes fill a memtable. The larger the memtables, the fewer tables there are to merge. Memory may hold
     /// twice as many: while one memtable is written as a table, the next one fills.
     pub changes_in_memory: usize,
@@ -32,7 +32,7 @@ impl DiskConfig {
         Self {
             directory: directory.into(),
             cache_mib: DEFAULT_CACHE_MIB,
-            keep_events: DEFAULT_KEEP_EVENTS,
+            retention: EventRetention::default(),
             changes_in_memory: DEFAULT_CHANGES_IN_MEMORY,
         }
     }

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plant_domain::PlantId;
 
 use super::block::{BlockBuilder, BlockCursor};
 use super::cache::BlockCache;
 use super::change::{ChangeGroup, EventOfPlant, Totals};
+use super::event_log::EventLog;
 use super::findings::Findings;
 use super::keys;
 use super::manifest::Manifest;
@@ -23,7 +25,7 @@ use super::tree::{MergeTree, with_newest};
 use super::verify;
 use super::write_ahead_log;
 use crate::plant_record::{PlantRecord, whole};
-use crate::{EventPage, Page, PageRequest, Revision, StoredPlant};
+use crate::{EventPage, EventRetention, EventsAfter, Page, PageRequest, StoredPlant};
 
 /// The record of a plant, and the plant, if the record follows the rules.
 pub fn plant_record(
@@ -127,6 +129,7 @@ pub type TableEntries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// A database of any entries, after recovery.
 pub struct AnyDatabase {
     reader: DiskReader,
+    events: EventLog,
     totals: Totals,
     /// Whether no check finds anything wrong.
     pub is_sound: bool,
@@ -162,7 +165,9 @@ impl AnyDatabase {
         let is_sound = verify::verify(&tables, Some(&totals), &mut findings).is_ok()
             && findings.into_list().0.is_empty();
         let tree = Arc::new(MergeTree::new(tables, totals));
-        Some(Self { reader: DiskReader { tree, keep_events: 8 }, totals, is_sound })
+        let retention = EventRetention { events: 8, age: Duration::ZERO };
+        let events = EventLog { tree: Arc::clone(&tree), id: 7, retention };
+        Some(Self { reader: DiskReader { tree }, events, totals, is_sound })
     }
 
     /// The number of plants, and of the last event.
@@ -180,8 +185,8 @@ impl AnyDatabase {
         self.reader.page(request)
     }
 
-    /// Like [`crate::PlantRepository::events`].
-    pub fn events(&self, after: Revision, limit: usize) -> anyhow::Result<EventPage> {
-        self.reader.events(after, limit)
+    /// Like [`crate::PlantRepository::events`]; `None` when events are gone.
+    pub fn events(&self, after: EventsAfter, limit: usize) -> anyhow::Result<Option<EventPage>> {
+        self.events.page(after, limit)
     }
 }

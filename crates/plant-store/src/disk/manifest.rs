@@ -16,12 +16,14 @@ use crate::plant_record::whole;
 const MAGIC: [u8; 8] = *b"plmanif1";
 
 /// The number of the layout of all files. A database with another number does not open.
-pub(super) const FORMAT: u32 = 5;
+pub(super) const FORMAT: u32 = 6;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     /// The salts of the write-ahead log that belongs to this database.
     pub(super) log_salts: Salts,
+    /// The random name of the log of events, for cursors.
+    pub(super) event_log: u64,
     /// What the changes in the tables add up to.
     pub(super) totals: Totals,
     /// The number of the next table.
@@ -31,8 +33,9 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    pub(super) fn new(log_salts: Salts) -> Self {
-        Self { log_salts, totals: Totals::default(), next_table: 1, tables: Vec::new() }
+    pub(super) fn new(log_salts: Salts, event_log: u64) -> Self {
+        let totals = Totals::default();
+        Self { log_salts, event_log, totals, next_table: 1, tables: Vec::new() }
     }
 
     /// The bytes of the file.

@@ -44,7 +44,7 @@ impl Memtable {
         ensure!(group.first_sequence == next, "a group is out of order");
         for change in group.changes {
             let id = PlantId::from(change.id);
-            self.events.push(change.event());
+            self.events.push(change.event(group.at_ms));
             if let Some(left) = &change.left_tag {
                 self.set_tag(left, id, false);
             }

@@ -16,6 +16,7 @@ mod config;
 #[cfg(feature = "conformance")]
 pub mod damage;
 mod errors;
+mod event_log;
 mod files;
 mod findings;
 mod health;
@@ -54,6 +55,7 @@ use self::commit::{Committer, Message, Outcome};
 use self::compaction::Compactor;
 use self::compaction_thread::CompactionThread;
 use self::errors::open_error;
+use self::event_log::EventLog;
 use self::health::StoreHealth;
 use self::reader::DiskReader;
 use self::room::Room;
@@ -61,8 +63,8 @@ use self::tree::MergeTree;
 
 use crate::decision::{Decision, Write, imported};
 use crate::{
-    EventPage, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, Revision,
-    StoreError, StoreFailure, StoredPlant, fault,
+    EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
+    PlantRepository, StoreError, StoreFailure, StoredPlant, fault,
 };
 
 /// The length of the write queue. When the queue is full, a write is refused, so an accepted write waits for a few
@@ -72,9 +74,9 @@ const QUEUE_CAPACITY: usize = 1024;
 /// How many imports may have plants in the queue. Bounds how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
 
-/// A page without a filter of at most this many plants is read on the calling thread, because handing it to a blocking
-/// thread would take longer.
-const INLINE_PAGE_MAX_PLANTS: usize = 1_000;
+/// A page without a filter of at most this many plants, or of events in memory, is read on the calling thread, because
+/// handing it to a blocking thread would take longer.
+const INLINE_PAGE_MAX: usize = 1_000;
 
 pub use self::config::{DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DiskConfig};
 pub use self::inspection::{DiskInspection, Verification};
@@ -97,6 +99,7 @@ pub struct DiskRepository {
     // released after they have ended, also by the duplicate in `Room`.
     _threads: JoinOnDrop,
     reader: DiskReader,
+    events: EventLog,
     _lock: File,
 }
 
@@ -121,7 +124,11 @@ impl DiskRepository {
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
         let open::Opened { files, manifest, tables, cache, write_ahead_log, lock } = opened;
         let tree = Arc::new(MergeTree::new(tables, manifest.totals));
-        let keep_events = config.keep_events;
+        let events = EventLog {
+            tree: Arc::clone(&tree),
+            id: manifest.event_log,
+            retention: config.retention,
+        };
         let lock_of_threads = lock.try_clone().context("cannot keep the lock")?;
         let directory = config.directory.clone();
         let room = Room::new(room::free_bytes, lock_of_threads, directory, Arc::clone(&health));
@@ -132,7 +139,7 @@ impl DiskRepository {
             manifest,
             tree: tree_to_compact,
             cache,
-            keep_events,
+            events: events.clone(),
             room: room_to_look,
             merges: Vec::new(),
         };
@@ -156,7 +163,8 @@ impl DiskRepository {
             _threads: JoinOnDrop { threads, health: Arc::clone(&health) },
             health,
             room,
-            reader: DiskReader { tree, keep_events },
+            reader: DiskReader { tree },
+            events,
             _lock: lock,
         })
     }
@@ -188,15 +196,14 @@ impl DiskRepository {
     /// Reads on a blocking thread. At most one read per processor runs at once, so the commit thread keeps its share.
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&DiskReader) -> anyhow::Result<T> + Send + 'static,
+        read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let reader = self.reader.clone();
         let permit = Arc::clone(&self.reads).acquire_owned().await;
         let permit = permit.context("reading is closed").map_err(StoreFailure::new)?;
         let read = tokio::task::spawn_blocking(move || {
             // The read continues when its caller is canceled, so the read keeps its permit.
             let _permit = permit;
-            read(&reader)
+            read()
         })
         .await;
         Ok(read.context("a read panicked").flatten().map_err(StoreFailure::new)?)
@@ -246,18 +253,33 @@ impl PlantRepository for DiskRepository {
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
-        if request.filter.matches_all() && request.limit <= INLINE_PAGE_MAX_PLANTS {
+        if request.filter.matches_all() && request.limit <= INLINE_PAGE_MAX {
             return Ok(self.reader.page(&request).map_err(StoreFailure::new)?);
         }
-        self.read(move |reader| reader.page(&request)).await
+        let reader = self.reader.clone();
+        self.read(move || reader.page(&request)).await
     }
 
     async fn count(&self) -> Result<u64, StoreError> {
         Ok(self.reader.count())
     }
 
-    async fn events(&self, after: Revision, limit: usize) -> Result<EventPage, StoreError> {
-        self.read(move |reader| reader.events(after, limit)).await
+    async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {
+        let page = if self.events.is_in_memory(after) && limit <= INLINE_PAGE_MAX {
+            self.events.page(after, limit).map_err(StoreFailure::new)?
+        } else {
+            let events = self.events.clone();
+            self.read(move || events.page(after, limit)).await?
+        };
+        page.ok_or(StoreError::EventsGone)
+    }
+
+    async fn newest_event(&self) -> Result<EventCursor, StoreError> {
+        Ok(self.events.newest())
+    }
+
+    async fn wait_for_events(&self, after: EventCursor) {
+        self.events.tree.shows_after(after.revision.get()).await;
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

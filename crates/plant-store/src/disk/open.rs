@@ -268,7 +268,8 @@ fn make_database(directory: &Path, files: &Files) -> anyhow::Result<()> {
     files.make()?;
     let salts = write_ahead_log::make(directory)?;
     sync_names(directory)?;
-    files.write_manifest(&Manifest::new(salts))
+    let event_log = getrandom::u64().context("the system gives no random bytes")?;
+    files.write_manifest(&Manifest::new(salts, event_log))
 }
 
 /// Syncs the names in a folder, and those of the folder and its ancestors: a killed start may have created any of them.

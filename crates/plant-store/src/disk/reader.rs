@@ -1,19 +1,18 @@
-//! Reads: newer levels override older ones. All of them hold only changes that are on disk.
+//! Reads of plants: newer levels override older ones. All of them hold only changes that are on disk.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use plant_domain::{NewPlantRef, PlantFilter, PlantId};
 
-use super::change::EventOfPlant;
 use super::keys;
 use super::memtable::Run;
 use super::merge::Merge;
 use super::tree::MergeTree;
 use crate::PAGE_MAX_WORK;
 use crate::plant_record::{EncodedPlant, PlantRecord};
-use crate::{Event, EventPage, Page, PageRequest, Revision, StoredPlant};
+use crate::{Page, PageRequest, Revision, StoredPlant};
 
 /// The most plants taken from memory, or from the tag index, at a time.
 const RUN: usize = 256;
@@ -21,7 +20,6 @@ const RUN: usize = 256;
 #[derive(Clone, Debug)]
 pub(super) struct DiskReader {
     pub(super) tree: Arc<MergeTree>,
-    pub(super) keep_events: u64,
 }
 
 impl DiskReader {
@@ -138,40 +136,6 @@ impl DiskReader {
             }
         }
         Ok(next)
-    }
-
-    pub(super) fn events(&self, after: Revision, limit: usize) -> anyhow::Result<EventPage> {
-        let first = after.get().saturating_add(1);
-        let (totals, tables, in_tables, in_memory) = {
-            let levels = self.tree.read();
-            let from = levels.first_sequence();
-            let of_page = (first.max(from)..=levels.totals.last_sequence).take(limit);
-            let in_memory: Vec<_> = of_page.map_while(|sequence| levels.event(sequence)).collect();
-            (levels.totals, Arc::clone(&levels.tables), first..from, in_memory)
-        };
-        let oldest = (totals.last_sequence + 1).saturating_sub(self.keep_events);
-        if first < oldest.max(totals.kept_from) {
-            return Ok(EventPage::Forgotten);
-        }
-        let mut events = Vec::new();
-        let mut older = Merge::new(&tables, &keys::event_key(in_tables.start));
-        while let next = in_tables.start + events.len() as u64
-            && events.len() < limit
-            && in_tables.contains(&next)
-        {
-            let entry = older.next().context("cannot read the events")?;
-            let (key, value) = entry.context("the newest events are missing")?;
-            ensure!(keys::event_of(key)? == Some(next), "event {next} is missing");
-            events.push(EventOfPlant::decode(value.unwrap_or_default())?);
-        }
-        let numbers = first..=u64::MAX;
-        let numbered = numbers.zip(events.into_iter().chain(in_memory)).take(limit);
-        let to_event = |(sequence, event): (u64, EventOfPlant)| Event {
-            revision: Revision::from(sequence),
-            kind: event.kind,
-            id: PlantId::from(event.id),
-        };
-        Ok(EventPage::Kept(numbered.map(to_event).collect()))
     }
 }
 

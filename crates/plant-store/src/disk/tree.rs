@@ -5,15 +5,21 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::ensure;
 use plant_domain::PlantId;
+use tokio::sync::watch;
 
 use super::change::{ChangeGroup, EventOfPlant, Totals};
+use super::keys;
 use super::memtable::{Memtable, Run, run};
 use super::merge::Tables;
 use super::table::Table;
 use crate::plant_record::EncodedPlant;
 
 #[derive(Debug)]
-pub(super) struct MergeTree(RwLock<Levels>);
+pub(super) struct MergeTree {
+    levels: RwLock<Levels>,
+    /// The sequence number of the last event that is shown, for those who wait for the next one.
+    shown: watch::Sender<u64>,
+}
 
 /// Newer levels override older ones: the active memtable, the immutable one, and the tables.
 #[derive(Debug)]
@@ -29,17 +35,18 @@ impl MergeTree {
     /// Empty memtables over tables that have everything up to `totals`.
     pub(super) fn new(tables: Tables, totals: Totals) -> Self {
         let active = Memtable::after(totals.last_sequence);
-        Self(RwLock::new(Levels { totals, active, immutable: None, tables }))
+        let levels = RwLock::new(Levels { totals, active, immutable: None, tables });
+        Self { levels, shown: watch::Sender::new(totals.last_sequence) }
     }
 
     /// Hold the lock only briefly: writes wait for it.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Levels> {
         // A group that a panic has left half applied is on disk in the log, and the store has failed.
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.levels.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Levels> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.levels.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tables as they are now. They stay readable while compaction replaces them.
@@ -69,7 +76,33 @@ impl MergeTree {
         let totals = levels.totals.after(&group.changes)?;
         levels.active.apply(group)?;
         levels.totals = totals;
+        drop(levels);
+        self.shown.send_replace(totals.last_sequence);
         Ok(())
+    }
+
+    /// Waits until an event after this sequence number is shown.
+    pub(super) async fn shows_after(&self, sequence: u64) {
+        // The sender is dropped only with the tree.
+        let _ = self.shown.subscribe().wait_for(|shown| *shown > sequence).await;
+    }
+
+    /// An event, if it is still there.
+    pub(super) fn event(&self, sequence: u64) -> anyhow::Result<Option<EventOfPlant>> {
+        let tables = {
+            let levels = self.read();
+            if let Some(event) = levels.event(sequence) {
+                return Ok(Some(event));
+            }
+            Arc::clone(&levels.tables)
+        };
+        let key = keys::event_key(sequence);
+        for table in &*tables {
+            if let Some(value) = table.get(&key)?.flatten() {
+                return EventOfPlant::decode(&value).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     /// Makes the active memtable immutable and begins the next one. The previous one must be a table already.

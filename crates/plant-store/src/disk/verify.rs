@@ -80,7 +80,7 @@ impl Verifier<'_> {
             }
             next = sequence + 1;
             events += 1;
-            let EventOfPlant { kind, id } = EventOfPlant::decode(value)?;
+            let EventOfPlant { kind, id, .. } = EventOfPlant::decode(value)?;
             let id = PlantId::from(id);
             let is_new = kind == EventKind::Created;
             let follows = match last_events.insert(id, (sequence, kind)) {

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use plant_http::{CorsOrigin, PlantService, ServeError, ServerConfig};
+use plant_http::{CorsOrigin, DEFAULT_MAX_FOLLOWERS, PlantService, ServeError, ServerConfig};
 use plant_postgres::PostgresRepository;
 use plant_store::{
-    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DiskConfig, DiskRepository, OpenError, PlantRepository,
+    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DiskConfig, DiskRepository, EventRetention, OpenError,
+    PlantRepository,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -63,6 +64,16 @@ pub(crate) struct ServeOptions {
     #[arg(default_value_t = DEFAULT_KEEP_EVENTS, value_parser = whole_number(0..=u64::MAX))]
     #[arg(allow_hyphen_values = true)]
     keep_events: u64,
+
+    /// How long to keep every event, but at most 10,000,000 events
+    #[arg(long, value_name = "DURATION", env = "PLANTD_KEEP_EVENTS_FOR")]
+    #[arg(default_value = "1h", value_parser = duration, allow_hyphen_values = true)]
+    keep_events_for: Duration,
+
+    /// How many clients may follow events at once
+    #[arg(long, value_name = "N", env = "PLANTD_MAX_FOLLOWERS", allow_hyphen_values = true)]
+    #[arg(default_value_t = DEFAULT_MAX_FOLLOWERS, value_parser = whole_number(0..=MAX_CONNECTIONS))]
+    max_followers: u32,
 
     /// After SIGTERM, how long new connections are still accepted while /readyz answers 503
     #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
@@ -112,8 +123,9 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     }
     let tokens = tokens::in_force(tokens_path, environment_token, options.rate_limit)?;
 
-    let service =
-        PlantService::new(repository, tokens).with_cors_origins(options.cors_origin.clone());
+    let service = PlantService::new(repository, tokens)
+        .with_cors_origins(options.cors_origin.clone())
+        .with_max_followers(options.max_followers);
     let mut config = ServerConfig::default();
     config.max_connections = max_connections;
     config.drain_delay = options.drain_delay;
@@ -162,9 +174,9 @@ fn max_connections() -> anyhow::Result<NonZeroU32> {
 /// Opens the repository. The returned text names its location, for messages.
 fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), Stop> {
     let data = &options.data.folder;
-    let keep_events = options.keep_events;
+    let retention = EventRetention { events: options.keep_events, age: options.keep_events_for };
     if let Some(mut config) = options.postgres.config()? {
-        config.keep_events = keep_events;
+        config.retention = retention;
         if config.url.can_be_overheard() {
             log::warn!(
                 "the connection to {} may not be encrypted, so others on the network can read the password: put \
@@ -180,7 +192,7 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
     }
     let mut config = DiskConfig::new(plants_folder(data));
     config.cache_mib = options.cache_mb;
-    config.keep_events = keep_events;
+    config.retention = retention;
     let repository = DiskRepository::open(&config);
     let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
     Ok((Arc::new(repository), data.display().to_string()))

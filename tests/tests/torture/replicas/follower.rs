@@ -7,8 +7,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use plant_postgres::{PostgresConfig, PostgresRepository};
-use plant_store::{Event, EventPage, PlantRepository as _, Revision};
+use plant_store::{EventsAfter, PlantRepository as _, Revision, StoreError};
 use plantd_tests::{DEADLINE, wait_until};
+
+use super::log::LoggedEvent;
 
 /// The most events of one read.
 const PAGE: usize = 500;
@@ -21,7 +23,7 @@ const TO_NO_END: u64 = u64::MAX;
 
 /// Repeatedly reads the events after the last one seen, in a thread.
 pub(super) struct Follower {
-    following: Option<JoinHandle<Vec<Event>>>,
+    following: Option<JoinHandle<Vec<LoggedEvent>>>,
     end: Arc<AtomicU64>,
 }
 
@@ -44,7 +46,7 @@ impl Follower {
     }
 
     /// Waits until it has read to the end of this log, and asserts that it has seen exactly this log.
-    pub(super) fn assert_has_seen(mut self, log: &[Event]) {
+    pub(super) fn assert_has_seen(mut self, log: &[LoggedEvent]) {
         let last = log.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
         self.end.store(last.get(), Ordering::Relaxed);
         let following = self.following.take().expect("it is joined once");
@@ -65,25 +67,34 @@ impl Drop for Follower {
     }
 }
 
-fn follow(config: &PostgresConfig, end: &AtomicU64, opened: &Sender<()>) -> Vec<Event> {
+fn follow(config: &PostgresConfig, end: &AtomicU64, opened: &Sender<()>) -> Vec<LoggedEvent> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be made").block_on(async {
         let repository = PostgresRepository::open(config).await.expect("it opens");
         opened.send(()).expect("somebody waits for that");
-        let mut seen: Vec<Event> = Vec::new();
+        let mut seen: Vec<LoggedEvent> = Vec::new();
+        let mut after = EventsAfter::Forgotten;
         loop {
             let last = seen.last().map_or(Revision::BEFORE_ALL, |event| event.revision);
             if last.get() >= end.load(Ordering::Relaxed) {
                 return seen;
             }
             // While PostgreSQL is unreachable, the follower tries again.
-            let page = repository.events(last, PAGE).await;
-            let Ok(page) = page else { continue };
-            let EventPage::Kept(events) = page else { panic!("events were forgotten") };
-            if events.is_empty() {
+            let page = match repository.events(after, PAGE).await {
+                Ok(page) => page,
+                Err(StoreError::EventsGone) => panic!("events are gone"),
+                Err(_) => continue,
+            };
+            if page.events.is_empty() {
                 tokio::time::sleep(PAUSE).await;
             }
-            seen.extend(events);
+            after = EventsAfter::Cursor(page.next);
+            let logged = page.events.into_iter().map(|event| LoggedEvent {
+                revision: event.revision(),
+                kind: event.kind,
+                id: event.id,
+            });
+            seen.extend(logged);
         }
     })
 }

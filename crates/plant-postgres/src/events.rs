@@ -1,0 +1,346 @@
+//! Reading events. The events of one group are the row of its block, and the numbers of the blocks have no gaps: in a gap, a
+//! group may still be committed. Nothing behind a gap is shown before the block is there, or sealed, so that it never
+//! will be committed.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use anyhow::{Context as _, ensure};
+use plant_domain::PlantId;
+use plant_store::{Event, EventCursor, EventPage, EventsAfter, Revision};
+use tokio_postgres::Row;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::reader::PostgresReader;
+use crate::sessions::pause;
+use crate::statements::{
+    EVENTS_FROM, EVENTS_IN_A_BLOCK, KEPT_EVENTS, NEWEST_BLOCK, NEWEST_EVENT, NOW_MS, SEAL_BLOCKS,
+    kind_of,
+};
+use crate::transaction::{LATE_COMMIT_PATIENCE, wait_for_standby};
+
+/// How many blocks of events are read at a time.
+pub(super) const BLOCKS_AT_ONCE: usize = 32;
+
+/// How many blocks are sealed at a time.
+const MOST_SEALED: i64 = 1024;
+
+/// How often one read of events seals blocks at most. Then it returns no events, and the caller asks again.
+const MOST_SEALS: u32 = 8;
+
+/// Reads events, for pages of any age and for the [`Tail`](crate::tail::Tail).
+#[derive(Debug)]
+pub(super) struct EventReader {
+    pub(super) reader: PostgresReader,
+    /// A block before the first gap of a log: the next search for a gap begins there.
+    before_gap: Mutex<Option<(LogIdentity, i64)>>,
+    /// All visible blocks up to this one are as durable as acknowledged ones.
+    safe_to: AtomicI64,
+}
+
+impl EventReader {
+    pub(super) fn new(reader: PostgresReader) -> Self {
+        Self { reader, before_gap: Mutex::default(), safe_to: AtomicI64::new(0) }
+    }
+
+    pub(super) async fn kept_events(&self) -> anyhow::Result<i64> {
+        self.reader.number("how many events there are", KEPT_EVENTS).await
+    }
+
+    pub(super) async fn now_ms(&self) -> anyhow::Result<i64> {
+        self.reader.number("the time", NOW_MS).await
+    }
+
+    /// The next page; `None` when not all events after the position are there.
+    pub(super) async fn page(
+        &self,
+        after: EventsAfter,
+        limit: usize,
+    ) -> anyhow::Result<Option<EventPage>> {
+        let block = match after {
+            EventsAfter::Forgotten => 0,
+            EventsAfter::Cursor(cursor) => block_of(cursor.revision),
+        };
+        let mut found = self.blocks_from(block).await?;
+        let Some(begin) = found.position(after) else { return Ok(None) };
+        let (mut events, mut gap, mut seals) = (Vec::new(), None, 0);
+        loop {
+            if begin.revision < found.log.forgotten.cursor.revision {
+                return Ok(None);
+            }
+            if let Some(block) = found.blocks.last() {
+                self.make_safe(&found.log, block.number).await?;
+            }
+            let FoundBlocks { blocks, next, last, .. } = found;
+            let found_events = blocks.into_iter().flat_map(|block| block.events);
+            events.extend(found_events.filter(|event: &Event| event.revision() > begin.revision));
+            match last {
+                None => break,
+                Some(last) if last < next => {}
+                // There is a gap. Return the events before it.
+                Some(_) if !events.is_empty() => break,
+                Some(_) => seals += u32::from(self.close_gap(next, &mut gap).await?),
+            }
+            if events.len() >= limit || seals == MOST_SEALS {
+                break;
+            }
+            found = self.blocks_from(next).await?;
+        }
+        events.truncate(limit);
+        let next = events.last().map_or(begin, |event| event.cursor);
+        Ok(Some(EventPage { events, next }))
+    }
+
+    /// The newest event before the first gap, and the block before that gap.
+    pub(super) async fn newest(&self) -> anyhow::Result<Newest> {
+        let known = *self.before_gap.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest_from(known.map_or(0, |(_, block)| block)).await?;
+        if known.is_some_and(|(identity, _)| identity != newest.log.identity) {
+            // Blocks of another log may be missing in this one.
+            newest = self.newest_from(0).await?;
+        }
+        let known = Some((newest.log.identity, newest.block));
+        *self.before_gap.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(newest)
+    }
+
+    async fn newest_from(&self, block: i64) -> anyhow::Result<Newest> {
+        let rows = self.reader.rows("the newest event", NEWEST_EVENT, &[&block]).await?;
+        let log = Log::of_rows(&rows)?;
+        let row = rows.first().context("the row of the log is missing")?;
+        let block = row.try_get("block")?;
+        let revision: Option<i64> = row.try_get("revision")?;
+        let group: Option<&[u8]> = row.try_get("group_id")?;
+        let newest = revision.map(|revision| log.names(group).position(revision));
+        let Position { cursor, .. } = newest.unwrap_or(log.forgotten);
+        Ok(Newest { log, block, cursor })
+    }
+
+    /// Reads blocks of events from a number on, up to the first gap, without the forgotten ones.
+    pub(super) async fn blocks_from(&self, from: i64) -> anyhow::Result<FoundBlocks> {
+        let most = i64::try_from(BLOCKS_AT_ONCE)?;
+        let rows = self.reader.rows("events", EVENTS_FROM, &[&from, &most]).await?;
+        let log = Log::of_rows(&rows)?;
+        let next = from.max(log.forgotten_to + 1);
+        let mut found = FoundBlocks { log, blocks: Vec::new(), next, last: None };
+        for row in &rows {
+            // Without a block, there is one row, of the log alone.
+            let Some(number) = row.try_get("block")? else { break };
+            found.last = Some(number);
+            if number == found.next {
+                found.next += 1;
+                found.blocks.push(EventBlock::of_row(row, number, &log)?);
+            }
+            // Otherwise the block is behind a gap.
+        }
+        Ok(found)
+    }
+
+    /// Gives the late commits of missing blocks, of which `first` is the first, some time, and then seals the blocks.
+    /// Returns whether it has sealed any. To be called again, with the same `gap`, while blocks are missing.
+    pub(super) async fn close_gap(
+        &self,
+        first: i64,
+        gap: &mut Option<Gap>,
+    ) -> anyhow::Result<bool> {
+        let gap = match gap {
+            Some(gap) if first <= gap.newest => gap,
+            _ => gap.insert(Gap {
+                since: Instant::now(),
+                newest: self.reader.number("the newest event", NEWEST_BLOCK).await?,
+                tries: 0,
+            }),
+        };
+        if gap.since.elapsed() < LATE_COMMIT_PATIENCE {
+            pause(gap.tries).await;
+            gap.tries += 1;
+            return Ok(false);
+        }
+        // Waits for commits in progress; a group that commits later must begin again, in a later block.
+        let last = gap.newest.min(first + MOST_SEALED - 1);
+        self.reader.rows("events", SEAL_BLOCKS, &[&first, &last]).await?;
+        Ok(true)
+    }
+
+    /// Makes sure that a failover to a synchronous standby loses no block up to this one, which is visible. PostgreSQL shows
+    /// a commit early when its session ends during the wait for the standby.
+    pub(super) async fn make_safe(&self, log: &Log, block: i64) -> anyhow::Result<()> {
+        if log.is_synchronous && block > self.safe_to.load(Ordering::Relaxed) {
+            let visible = block.max(self.newest().await?.block);
+            let session = self.reader.sessions.get().await?;
+            wait_for_standby(&session).await.context("cannot wait for the standby")?;
+            self.safe_to.fetch_max(visible, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The blocks up to this one were acknowledged.
+    pub(super) fn note_safe(&self, block: i64) {
+        self.safe_to.fetch_max(block, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_safe(&self, block: i64) -> bool {
+        block <= self.safe_to.load(Ordering::Relaxed)
+    }
+}
+
+fn block_of(revision: Revision) -> i64 {
+    revision.get().cast_signed().max(0) / EVENTS_IN_A_BLOCK
+}
+
+/// Where the log of events is. When a standby was promoted, the log may lack events that were shown before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogIdentity {
+    store: i64,
+    /// The timeline of PostgreSQL, which changes with each promotion.
+    timeline: i64,
+}
+
+/// The row of the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Log {
+    pub(super) identity: LogIdentity,
+    /// Whether commits wait for a standby. Then a promotion loses nothing that was shown.
+    pub(super) is_synchronous: bool,
+    /// The last block whose events are forgotten.
+    pub(super) forgotten_to: i64,
+    /// The position behind the forgotten events.
+    pub(super) forgotten: Position,
+}
+
+impl Log {
+    fn of_rows(rows: &[Row]) -> anyhow::Result<Self> {
+        let row = rows.first().context("the row of the log is missing")?;
+        let identity =
+            LogIdentity { store: row.try_get("store_id")?, timeline: row.try_get("timeline")? };
+        let is_synchronous = row.try_get("is_synchronous")?;
+        let group_id = row.try_get("forgotten_group")?;
+        let names = LogNames::new(identity, is_synchronous, group_id);
+        let forgotten = names.position(row.try_get("forgotten_revision")?);
+        Ok(Self { identity, is_synchronous, forgotten_to: row.try_get("forgotten_to")?, forgotten })
+    }
+
+    fn names(&self, group_id: Option<&[u8]>) -> LogNames {
+        LogNames::new(self.identity, self.is_synchronous, group_id)
+    }
+}
+
+/// The names of the log in cursors of one group's events. They include the random id of the group: after a failover that
+/// has lost the group, its revisions belong to another group.
+#[derive(Clone, Copy, Debug)]
+struct LogNames {
+    /// In cursors that are given out now.
+    current: u64,
+    /// In other cursors that are as good: those that were given out before commits waited for a standby, or while they did.
+    other: u64,
+}
+
+impl LogNames {
+    fn new(identity: LogIdentity, is_synchronous: bool, group_id: Option<&[u8]>) -> Self {
+        let LogIdentity { store, timeline } = identity;
+        // Where a promotion loses nothing, cursors outlive one.
+        let [lasting, of_timeline] = [0, timeline].map(|timeline: i64| {
+            let numbers = [store.to_be_bytes(), timeline.to_be_bytes()].concat();
+            xxh3_64(&[&numbers, group_id.unwrap_or_default()].concat())
+        });
+        if is_synchronous {
+            Self { current: lasting, other: of_timeline }
+        } else {
+            Self { current: of_timeline, other: lasting }
+        }
+    }
+
+    fn position(self, revision: i64) -> Position {
+        let revision = Revision::from(revision.cast_unsigned());
+        Position { cursor: EventCursor { revision, log: self.current }, other_name: self.other }
+    }
+}
+
+/// A position in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position {
+    pub(super) cursor: EventCursor,
+    other_name: u64,
+}
+
+impl Position {
+    fn is(&self, cursor: EventCursor) -> bool {
+        cursor == self.cursor || cursor == EventCursor { log: self.other_name, ..self.cursor }
+    }
+}
+
+/// The newest event before the first gap.
+pub(super) struct Newest {
+    pub(super) log: Log,
+    /// The block before the gap.
+    pub(super) block: i64,
+    pub(super) cursor: EventCursor,
+}
+
+/// Consecutive blocks of events.
+pub(super) struct FoundBlocks {
+    pub(super) log: Log,
+    pub(super) blocks: Vec<EventBlock>,
+    /// The number of the block after these.
+    pub(super) next: i64,
+    /// The number of the last block that was looked at, which is behind a gap unless it is less than `next`.
+    pub(super) last: Option<i64>,
+}
+
+impl FoundBlocks {
+    /// The position in this log; `None` when it is not in this log. The blocks begin with that of the position.
+    fn position(&self, after: EventsAfter) -> Option<EventCursor> {
+        let forgotten = self.log.forgotten;
+        let EventsAfter::Cursor(cursor) = after else { return Some(forgotten.cursor) };
+        let first = self.blocks.first().into_iter();
+        let known = first.flat_map(|block| block.positions(&self.log));
+        known.chain([forgotten]).find(|known| known.is(cursor)).map(|known| known.cursor)
+    }
+}
+
+/// Missing blocks that a reader has met.
+#[derive(Debug)]
+pub(super) struct Gap {
+    since: Instant,
+    /// The newest block at that time: all blocks up to that one get the same time to be committed.
+    newest: i64,
+    tries: u32,
+}
+
+/// The events of one group; none in a seal or a skipped block.
+pub(super) struct EventBlock {
+    pub(super) number: i64,
+    pub(super) group_id: Option<Vec<u8>>,
+    pub(super) at_ms: i64,
+    pub(super) events: Vec<Event>,
+}
+
+impl EventBlock {
+    fn positions(&self, log: &Log) -> impl Iterator<Item = Position> {
+        let names = log.names(self.group_id.as_deref());
+        let revisions = self.events.iter().map(|event| event.revision().get());
+        revisions.map(move |revision| names.position(revision.cast_signed()))
+    }
+
+    fn of_row(row: &Row, number: i64, log: &Log) -> anyhow::Result<Self> {
+        let group_id: Option<Vec<u8>> = row.try_get("group_id")?;
+        let at_ms: i64 = row.try_get("at_ms")?;
+        let revisions: Vec<i64> = row.try_get("revisions")?;
+        let kinds: Vec<i16> = row.try_get("kinds")?;
+        let ids: Vec<i64> = row.try_get("ids")?;
+        ensure!(
+            revisions.len() == kinds.len() && kinds.len() == ids.len(),
+            "block {number} of the events is damaged"
+        );
+        let at = UNIX_EPOCH + Duration::from_millis(u64::try_from(at_ms).unwrap_or(0));
+        let events = revisions.into_iter().zip(kinds).zip(ids);
+        let names = log.names(group_id.as_deref());
+        let events = events.map(|((revision, kind), id)| {
+            let Position { cursor, .. } = names.position(revision);
+            Ok(Event { cursor, kind: kind_of(kind)?, id: PlantId::from(id), at })
+        });
+        let events = events.collect::<anyhow::Result<_>>()?;
+        Ok(Self { number, group_id, at_ms, events })
+    }
+}

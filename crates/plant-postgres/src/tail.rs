@@ -1,0 +1,231 @@
+//! The tail of the log of events: one reader for all who follow.
+//!
+//! While anyone follows, the tail reads the newest blocks: soon after each commit of this program, and otherwise several
+//! times a second. It keeps the newest events in memory, so a follower that keeps up costs PostgreSQL nothing.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use plant_store::{Event, EventCursor, EventPage, EventsAfter};
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::events::{BLOCKS_AT_ONCE, EventReader, FoundBlocks, Gap, LogIdentity};
+use crate::sessions::pause;
+
+/// How long the tail waits for a commit of this program before it looks for those of others.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The pause after each look, so that looks cost little while many groups are committed.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+/// How long the tail reads on when nobody waits: a follower that sends a page does not wait.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+
+/// How many of the newest events are in memory.
+const RECENT_EVENTS: usize = 16_384;
+
+#[derive(Debug)]
+pub(super) struct Tail {
+    reader: Arc<EventReader>,
+    recent: Mutex<Recent>,
+    progress: watch::Sender<Progress>,
+    /// Wakes the tail: someone waits, or this program has committed.
+    news: Notify,
+    is_reading: AtomicBool,
+}
+
+/// The newest events, oldest first.
+#[derive(Debug, Default)]
+struct Recent {
+    /// The position before the first of them; `None` before the tail has begun.
+    start: Option<EventCursor>,
+    events: VecDeque<Event>,
+    /// Blocks that this program has committed, which the tail has not read.
+    own: BTreeSet<i64>,
+}
+
+impl Recent {
+    fn end(&self) -> Option<EventCursor> {
+        self.events.back().map(|event| event.cursor).or(self.start)
+    }
+
+    fn push(&mut self, events: impl Iterator<Item = Event>) {
+        self.events.extend(events);
+        let excess = self.events.len().saturating_sub(RECENT_EVENTS);
+        if let Some(last) = self.events.drain(..excess).next_back() {
+            self.start = Some(last.cursor);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// How often the tail has looked for new blocks.
+    looks: u64,
+    /// The last event that it has found.
+    end: Option<EventCursor>,
+    /// Whether the follower that began to wait last needs one more look.
+    was_joined: bool,
+}
+
+/// How far the tail has read.
+struct Place {
+    identity: LogIdentity,
+    next_block: i64,
+}
+
+impl Tail {
+    pub(super) fn new(reader: Arc<EventReader>) -> Self {
+        let (recent, progress) = (Mutex::default(), watch::Sender::default());
+        Self { reader, recent, progress, news: Notify::new(), is_reading: AtomicBool::new(false) }
+    }
+
+    /// A page from memory; `None` when its beginning is not there.
+    pub(super) fn page(&self, after: EventsAfter, limit: usize) -> Option<EventPage> {
+        let EventsAfter::Cursor(cursor) = after else { return None };
+        let recent = self.recent();
+        let begin = recent.events.partition_point(|event| event.revision() <= cursor.revision);
+        let before = begin
+            .checked_sub(1)
+            .map_or(recent.start, |last| recent.events.get(last).map(|event| event.cursor));
+        if before != Some(cursor) || begin == recent.events.len() {
+            return None;
+        }
+        let events: Vec<Event> = recent.events.range(begin..).take(limit).copied().collect();
+        let next = events.last().map_or(cursor, |event| event.cursor);
+        Some(EventPage { events, next })
+    }
+
+    /// Waits until there may be events after a cursor.
+    pub(super) async fn wait(&self, after: EventCursor) {
+        let mut progress = self.progress.subscribe();
+        let mut looks = 0;
+        self.progress.send_if_modified(|progress| {
+            progress.was_joined = true;
+            looks = progress.looks;
+            false
+        });
+        self.news.notify_one();
+        let is_over = |progress: &Progress| {
+            let Some(end) = progress.end else { return false };
+            // A position that is not the end after another look may be one of another log.
+            end.revision > after.revision || (progress.looks > looks && end != after)
+        };
+        // The sender is dropped only with the repository.
+        let _ = progress.wait_for(is_over).await;
+    }
+
+    /// This program has committed a group in this block.
+    pub(super) fn note_own(&self, block: i64) {
+        if self.is_reading.load(Ordering::Relaxed) {
+            self.recent().own.insert(block);
+            self.news.notify_one();
+        }
+    }
+
+    /// Reads while anyone follows, until the end.
+    pub(super) async fn run(self: Arc<Self>, closing: CancellationToken) {
+        closing.run_until_cancelled(self.read()).await;
+    }
+
+    async fn read(&self) {
+        let (mut place, mut gap, mut failures) = (None, None, 0);
+        let mut last_followed = Instant::now();
+        loop {
+            if self.progress.receiver_count() > 0 {
+                last_followed = Instant::now();
+            } else if last_followed.elapsed() > IDLE_AFTER {
+                // Events that nobody waits for are not read.
+                self.is_reading.store(false, Ordering::Relaxed);
+                place = None;
+                *self.recent() = Recent::default();
+                self.news.notified().await;
+                self.is_reading.store(true, Ordering::Relaxed);
+                last_followed = Instant::now();
+            }
+            match self.look(&mut place, &mut gap).await {
+                Ok(is_more) => {
+                    failures = 0;
+                    if !is_more {
+                        sleep(LOOK_PAUSE).await;
+                        let _ = timeout(POLL_INTERVAL, self.news.notified()).await;
+                    }
+                }
+                Err(error) => {
+                    log::debug!("cannot read new events: {error:#}; it is tried again");
+                    pause(failures).await;
+                    failures += 1;
+                }
+            }
+        }
+    }
+
+    /// Looks for new blocks. Returns whether more of them are there already.
+    async fn look(&self, place: &mut Option<Place>, gap: &mut Option<Gap>) -> anyhow::Result<bool> {
+        let Some(Place { identity, next_block }) = place else {
+            let newest = self.reader.newest().await?;
+            self.reader.make_safe(&newest.log, newest.block).await?;
+            let identity = newest.log.identity;
+            *place = Some(Place { identity, next_block: newest.block + 1 });
+            *self.recent() = Recent { start: Some(newest.cursor), ..Recent::default() };
+            self.report(newest.cursor);
+            return Ok(true);
+        };
+        let found = self.reader.blocks_from(*next_block).await?;
+        if found.log.identity != *identity || found.log.forgotten_to >= *next_block {
+            *place = None;
+            return Ok(true);
+        }
+        self.make_safe(&found).await?;
+        *next_block = found.next;
+        let is_at_gap = found.last.is_some_and(|last| last >= found.next);
+        let is_more = found.blocks.len() == BLOCKS_AT_ONCE;
+        let end = {
+            let mut recent = self.recent();
+            recent.push(found.blocks.into_iter().flat_map(|block| block.events));
+            recent.own = recent.own.split_off(&found.next);
+            recent.end()
+        };
+        if let Some(end) = end {
+            self.report(end);
+        }
+        if is_at_gap {
+            self.reader.close_gap(found.next, gap).await?;
+        }
+        Ok(is_more || is_at_gap)
+    }
+
+    /// Makes sure that no failover loses the found blocks. Those that this program has committed were acknowledged.
+    async fn make_safe(&self, found: &FoundBlocks) -> anyhow::Result<()> {
+        let Some(last) = found.blocks.last() else { return Ok(()) };
+        let is_safe = {
+            let recent = self.recent();
+            found.blocks.iter().all(|block| {
+                recent.own.contains(&block.number) || self.reader.is_safe(block.number)
+            })
+        };
+        if is_safe {
+            self.reader.note_safe(last.number);
+            return Ok(());
+        }
+        self.reader.make_safe(&found.log, last.number).await
+    }
+
+    /// Tells those who wait how far the tail has come.
+    fn report(&self, end: EventCursor) {
+        self.progress.send_if_modified(|progress| {
+            let is_new = progress.end != Some(end);
+            progress.looks += 1;
+            progress.end = Some(end);
+            is_new || std::mem::take(&mut progress.was_joined)
+        });
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads of events, and which of them are kept.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, ensure};
+use plant_domain::PlantId;
+
+use super::change::{EventOfPlant, Totals};
+use super::keys;
+use super::merge::{Merge, Tables};
+use super::tree::MergeTree;
+use crate::event::{from_millis, to_millis};
+use crate::{
+    Event, EventCursor, EventPage, EventRetention, EventsAfter, KEEP_EVENTS_FOR_MAX_EVENTS,
+    Revision,
+};
+
+#[derive(Clone, Debug)]
+pub(super) struct EventLog {
+    pub(super) tree: Arc<MergeTree>,
+    /// The random name of the log, in each cursor.
+    pub(super) id: u64,
+    pub(super) retention: EventRetention,
+}
+
+impl EventLog {
+    pub(super) fn newest(&self) -> EventCursor {
+        self.cursor(self.tree.read().totals.last_sequence)
+    }
+
+    fn cursor(&self, sequence: u64) -> EventCursor {
+        EventCursor { revision: Revision::from(sequence), log: self.id }
+    }
+
+    /// Whether all events after this position are in memory, so that a page of them is read without the disk.
+    pub(super) fn is_in_memory(&self, after: EventsAfter) -> bool {
+        match after {
+            EventsAfter::Forgotten => false,
+            EventsAfter::Cursor(cursor) => {
+                cursor.revision.get() >= self.tree.read().first_sequence() - 1
+            }
+        }
+    }
+
+    /// The next page; `None` when not all events after the position are there.
+    pub(super) fn page(
+        &self,
+        after: EventsAfter,
+        limit: usize,
+    ) -> anyhow::Result<Option<EventPage>> {
+        match after {
+            EventsAfter::Cursor(cursor) if cursor.log != self.id => Ok(None),
+            EventsAfter::Cursor(cursor) => {
+                let totals = self.tree.read().totals;
+                let first = cursor.revision.get().saturating_add(1);
+                let is_kept = first >= self.by_count(&totals)
+                    || first >= self.kept_from(&totals, SystemTime::now())?;
+                let is_ahead = first > totals.last_sequence + 1;
+                if is_kept && !is_ahead { self.page_from(first, limit) } else { Ok(None) }
+            }
+            EventsAfter::Forgotten => loop {
+                let totals = self.tree.read().totals;
+                let first = self.kept_from(&totals, SystemTime::now())?;
+                if let Some(page) = self.page_from(first, limit)? {
+                    return Ok(Some(page));
+                }
+            },
+        }
+    }
+
+    /// The events from a sequence number on; `None` when compaction has forgotten that event.
+    fn page_from(&self, first: u64, limit: usize) -> anyhow::Result<Option<EventPage>> {
+        let (totals, tables, in_tables, in_memory) = {
+            let levels = self.tree.read();
+            let from = levels.first_sequence();
+            let of_page = (first.max(from)..=levels.totals.last_sequence).take(limit);
+            let in_memory: Vec<_> = of_page.map_while(|sequence| levels.event(sequence)).collect();
+            (levels.totals, Arc::clone(&levels.tables), first..from, in_memory)
+        };
+        if first < totals.kept_from {
+            return Ok(None);
+        }
+        let mut events = events_in(&tables, in_tables, limit)?;
+        events.extend(in_memory);
+        events.truncate(limit);
+        let next = self.cursor(first - 1 + events.len() as u64);
+        let event = |(sequence, event): (u64, EventOfPlant)| Event {
+            cursor: self.cursor(sequence),
+            kind: event.kind,
+            id: PlantId::from(event.id),
+            at: from_millis(event.at_ms),
+        };
+        let events = (first..=u64::MAX).zip(events).map(event).collect();
+        Ok(Some(EventPage { events, next }))
+    }
+
+    /// The first of the events that are kept for their number.
+    fn by_count(&self, totals: &Totals) -> u64 {
+        (totals.last_sequence + 1).saturating_sub(self.retention.events).max(totals.kept_from)
+    }
+
+    /// The first event that is kept. Finds the age of events by binary search, so a clock that was set back may keep
+    /// more or fewer of those that are kept for their age alone.
+    pub(super) fn kept_from(&self, totals: &Totals, now: SystemTime) -> anyhow::Result<u64> {
+        let by_count = self.by_count(totals);
+        if self.retention.age.is_zero() {
+            return Ok(by_count);
+        }
+        let oldest_ms = now.checked_sub(self.retention.age).map_or(0, to_millis);
+        let most = (totals.last_sequence + 1).saturating_sub(KEEP_EVENTS_FOR_MAX_EVENTS);
+        let (mut low, mut high) = (most.max(totals.kept_from), by_count);
+        while low < high {
+            let middle = low.midpoint(high);
+            // An event that was forgotten since `totals` were read is too old.
+            let is_young = |event: EventOfPlant| event.at_ms >= oldest_ms;
+            if self.tree.event(middle)?.is_some_and(is_young) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(high)
+    }
+}
+
+/// The first events of a range of sequence numbers, all of which are in the tables.
+fn events_in(
+    tables: &Tables,
+    sequences: Range<u64>,
+    limit: usize,
+) -> anyhow::Result<Vec<EventOfPlant>> {
+    if sequences.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut entries = Merge::new(tables, &keys::event_key(sequences.start));
+    let read = |sequence| {
+        let entry = entries.next().context("cannot read the events")?;
+        let (key, value) = entry.context("the newest events are missing")?;
+        ensure!(keys::event_of(key)? == Some(sequence), "event {sequence} is missing");
+        EventOfPlant::decode(value.unwrap_or_default())
+    };
+    sequences.take(limit).map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::change::{Change, ChangeGroup};
+    use super::*;
+    use crate::plant_record::PlantRecord;
+
+    const AGE: Duration = Duration::from_secs(60);
+
+    /// A log with one event for each of these times, in seconds since 1970.
+    fn log_of(seconds: impl Iterator<Item = u64>, retention: EventRetention) -> EventLog {
+        let tree = Arc::new(MergeTree::new([].into(), Totals::default()));
+        for second in seconds {
+            let mut group = ChangeGroup::after(&tree.read().totals, 1);
+            group.at_ms = second * 1000;
+            let revision = group.first_sequence;
+            let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
+            let record = record.encode().expect("encodes");
+            let id = PlantId::from(revision.cast_signed());
+            group.changes.push(Change::new(id, None, Some(record)).expect("a change"));
+            tree.apply(group).expect("it follows");
+        }
+        EventLog { tree, id: 7, retention }
+    }
+
+    #[test]
+    fn events_are_kept_for_their_number_or_their_age_whichever_keeps_more() {
+        // The event with number n is from second n.
+        let kept_from = |events, age, now: u64| {
+            let log = log_of(1..=1000, EventRetention { events, age });
+            let totals = log.tree.read().totals;
+            log.kept_from(&totals, from_millis(now * 1000)).expect("reads")
+        };
+        assert_eq!(kept_from(10, Duration::ZERO, 1000), 991);
+        assert_eq!(kept_from(10, AGE, 1000), 940);
+        assert_eq!(kept_from(10, AGE, 1040), 980);
+        assert_eq!(kept_from(10, AGE, 1070), 991);
+        assert_eq!(kept_from(0, AGE, 1061), 1001);
+        assert_eq!(kept_from(2000, AGE, 1000), 1);
+        assert_eq!(kept_from(10, Duration::MAX, 1000), 1);
+        // The clock was set back.
+        assert_eq!(kept_from(10, AGE, 0), 1);
+    }
+
+    #[test]
+    fn a_page_ends_with_the_limit_and_says_where_the_next_one_begins() {
+        let log = log_of(1..=10, EventRetention::default());
+        let after = |revision: u64| EventsAfter::Cursor(log.cursor(revision));
+        for (revision, limit, last) in [(0, 3, 3), (3, 7, 10), (3, 100, 10), (10, 5, 10), (4, 0, 4)]
+        {
+            let page = log.page(after(revision), limit).expect("reads").expect("they are kept");
+            let sequences: Vec<u64> =
+                page.events.iter().map(|event| event.revision().get()).collect();
+            assert_eq!(sequences, (revision + 1..=last).collect::<Vec<_>>());
+            assert_eq!(page.next, log.cursor(last));
+            let times = page.events.iter().map(|event| to_millis(event.at) / 1000);
+            assert!(times.eq(sequences));
+        }
+    }
+}
