@@ -114,7 +114,7 @@ errors! {
         "correct the URL: ids in plain decimal form, values percent-encoded";
         || "this operation takes no query parameters; leave out what follows the `?`".to_owned();
     WrongHeader = 1007, BAD_REQUEST, MayChallenge;
-        "a header is wrong: `Idempotency-Key`, `If-Match`, `If-None-Match`, `Host`, `Upgrade: websocket`, or two `Authorization` headers";
+        "a header is wrong: `Idempotency-Key`, `If-Match`, `If-None-Match`, `Last-Event-ID`, `Host`, `Upgrade: websocket`, or two `Authorization` headers";
         "correct the header that the message names; send an `ETag` back unchanged";
         || "the Host header must be a host and maybe a port, or empty".to_owned();
     OldVersion = 1008, UPGRADE_REQUIRED, Upgrade;
@@ -150,6 +150,10 @@ errors! {
         "a precondition failed; nothing changed";
         "read the plant, decide again, send the change with the new `ETag`; if the request was a repeat, the first one may have succeeded";
         || "the plant is not in the state that If-Match asks for, and nothing changed; read it again".to_owned();
+    EventsGone = 3004, GONE, NoHeader;
+        "the events after the cursor are not all there: some are no longer kept, or the cursor is of another server or of a store that was restored";
+        "list the plants again, then follow from `X-Events-After`";
+        || "the events after this cursor are not all there; list the plants again, then follow from X-Events-After".to_owned();
     NoSuchPath = 4004, NOT_FOUND, NoHeader;
         "there is no such path";
         "correct the URL: no slash at its end, nothing before `/plants` but the base address";
@@ -262,6 +266,11 @@ impl Failure {
         self
     }
 
+    /// An error of the program itself.
+    pub(crate) fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::from(ErrorNumber::Internal).caused_by(StoreFailure::new(cause))
+    }
+
     fn caused_by(self, cause: StoreFailure) -> Self {
         Self { cause: Some(cause), ..self }
     }
@@ -333,6 +342,7 @@ impl From<StoreError> for Failure {
                 ErrorNumber::PreconditionFailed,
                 "the plant is in a state that If-None-Match excludes, and nothing changed; read it",
             ),
+            StoreError::EventsGone => ErrorNumber::EventsGone.into(),
             StoreError::Closed => Self::new(
                 ErrorNumber::Busy,
                 "the server is shutting down and nothing was written; send the request to another server",

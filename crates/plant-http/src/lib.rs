@@ -36,6 +36,7 @@ pub use access::cors::{CorsOrigin, CorsOriginError};
 pub use access::token::{Token, TokenError};
 pub use access::token_record::{Scope, TokenName, TokenRecord};
 pub use access::tokens::Tokens;
+pub use handlers::followers::DEFAULT_MAX_FOLLOWERS;
 pub use routes::openapi_document;
 pub use serve_error::ServeError;
 pub use server::ServerConfig;
@@ -47,6 +48,7 @@ pub use service::{PlantService, serve};
 pub mod transfer {
     pub use crate::extract::rows::{ReadRow, RowReader, row_reader};
     pub use crate::extract::transfer_format::{ImportFormat, TransferFormat, UnknownFormat};
+    pub use crate::handlers::events::EVENTS_AFTER_HEADER;
     pub use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
     pub use crate::handlers::plants::TOTAL_COUNT_HEADER;
 }

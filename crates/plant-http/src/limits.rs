@@ -26,6 +26,18 @@ pub const PAGE_MAX_PLANTS: usize = 1000;
 /// The most plants on a page if the request has no `limit`.
 pub const PAGE_DEFAULT_PLANTS: usize = 100;
 
+/// The most events on a page; the least is one.
+pub const PAGE_MAX_EVENTS: usize = 1000;
+
+/// The most events on a page if the request has no `limit`.
+pub const PAGE_DEFAULT_EVENTS: usize = 100;
+
+/// The longest `wait` for an event.
+pub const EVENTS_WAIT_MAX: Duration = Duration::from_secs(50);
+
+/// After this time without an event, a stream of events has a bookmark.
+pub const EVENTS_HEARTBEAT: Duration = Duration::from_secs(15);
+
 /// The most entity tags that `If-Match` or `If-None-Match` may list.
 pub const ENTITY_TAGS_MAX: usize = 100;
 

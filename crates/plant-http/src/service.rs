@@ -14,6 +14,7 @@ use plant_store::PlantRepository;
 use crate::access::cors::CorsOrigin;
 use crate::access::gate::Gate;
 use crate::access::tokens::Tokens;
+use crate::handlers::followers::{DEFAULT_MAX_FOLLOWERS, Followers};
 use crate::middleware::policy::Policy;
 use crate::middleware::{answer, before_continue};
 use crate::routes;
@@ -32,13 +33,23 @@ pub struct PlantService {
     tokens: Tokens,
     cors_origins: Vec<CorsOrigin>,
     draining: Arc<Draining>,
+    followers: Arc<Followers>,
 }
 
 impl PlantService {
     /// The plants of this repository, for clients that have one of these tokens.
     #[must_use]
     pub fn new(repository: Arc<dyn PlantRepository>, tokens: Tokens) -> Self {
-        Self { repository, tokens, cors_origins: Vec::new(), draining: Arc::default() }
+        let followers = Arc::new(Followers::new(DEFAULT_MAX_FOLLOWERS));
+        let (cors_origins, draining) = (Vec::new(), Arc::default());
+        Self { repository, tokens, cors_origins, draining, followers }
+    }
+
+    /// The same service for at most this many clients that follow events at once, [`DEFAULT_MAX_FOLLOWERS`] by default.
+    /// Each of them holds a connection.
+    #[must_use]
+    pub fn with_max_followers(self, max_followers: u32) -> Self {
+        Self { followers: Arc::new(Followers::new(max_followers)), ..self }
     }
 
     /// The same service, open to web pages of these origins.
@@ -76,6 +87,7 @@ impl PlantService {
             // Requests count references to the outer pointer, which belongs to one thread.
             .app_data(Data::new(Arc::clone(&self.repository)))
             .app_data(Data::from(Arc::clone(&self.draining)))
+            .app_data(Data::from(Arc::clone(&self.followers)))
             .configure(routes::configure);
     }
 

@@ -1,7 +1,9 @@
 //! The extractors of handlers: a handler's signature shows what it needs from a request.
 
 pub(crate) mod body;
+pub(crate) mod client_presence;
 pub(crate) mod entity_tag;
+pub(crate) mod event_request;
 pub(crate) mod head;
 pub(crate) mod idempotency_key;
 pub(crate) mod json;

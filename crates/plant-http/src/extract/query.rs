@@ -42,7 +42,7 @@ impl ListQuery {
         let page_request = PageRequest {
             filter: filter.map_err(|violations| wrong(violations.to_string()))?,
             after: after.map(|after| read_id("after", &after)).transpose()?,
-            limit: limit.map_or(Ok(PAGE_DEFAULT_PLANTS), |limit| read_limit(&limit))?,
+            limit: limit.map_or(Ok(PAGE_DEFAULT_PLANTS), |it| read_limit(&it, PAGE_MAX_PLANTS))?,
         };
         Ok(Self { page_request, name, tag })
     }
@@ -89,7 +89,10 @@ pub(crate) fn on_conflict(text: &str) -> Result<OnConflict, Failure> {
 
 /// The values of the parameters with these names, each of which may appear once. Libraries for forms are too
 /// lenient: they replace bytes that are not UTF-8, and keep broken percent-encodings.
-fn query<const N: usize>(text: &str, names: [&str; N]) -> Result<[Option<String>; N], Failure> {
+pub(super) fn query<const N: usize>(
+    text: &str,
+    names: [&str; N],
+) -> Result<[Option<String>; N], Failure> {
     let mut values = [const { None }; N];
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -126,17 +129,18 @@ pub(crate) fn read_id(name: &str, text: &str) -> Result<PlantId, Failure> {
     text.parse().map_err(|refusal| wrong(format!("{name}: {refusal}")))
 }
 
-fn read_limit(text: &str) -> Result<usize, Failure> {
+/// A number of things on a page, at least one.
+pub(super) fn read_limit(text: &str, most: usize) -> Result<usize, Failure> {
     match text.parse() {
-        Ok(limit @ 1..=PAGE_MAX_PLANTS) if limit.to_string() == text => Ok(limit),
-        _ => Err(wrong_limit()),
+        Ok(limit @ 1..) if limit <= most && limit.to_string() == text => Ok(limit),
+        _ => Err(wrong_limit(most)),
     }
 }
 
-pub(crate) fn wrong_limit() -> Failure {
-    wrong(format!("limit must be an integer from 1 to {PAGE_MAX_PLANTS}"))
+pub(crate) fn wrong_limit(most: usize) -> Failure {
+    wrong(format!("limit must be an integer from 1 to {most}"))
 }
 
-fn wrong(message: impl Into<String>) -> Failure {
+pub(super) fn wrong(message: impl Into<String>) -> Failure {
     Failure::new(ErrorNumber::WrongParameter, message)
 }

@@ -17,6 +17,7 @@ use crate::extract::head::{FromHead, Head};
 use crate::extract::query::NoQuery;
 use crate::extract::transfer_format::TransferFormat;
 use crate::handlers::Repository;
+use crate::handlers::events::EVENTS_AFTER_HEADER;
 use crate::handlers::plants::TOTAL_COUNT_HEADER;
 use crate::middleware::context::RequestContext;
 
@@ -34,6 +35,7 @@ pub(crate) async fn export(
     Head(ExportFormat(format)): Head<ExportFormat>,
     method: Method,
 ) -> Result<HttpResponse, Failure> {
+    let newest_event = repository.newest_event().await?;
     let total = repository.count().await?;
 
     let export = Export {
@@ -51,6 +53,7 @@ pub(crate) async fn export(
         .content_type(format.content_type())
         .insert_header((header::VARY, "accept"))
         .insert_header((TOTAL_COUNT_HEADER, total))
+        .insert_header((EVENTS_AFTER_HEADER, newest_event.to_string()))
         .streaming(stream::try_unfold(export, Export::part)))
 }
 

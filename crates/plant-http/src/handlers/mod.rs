@@ -1,6 +1,8 @@
 //! One file for each noun of the interface. A handler is a straight line: extract, call the repository, answer.
 
+pub(crate) mod events;
 pub(crate) mod export;
+pub(crate) mod followers;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod import_report;

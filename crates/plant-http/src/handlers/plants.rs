@@ -16,6 +16,7 @@ use crate::extract::json::Json;
 use crate::extract::query::{ListQuery, NoQuery};
 use crate::extract::target::Target;
 use crate::handlers::Repository;
+use crate::handlers::events::EVENTS_AFTER_HEADER;
 use crate::middleware::context::RequestContext;
 
 /// The header with the number of all plants.
@@ -52,9 +53,11 @@ pub(crate) async fn list(
     context: ReqData<Rc<RequestContext>>,
     Head(query): Head<ListQuery>,
 ) -> Result<HttpResponse, Failure> {
+    let newest_event = repository.newest_event().await?;
     let page = repository.list(query.page_request.clone()).await?;
 
     let mut response = HttpResponse::Ok();
+    response.insert_header((EVENTS_AFTER_HEADER, newest_event.to_string()));
     if query.page_request.filter.matches_all() {
         response.insert_header((TOTAL_COUNT_HEADER, repository.count().await?));
     }

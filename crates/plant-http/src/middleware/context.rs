@@ -80,9 +80,19 @@ impl RequestContext {
         self.mount.get_or_init(|| mount.to_owned());
     }
 
-    /// The path of all plants. It begins with the path that the service is mounted on.
+    /// The path of all plants.
     pub(crate) fn plants_path(&self) -> String {
-        format!("{}/plants", self.mount.get().map_or("", String::as_str))
+        self.path("/plants")
+    }
+
+    /// The path of the events.
+    pub(crate) fn events_path(&self) -> String {
+        self.path("/events")
+    }
+
+    /// A path of the service behind the path that the service is mounted on.
+    fn path(&self, path: &str) -> String {
+        format!("{}{path}", self.mount.get().map_or("", String::as_str))
     }
 
     /// The path of a plant.

@@ -22,8 +22,9 @@ use crate::extract::body::not_whole;
 use crate::extract::query::{on_conflict, read_id, wrong_limit};
 use crate::extract::{json, rows};
 use crate::limits::{
-    BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES,
-    IDEMPOTENCY_KEY_MAX_CHARACTERS, PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS, REPORT_MAX_ERRORS,
+    BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX, EVENTS_HEARTBEAT, EVENTS_WAIT_MAX,
+    HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, PAGE_DEFAULT_EVENTS,
+    PAGE_DEFAULT_PLANTS, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS, REPORT_MAX_ERRORS,
     REQUEST_ID_MAX_CHARACTERS, ROW_MAX_BYTES,
 };
 
@@ -49,13 +50,15 @@ pub(crate) struct Endpoint {
 }
 
 /// The values that `document.json` refers to by name.
-fn values() -> [(&'static str, Value); 19] {
+fn values() -> [(&'static str, Value); 23] {
     [
         ("BODY_IDLE_SECONDS", json!(BODY_IDLE_DEADLINE.as_secs())),
         ("BODY_MAX_BYTES", json!(BODY_MAX_BYTES)),
         ("CHALLENGE", json!(INVALID_TOKEN_CHALLENGE)),
         ("ENTITY_TAGS_MAX", json!(ENTITY_TAGS_MAX)),
         ("ERRORS", json!(failures::description())),
+        ("EVENTS_HEARTBEAT_SECONDS", json!(EVENTS_HEARTBEAT.as_secs())),
+        ("EVENTS_WAIT_SECONDS", json!(EVENTS_WAIT_MAX.as_secs())),
         ("HEAD_LINE_MAX_BYTES", json!(HEAD_LINE_MAX_BYTES)),
         ("HEAD_MAX_BYTES", json!(HEAD_MAX_BYTES)),
         ("IDEMPOTENCY_KEY_MAX_CHARACTERS", json!(IDEMPOTENCY_KEY_MAX_CHARACTERS)),
@@ -63,7 +66,9 @@ fn values() -> [(&'static str, Value); 19] {
         ("LICENSE", json!(env!("CARGO_PKG_LICENSE"))),
         ("MORE_ENTITY_TAGS_MAX", json!(ENTITY_TAGS_MAX - 1)),
         ("NAME_MAX_CHARACTERS", json!(NAME_MAX_CHARACTERS)),
+        ("PAGE_DEFAULT_EVENTS", json!(PAGE_DEFAULT_EVENTS)),
         ("PAGE_DEFAULT_PLANTS", json!(PAGE_DEFAULT_PLANTS)),
+        ("PAGE_MAX_EVENTS", json!(PAGE_MAX_EVENTS)),
         ("PAGE_MAX_PLANTS", json!(PAGE_MAX_PLANTS)),
         ("REPORT_MAX_ERRORS", json!(REPORT_MAX_ERRORS)),
         ("REQUEST_ID_MAX_CHARACTERS", json!(REQUEST_ID_MAX_CHARACTERS)),
@@ -76,7 +81,8 @@ fn values() -> [(&'static str, Value); 19] {
 /// Failures whose message in an operation differs from the example in the table of errors.
 fn examples(operation_id: &str) -> Vec<Failure> {
     match operation_id {
-        "listPlants" => vec![wrong_limit()],
+        "listPlants" => vec![wrong_limit(PAGE_MAX_PLANTS)],
+        "listEvents" => vec![wrong_limit(PAGE_MAX_EVENTS)],
         "importPlants" => vec![
             not_whole(),
             rows::wrong_header("\"genus\" is unknown"),

@@ -142,6 +142,9 @@ impl Inner {
             let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
             let mut buffer = ReadBuf::uninit(&mut bytes);
             ready!(self.poll_transport(context, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                self.state.client_leaves();
+            }
             self.put_back(buffer.filled());
         }
         // Also where the client has stopped sending: the end of input is read again later.

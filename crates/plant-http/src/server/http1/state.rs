@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::task::Waker;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::server::deadlines::{DISCONNECT_DEADLINE, FIRST_BYTES_GRACE, HEAD_DEADLINE, KEEP_ALIVE};
@@ -19,6 +20,8 @@ pub(crate) struct ConnectionState {
     pub(super) has_ahead: Cell<bool>,
     /// The task that waits for a request to begin, or to be answered.
     pub(super) reader: Cell<Option<Waker>>,
+    /// Notified when the client closes its side while a request is being answered.
+    left: Notify,
 }
 
 /// What to do when actix-http reads.
@@ -99,6 +102,16 @@ impl ConnectionState {
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
+    }
+
+    /// The client has closed its side.
+    pub(super) fn client_leaves(&self) {
+        self.left.notify_one();
+    }
+
+    /// Waits until the client has closed its side.
+    pub(crate) async fn client_left(&self) {
+        self.left.notified().await;
     }
 
     /// Bytes of a request have arrived, or their turn has come.

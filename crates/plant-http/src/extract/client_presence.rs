@@ -1,0 +1,30 @@
+//! Whether the client is still there.
+
+use std::future::pending;
+use std::rc::Rc;
+
+use actix_web::HttpRequest;
+
+use crate::errors::Failure;
+use crate::extract::head::FromHead;
+use crate::server::http1::state::ConnectionState;
+
+/// The connection of the client, for answers that may wait for long.
+pub(crate) struct ClientPresence(Option<Rc<ConnectionState>>);
+
+impl ClientPresence {
+    /// Waits until the client has closed its side of the connection. A client may do so and still read, but none that
+    /// follows events does. In an application with a server of its own, this waits forever.
+    pub(crate) async fn left(&self) {
+        match &self.0 {
+            Some(connection) => connection.client_left().await,
+            None => pending().await,
+        }
+    }
+}
+
+impl FromHead for ClientPresence {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        Ok(Self(request.conn_data::<Rc<ConnectionState>>().cloned()))
+    }
+}

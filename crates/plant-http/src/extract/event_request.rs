@@ -1,0 +1,128 @@
+//! What a request for events asks for.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::http::header::{Accept, Header as _, Quality};
+use plant_store::{EventCursor, NotACursor};
+
+use crate::errors::{ErrorNumber, Failure};
+use crate::extract::head::FromHead;
+use crate::extract::query::{query, read_limit, wrong};
+use crate::limits::{EVENTS_WAIT_MAX, PAGE_DEFAULT_EVENTS, PAGE_MAX_EVENTS};
+
+/// The header in which an `EventSource` sends back the last `id` (HTML Standard, section 9.2.4).
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// The media type of Server-Sent Events (HTML Standard, section 9.2).
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
+
+/// Which events, and how.
+pub(crate) struct EventRequest {
+    pub(crate) start: Start,
+    /// The most events of a page.
+    pub(crate) limit: usize,
+    /// How long to wait for an event when there is none. A stream has no end.
+    pub(crate) wait: Duration,
+    /// Whether each event shows the plant as it is now.
+    pub(crate) with_plants: bool,
+    /// Whether the client asks for Server-Sent Events.
+    pub(crate) is_stream: bool,
+    /// The parameters that the address of the next page repeats, each with `&` before it.
+    repeated: String,
+}
+
+/// Where the events begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// With the oldest event that is kept.
+    Oldest,
+    /// With the next event.
+    Now,
+    /// With the first event after a cursor.
+    After(EventCursor),
+}
+
+impl EventRequest {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        let names = ["after", "limit", "wait", "plants"];
+        let [after, limit, wait, plants] = query(text, names)?;
+        let mut repeated = String::new();
+        for (name, value) in names.into_iter().zip([&None, &limit, &wait, &plants]) {
+            if let Some(value) = value {
+                repeated.push_str(&format!("&{name}={value}"));
+            }
+        }
+        Ok(Self {
+            start: after.map_or(Ok(Start::Oldest), |after| read_start(&after))?,
+            limit: limit.map_or(Ok(PAGE_DEFAULT_EVENTS), |it| read_limit(&it, PAGE_MAX_EVENTS))?,
+            wait: wait.map_or(Ok(Duration::ZERO), |wait| read_wait(&wait))?,
+            with_plants: plants.map_or(Ok(false), |plants| read_plants(&plants))?,
+            is_stream: false,
+            repeated,
+        })
+    }
+
+    /// The query of the next page.
+    pub(crate) fn next(&self, after: EventCursor) -> String {
+        format!("after={after}{}", self.repeated)
+    }
+}
+
+impl FromHead for EventRequest {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        let mut read = Self::parse(request.query_string())?;
+        read.is_stream = prefers_stream(request);
+        if read.is_stream
+            && let Some(last) = last_event_id(request)?
+        {
+            read.start = Start::After(last);
+        }
+        Ok(read)
+    }
+}
+
+/// Whether the client names the media type of streams, and prefers no JSON.
+fn prefers_stream(request: &HttpRequest) -> bool {
+    let Ok(accept) = Accept::parse(request) else { return false };
+    let quality = |media_type: &str| {
+        let accepted = accept.iter().find(|item| item.item.essence_str() == media_type);
+        accepted.map_or(Quality::ZERO, |item| item.quality)
+    };
+    let of_stream = quality(EVENT_STREAM);
+    of_stream > Quality::ZERO && of_stream >= quality(crate::extract::media_type::JSON)
+}
+
+fn last_event_id(request: &HttpRequest) -> Result<Option<EventCursor>, Failure> {
+    let mut sent = request.headers().get_all(LAST_EVENT_ID);
+    let (Some(last), more) = (sent.next(), sent.next()) else { return Ok(None) };
+    let wrong = |cause: NotACursor| {
+        Failure::new(ErrorNumber::WrongHeader, format!("Last-Event-ID is wrong: {cause}"))
+    };
+    if more.is_some() {
+        return Err(wrong(NotACursor));
+    }
+    last.to_str().unwrap_or_default().parse().map(Some).map_err(wrong)
+}
+
+fn read_start(text: &str) -> Result<Start, Failure> {
+    if text == "now" {
+        return Ok(Start::Now);
+    }
+    let parsed = text.parse().map(Start::After);
+    parsed.map_err(|cause: NotACursor| wrong(format!("after must be now or a cursor: {cause}")))
+}
+
+fn read_wait(text: &str) -> Result<Duration, Failure> {
+    let most = EVENTS_WAIT_MAX.as_secs();
+    match text.parse() {
+        Ok(seconds @ 0..) if seconds <= most && seconds.to_string() == text => {
+            Ok(Duration::from_secs(seconds))
+        }
+        _ => Err(wrong(format!("wait must be an integer from 0 to {most}, in seconds"))),
+    }
+}
+
+fn read_plants(text: &str) -> Result<bool, Failure> {
+    text.parse().map_err(|_| wrong("plants must be true or false"))
+}

@@ -1,0 +1,47 @@
+//! The clients that follow events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::errors::{ErrorNumber, Failure};
+
+/// How many clients may follow events at once, unless the service is told otherwise.
+pub const DEFAULT_MAX_FOLLOWERS: u32 = 1024;
+
+/// How long a stream pauses after a page, for each follower that there is. So a thousand pages a second are sent in all,
+/// however many clients follow, and writes keep their share of the processors.
+const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Places for clients that follow events.
+#[derive(Debug)]
+pub(crate) struct Followers {
+    places: Arc<Semaphore>,
+    most: usize,
+}
+
+impl Followers {
+    pub(crate) fn new(most: u32) -> Self {
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Self { places: Arc::new(Semaphore::new(most)), most }
+    }
+
+    /// A place for a client, until it is dropped.
+    pub(crate) fn join(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        place.map_err(|_| {
+            let message = "too many clients follow events; try again later";
+            Failure::new(ErrorNumber::Busy, message)
+        })
+    }
+
+    /// How long a stream pauses after a page.
+    pub(crate) fn pause(&self) -> Duration {
+        let followers = self.most - self.places.available_permits();
+        let followers = u32::try_from(followers).unwrap_or(u32::MAX);
+        PAUSE_FOR_EACH.saturating_mul(followers).min(LONGEST_PAUSE)
+    }
+}
