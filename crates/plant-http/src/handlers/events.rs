@@ -161,7 +161,7 @@ impl Feed {
             .insert_header((header::VARY, "accept"));
         if method != Method::GET {
             // An answer to HEAD has no body: nothing is read for it.
-            return Ok(response.finish());
+            return Ok(response.streaming(stream::empty::<Result<Bytes, actix_web::Error>>()));
         }
         // The place to go on, if the client loses the connection before the first event.
         let begin = match (after, page.events.first()) {
