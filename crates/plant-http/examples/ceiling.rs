@@ -21,8 +21,8 @@ use plant_domain::{NewPlant, NewPlantRef, Plant, PlantId};
 use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens};
 use plant_store::decision::{Decision, KeptPlant, Write};
 use plant_store::{
-    EventPage, Imported, OnConflict, Page, PageRequest, PlantRepository, Revision, StoreError,
-    StoreFailure, StoredPlant,
+    EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
+    Revision, StoreError, StoreFailure, StoredPlant,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -41,6 +41,9 @@ struct StoresNothing {
     sequence: AtomicU64,
     plant: Plant,
 }
+
+/// There are no events.
+const NO_EVENT: EventCursor = EventCursor { revision: Revision::BEFORE_ALL, log: 1 };
 
 #[async_trait]
 impl PlantRepository for StoresNothing {
@@ -82,8 +85,20 @@ impl PlantRepository for StoresNothing {
         Ok(self.sequence.load(Ordering::Relaxed))
     }
 
-    async fn events(&self, _after: Revision, _limit: usize) -> Result<EventPage, StoreError> {
-        Ok(EventPage::Kept(Vec::new()))
+    async fn events(&self, _after: EventsAfter, _limit: usize) -> Result<EventPage, StoreError> {
+        Ok(EventPage { events: Vec::new(), next: NO_EVENT })
+    }
+
+    async fn newest_event(&self) -> Result<EventCursor, StoreError> {
+        Ok(NO_EVENT)
+    }
+
+    async fn next_events(
+        &self,
+        _after: EventCursor,
+        _limit: usize,
+    ) -> Result<EventPage, StoreError> {
+        std::future::pending().await
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

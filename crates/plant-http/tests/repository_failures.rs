@@ -14,8 +14,8 @@ use plant_http::{
 };
 use plant_store::decision::{Decision, Write};
 use plant_store::{
-    EventPage, Imported, OnConflict, Page, PageRequest, PlantRepository, Revision, StoreError,
-    StoreFailure, StoredPlant,
+    EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
+    Revision, StoreError, StoreFailure, StoredPlant,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -107,7 +107,22 @@ impl PlantRepository for Misbehaves {
         Ok(2)
     }
 
-    async fn events(&self, _after: Revision, _limit: usize) -> Result<EventPage, StoreError> {
+    async fn events(&self, after: EventsAfter, _limit: usize) -> Result<EventPage, StoreError> {
+        match after {
+            EventsAfter::Forgotten => Err(failure().into()),
+            EventsAfter::Cursor(next) => Ok(EventPage { events: Vec::new(), next }),
+        }
+    }
+
+    async fn newest_event(&self) -> Result<EventCursor, StoreError> {
+        Ok(EventCursor { revision: Revision::BEFORE_ALL, log: 1 })
+    }
+
+    async fn next_events(
+        &self,
+        _after: EventCursor,
+        _limit: usize,
+    ) -> Result<EventPage, StoreError> {
         Err(failure().into())
     }
 

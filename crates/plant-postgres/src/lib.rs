@@ -256,9 +256,6 @@ impl PlantRepository for PostgresRepository {
     }
 
     async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {
-        if let Some(page) = self.tail.page(after, limit) {
-            return Ok(page);
-        }
         let events = Arc::clone(&self.events);
         let page = self.read(async move { events.page(after, limit).await }).await?;
         page.ok_or(StoreError::EventsGone)
@@ -269,8 +266,23 @@ impl PlantRepository for PostgresRepository {
         self.read(async move { Ok(events.newest().await?.cursor) }).await
     }
 
-    async fn wait_for_events(&self, after: EventCursor) {
-        self.tail.wait(after).await;
+    async fn next_events(
+        &self,
+        mut after: EventCursor,
+        limit: usize,
+    ) -> Result<EventPage, StoreError> {
+        loop {
+            self.tail.wait(after).await;
+            if let Some(page) = self.tail.page(after, limit) {
+                return Ok(page);
+            }
+            // The follower lags behind the memory of the tail, or its cursor is of another log.
+            let page = self.events(EventsAfter::Cursor(after), limit).await?;
+            if !page.events.is_empty() {
+                return Ok(page);
+            }
+            after = page.next;
+        }
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

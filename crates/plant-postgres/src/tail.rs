@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use plant_store::{Event, EventCursor, EventPage, EventsAfter};
+use plant_store::{Event, EventCursor, EventPage};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -84,9 +84,8 @@ impl Tail {
         Self { reader, recent, progress, news: Notify::new(), is_reading: AtomicBool::new(false) }
     }
 
-    /// A page from memory; `None` when its beginning is not there.
-    pub(super) fn page(&self, after: EventsAfter, limit: usize) -> Option<EventPage> {
-        let EventsAfter::Cursor(cursor) = after else { return None };
+    /// The next events from memory; `None` when there is none, or the cursor is not there.
+    pub(super) fn page(&self, cursor: EventCursor, limit: usize) -> Option<EventPage> {
         let recent = self.recent();
         let begin = recent.events.partition_point(|event| event.revision() <= cursor.revision);
         let before = begin
@@ -134,18 +133,18 @@ impl Tail {
 
     async fn read(&self) {
         let (mut place, mut gap, mut failures) = (None, None, 0);
-        let mut last_followed = Instant::now();
+        let mut last_followed = None;
         loop {
             if self.progress.receiver_count() > 0 {
-                last_followed = Instant::now();
-            } else if last_followed.elapsed() > IDLE_AFTER {
+                last_followed = Some(Instant::now());
+            } else if last_followed.is_none_or(|last: Instant| last.elapsed() > IDLE_AFTER) {
                 // Events that nobody waits for are not read.
                 self.is_reading.store(false, Ordering::Relaxed);
                 place = None;
                 *self.recent() = Recent::default();
                 self.news.notified().await;
                 self.is_reading.store(true, Ordering::Relaxed);
-                last_followed = Instant::now();
+                last_followed = Some(Instant::now());
             }
             match self.look(&mut place, &mut gap).await {
                 Ok(is_more) => {

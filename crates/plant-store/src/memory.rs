@@ -145,9 +145,14 @@ impl PlantRepository for MemoryRepository {
         Ok(EventCursor { revision: self.kept().last.into(), log: LOG })
     }
 
-    async fn wait_for_events(&self, after: EventCursor) {
-        // The sender is dropped only with the plants.
-        let _ = self.last.subscribe().wait_for(|last| *last > after.revision.get()).await;
+    async fn next_events(&self, after: EventCursor, limit: usize) -> Result<EventPage, StoreError> {
+        let mut page = self.events(EventsAfter::Cursor(after), limit).await?;
+        while page.events.is_empty() {
+            // The sender is dropped only with the plants.
+            let _ = self.last.subscribe().wait_for(|last| *last > after.revision.get()).await;
+            page = self.events(EventsAfter::Cursor(after), limit).await?;
+        }
+        Ok(page)
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

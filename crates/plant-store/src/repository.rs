@@ -148,9 +148,13 @@ pub trait PlantRepository: Send + Sync {
     /// [`StoreError::Failed`] when the position cannot be read.
     async fn newest_event(&self) -> Result<EventCursor, StoreError>;
 
-    /// Waits until there may be events after a cursor that this repository has given out. May return early, and never
-    /// fails: the next [`Self::events`] tells.
-    async fn wait_for_events(&self, after: EventCursor);
+    /// Waits until there are events after a cursor, and returns the first of them, at most `limit`. Dropping the future
+    /// loses no event. Costs writers next to nothing, and nothing at all while nobody waits.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::events`].
+    async fn next_events(&self, after: EventCursor, limit: usize) -> Result<EventPage, StoreError>;
 
     /// Whether writes are accepted now.
     ///

@@ -66,16 +66,16 @@ pub(crate) async fn events(
     if request.is_stream {
         return feed.stream(after, followers, &method).await;
     }
-    let EventPage { mut events, mut next } = feed.repository.events(after, request.limit).await?;
-    if events.is_empty() && !request.wait.is_zero() && method == Method::GET {
+    let mut page = feed.repository.events(after, request.limit).await?;
+    if page.events.is_empty() && !request.wait.is_zero() && method == Method::GET {
         let _place = followers.join()?;
         let end = Instant::now() + request.wait;
-        while events.is_empty() && feed.wait(next, end).await? == Woken::MayBeNews {
-            let after = EventsAfter::Cursor(next);
-            EventPage { events, next } = feed.repository.events(after, request.limit).await?;
+        if let Waited::Events(news) = feed.wait(page.next, request.limit, end).await? {
+            page = news;
         }
     }
-    let link = format!("<{}?{}>; rel=\"next\"", feed.context.events_path(), request.next(next));
+    let (events, next) = (page.events, request.next(page.next));
+    let link = format!("<{}?{next}>; rel=\"next\"", feed.context.events_path());
     Ok(HttpResponse::Ok()
         .insert_header((header::LINK, link))
         .insert_header((header::VARY, "accept"))
@@ -91,19 +91,24 @@ struct Feed {
     with_plants: bool,
 }
 
-/// Why a wait is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Woken {
-    MayBeNews,
-    Late,
+/// What a wait has come to.
+enum Waited {
+    Events(EventPage),
+    /// No event came in time.
+    Silence,
     /// The server ends, or the client has left.
     End,
 }
 
 impl Feed {
     /// Waits for events after a cursor, up to a time. Fails when the token has ended.
-    async fn wait(&self, after: EventCursor, end: Instant) -> Result<Woken, Failure> {
-        let mut news = pin!(self.repository.wait_for_events(after));
+    async fn wait(
+        &self,
+        after: EventCursor,
+        limit: usize,
+        end: Instant,
+    ) -> Result<Waited, Failure> {
+        let mut news = pin!(self.repository.next_events(after, limit));
         let mut over = pin!(async {
             tokio::select! {
                 () = self.draining.closed() => {}
@@ -113,12 +118,12 @@ impl Feed {
         loop {
             let check = end.min(Instant::now() + TOKEN_CHECK_INTERVAL);
             tokio::select! {
-                () = &mut news => return Ok(Woken::MayBeNews),
-                () = &mut over => return Ok(Woken::End),
+                page = &mut news => return Ok(Waited::Events(page?)),
+                () = &mut over => return Ok(Waited::End),
                 () = sleep_until(check) => self.context.check_still_valid()?,
             }
             if check == end {
-                return Ok(Woken::Late);
+                return Ok(Waited::Silence);
             }
         }
     }
@@ -220,19 +225,14 @@ impl EventStream {
             return self.text_of(page).await;
         }
         sleep_until(self.pause_until).await;
+        self.feed.context.check_still_valid()?;
         let silence = Instant::now() + EVENTS_HEARTBEAT;
-        loop {
-            self.feed.context.check_still_valid()?;
-            let after = EventsAfter::Cursor(self.next);
-            let page = self.feed.repository.events(after, PAGE_MAX_EVENTS).await?;
-            if !page.events.is_empty() {
-                return self.text_of(page).await;
-            }
-            self.next = page.next;
-            let woken = self.feed.wait(self.next, silence).await?;
-            if woken != Woken::MayBeNews {
-                self.has_ended = woken == Woken::End;
-                return Ok(bookmark(self.next));
+        match self.feed.wait(self.next, PAGE_MAX_EVENTS, silence).await? {
+            Waited::Events(page) => self.text_of(page).await,
+            Waited::Silence => Ok(bookmark(self.next)),
+            Waited::End => {
+                self.has_ended = true;
+                Ok(bookmark(self.next))
             }
         }
     }

@@ -136,6 +136,9 @@ pub struct AnyDatabase {
 }
 
 impl AnyDatabase {
+    /// The name of the log of events in cursors.
+    pub const EVENT_LOG: u64 = 7;
+
     /// Recovers the database from tables, newest first, that add up to `totals`, and groups of the write-ahead log;
     /// `None` when it is refused.
     pub fn recover(totals: &[u8], tables: &[TableEntries], groups: &[Vec<u8>]) -> Option<Self> {
@@ -166,7 +169,7 @@ impl AnyDatabase {
             && findings.into_list().0.is_empty();
         let tree = Arc::new(MergeTree::new(tables, totals));
         let retention = EventRetention { events: 8, age: Duration::ZERO };
-        let events = EventLog { tree: Arc::clone(&tree), id: 7, retention };
+        let events = EventLog { tree: Arc::clone(&tree), id: Self::EVENT_LOG, retention };
         Some(Self { reader: DiskReader { tree }, events, totals, is_sound })
     }
 

@@ -278,8 +278,13 @@ impl PlantRepository for DiskRepository {
         Ok(self.events.newest())
     }
 
-    async fn wait_for_events(&self, after: EventCursor) {
-        self.events.tree.shows_after(after.revision.get()).await;
+    async fn next_events(&self, after: EventCursor, limit: usize) -> Result<EventPage, StoreError> {
+        let mut page = self.events(EventsAfter::Cursor(after), limit).await?;
+        while page.events.is_empty() {
+            self.events.tree.shows_after(after.revision.get()).await;
+            page = self.events(EventsAfter::Cursor(after), limit).await?;
+        }
+        Ok(page)
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {
