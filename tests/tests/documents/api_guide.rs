@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use plant_http::internal::{ErrorInfo, RouteInfo, errors, routes};
 use plant_http::limits::{
     BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, ENTITY_TAGS_MAX,
-    HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, PAGE_DEFAULT_PLANTS,
-    PAGE_MAX_PLANTS, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
+    EVENTS_WAIT_MAX, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS,
+    PAGE_DEFAULT_EVENTS, PAGE_DEFAULT_PLANTS, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS, REPORT_MAX_ERRORS,
+    ROW_MAX_BYTES,
 };
 use plantd_tests::{Document, Launch, Shell, TestServer, Transcript};
 
@@ -41,7 +42,7 @@ fn target(curl: &str) -> (String, String) {
         (false, true) => "POST",
         (false, false) => "GET",
     });
-    let url = words.iter().find_map(|word| word.trim_matches('\'').strip_prefix("http://"));
+    let url = words.iter().find_map(|word| word.trim_matches(['\'', '"']).strip_prefix("http://"));
     let (_, path) = url.and_then(|url| url.split_once('/')).expect("a URL with a path");
     let path = path.split('?').next().expect("there is a first part");
     (method.to_owned(), format!("/{path}"))
@@ -98,6 +99,9 @@ fn the_limits_are_those_of_the_product() {
         ("plants in a page (`limit`)", up_to(PAGE_MAX_PLANTS, "")),
         ("plants in a page unless `limit` is said", written(PAGE_DEFAULT_PLANTS)),
         ("a name, a tag, a `name` or `tag` to look for", up_to(TEXT_MAX_CHARACTERS, " characters")),
+        ("events in a page (`limit`)", up_to(PAGE_MAX_EVENTS, "")),
+        ("events in a page unless `limit` is said", written(PAGE_DEFAULT_EVENTS)),
+        ("`wait` for an event", format!("0 to {} s", EVENTS_WAIT_MAX.as_secs())),
         ("`Idempotency-Key`", up_to(IDEMPOTENCY_KEY_MAX_CHARACTERS, " characters")),
         ("entity tags in `If-Match` or `If-None-Match`", up_to(ENTITY_TAGS_MAX, "")),
         ("`X-Request-Id`", up_to(REQUEST_ID_MAX_CHARACTERS, " characters")),
