@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: measurements of plantd on this machine.
 //!
-//! A bench (`suite`, `scale`, `postgres`) starts programs (`program`), puts load on them (`load`) in rounds (`measure`),
+//! A bench (`suite`, `scale`, `followers`, `postgres`) starts programs (`program`), puts load on them (`load`) in rounds (`measure`),
 //! and writes tables and plots (`report`).
 
+mod followers;
 mod load;
 mod measure;
 mod options;
@@ -22,6 +23,8 @@ use self::options::Options;
 pub(crate) enum Bench {
     /// A store of ten million plants next to one of 100,000
     Scale,
+    /// What clients that follow events cost, and how soon they see an event
+    Followers,
     /// plantd on PostgreSQL next to pgbench
     Postgres,
     /// A million plants from a data folder into PostgreSQL and back
@@ -33,6 +36,7 @@ pub(crate) fn run(bench: Option<Bench>, arguments: Arguments) -> anyhow::Result<
     let options = &Options::new(arguments)?;
     match bench {
         None => suite::run(options),
+        Some(Bench::Followers) => followers::run(options),
         Some(Bench::Scale) => scale::run(options),
         Some(Bench::Postgres) => postgres::run(options),
         Some(Bench::PostgresMove) => postgres::run_move(options),

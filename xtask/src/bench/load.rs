@@ -216,7 +216,7 @@ impl Load {
     }
 }
 
-fn request(method_and_target: &str, rest: &str) -> String {
+pub(super) fn request(method_and_target: &str, rest: &str) -> String {
     format!(
         "{method_and_target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n{rest}"
     )
@@ -238,30 +238,30 @@ fn check_list(server: SocketAddr) -> anyhow::Result<()> {
 }
 
 /// A connection with at most one request under way. Its socket blocks, but a load reads it only when it has bytes.
-struct Client {
+pub(super) struct Client {
     stream: TcpStream,
     /// When the request was due.
     due: Instant,
     /// What has come of the last response.
-    received: Vec<u8>,
+    pub(super) received: Vec<u8>,
 }
 
 impl Client {
-    fn connect(server: SocketAddr) -> anyhow::Result<Self> {
+    pub(super) fn connect(server: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(server).context("cannot connect")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         Ok(Self { stream, due: Instant::now(), received: Vec::new() })
     }
 
-    fn send(&mut self, request: &str, due: Instant) -> anyhow::Result<()> {
+    pub(super) fn send(&mut self, request: &str, due: Instant) -> anyhow::Result<()> {
         self.received.clear();
         self.due = due;
         self.stream.write_all(request.as_bytes()).context("cannot send a request")
     }
 
     /// Reads what has come, and returns whether the response is complete. Fails unless its status is 2xx.
-    fn receive(&mut self) -> anyhow::Result<bool> {
+    pub(super) fn receive(&mut self) -> anyhow::Result<bool> {
         let mut chunk = [0; 16 * 1024];
         let length = self.stream.read(&mut chunk).context("cannot read a response")?;
         ensure!(length > 0, "the server closed the connection without a response");
