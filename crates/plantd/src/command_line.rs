@@ -14,6 +14,7 @@ use crate::serve::ServeOptions;
 use crate::store::postgres::MigrateOptions;
 use crate::store::verify::VerifyOptions;
 use crate::token::TokenCommand;
+use crate::transfer::events::EventsOptions;
 use crate::transfer::export::ExportOptions;
 use crate::transfer::import::ImportOptions;
 
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Import(ImportOptions),
     /// Export all plants of a running server, or the readable plants of a data folder
     Export(ExportOptions),
+    /// Print what happened to the plants of a running server, and follow what happens next
+    Events(EventsOptions),
     /// Check a data folder that no server has open, and list what does not agree
     Verify(VerifyOptions),
     /// Make, list and revoke tokens; a running server notices within 2 s

@@ -26,7 +26,7 @@ use anyhow::Context as _;
 use crate::command_line::{Cli, Command};
 use crate::exit::Stop;
 use crate::store::{postgres, verify};
-use crate::transfer::{export, import};
+use crate::transfer::{events, export, import};
 
 fn main() -> ExitCode {
     let cli = match Cli::from_process() {
@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
+        Command::Events(options) => events::run(&options),
         Command::Verify(options) => verify::run(&options),
         Command::Migrate(options) => postgres::migrate(&options),
         Command::Token(command) => token::run(command),

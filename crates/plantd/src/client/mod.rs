@@ -1,4 +1,5 @@
 //! A client of a running server.
 
+pub(crate) mod backoff;
 pub(crate) mod connection_problem;
 pub(crate) mod remote;

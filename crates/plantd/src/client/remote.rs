@@ -9,7 +9,7 @@ use clap::Args;
 use plant_http::Token;
 use serde::Deserialize;
 use ureq::http::request::Builder;
-use ureq::http::{Method, Request, Response, Uri, header};
+use ureq::http::{HeaderMap, Method, Request, Response, Uri, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, AsSendBody, Body};
 
@@ -189,6 +189,13 @@ pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(
 pub(crate) fn read_body(response: &mut Response<Body>) -> anyhow::Result<Vec<u8>> {
     let body = response.body_mut().with_config().limit(ANSWER_MAX_BYTES).read_to_vec();
     body.map_err(cause)
+}
+
+/// The target of the link to the next page (RFC 8288).
+pub(crate) fn next_page(headers: &HeaderMap) -> Option<String> {
+    let links = headers.get_all(header::LINK).into_iter().filter_map(|link| link.to_str().ok());
+    let targets = links.filter_map(|link| link.strip_prefix('<')?.strip_suffix(">; rel=\"next\""));
+    targets.map(str::to_owned).next()
 }
 
 /// The body of every failure.

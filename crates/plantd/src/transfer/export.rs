@@ -277,17 +277,10 @@ fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<Ne
         rows.finish(&mut read)?;
         let page: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
         plants = page.context("the answer does not come from plantd")?;
-        next = next_page(answer.headers());
+        next = remote::next_page(answer.headers());
     }
     let is_ascending = plants.first().is_none_or(|first| last.is_none_or(|last| last < first.id()))
         && plants.is_sorted_by(|one, next| one.id() < next.id());
     ensure!(is_ascending, "the plants that follow do not have ascending ids");
     Ok(plants)
-}
-
-/// The target of the link to the next page (RFC 8288).
-fn next_page(headers: &HeaderMap) -> Option<String> {
-    let links = headers.get_all(header::LINK).into_iter().filter_map(|link| link.to_str().ok());
-    let targets = links.filter_map(|link| link.strip_prefix('<')?.strip_suffix(">; rel=\"next\""));
-    targets.map(str::to_owned).next()
 }

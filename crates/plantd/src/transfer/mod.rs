@@ -1,5 +1,6 @@
-//! Import into a running server, and export from it or from a data folder.
+//! Import into a running server, export from it or from a data folder, and its events.
 
+pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod import;
 mod output;
