@@ -167,6 +167,12 @@ impl Launch {
         self.after(&format!("exec 2>'{path}'"))
     }
 
+    /// Writes standard output to this file, which may be a named pipe.
+    pub fn standard_output(self, path: &Path) -> Self {
+        let path = path.to_str().expect("UTF-8");
+        self.after(&format!("exec >'{path}'"))
+    }
+
     /// Passes this socket as systemd does, as the only one to listen at.
     pub fn passed_socket(self, socket: impl Into<OwnedFd>) -> Self {
         let launch = self.without_environment("PLANTD_LISTEN").after(PASS_SOCKET);

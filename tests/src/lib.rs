@@ -5,7 +5,7 @@
 //! - [`Client`] sends well-formed requests; [`Connection`] sends bytes. [`Answer`] is what both receive. Every
 //!   answer to a [`Client`] must be in the [`OpenapiDocument`].
 //! - [`NewPlant`] is a plant in a test; [`Format`] is a format for bodies with many plants.
-//! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`Clock`] a clock that a test sets, and [`SmallDisk`]
+//! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`FakeServer`] a server that fails, [`Clock`] a clock that a test sets, and [`SmallDisk`]
 //!   a disk that becomes full.
 //! - [`token_command`] is `plantd token`.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
@@ -27,6 +27,7 @@ mod clock;
 mod connection;
 pub mod disk;
 mod document;
+mod fake_server;
 mod folder;
 pub mod history;
 mod launch;
@@ -50,6 +51,7 @@ pub use client::Client;
 pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use document::{Document, Part};
+pub use fake_server::{FakeServer, answer, answer_of};
 pub use folder::{copy_folder, files_below, make_pipe, mode, repository};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, plants_in, store_of};

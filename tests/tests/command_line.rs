@@ -47,7 +47,9 @@ fn help_names_every_flag_and_variable() {
     let all = help("--help");
     assert!(all.starts_with("A plant store in one binary"), "{all}");
     let flags = ["listen", "tls-cert", "tls-key", "data", "tokens", "cache-mb", "cors-origin"];
-    for flag in flags.into_iter().chain(["drain-delay", "drain-timeout", "rate-limit"]) {
+    let of_events = ["keep-events", "keep-events-for", "max-followers"];
+    let of_time = ["drain-delay", "drain-timeout", "rate-limit"];
+    for flag in flags.into_iter().chain(of_events).chain(of_time) {
         let variable = format!("PLANTD_{}", flag.replace('-', "_").to_uppercase());
         for word in [&format!("--{flag}"), &variable] {
             assert!(all.contains(word), "{word:?} is missing: {all}");
@@ -59,11 +61,14 @@ fn help_names_every_flag_and_variable() {
     }
     assert!(help("-h").contains("--listen"));
 
-    let client = ["--url", "http://127.0.0.1:8080", "--token-file", "PLANTD_TOKEN", "--format"];
-    let on_conflict = ["--on-conflict", "error", "skip", "replace"];
-    for (subcommand, own) in [("import", &on_conflict[..]), ("export", &[])] {
+    let client = ["--url", "http://127.0.0.1:8080", "--token-file", "PLANTD_TOKEN"];
+    let import = ["FILE", "--format", "--on-conflict", "error", "skip", "replace"];
+    let events = ["--after", "CURSOR|now", "--follow", "--plants"];
+    for (subcommand, own) in
+        [("import", &import[..]), ("export", &["FILE", "--format"]), ("events", &events)]
+    {
         let shown = output(&[subcommand, "--help"], Path::new("data"), 0).0;
-        for word in client.iter().chain(&["FILE"]).chain(own) {
+        for word in client.iter().chain(own) {
             assert!(shown.contains(word), "{word:?} is missing: {shown}");
         }
         assert!(all.contains(subcommand), "{subcommand} is missing: {all}");
@@ -72,7 +77,7 @@ fn help_names_every_flag_and_variable() {
 
 #[test]
 fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
-    let cases: [(&[&str], &str); 25] = [
+    let cases: [(&[&str], &str); 28] = [
         (&["--nonsense"], "--nonsense"),
         (&["nonsense"], "nonsense"),
         (&["serve", "nonsense"], "nonsense"),
@@ -98,6 +103,9 @@ fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
         (&["export", "--url", ""], "--url"),
         (&["export", "--on-conflict", "skip"], "--on-conflict"),
         (&["export", "--token-file"], "--token-file"),
+        (&["events", "--after"], "--after"),
+        (&["events", "--after", "then"], "--after"),
+        (&["events", "--follow", "now"], "now"),
     ];
     for (arguments, word) in cases {
         check(arguments, USAGE, &[word]);
@@ -292,6 +300,8 @@ fn a_number_that_cannot_be_used_is_refused_with_its_flag_and_what_is_allowed() {
     for (command, flag, allowed, more) in [
         (&[] as &[&str], "--cache-mb", ["from 1 to", "1048576"], &["0", "1048577"][..]),
         (&[], "--keep-events", ["from 0 to", "18446744073709551615"], &[]),
+        (&[], "--keep-events-for", duration, &["soon"]),
+        (&[], "--max-followers", ["from 0 to", "32768"], &["32769"]),
         (&[], "--rate-limit", ["from 1 to", "4294967295"], &["0", "4294967296"]),
         (&[], "--postgres-connections", ["from 8 to", "1000"], &["0", "7", "1001"]),
         (&[], "--drain-delay", duration, &["soon"]),
