@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use plantd_tests::{
     CONFIGURATION, Client, FakeServer, Format, IO, Launch, NewPlant, Process, TestServer, USAGE,
@@ -158,19 +159,6 @@ fn a_follower_goes_on_after_kills_of_the_server_without_a_gap_and_without_a_repe
     assert!(follower.is_running());
 }
 
-#[test]
-fn a_follower_does_not_hurry_a_server_that_drains() {
-    let launch = Launch::new().environment("PLANTD_DRAIN_DELAY", "1s");
-    let mut server = TestServer::start_with(launch);
-    create(&server.client(), 1);
-    let mut follower = events(server.address(), &["--follow"]).spawn();
-    wait_for_output(&mut follower, &lines_of_page(&server.client(), ""));
-    assert_eq!(server.terminate().code(), Some(0));
-    let requests = server.stderr().matches(" GET /events 200 ").count();
-    // The pauses of a second in all are 50, 100, 200 and 400 ms at least.
-    assert!((3..10).contains(&requests), "{}", server.stderr());
-}
-
 /// A server that gives these answers, one after the other. The last one has status 401, which ends a follower.
 struct Script {
     server: FakeServer,
@@ -253,6 +241,19 @@ fn a_follower_goes_on_behind_what_it_has_printed_whatever_breaks() {
         ["trying again", "following again"].map(|words| stderr.matches(words).count());
     assert_eq!((interrupted, again), (2, 2), "{stderr}");
     assert!(stderr.contains("too busy") && stderr.contains("2002"), "{stderr}");
+}
+
+#[test]
+fn a_server_that_answers_without_waiting_is_asked_less_and_less_often() {
+    let empty = page(&[], "1-ab");
+    let script = Script::start(vec![empty; 5]);
+    let begun = Instant::now();
+    assert_eq!(printed(&events(script.server.address, &["--follow"]), CONFIGURATION), "");
+    // The first request does not ask for a wait. The pauses after the others have at least half of their length.
+    let pauses = Duration::from_millis(50 + 100 + 200 + 400);
+    assert!(begun.elapsed() >= pauses, "{:?}", begun.elapsed());
+    let waits = script.queries().iter().filter(|query| query.contains("wait=50")).count();
+    assert_eq!(waits, 5);
 }
 
 #[test]

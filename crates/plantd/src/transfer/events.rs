@@ -175,7 +175,7 @@ impl Feed {
                     }
                     let waited_for = std::mem::replace(&mut wait, EVENTS_WAIT_MAX);
                     match printed {
-                        // A server that drains does not wait.
+                        // A server that ends does not wait, and a cache before it might not either.
                         Printed::Nothing if asked.elapsed() < waited_for / 2 => {
                             thread::sleep(backoff.pause());
                         }
