@@ -12,6 +12,9 @@ use tempfile::{NamedTempFile, TempPath};
 use crate::files::directory_entry::folder_of;
 use crate::transfer::progress_bar;
 
+/// The path that stands for standard output.
+pub(crate) const STANDARD_OUTPUT: &str = "-";
+
 /// The bits of a file's mode that are permissions.
 const MODE_PERMISSIONS: u32 = 0o7777;
 
@@ -28,7 +31,7 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        if path == Path::new("-") {
+        if path == Path::new(STANDARD_OUTPUT) {
             let file = io::stdout().as_fd().try_clone_to_owned()?.into();
             return Ok(Self { file, replacing: None });
         }
@@ -94,7 +97,7 @@ fn create_beside(path: &Path, existing: Option<&Metadata>) -> io::Result<NamedTe
 
 /// The error for a file that cannot be written.
 pub(crate) fn cannot_write(file: &Path) -> String {
-    match file == Path::new("-") {
+    match file == Path::new(STANDARD_OUTPUT) {
         true => "cannot write to standard output".to_owned(),
         false => format!("cannot write {}", file.display()),
     }

@@ -1,0 +1,95 @@
+//! Follows events, over outages of the server, as long as there is a reader.
+
+use std::io::{self, Write as _};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use plant_http::limits::EVENTS_WAIT_MAX;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tokio::task::spawn_blocking;
+
+use crate::client::backoff::Backoff;
+use crate::exit::Stop;
+use crate::transfer::events::feed::{Failure, Feed, Printed, cannot_print};
+
+/// Follows until the reader of standard output is gone. A write would notice that only with the next event.
+pub(super) fn follow_for_reader(mut feed: Feed) -> Result<(), Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = spawn_blocking(move || follow(&mut feed)) => ended?,
+            gone = spawn_blocking(wait_until_reader_is_gone) => {
+                Ok(gone?.with_context(cannot_print)?)
+            }
+        }
+    });
+    // A request may be waiting for an event.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Waits until nothing can read standard output any more, which is an error as it is for a write. Has no end for a file.
+fn wait_until_reader_is_gone() -> io::Result<()> {
+    let stdout = io::stdout();
+    loop {
+        // The error and the hang-up are always reported.
+        match poll(&mut [PollFd::new(&stdout, PollFlags::empty())], None) {
+            Ok(_) => return Err(Errno::PIPE.into()),
+            Err(Errno::INTR) => {}
+            Err(cause) => return Err(cause.into()),
+        }
+    }
+}
+
+/// Prints events until a failure that a repeat cannot mend.
+fn follow(feed: &mut Feed) -> Result<(), Stop> {
+    let mut backoff = Backoff::new();
+    // The first request fixes the cursor of `now` at once.
+    let mut wait = Duration::ZERO;
+    let mut was_reached = false;
+    let mut is_interrupted = false;
+    loop {
+        let asked = Instant::now();
+        let failure = match feed.print_page(wait) {
+            Ok(printed) => {
+                was_reached = true;
+                if std::mem::take(&mut is_interrupted) {
+                    say("following again");
+                }
+                let waited_for = std::mem::replace(&mut wait, EVENTS_WAIT_MAX);
+                match printed {
+                    // A server that ends does not wait, and a cache before it might not either.
+                    Printed::Nothing if asked.elapsed() < waited_for / 2 => {
+                        thread::sleep(backoff.pause());
+                    }
+                    // The server may fail again when it waits.
+                    Printed::Nothing if waited_for.is_zero() => {}
+                    Printed::Events | Printed::Nothing => backoff = Backoff::new(),
+                }
+                continue;
+            }
+            Err(failure) => failure,
+        };
+        let (cause, retry_after) = match failure {
+            Failure::Away(cause) if was_reached => {
+                // Shows at once when the server is back.
+                wait = Duration::ZERO;
+                (cause, Duration::ZERO)
+            }
+            Failure::Passing { cause, retry_after } => (cause, retry_after),
+            failure => return Err(failure.into_stop()),
+        };
+        was_reached = true;
+        if !std::mem::replace(&mut is_interrupted, true) {
+            say(&format!("interrupted, and trying again: {cause:#}"));
+        }
+        thread::sleep(retry_after.saturating_add(backoff.pause()));
+    }
+}
+
+/// Tells the user. Failing to do so is not an error.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

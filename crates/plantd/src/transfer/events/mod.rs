@@ -1,0 +1,59 @@
+//! `plantd events`: prints events as NDJSON.
+
+mod feed;
+mod follow;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use plant_store::NotACursor;
+
+use crate::client::remote::{Remote, RemoteOptions};
+use crate::exit::Stop;
+use crate::transfer::events::feed::{Failure, Feed, Printed, Start, cannot_print};
+use crate::transfer::events::follow::follow_for_reader;
+use crate::transfer::output::{Output, STANDARD_OUTPUT};
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Prints one JSON object on each line, as the server sends it. With --follow, only the first connection \
+    has to succeed: later,\nplantd connects again by itself, and prints no event twice. Exit code 1: the events after the \
+    cursor are not all there any more."
+)]
+pub(crate) struct EventsOptions {
+    /// Print the events after this cursor, or with now only those still to come [default: all events that are kept]
+    #[arg(long, value_name = "CURSOR|now", value_parser = start, allow_hyphen_values = true)]
+    after: Option<Start>,
+
+    /// Wait for more events without end, also while the server is away
+    #[arg(long)]
+    follow: bool,
+
+    /// Show in each event the plant as it is now
+    #[arg(long)]
+    plants: bool,
+
+    #[command(flatten)]
+    remote: RemoteOptions,
+}
+
+fn start(text: &str) -> anyhow::Result<Start> {
+    if text == "now" {
+        return Ok(Start::Now);
+    }
+    let cursor = text.parse();
+    cursor.map(Start::After).map_err(|cause: NotACursor| anyhow!("it is not now, and {cause}"))
+}
+
+pub(crate) fn run(options: &EventsOptions) -> Result<(), Stop> {
+    let remote = Remote::new(&options.remote)?;
+    let output = Output::open(Path::new(STANDARD_OUTPUT)).with_context(cannot_print)?;
+    let mut feed = Feed { remote, with_plants: options.plants, start: options.after, output };
+    if options.follow {
+        return follow_for_reader(feed);
+    }
+    while feed.print_page(Duration::ZERO).map_err(Failure::into_stop)? == Printed::Events {}
+    Ok(())
+}

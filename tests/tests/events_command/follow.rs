@@ -1,0 +1,159 @@
+//! `plantd events --follow`.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plantd_tests::{
+    CONFIGURATION, IO, Launch, Process, TestServer, answer_of, hold_port, make_pipe, wait_until,
+};
+
+use crate::script::{Script, event, page, unavailable};
+use crate::{JSON, create, events, first_cursor, lines_of_page, printed};
+
+/// Waits until a process has printed exactly this.
+#[track_caller]
+fn wait_for_output(process: &mut Process, expected: &str) {
+    wait_until("the events to be printed", || {
+        process.stdout().len() >= expected.len() || !process.is_running()
+    });
+    assert_eq!(process.stdout(), expected, "{}", process.stderr());
+}
+
+#[test]
+fn a_follower_prints_what_was_there_and_what_happens_next() {
+    let server = TestServer::start();
+    let client = server.client();
+    create(&client, 1);
+    let mut from_oldest = events(server.address(), &["--follow"]).spawn();
+    wait_for_output(&mut from_oldest, &lines_of_page(&client, ""));
+
+    let mut from_now = events(server.address(), &["--follow", "--after=now", "--plants"]).spawn();
+    let old = first_cursor(&lines_of_page(&client, "")).to_owned();
+    // Its cursor is fixed with the first answer. The others are one to the other follower, and two to this test.
+    wait_until("the first answer to the follower from now", || {
+        server.stderr().matches(" GET /events 200 ").count() == 4
+    });
+    for id in 2..10 {
+        create(&client, id);
+        wait_for_output(&mut from_oldest, &lines_of_page(&client, ""));
+        let new = lines_of_page(&client, &format!("&plants=true&after={old}"));
+        wait_for_output(&mut from_now, &new);
+    }
+    for process in [&mut from_oldest, &mut from_now] {
+        assert!(process.is_running());
+        assert_eq!(process.stderr(), "");
+    }
+}
+
+#[test]
+fn a_follower_goes_on_after_kills_of_the_server_without_a_gap_and_without_a_repeat() {
+    let (_port, address) = hold_port();
+    let launch = Launch::new().environment("PLANTD_LISTEN", address.to_string());
+    let mut server = TestServer::start_with(launch);
+    let mut follower = events(address, &["--follow"]).spawn();
+    for round in 0..3_usize {
+        let id = i64::try_from(round).expect("small") * 2;
+        create(&server.client(), id);
+        if round != 1 {
+            wait_for_output(&mut follower, &lines_of_page(&server.client(), ""));
+        }
+        server.kill();
+        wait_until("the follower to notice", || {
+            follower.stderr().matches("trying again").count() == round + 1
+        });
+        server.restart();
+        create(&server.client(), id + 1);
+        wait_for_output(&mut follower, &lines_of_page(&server.client(), ""));
+        let said = follower.stderr();
+        assert_eq!(said.matches("following again").count(), round + 1, "{said}");
+    }
+    assert_eq!(server.terminate().code(), Some(0));
+    assert!(follower.is_running());
+}
+
+#[test]
+fn a_follower_goes_on_behind_what_it_has_printed_whatever_breaks() {
+    let cut = page(&[2, 3], "3-ab");
+    let cut_in_body = cut[..cut.len() - 10].to_owned();
+    let cut_unnoticed = answer_of("200 OK", JSON, &format!("[{},{{\"cur", event(2)));
+    let too_many = answer_of("429 Too Many Requests", JSON, r#"{"error":2004,"message":"slow"}"#);
+    let script = Script::start(vec![
+        unavailable(""),
+        page(&[1], "1-ab"),
+        cut_in_body,
+        String::new(),
+        cut_unnoticed,
+        unavailable("\r\nRetry-After: 1"),
+        too_many,
+        answer_of("502 Bad Gateway", "text/html", "<p>no</p>"),
+        page(&[2, 3], "3-ab"),
+        page(&[], "7-ab"),
+        page(&[8], "8-ab"),
+    ]);
+    let launch = events(script.server.address, &["--follow", "--plants"]);
+    let mut process = launch.spawn();
+    process.assert_exit_code(CONFIGURATION);
+    let expected: Vec<String> = [1, 2, 3, 8].into_iter().map(event).collect();
+    assert_eq!(process.stdout().lines().collect::<Vec<_>>(), expected);
+    let queries = script.queries();
+    let cursors: Vec<Option<&str>> = queries
+        .iter()
+        .map(|query| query.split('&').find_map(|parameter| parameter.strip_prefix("after=")))
+        .collect();
+    let of_one = [Some("1-ab"); 7];
+    let expected =
+        [&[None, None][..], &of_one, &[Some("3-ab"), Some("7-ab"), Some("8-ab")]].concat();
+    assert_eq!(cursors, expected, "{queries:?}");
+    assert!(queries.iter().all(|query| query.contains("plants=true")), "{queries:?}");
+    // Each of the two interruptions is told once, however often the request was repeated.
+    let stderr = process.stderr();
+    let [interrupted, again] =
+        ["trying again", "following again"].map(|words| stderr.matches(words).count());
+    assert_eq!((interrupted, again), (2, 2), "{stderr}");
+    assert!(stderr.contains("too busy") && stderr.contains("2002"), "{stderr}");
+}
+
+#[test]
+fn a_server_that_answers_without_waiting_is_asked_less_and_less_often() {
+    let empty = page(&[], "1-ab");
+    let script = Script::start(vec![empty; 5]);
+    let begun = Instant::now();
+    assert_eq!(printed(&events(script.server.address, &["--follow"]), CONFIGURATION), "");
+    // The first request does not ask for a wait. The pauses after the others have at least half of their length.
+    let pauses = Duration::from_millis(50 + 100 + 200 + 400);
+    assert!(begun.elapsed() >= pauses, "{:?}", begun.elapsed());
+    let waits = script.queries().iter().filter(|query| query.contains("wait=50")).count();
+    assert_eq!(waits, 5);
+}
+
+#[test]
+fn a_reader_that_has_read_enough_ends_it_at_once() {
+    let server = TestServer::start();
+    create(&server.client(), 1);
+    create(&server.client(), 2);
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let pipe = folder.path().join("pipe");
+    make_pipe(&pipe);
+    let reader = thread::spawn({
+        let pipe = pipe.clone();
+        move || {
+            let mut line = String::new();
+            let pipe = File::open(pipe).expect("it opens");
+            BufReader::new(pipe).read_line(&mut line).expect("it can be read");
+            line
+        }
+    });
+    // Nothing happens any more that it could print.
+    let mut process = events(server.address(), &["--follow"]).standard_output(&pipe).spawn();
+    process.assert_exit_code(IO);
+    assert_eq!(reader.join().expect("it ends").lines().count(), 1);
+    let said = process.stderr();
+    assert!(said.starts_with("error: cannot write to standard output"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+
+    events(server.address(), &[])
+        .standard_output("/dev/full".as_ref())
+        .assert_refused(IO, &["cannot write to standard output"]);
+}

@@ -1,0 +1,180 @@
+//! `plantd events`: what it prints, how it follows, and its exit codes.
+
+mod follow;
+mod script;
+
+use std::net::{SocketAddr, TcpListener};
+
+use plantd_tests::{
+    CONFIGURATION, Client, FakeServer, Format, IO, Launch, NewPlant, TestServer, USAGE, answer,
+    answer_of, write_tokens_file,
+};
+
+use crate::script::{Script, event, page, unavailable};
+
+const FINDINGS: i32 = 1;
+
+const JSON: &str = "application/json";
+
+/// `plantd events` of the server at this address.
+fn events(address: SocketAddr, arguments: &[&str]) -> Launch {
+    let url = format!("http://{address}");
+    Launch::new().arguments(["events", "--url", &url]).arguments(arguments)
+}
+
+/// What the command prints until it ends with this exit code.
+#[track_caller]
+fn printed(launch: &Launch, exit_code: i32) -> String {
+    let mut process = launch.spawn();
+    process.assert_exit_code(exit_code);
+    process.stdout()
+}
+
+fn create(client: &Client, id: i64) {
+    client.create(id, "Rosa", None).assert_plant("Rosa", None);
+}
+
+/// A page of the server, as the command has to print it.
+#[track_caller]
+fn lines_of_page(client: &Client, query: &str) -> String {
+    let page = client.get(&format!("/events?limit=1000{query}"));
+    assert_eq!(page.status, 200, "{page:?}");
+    let events = String::from_utf8(page.body).expect("UTF-8");
+    match events.trim_start_matches('[').trim_end_matches(']') {
+        "" => String::new(),
+        events => events.replace("},{\"cursor\"", "}\n{\"cursor\"") + "\n",
+    }
+}
+
+/// The first text between two others.
+#[track_caller]
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("no {before} in {text}"));
+    rest.split(after).next().expect("a part")
+}
+
+fn first_cursor(lines: &str) -> &str {
+    between(lines, "{\"cursor\":\"", "\"")
+}
+
+#[test]
+fn each_event_is_printed_on_its_line_as_the_server_sends_it() {
+    let server = TestServer::start();
+    let client = server.client();
+    create(&client, 1);
+    client.create(2, "},{\"cursor\\", Some("木")).assert_plant("},{\"cursor\\", Some("木"));
+    client.patch(1, r#"{"tag":"Rosaceae"}"#).assert_plant("Rosa", Some("Rosaceae"));
+    client.delete(1).assert_no_content();
+
+    let all = printed(&events(server.address(), &[]), 0);
+    assert_eq!(all, lines_of_page(&client, ""));
+    let kinds: Vec<&str> = all.lines().map(|line| between(line, "\"kind\":\"", "\"")).collect();
+    assert_eq!(kinds, ["created", "created", "updated", "deleted"]);
+    let with_plants = printed(&events(server.address(), &["--plants"]), 0);
+    assert_eq!(with_plants, lines_of_page(&client, "&plants=true"));
+    assert_eq!(with_plants.matches("\"tag\":\"木\"").count(), 1, "{with_plants}");
+
+    let cursor = first_cursor(&all);
+    let rest = printed(&events(server.address(), &["--after", cursor]), 0);
+    assert_eq!(rest.lines().collect::<Vec<_>>(), all.lines().skip(1).collect::<Vec<_>>());
+    assert_eq!(printed(&events(server.address(), &["--after", "now"]), 0), "");
+}
+
+#[test]
+fn more_events_than_a_page_holds_are_all_printed_in_order() {
+    const PLANTS: i64 = 2_345;
+    let server = TestServer::start();
+    assert_eq!(printed(&events(server.address(), &[]), 0), "", "nothing has happened yet");
+    let plants: Vec<NewPlant> = (1..=PLANTS).map(|id| NewPlant::new(id, "Rosa", None)).collect();
+    let report = server.client().import(Format::Ndjson, "", Format::Ndjson.body(&plants));
+    assert_eq!(report.json()["created"], PLANTS, "{report:?}");
+    for arguments in [&[] as &[&str], &["--plants"]] {
+        let lines = printed(&events(server.address(), arguments), 0);
+        let ids: Vec<i64> = lines
+            .lines()
+            .map(|line| between(line, "\"id\":", ",").parse().expect("a number"))
+            .collect();
+        assert_eq!(ids, (1..=PLANTS).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn without_follow_a_failure_ends_it_at_once() {
+    let script = Script::start(vec![page(&[1], "1-ab"), unavailable("\r\nRetry-After: 1")]);
+    let mut process = events(script.server.address, &[]).spawn();
+    process.assert_exit_code(IO);
+    assert_eq!(process.stdout(), event(1) + "\n");
+    assert!(process.stderr().contains("too busy"), "{}", process.stderr());
+    assert_eq!(script.queries(), ["limit=1000", "limit=1000&after=1-ab"]);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_at_first_ends_a_follower_too() {
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = nobody.local_addr().expect("its address");
+    drop(nobody);
+    for arguments in [&[] as &[&str], &["--follow"]] {
+        events(address, arguments).assert_refused(IO, &["nothing listens", "--url"]);
+    }
+}
+
+#[test]
+fn events_that_are_gone_end_it_with_1_and_with_what_to_do() {
+    let server = TestServer::start();
+    create(&server.client(), 1);
+    let words = ["events after the cursor are gone", "export", "X-Events-After", "3004"];
+    for arguments in [&["--after", "1-ab"][..], &["--follow", "--after", "1-ab"]] {
+        events(server.address(), arguments).assert_refused(FINDINGS, &words);
+    }
+    let gone = answer_of("410 Gone", JSON, r#"{"error":3004,"message":"gone"}"#);
+    let script = Script::start(vec![page(&[1], "1-ab"), gone]);
+    let launch = events(script.server.address, &["--follow"]);
+    assert_eq!(printed(&launch, FINDINGS), event(1) + "\n");
+}
+
+#[test]
+fn a_cursor_that_is_none_is_refused_before_a_request() {
+    let script = Script::start(Vec::new());
+    for cursor in ["", "1", "-1", "Now", "1-", "1-xyz", "01-ab", "1-ab&limit=1"] {
+        let after = format!("--after={cursor}");
+        let launch = events(script.server.address, &["--follow", &after]);
+        launch.assert_refused(USAGE, &["--after", "now", "2048-9f3a1c"]);
+    }
+    assert_eq!(script.queries(), [""; 0]);
+}
+
+#[test]
+fn a_token_that_is_not_taken_ends_it_with_78() {
+    let launch = Launch::new().without_environment("PLANTD_TOKEN");
+    let server = TestServer::start_prepared(launch, "data", write_tokens_file);
+    create(&server.client().with_token("writer"), 1);
+    for arguments in [&[] as &[&str], &["--follow"]] {
+        let launch = events(server.address(), arguments);
+        for token in ["unknown", "expired"] {
+            let launch = launch.clone().environment("PLANTD_TOKEN", token);
+            launch.assert_refused(CONFIGURATION, &["PLANTD_TOKEN", "2002"]);
+        }
+    }
+    let launch = events(server.address(), &[]).environment("PLANTD_TOKEN", "reader");
+    assert_eq!(printed(&launch, 0).lines().count(), 1);
+}
+
+#[test]
+fn an_answer_that_is_not_from_plantd_ends_it() {
+    let link = |target: &str| format!("{JSON}\r\nLink: <{target}>; rel=\"next\"");
+    for (content_type, body) in [
+        ("text/html", "<p>Plants</p>"),
+        (JSON, "{}"),
+        (JSON, "[1]"),
+        (JSON, r#"[{"cursor":"x"}]"#),
+        (JSON, "[]"),
+        (&link("/events"), "[]"),
+        (&link("/events?after=now"), "[]"),
+    ] {
+        let answer_of_it = (content_type.to_owned(), body.to_owned());
+        let server = FakeServer::start(move |_, stream| {
+            answer(stream, "200 OK", &answer_of_it.0, &answer_of_it.1);
+        });
+        events(server.address, &["--follow"]).assert_refused(IO, &["does not answer as plantd"]);
+    }
+}
