@@ -4,6 +4,7 @@ use std::{fmt, io};
 
 use serde_json::Value;
 
+use crate::event::Event;
 use crate::plant::{NewPlant, plant_json};
 use crate::server;
 
@@ -145,10 +146,28 @@ impl Answer {
     /// The target of the link to the next page of a list. The target must be relative.
     #[track_caller]
     pub fn next_page(&self) -> Option<String> {
+        self.next("/plants?")
+    }
+
+    /// Asserts 200 with a bare array of events, and returns them.
+    #[track_caller]
+    pub fn events(&self) -> Vec<Event> {
+        assert_eq!(self.status, 200, "{self:?}");
+        self.json().as_array().expect("an array of events").iter().map(Event::from_json).collect()
+    }
+
+    /// The target of the link to the next page of events, which every page has. The target must be relative.
+    #[track_caller]
+    pub fn next_events(&self) -> String {
+        self.next("/events?").unwrap_or_else(|| panic!("no link: {self:?}"))
+    }
+
+    #[track_caller]
+    fn next(&self, begin: &str) -> Option<String> {
         let link = self.header("link")?;
         let target = link.strip_prefix('<').and_then(|rest| rest.strip_suffix(">; rel=\"next\""));
         let target = target.unwrap_or_else(|| panic!("no link to a next page: {self:?}"));
-        assert!(target.starts_with("/plants?"), "no relative link to plants: {self:?}");
+        assert!(target.starts_with(begin), "no relative link to {begin}: {self:?}");
         Some(target.to_owned())
     }
 

@@ -171,30 +171,49 @@ impl Connection {
     /// Like [`Self::receive`], but the server may have stopped.
     pub fn try_receive(&mut self) -> io::Result<Answer> {
         let mut answer = self.try_receive_head()?;
-        answer.body = if answer.header("transfer-encoding") == Some("chunked") {
-            self.try_receive_chunks()?
-        } else {
-            self.take(answer.body_length()?)?
-        };
+        answer.body = self.try_receive_body(&answer)?;
         Ok(answer)
+    }
+
+    /// The body behind this head.
+    pub(crate) fn try_receive_body(&mut self, head: &Answer) -> io::Result<Vec<u8>> {
+        if head.header("transfer-encoding") == Some("chunked") {
+            self.try_receive_chunks()
+        } else {
+            self.take(head.body_length()?)
+        }
     }
 
     /// The body of all chunks, up to the empty one.
     fn try_receive_chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
-        loop {
-            let line = String::from_utf8_lossy(&self.take_through(b"\r\n")?).into_owned();
-            let length = usize::from_str_radix(line.trim_end(), 16)
-                .map_err(|cause| io::Error::other(format!("chunk length {line:?}: {cause}")))?;
-            body.extend(self.take(length)?);
-            let end = self.take(2)?;
-            if end != b"\r\n" {
-                return Err(io::Error::other(format!("{end:?} at the end of a chunk")));
-            }
-            if length == 0 {
-                return Ok(body);
-            }
+        while let Some(chunk) = self.try_receive_chunk()? {
+            body.extend(chunk);
         }
+        Ok(body)
+    }
+
+    /// The next chunk of a body; `None` for the empty one, with which the body ends.
+    pub(crate) fn try_receive_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let line = String::from_utf8_lossy(&self.take_through(b"\r\n")?).into_owned();
+        let length = usize::from_str_radix(line.trim_end(), 16)
+            .map_err(|cause| io::Error::other(format!("chunk length {line:?}: {cause}")))?;
+        let chunk = self.take(length)?;
+        let end = self.take(2)?;
+        if end != b"\r\n" {
+            return Err(io::Error::other(format!("{end:?} at the end of a chunk")));
+        }
+        Ok((length > 0).then_some(chunk))
+    }
+
+    /// The next bytes of a body that ends with the connection; `None` at that end.
+    pub(crate) fn try_receive_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if self.received.is_empty()
+            && let Err(cause) = self.receive_some()
+        {
+            return if cause.kind() == ErrorKind::UnexpectedEof { Ok(None) } else { Err(cause) };
+        }
+        Ok(Some(mem::take(&mut self.received)))
     }
 
     /// The next `length` bytes.

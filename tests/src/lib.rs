@@ -4,9 +4,10 @@
 //!   one run of the program, whether it serves or not.
 //! - [`Client`] sends well-formed requests; [`Connection`] sends bytes. [`Answer`] is what both receive. Every
 //!   answer to a [`Client`] must be in the [`OpenapiDocument`].
+//! - [`Event`] is an event, and [`EventStream`] a stream of Server-Sent Events.
 //! - [`NewPlant`] is a plant in a test; [`Format`] is a format for bodies with many plants.
-//! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`FakeServer`] a server that fails, [`Clock`] a clock that a test sets, and [`SmallDisk`]
-//!   a disk that becomes full.
+//! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`FakeServer`] a server that fails, [`Clock`] a clock that a
+//!   test sets, and [`SmallDisk`] a disk that becomes full.
 //! - [`token_command`] is `plantd token`.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
 //!   [`Toolbox`] holds the tools that `cargo xtask test` installs.
@@ -27,6 +28,8 @@ mod clock;
 mod connection;
 pub mod disk;
 mod document;
+mod event;
+mod event_stream;
 mod fake_server;
 mod folder;
 pub mod history;
@@ -51,6 +54,8 @@ pub use client::Client;
 pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use document::{Document, Part};
+pub use event::Event;
+pub use event_stream::{Block, EventStream, stream_request};
 pub use fake_server::{FakeServer, answer, answer_of};
 pub use folder::{copy_folder, files_below, make_pipe, mode, repository};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};

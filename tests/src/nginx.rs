@@ -36,6 +36,14 @@ impl Nginx {
         Self::start(port, address, &proxy(address, server, lines))
     }
 
+    /// Starts a proxy of this server with the default settings of nginx.
+    #[track_caller]
+    pub fn by_default(server: SocketAddr) -> Self {
+        let (port, address) = hold_port();
+        let location = format!("location / {{ proxy_pass http://{server}; }}");
+        Self::start(port, address, &format!("server {{ listen {address} reuseport; {location} }}"))
+    }
+
     /// Starts a proxy as a document shows it: `upstream` is the block of the servers, `server` that of the proxy. These
     /// addresses replace those of the document, and the proxy serves clients without TLS.
     #[track_caller]

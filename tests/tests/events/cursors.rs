@@ -1,0 +1,121 @@
+//! Which events are kept, and which cursors are refused.
+
+use plantd_tests::{Answer, EventStream, Launch, TestServer, stream_request, wait_until};
+
+use super::{all_events, changes, create_all, now, page};
+
+/// Asserts that a page, a long poll and a stream all refuse a cursor, and that a stream refuses it in `Last-Event-ID` too.
+#[track_caller]
+fn assert_refused(server: &TestServer, cursor: &str) {
+    let query = format!("after={cursor}");
+    let mut answers: Vec<Answer> =
+        [&query, &format!("{query}&wait=50")].map(|query| page(&server.client(), query)).to_vec();
+    let last = format!("Last-Event-ID: {cursor}\r\n");
+    for request in [stream_request(&query, ""), stream_request("", &last)] {
+        let refused = EventStream::try_request(server.connect(), &request);
+        answers.push(refused.expect_err("the stream began"));
+    }
+    for answer in answers {
+        let message = answer.assert_error(410, 3004);
+        assert!(message.contains("X-Events-After"), "{message}");
+    }
+}
+
+#[test]
+fn a_cursor_of_another_store_is_refused() {
+    let [server, other] = [(); 2].map(|()| TestServer::start());
+    // Even a cursor before all events, and one with a number that this store has too.
+    let mut cursors = vec![now(&other.client())];
+    create_all(&server.client(), 1..=3);
+    create_all(&other.client(), 1..=3);
+    cursors.extend(all_events(&other.client(), "").into_iter().map(|event| event.cursor));
+    for cursor in cursors {
+        assert_refused(&server, &cursor);
+        assert!(page(&other.client(), &format!("after={cursor}")).status == 200, "{cursor}");
+    }
+}
+
+#[test]
+fn a_cursor_ahead_of_the_store_is_refused_and_so_is_one_of_no_store() {
+    let server = TestServer::start();
+    create_all(&server.client(), 1..=3);
+    let newest = now(&server.client());
+    let (number, log) = newest.split_once('-').expect("two parts");
+    let number: u64 = number.parse().expect("a number");
+    for ahead in [number + 1_000_000_000, u64::MAX / 2, u64::MAX] {
+        assert_refused(&server, &format!("{ahead}-{log}"));
+    }
+    // The cursor of no log at all.
+    assert_refused(&server, &format!("{number}-0"));
+}
+
+#[test]
+fn only_the_newest_events_are_kept_and_a_cursor_before_them_is_refused() {
+    let arguments = ["--keep-events", "3", "--keep-events-for", "0s"];
+    let server = TestServer::start_with(Launch::new().arguments(arguments));
+    let client = server.client();
+    let before_all = now(&client);
+    create_all(&client, [1]);
+    let first = now(&client);
+    create_all(&client, 2..=10);
+    // PostgreSQL forgets once a second.
+    wait_until("old events to be forgotten", || page(&client, "").events().len() == 3);
+    let kept = page(&client, "").events();
+    assert_eq!(changes(&kept), [("created", 8), ("created", 9), ("created", 10)]);
+    for cursor in [before_all, first] {
+        assert_refused(&server, &cursor);
+    }
+    // The stream begins with the oldest event that is kept.
+    assert_eq!(EventStream::open(server.connect(), "").next_events(3), kept);
+    let behind = page(&client, &format!("after={}", kept[0].cursor)).events();
+    assert_eq!(behind, kept[1..]);
+}
+
+#[test]
+fn young_events_are_kept_however_many_there_are() {
+    let arguments = ["--keep-events", "1", "--keep-events-for", "1h"];
+    let server = TestServer::start_with(Launch::new().arguments(arguments));
+    create_all(&server.client(), 1..=20);
+    let kept = all_events(&server.client(), "");
+    assert_eq!(kept.len(), 20, "{kept:?}");
+
+    // With the age alone changed, all but one are forgotten.
+    let mut server = server;
+    assert_eq!(server.terminate().code(), Some(0));
+    let arguments = ["--keep-events", "1", "--keep-events-for", "0s"];
+    server.restart_with(Launch::new().arguments(arguments));
+    create_all(&server.client(), [21]);
+    wait_until("old events to be forgotten", || page(&server.client(), "").events().len() == 1);
+    assert_eq!(changes(&page(&server.client(), "").events()), [("created", 21)]);
+}
+
+#[test]
+fn a_cursor_stays_valid_when_the_server_is_killed_and_when_it_is_restarted() {
+    let mut server = TestServer::start();
+    let start = now(&server.client());
+    create_all(&server.client(), 1..=3);
+    let cursor = now(&server.client());
+    let mut before = all_events(&server.client(), "");
+    for round in 0..4 {
+        if round % 2 == 0 {
+            server.kill();
+        } else {
+            assert_eq!(server.terminate().code(), Some(0));
+        }
+        server.restart();
+        let client = server.client();
+        assert_eq!(all_events(&client, ""), before);
+        assert_eq!(all_events(&client, &format!("after={start}")), before);
+        assert_eq!(all_events(&client, &format!("after={cursor}")), before[3..]);
+        create_all(&client, [10 + round]);
+        let events = page(&client, &format!("after={cursor}")).events();
+        assert_eq!(events.last().map(|event| event.id), Some(10 + round));
+        assert_eq!(
+            EventStream::resume(server.connect(), "", &cursor).next_events(events.len()),
+            events
+        );
+        before.extend(events.last().cloned());
+    }
+    assert_eq!(all_events(&server.client(), ""), before);
+    assert_eq!(before.len(), 7);
+}

@@ -1,0 +1,127 @@
+//! How many clients may follow, and what one that does not read costs the others.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plantd_tests::{
+    Answer, Authority, Connection, EventStream, Format, Launch, TestServer, plant_body,
+    stream_request, wait_for, wait_until,
+};
+
+use super::{HEARTBEAT, create_all, page};
+
+/// A stream, or the refusal of one.
+#[track_caller]
+fn try_stream(connection: Connection) -> Result<EventStream, Answer> {
+    EventStream::try_request(connection, &stream_request("after=now", ""))
+}
+
+#[track_caller]
+fn assert_full(refusal: &Answer) {
+    refusal.assert_error(503, 5003);
+    let seconds = refusal.header("retry-after").and_then(|it| it.parse::<u32>().ok());
+    assert!(seconds.is_some_and(|seconds| seconds > 0), "{refusal:?}");
+}
+
+#[test]
+fn the_follower_above_the_limit_is_refused_until_another_one_leaves() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let authority = Authority::new();
+    authority.issue().write(folder.path());
+    let tls = authority.plain_client();
+    for is_tls in [false, true] {
+        let launch = if is_tls { Launch::new().tls(folder.path()) } else { Launch::new() };
+        let server = TestServer::start_with(launch.arguments(["--max-followers", "2"]));
+        let connect = || {
+            if is_tls { server.connect_tls(&Arc::clone(&tls)) } else { server.connect() }
+        };
+        let client = if is_tls { server.tls_client(&authority) } else { server.client() };
+        let mut stays = try_stream(connect()).expect("a place");
+        let leaves = try_stream(connect()).expect("a second place");
+        for _ in 0..3 {
+            assert_full(&try_stream(connect()).expect_err("a third place"));
+        }
+        assert_full(&page(&client, "after=now&wait=50"));
+        // A page that does not wait needs no place.
+        assert_eq!(page(&client, "after=now").events(), []);
+        assert_eq!(page(&client, "").events(), []);
+
+        let begun = Instant::now();
+        drop(leaves);
+        let mut next = wait_for("a free place", || try_stream(connect()).ok());
+        assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "a heartbeat freed it");
+        create_all(&client, [1]);
+        for stream in [&mut stays, &mut next] {
+            assert_eq!(stream.next_event().change(), ("created", 1));
+        }
+    }
+}
+
+#[test]
+fn a_client_that_stops_sending_has_left_and_its_stream_ends() {
+    let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "1"]));
+    let mut connection = server.connect();
+    connection.send(stream_request("after=now", ""));
+    connection.finish_sending();
+    let begun = Instant::now();
+    connection.wait_for_close();
+    assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "a heartbeat ended it");
+    wait_until("a free place", || try_stream(server.connect()).is_ok());
+}
+
+#[test]
+fn a_limit_of_none_refuses_every_follower_and_no_page() {
+    let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "0"]));
+    create_all(&server.client(), [1]);
+    assert_full(&try_stream(server.connect()).expect_err("a place"));
+    assert_full(&page(&server.client(), "after=now&wait=1"));
+    // There is an event, so nothing waits.
+    assert_eq!(page(&server.client(), "wait=50").events().len(), 1);
+}
+
+#[test]
+fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
+    // More than the buffers of the sockets take.
+    const PLANTS: i64 = 10_000;
+    let mut server = TestServer::start();
+    let client = server.client();
+    let long = "𝒑".repeat(255);
+    let row = |id| plant_body(id, &long, Some(&long)) + "\n";
+    let report = client.import(Format::Ndjson, "", (0..PLANTS).map(row).collect::<String>());
+    assert_eq!(report.json()["created"], PLANTS);
+    let mut other = EventStream::open(server.connect(), "after=now");
+    let before = server.process().sockets();
+
+    let mut stuck = server.connect();
+    stuck.send(stream_request("plants=true", ""));
+    stuck.wait_for_bytes();
+    assert_eq!(server.process().sockets(), before + 1);
+    let (begun, mut creates) = (Instant::now(), 0);
+    wait_until("the server to give up", || {
+        creates += 1;
+        create_all(&client, [-creates]);
+        assert_eq!(other.next_event().change(), ("created", -creates));
+        server.process().sockets() == before
+    });
+    assert!(begun.elapsed() > Duration::from_secs(10), "it was no stuck reader");
+    assert!(creates > 100, "the creates did not go on: {creates}");
+    let taken = stuck.receive_to_the_end();
+    assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");
+}
+
+#[test]
+fn a_slow_follower_gets_every_event() {
+    const PLANTS: i64 = 10_000;
+    let server = TestServer::start();
+    let client = server.client();
+    let mut slow = EventStream::open(server.connect(), "");
+    for first in (0..PLANTS).step_by(1000) {
+        let rows: String =
+            (first..first + 1000).map(|id| plant_body(id, "Rosa", None) + "\n").collect();
+        assert_eq!(client.import(Format::Ndjson, "", rows).json()["created"], 1000);
+    }
+    // The server has no queue for it, only the buffers of the sockets.
+    for id in 0..PLANTS {
+        assert_eq!(slow.next_event().change(), ("created", id));
+    }
+}

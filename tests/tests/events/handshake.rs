@@ -1,0 +1,128 @@
+//! A copy of the store that is made while clients write, and kept up to date by events.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use plantd_tests::torture::SetOnDrop;
+use plantd_tests::{Client, Event, Format, NewPlant, TestServer, replacement_body, wait_until};
+
+use super::{all_events, cursor_of, now, page};
+
+/// Plants that exist before the copies are made: the clients change some, and a read takes a while.
+const PLANTS: i64 = 3_000;
+
+/// Plants that the clients write: the first and the last ones in the order of a read, and new ones.
+const WRITTEN: [i64; 8] = [0, 1, 2, PLANTS - 3, PLANTS - 2, PLANTS - 1, PLANTS, PLANTS + 1];
+
+/// A copy of the store at some moment after `cursor`.
+struct Copy {
+    cursor: String,
+    plants: BTreeMap<i64, (String, Option<String>)>,
+}
+
+impl Copy {
+    fn new(cursor: Option<&str>, plants: Vec<NewPlant>) -> Self {
+        let plants = plants.into_iter().map(|plant| (plant.id, (plant.name, plant.tag))).collect();
+        Self { cursor: cursor.expect("X-Events-After").to_owned(), plants }
+    }
+
+    /// A copy from an export.
+    #[track_caller]
+    fn by_export(client: &Client) -> Self {
+        let accept = [("accept", Format::Ndjson.media_type())];
+        let answer = client.send("GET", "/plants/export", &accept, "");
+        let text = str::from_utf8(&answer.body).expect("UTF-8");
+        let plant = |line| NewPlant::from_json(&serde_json::from_str(line).expect("JSON"));
+        Self::new(answer.header("x-events-after"), text.lines().map(plant).collect())
+    }
+
+    /// A copy from all pages of the list.
+    #[track_caller]
+    fn by_list(client: &Client) -> Self {
+        let pages = client.list_pages("limit=500");
+        let plants = pages.iter().flat_map(|page| page.plants()).collect();
+        Self::new(pages[0].header("x-events-after"), plants)
+    }
+
+    /// Makes the plant of an event what it is now.
+    fn apply(&mut self, event: Event) {
+        match event.plant {
+            Some(plant) => self.plants.insert(event.id, plant),
+            None => self.plants.remove(&event.id),
+        };
+    }
+}
+
+/// Changes plants until it is told to end.
+fn write(client: &Client, is_over: &AtomicBool) {
+    for number in 0_u64.. {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let id = WRITTEN[fastrand::usize(..WRITTEN.len())];
+        let answer = if fastrand::u8(..3) == 0 {
+            client.delete(id)
+        } else {
+            client.put(id, &replacement_body(&format!("Rosa {number}"), Some("x")))
+        };
+        assert!([200, 201, 204, 404].contains(&answer.status), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_copy_made_while_clients_write_equals_the_store_once_it_has_followed_the_events() {
+    let server = TestServer::start();
+    let client = server.client();
+    let plants: Vec<_> = (0..PLANTS).map(|id| NewPlant::new(id, "Salix", None)).collect();
+    let report = client.import(Format::Ndjson, "", Format::Ndjson.body(&plants));
+    assert_eq!(report.json()["created"], PLANTS);
+    let before = now(&client);
+    let is_over = AtomicBool::new(false);
+    let mut copies = thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| write(&server.client(), &is_over));
+        }
+        let _over = SetOnDrop(&is_over);
+        let mut copies = Vec::new();
+        for _ in 0..5 {
+            copies.extend([Copy::by_export, Copy::by_list].map(|copy| copy(&client)));
+            // A copy that has followed for a while is no different.
+            let last = now(&client);
+            wait_until("the clients to go on", || now(&client) != last);
+        }
+        copies
+    });
+    let store: BTreeMap<_, _> =
+        client.list_all("limit=1000").into_iter().map(|it| (it.id, (it.name, it.tag))).collect();
+    assert!(all_events(&client, &format!("after={before}&limit=1000")).len() > copies.len());
+    for copy in &mut copies {
+        let mut query = format!("after={}&plants=true&limit=7", copy.cursor);
+        loop {
+            let answer = page(&client, &query);
+            let events = answer.events();
+            if events.is_empty() {
+                break;
+            }
+            events.into_iter().for_each(|event| copy.apply(event));
+            query = format!("after={}&plants=true&limit=1000", cursor_of(&answer.next_events()));
+        }
+        assert_eq!(copy.plants, store);
+    }
+}
+
+#[test]
+fn lists_and_exports_name_the_cursor_from_which_to_follow() {
+    let server = TestServer::start();
+    let client = server.client();
+    for id in 0..3 {
+        let cursor = now(&client);
+        for path in ["/plants", "/plants?limit=1", "/plants?tag=x", "/plants/export"] {
+            let answer = client.get(path);
+            assert_eq!(answer.header("x-events-after"), Some(cursor.as_str()), "{path}");
+        }
+        super::create_all(&client, [id]);
+        let events = page(&client, &format!("after={cursor}")).events();
+        assert_eq!(super::changes(&events), [("created", id)]);
+    }
+}

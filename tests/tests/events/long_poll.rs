@@ -1,0 +1,157 @@
+//! Pages that wait for the next event.
+
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use plantd_tests::{
+    Answer, Connection, Launch, TestServer, at_once, raw_head, wait_for, wait_until,
+};
+
+use super::{changes, create_all, cursor_of, now, page};
+
+/// A request that waits for the next event as long as a request may.
+#[track_caller]
+fn poll(server: &TestServer, query: &str) -> Connection {
+    let mut connection = server.connect();
+    connection.send(raw_head(&format!("GET /events?wait=50&{query}"), ""));
+    connection
+}
+
+/// The longest time a poll may take that does not wait for its own end.
+const SOON: Duration = Duration::from_secs(40);
+
+#[test]
+fn a_poll_is_answered_at_once_when_there_is_an_event() {
+    let server = TestServer::start();
+    create_all(&server.client(), [1]);
+    let begun = Instant::now();
+    assert_eq!(changes(&poll(&server, "").receive().events()), [("created", 1)]);
+    assert!(begun.elapsed() < SOON, "it waited");
+}
+
+#[test]
+fn a_poll_waits_and_every_poll_is_woken_by_the_next_event() {
+    let server = TestServer::start();
+    let client = server.client();
+    create_all(&client, [1]);
+    let after = format!("after={}", now(&client));
+    let begun = Instant::now();
+    let mut polls: Vec<_> = [&after, &after, "after=now", "after=now&plants=true"]
+        .into_iter()
+        .map(|query| poll(&server, query))
+        .collect();
+    for waiting in &mut polls {
+        waiting.assert_silent_for(Duration::from_millis(200));
+    }
+    client.create(2, "Abies", None).assert_plant("Abies", None);
+    let answers: Vec<Answer> = polls.iter_mut().map(Connection::receive).collect();
+    for answer in &answers {
+        assert_eq!(changes(&answer.events()), [("created", 2)]);
+        let link = answer.next_events();
+        assert_eq!(cursor_of(&link), answer.events()[0].cursor);
+        assert!(link.contains("wait=50"), "{link}");
+    }
+    assert_eq!(answers[3].events()[0].plant, Some(("Abies".to_owned(), None)));
+    assert!(begun.elapsed() < SOON, "they waited to their end");
+}
+
+#[test]
+fn a_poll_without_an_event_is_an_empty_page_after_its_time_and_its_link_leads_on() {
+    let server = TestServer::start();
+    let client = server.client();
+    create_all(&client, [1]);
+    let cursor = now(&client);
+    for query in ["after=now", &format!("after={cursor}")] {
+        let begun = Instant::now();
+        let empty = page(&client, &format!("{query}&wait=1"));
+        assert!(begun.elapsed() >= Duration::from_secs(1), "it did not wait");
+        assert_eq!(empty.events(), []);
+        assert_eq!(cursor_of(&empty.next_events()), cursor);
+    }
+    let link = page(&client, "after=now&wait=1").next_events();
+    create_all(&client, [2]);
+    assert_eq!(changes(&client.get(&link).events()), [("created", 2)]);
+}
+
+#[test]
+fn head_does_not_wait() {
+    let server = TestServer::start();
+    let begun = Instant::now();
+    let mut connection = server.connect();
+    connection.send(raw_head("HEAD /events?wait=50", ""));
+    assert_eq!(connection.receive_head().status, 200);
+    assert!(begun.elapsed() < SOON, "it waited");
+}
+
+#[test]
+fn a_request_behind_a_poll_on_its_connection_is_answered_after_it() {
+    let server = TestServer::start();
+    let mut connection = poll(&server, "after=now");
+    connection.send(raw_head("GET /events?after=now", ""));
+    connection.assert_silent_for(Duration::from_millis(200));
+    create_all(&server.client(), [1]);
+    assert_eq!(changes(&connection.receive().events()), [("created", 1)]);
+    assert_eq!(connection.receive().events(), []);
+}
+
+#[test]
+fn a_drain_answers_polls_at_once_and_loses_no_event() {
+    // With a delay, polls wait until the drain itself begins.
+    at_once(&["0s", "1s"], |delay| {
+        let arguments = ["--drain-delay", delay, "--drain-timeout", "40s"];
+        let mut server = TestServer::start_with(Launch::new().arguments(arguments));
+        let client = server.client();
+        create_all(&client, [1]);
+        let cursor = now(&client);
+        let mut polls: Vec<_> = (0..3).map(|_| poll(&server, "after=now")).collect();
+        for waiting in &mut polls {
+            waiting.assert_silent_for(Duration::from_millis(100));
+        }
+        let begun = Instant::now();
+        assert_eq!(server.terminate().code(), Some(0));
+        assert!(begun.elapsed() < Duration::from_secs(30), "the polls delayed the end");
+        for mut waiting in polls {
+            let answer = waiting.receive();
+            assert_eq!(answer.events(), []);
+            assert_eq!(cursor_of(&answer.next_events()), cursor);
+            waiting.assert_ended("the end of a poll's connection");
+        }
+        server.restart();
+        create_all(&server.client(), [2]);
+        let events = page(&server.client(), &format!("after={cursor}")).events();
+        assert_eq!(changes(&events), [("created", 2)]);
+    });
+}
+
+#[test]
+fn a_killed_server_breaks_polls_off_and_they_can_be_repeated() {
+    let mut server = TestServer::start();
+    let after = format!("after={}", now(&server.client()));
+    let mut waiting = poll(&server, &after);
+    waiting.assert_silent_for(Duration::from_millis(100));
+    server.kill();
+    let cause = waiting.try_receive().expect_err("there is no answer").kind();
+    assert!(matches!(cause, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{cause}");
+    server.restart();
+    let mut again = poll(&server, &after);
+    create_all(&server.client(), [1]);
+    assert_eq!(changes(&again.receive().events()), [("created", 1)]);
+}
+
+#[test]
+fn a_poll_gives_its_place_up_when_it_is_answered_and_when_its_client_leaves() {
+    let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "1"]));
+    let client = server.client();
+    for _ in 0..3 {
+        assert_eq!(page(&client, "after=now&wait=1").events(), []);
+    }
+    let is_full = || page(&client, "after=now&wait=1").status == 503;
+    let waiting = wait_for("a poll that has the place", || {
+        let waiting = poll(&server, "after=now");
+        is_full().then_some(waiting)
+    });
+    let begun = Instant::now();
+    drop(waiting);
+    wait_until("the place to be free", || !is_full());
+    assert!(begun.elapsed() < SOON, "only the end of its time ended the poll");
+}

@@ -1,0 +1,108 @@
+//! What a follower's token means while the follower waits.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plantd_tests::{
+    Clock, Connection, EventStream, Launch, TOKEN, TestServer, create_token, raw_head,
+    revoke_token, stream_request, wait_until,
+};
+
+use super::{HEARTBEAT, create_all, page};
+
+/// A token takes effect at once for new requests, and within 2 seconds for followers. A heartbeat comes later.
+const SOON: Duration = Duration::from_secs(10);
+
+const _: () = assert!(SOON.as_secs() < HEARTBEAT.as_secs());
+
+/// Makes a token with the scope `read`, and waits until the server takes it.
+#[track_caller]
+fn reader(server: &TestServer, arguments: &[&str]) -> String {
+    let arguments = [&["--name", "reader", "--scope", "read"], arguments].concat();
+    let token = create_token(server.data(), &arguments);
+    let client = server.client().with_token(&token);
+    wait_until("the server to take the token", || page(&client, "").status == 200);
+    token
+}
+
+/// Asserts that followers with a token end soon after `end`, and those with another token do not.
+#[track_caller]
+fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) {
+    create_all(&server.client(), [1]);
+    let mut lasting = EventStream::open(server.connect(), "after=now");
+    let mut stream = EventStream::open_with_token(server.connect(), "after=now", token);
+    let mut poll: Connection = server.connect();
+    poll.send(raw_head("GET /events?after=now&wait=50", "").replace(TOKEN, token));
+    poll.assert_silent_for(Duration::from_millis(100));
+    create_all(&server.client(), [2]);
+    assert_eq!(poll.receive().events().len(), 1);
+    assert_eq!(stream.next_event().change(), ("created", 2));
+    poll.send(raw_head("GET /events?after=now&wait=50", "").replace(TOKEN, token));
+    poll.assert_silent_for(Duration::from_millis(100));
+
+    end();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(stream.next_block(), None, "something came before the end"));
+        scope.spawn(|| poll.receive().assert_error(401, 2002));
+    });
+    assert!(begun.elapsed() < SOON, "they ended after {:?}", begun.elapsed());
+    // The client connects again, and the answer says why.
+    let request = stream_request("after=now", "").replace(TOKEN, token);
+    let refused = EventStream::try_request(server.connect(), &request);
+    refused.expect_err("the stream began").assert_error(401, 2002);
+    create_all(&server.client(), [3]);
+    let events = lasting.next_events(2);
+    assert_eq!(super::changes(&events), [("created", 2), ("created", 3)]);
+}
+
+#[test]
+fn a_token_that_is_revoked_ends_its_streams_and_polls() {
+    let server = TestServer::start();
+    let token = reader(&server, &[]);
+    assert_ends_followers(&server, &token, || revoke_token(server.data(), &["reader"]));
+}
+
+#[test]
+fn a_token_that_expires_ends_its_streams_and_polls() {
+    let clock = Clock::new();
+    let server = TestServer::start_with(clock.launch(Launch::new()));
+    let token = reader(&server, &["--expires", "1h"]);
+    assert_ends_followers(&server, &token, || clock.set_offset(2 * 3600));
+}
+
+#[test]
+fn a_token_that_is_revoked_ends_a_stream_that_always_has_events() {
+    let server = TestServer::start();
+    let token = reader(&server, &[]);
+    let mut stream = EventStream::open_with_token(server.connect(), "after=now", &token);
+    let client = server.client();
+    create_all(&client, [0]);
+    assert_eq!(stream.next_event().change(), ("created", 0));
+    revoke_token(server.data(), &["reader"]);
+    let (begun, mut id) = (Instant::now(), 0);
+    while begun.elapsed() < SOON {
+        id += 1;
+        create_all(&client, [id]);
+        match stream.next_block() {
+            Some(block) => assert_eq!(block.event.map(|event| event.id), Some(id)),
+            None => return,
+        }
+    }
+    panic!("the stream has not ended, and has sent {id} events");
+}
+
+#[test]
+fn a_token_that_only_reads_may_follow_and_no_token_may_not() {
+    let server = TestServer::start();
+    let token = reader(&server, &[]);
+    create_all(&server.client(), [1]);
+    server.client().with_token(&token).create(2, "Rosa", None).assert_error(403, 2003);
+    assert_eq!(page(&server.client().with_token(&token), "").events().len(), 1);
+    let mut stream = EventStream::open_with_token(server.connect(), "", &token);
+    assert_eq!(stream.next_event().change(), ("created", 1));
+    page(&server.client().without_token(), "").assert_error(401, 2001);
+    let request = stream_request("", "").replace("Authorization", "X-Nothing");
+    let refused = EventStream::try_request(server.connect(), &request);
+    refused.expect_err("the stream began").assert_error(401, 2001);
+}
