@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use actix_http::Version;
 use actix_web::HttpRequest;
 use actix_web::http::header::{Accept, Header as _, Quality};
 use plant_store::{EventCursor, NotACursor};
@@ -28,6 +29,8 @@ pub(crate) struct EventRequest {
     pub(crate) with_plants: bool,
     /// Whether the client asks for Server-Sent Events.
     pub(crate) is_stream: bool,
+    /// Whether the client knows chunks, which HTTP/1.0 lacks.
+    pub(crate) knows_chunks: bool,
     /// The parameters that the address of the next page repeats, each with `&` before it.
     repeated: String,
 }
@@ -59,6 +62,7 @@ impl EventRequest {
             wait: wait.map_or(Ok(Duration::ZERO), |wait| read_wait(&wait))?,
             with_plants: plants.map_or(Ok(false), |plants| read_plants(&plants))?,
             is_stream: false,
+            knows_chunks: true,
             repeated,
         })
     }
@@ -73,6 +77,7 @@ impl FromHead for EventRequest {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         let mut read = Self::parse(request.query_string())?;
         read.is_stream = prefers_stream(request);
+        read.knows_chunks = request.version() >= Version::HTTP_11;
         if read.is_stream
             && let Some(last) = last_event_id(request)?
         {

@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use actix_http::Method;
 use actix_http::header;
+use actix_http::{ConnectionType, Method};
 use actix_web::HttpResponse;
 use actix_web::web::{Bytes, Data, ReqData};
 use futures_util::future::try_join_all;
@@ -64,7 +64,15 @@ pub(crate) async fn events(
         with_plants: request.with_plants,
     };
     if request.is_stream {
-        return feed.stream(after, followers, &method).await;
+        let mut response = feed.stream(after, followers, &method).await?;
+        if !request.knows_chunks {
+            // The body ends with the connection (RFC 9112, section 6.3). A client that loses the connection notices nothing,
+            // and goes on behind the last event just the same.
+            let head = response.head_mut();
+            head.no_chunking(true);
+            head.set_connection_type(ConnectionType::Close);
+        }
+        return Ok(response);
     }
     let mut page = feed.repository.events(after, request.limit).await?;
     if page.events.is_empty() && !request.wait.is_zero() && method == Method::GET {
