@@ -31,19 +31,26 @@ fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) {
     create_all(&server.client(), [1]);
     let mut lasting = EventStream::open(server.connect(), "after=now");
     let mut stream = EventStream::open_with_token(server.connect(), "after=now", token);
+    let old = stream_request("after=now", "Connection: keep-alive\r\n").replace(TOKEN, token);
+    let old = old.replacen("HTTP/1.1", "HTTP/1.0", 1);
+    let mut old = EventStream::request(server.connect(), &old);
     let mut poll: Connection = server.connect();
     poll.send(raw_head("GET /events?after=now&wait=50", "").replace(TOKEN, token));
     poll.assert_silent_for(Duration::from_millis(100));
     create_all(&server.client(), [2]);
     assert_eq!(poll.receive().events().len(), 1);
-    assert_eq!(stream.next_event().change(), ("created", 2));
+    for stream in [&mut stream, &mut old] {
+        assert_eq!(stream.next_event().change(), ("created", 2));
+    }
     poll.send(raw_head("GET /events?after=now&wait=50", "").replace(TOKEN, token));
     poll.assert_silent_for(Duration::from_millis(100));
 
     end();
     let begun = Instant::now();
     thread::scope(|scope| {
-        scope.spawn(|| assert_eq!(stream.next_block(), None, "something came before the end"));
+        for stream in [&mut stream, &mut old] {
+            scope.spawn(|| assert_eq!(stream.next_block(), None, "something came before the end"));
+        }
         scope.spawn(|| poll.receive().assert_error(401, 2002));
     });
     assert!(begun.elapsed() < SOON, "they ended after {:?}", begun.elapsed());
