@@ -52,8 +52,23 @@ impl EventReader {
         self.reader.number("the time", NOW_MS).await
     }
 
-    /// The next page; `None` when not all events after the position are there.
+    /// The next page; `None` when not all events after the cursor are there.
     pub(super) async fn page(
+        &self,
+        after: EventsAfter,
+        limit: usize,
+    ) -> anyhow::Result<Option<EventPage>> {
+        loop {
+            let page = self.try_page(after, limit).await?;
+            if page.is_some() || after != EventsAfter::Forgotten {
+                return Ok(page);
+            }
+            // The oldest events were forgotten while they were read. The page begins with those that are the oldest now.
+        }
+    }
+
+    /// Like [`Self::page`]; `None` also when events were forgotten while they were read.
+    async fn try_page(
         &self,
         after: EventsAfter,
         limit: usize,
