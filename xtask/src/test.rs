@@ -28,8 +28,8 @@ const TESTS_AT_A_TIME: &str = "4";
 const SLOWEST: [&str; 4] = ["torture", "access", "postgres", "sockets"];
 
 /// The black-box tests that apply to every store; they run on a data folder and on PostgreSQL.
-const TESTS_OF_ANY_STORE: [&str; 5] =
-    ["audit", "import_export_command", "openapi", "plants", "route_walk"];
+const TESTS_OF_ANY_STORE: [&str; 6] =
+    ["audit", "events", "import_export_command", "openapi", "plants", "route_walk"];
 
 /// Installs what the tests need, builds the program, and runs the tests. Arguments replace the whole run by one run of
 /// `cargo test` with them.
