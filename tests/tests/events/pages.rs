@@ -7,10 +7,10 @@ use plantd_tests::{Answer, Counts, Format, NewPlant, TestServer, plant_body, rep
 use super::{all_events, changes, create_all, cursor_of, now, page};
 
 /// How many events a page has without `limit`.
-const PAGE_DEFAULT_EVENTS: usize = 100;
+const PAGE_DEFAULT_EVENTS: i64 = 100;
 
 /// The most events that a page may have.
-const PAGE_MAX_EVENTS: usize = 1000;
+const PAGE_MAX_EVENTS: i64 = 1000;
 
 #[track_caller]
 fn plant_all(server: &TestServer, count: i64) {
@@ -92,14 +92,14 @@ fn an_import_makes_an_event_for_each_plant_that_it_changes() {
 fn a_page_has_100_events_unless_said_and_at_most_1000() {
     let server = TestServer::start();
     let client = server.client();
-    plant_all(&server, PAGE_MAX_EVENTS as i64 + 1);
+    plant_all(&server, PAGE_MAX_EVENTS + 1);
     let ids = |answer: &Answer| answer.events().iter().map(|event| event.id).collect::<Vec<_>>();
     let first = page(&client, "");
-    assert_eq!(ids(&first), (1..=PAGE_DEFAULT_EVENTS as i64).collect::<Vec<_>>());
+    assert_eq!(ids(&first), (1..=PAGE_DEFAULT_EVENTS).collect::<Vec<_>>());
     let first = page(&client, &format!("limit={PAGE_MAX_EVENTS}"));
-    assert_eq!(ids(&first), (1..=PAGE_MAX_EVENTS as i64).collect::<Vec<_>>());
+    assert_eq!(ids(&first), (1..=PAGE_MAX_EVENTS).collect::<Vec<_>>());
     let last = client.get(&first.next_events());
-    assert_eq!(ids(&last), [PAGE_MAX_EVENTS as i64 + 1]);
+    assert_eq!(ids(&last), [PAGE_MAX_EVENTS + 1]);
     assert_eq!(client.get(&last.next_events()).events(), []);
 }
 
