@@ -62,11 +62,12 @@ fn a_client_that_stops_sending_has_left_and_its_stream_ends() {
     let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "1"]));
     let mut connection = server.connect();
     connection.send(stream_request("after=now", ""));
-    connection.finish_sending();
+    assert_eq!(connection.receive_head().status, 200);
     let begun = Instant::now();
-    connection.wait_for_close();
-    assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "a heartbeat ended it");
+    connection.finish_sending();
     wait_until("a free place", || try_stream(server.connect()).is_ok());
+    assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "a heartbeat freed it");
+    connection.wait_for_close();
 }
 
 #[test]

@@ -12,6 +12,9 @@ use super::{cursor_of, now, page};
 /// Plants that exist before the copies are made, so that a read takes a while.
 const PLANTS: i64 = 3_000;
 
+/// How many copies are made of each kind: a cursor that is taken too late misses few events.
+const COPIES: usize = 20;
+
 /// How many clients write.
 const WRITERS: usize = 3;
 
@@ -40,7 +43,7 @@ impl Copy {
     /// A copy from all pages of the list.
     #[track_caller]
     fn by_list(client: &Client) -> Self {
-        let pages = client.list_pages("limit=500");
+        let pages = client.list_pages("limit=1000");
         let plants = pages.iter().flat_map(|page| page.plants()).collect();
         Self::new(pages[0].header("x-events-after"), plants)
     }
@@ -82,7 +85,7 @@ fn a_copy_made_while_clients_write_equals_the_store_once_it_has_followed_the_eve
         }
         let _over = SetOnDrop(&is_over);
         let mut copies = Vec::new();
-        for _ in 0..5 {
+        for _ in 0..COPIES {
             copies.extend([Copy::by_export, Copy::by_list].map(|copy| copy(&client)));
             let last = now(&client);
             wait_until("the clients to go on", || now(&client) != last);
