@@ -3,6 +3,7 @@
 mod clients;
 mod cursors;
 mod followers;
+mod guide;
 mod handshake;
 mod long_poll;
 mod pages;

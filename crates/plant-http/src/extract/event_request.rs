@@ -9,6 +9,7 @@ use plant_store::{EventCursor, NotACursor};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::head::FromHead;
+use crate::extract::media_type::JSON;
 use crate::extract::query::{query, read_limit, wrong};
 use crate::limits::{EVENTS_WAIT_MAX, PAGE_DEFAULT_EVENTS, PAGE_MAX_EVENTS};
 
@@ -78,9 +79,7 @@ impl FromHead for EventRequest {
         let mut read = Self::parse(request.query_string())?;
         read.is_stream = prefers_stream(request);
         read.knows_chunks = request.version() >= Version::HTTP_11;
-        if read.is_stream
-            && let Some(last) = last_event_id(request)?
-        {
+        if let Some(last) = last_event_id(request)? {
             read.start = Start::After(last);
         }
         Ok(read)
@@ -95,7 +94,7 @@ fn prefers_stream(request: &HttpRequest) -> bool {
         accepted.map_or(Quality::ZERO, |item| item.quality)
     };
     let of_stream = quality(EVENT_STREAM);
-    of_stream > Quality::ZERO && of_stream >= quality(crate::extract::media_type::JSON)
+    of_stream > Quality::ZERO && of_stream >= quality(JSON)
 }
 
 fn last_event_id(request: &HttpRequest) -> Result<Option<EventCursor>, Failure> {

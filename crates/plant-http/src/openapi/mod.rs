@@ -38,6 +38,13 @@ const TEXT_PATTERN: &str = concat!(
     r"[^\u0000-\u001f\u007f-\u009f]*$"
 );
 
+/// The pattern of cursors. Every text that matches it can be read, although few were given out.
+macro_rules! cursor_pattern {
+    () => {
+        "(0|[1-9][0-9]{0,18})-(0|[1-9a-f][0-9a-f]{0,15})"
+    };
+}
+
 /// One method of a path that is served.
 pub(crate) struct Endpoint {
     /// Its path, with the names of parameters in braces.
@@ -50,11 +57,12 @@ pub(crate) struct Endpoint {
 }
 
 /// The values that `document.json` refers to by name.
-fn values() -> [(&'static str, Value); 23] {
+fn values() -> [(&'static str, Value); 25] {
     [
         ("BODY_IDLE_SECONDS", json!(BODY_IDLE_DEADLINE.as_secs())),
         ("BODY_MAX_BYTES", json!(BODY_MAX_BYTES)),
         ("CHALLENGE", json!(INVALID_TOKEN_CHALLENGE)),
+        ("CURSOR_PATTERN", json!(concat!("^", cursor_pattern!(), "$"))),
         ("ENTITY_TAGS_MAX", json!(ENTITY_TAGS_MAX)),
         ("ERRORS", json!(failures::description())),
         ("EVENTS_HEARTBEAT_SECONDS", json!(EVENTS_HEARTBEAT.as_secs())),
@@ -73,6 +81,7 @@ fn values() -> [(&'static str, Value); 23] {
         ("REPORT_MAX_ERRORS", json!(REPORT_MAX_ERRORS)),
         ("REQUEST_ID_MAX_CHARACTERS", json!(REQUEST_ID_MAX_CHARACTERS)),
         ("ROW_MAX_BYTES", json!(ROW_MAX_BYTES)),
+        ("START_PATTERN", json!(concat!("^(now|", cursor_pattern!(), ")$"))),
         ("TAG_MAX_CHARACTERS", json!(TAG_MAX_CHARACTERS)),
         ("TEXT_PATTERN", json!(TEXT_PATTERN)),
     ]
