@@ -1,5 +1,7 @@
 //! What a request for events asks for.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use actix_http::Version;
@@ -21,7 +23,8 @@ pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 /// Which events, and how.
 pub(crate) struct EventRequest {
-    pub(crate) start: Start,
+    /// Where the events begin; without a start, with the oldest event that is kept.
+    pub(crate) start: Option<EventStart>,
     /// The most events of a page.
     pub(crate) limit: usize,
     /// How long to wait for an event when there is none. A stream has no end.
@@ -36,16 +39,36 @@ pub(crate) struct EventRequest {
     repeated: String,
 }
 
-/// Where the events begin.
+/// Where events begin: the parameter `after`. As text it is `now` or a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// With the oldest event that is kept.
-    Oldest,
+pub enum EventStart {
     /// With the next event.
     Now,
     /// With the first event after a cursor.
     After(EventCursor),
 }
+
+impl FromStr for EventStart {
+    type Err = NotAnEventStart;
+
+    fn from_str(text: &str) -> Result<Self, NotAnEventStart> {
+        if text == "now" { Ok(Self::Now) } else { Ok(Self::After(text.parse()?)) }
+    }
+}
+
+impl fmt::Display for EventStart {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Now => formatter.write_str("now"),
+            Self::After(cursor) => cursor.fmt(formatter),
+        }
+    }
+}
+
+/// The text is not an [`EventStart`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it must be now or a cursor: {0}")]
+pub struct NotAnEventStart(#[from] NotACursor);
 
 impl EventRequest {
     fn parse(text: &str) -> Result<Self, Failure> {
@@ -58,7 +81,7 @@ impl EventRequest {
             }
         }
         Ok(Self {
-            start: after.map_or(Ok(Start::Oldest), |after| read_start(&after))?,
+            start: after.map(|after| read_start(&after)).transpose()?,
             limit: limit.map_or(Ok(PAGE_DEFAULT_EVENTS), |it| read_limit(&it, PAGE_MAX_EVENTS))?,
             wait: wait.map_or(Ok(Duration::ZERO), |wait| read_wait(&wait))?,
             with_plants: plants.map_or(Ok(false), |plants| read_plants(&plants))?,
@@ -80,7 +103,7 @@ impl FromHead for EventRequest {
         read.is_stream = prefers_stream(request);
         read.knows_chunks = request.version() >= Version::HTTP_11;
         if let Some(last) = last_event_id(request)? {
-            read.start = Start::After(last);
+            read.start = Some(EventStart::After(last));
         }
         Ok(read)
     }
@@ -109,12 +132,8 @@ fn last_event_id(request: &HttpRequest) -> Result<Option<EventCursor>, Failure> 
     last.to_str().unwrap_or_default().parse().map(Some).map_err(wrong)
 }
 
-fn read_start(text: &str) -> Result<Start, Failure> {
-    if text == "now" {
-        return Ok(Start::Now);
-    }
-    let parsed = text.parse().map(Start::After);
-    parsed.map_err(|cause: NotACursor| wrong(format!("after must be now or a cursor: {cause}")))
+fn read_start(text: &str) -> Result<EventStart, Failure> {
+    text.parse().map_err(|cause: NotAnEventStart| wrong(format!("after is wrong: {cause}")))
 }
 
 fn read_wait(text: &str) -> Result<Duration, Failure> {

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::errors::Failure;
 use crate::extract::client_presence::ClientPresence;
-use crate::extract::event_request::{EVENT_STREAM, EventRequest, Start};
+use crate::extract::event_request::{EVENT_STREAM, EventRequest, EventStart};
 use crate::extract::head::Head;
 use crate::handlers::Repository;
 use crate::handlers::followers::Followers;
@@ -52,9 +52,9 @@ pub(crate) async fn events(
     method: Method,
 ) -> Result<HttpResponse, Failure> {
     let after = match request.start {
-        Start::Oldest => EventsAfter::Forgotten,
-        Start::Now => EventsAfter::Cursor(repository.newest_event().await?),
-        Start::After(cursor) => EventsAfter::Cursor(cursor),
+        None => EventsAfter::Forgotten,
+        Some(EventStart::Now) => EventsAfter::Cursor(repository.newest_event().await?),
+        Some(EventStart::After(cursor)) => EventsAfter::Cursor(cursor),
     };
     let feed = Feed {
         repository,

@@ -3,13 +3,13 @@
 //! A page is read whole, then printed, and then the cursor moves. So an answer that breaks off prints nothing, and the
 //! next request begins where the output ends.
 
-use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use plant_http::limits::PAGE_MAX_EVENTS;
+use plant_http::transfer::EventStart;
 use plant_store::EventCursor;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,28 +20,12 @@ use crate::client::remote::{self, Remote};
 use crate::exit::Stop;
 use crate::transfer::output::{Output, STANDARD_OUTPUT, cannot_write};
 
-/// Where the events begin.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Start {
-    Now,
-    After(EventCursor),
-}
-
-impl fmt::Display for Start {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Now => formatter.write_str("now"),
-            Self::After(cursor) => cursor.fmt(formatter),
-        }
-    }
-}
-
 /// The events after a cursor.
 pub(super) struct Feed {
     pub(super) remote: Remote,
     pub(super) with_plants: bool,
     /// Where the next page begins; with the oldest event if there is none.
-    pub(super) start: Option<Start>,
+    pub(super) start: Option<EventStart>,
     pub(super) output: Output,
 }
 
@@ -100,7 +84,7 @@ impl Feed {
             let printed = self.output.write_all(lines.as_bytes());
             printed.and_then(|()| self.output.flush()).with_context(cannot_print)?;
         }
-        self.start = Some(Start::After(next));
+        self.start = Some(EventStart::After(next));
         Ok(if page.is_empty() { Printed::Nothing } else { Printed::Events })
     }
 

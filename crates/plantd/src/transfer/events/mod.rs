@@ -6,13 +6,13 @@ mod follow;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use clap::Args;
-use plant_store::NotACursor;
+use plant_http::transfer::EventStart;
 
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
-use crate::transfer::events::feed::{Failure, Feed, Printed, Start, cannot_print};
+use crate::transfer::events::feed::{Failure, Feed, Printed, cannot_print};
 use crate::transfer::events::follow::follow_for_reader;
 use crate::transfer::output::{Output, STANDARD_OUTPUT};
 
@@ -24,8 +24,8 @@ use crate::transfer::output::{Output, STANDARD_OUTPUT};
 )]
 pub(crate) struct EventsOptions {
     /// Print the events after this cursor, or with now only those still to come [default: all events that are kept]
-    #[arg(long, value_name = "CURSOR|now", value_parser = start, allow_hyphen_values = true)]
-    after: Option<Start>,
+    #[arg(long, value_name = "CURSOR|now", allow_hyphen_values = true)]
+    after: Option<EventStart>,
 
     /// Wait for more events without end, also while the server is away
     #[arg(long)]
@@ -37,14 +37,6 @@ pub(crate) struct EventsOptions {
 
     #[command(flatten)]
     remote: RemoteOptions,
-}
-
-fn start(text: &str) -> anyhow::Result<Start> {
-    if text == "now" {
-        return Ok(Start::Now);
-    }
-    let cursor = text.parse();
-    cursor.map(Start::After).map_err(|cause: NotACursor| anyhow!("it is not now, and {cause}"))
 }
 
 pub(crate) fn run(options: &EventsOptions) -> Result<(), Stop> {
