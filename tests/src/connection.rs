@@ -61,7 +61,7 @@ impl Connection {
         Ok(connection)
     }
 
-    fn set_timeouts(&self, time: Duration) -> io::Result<()> {
+    pub(crate) fn set_timeouts(&self, time: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(time))?;
         self.socket.set_write_timeout(Some(time))
     }
@@ -193,19 +193,6 @@ impl Connection {
         Ok(body)
     }
 
-    /// The next chunk of a body; `None` for the empty one, with which the body ends.
-    pub(crate) fn try_receive_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let line = String::from_utf8_lossy(&self.take_through(b"\r\n")?).into_owned();
-        let length = usize::from_str_radix(line.trim_end(), 16)
-            .map_err(|cause| io::Error::other(format!("chunk length {line:?}: {cause}")))?;
-        let chunk = self.take(length)?;
-        let end = self.take(2)?;
-        if end != b"\r\n" {
-            return Err(io::Error::other(format!("{end:?} at the end of a chunk")));
-        }
-        Ok((length > 0).then_some(chunk))
-    }
-
     /// The next bytes of a body that ends with the connection; `None` at that end.
     pub(crate) fn try_receive_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
         if self.received.is_empty()
@@ -216,19 +203,42 @@ impl Connection {
         Ok(Some(mem::take(&mut self.received)))
     }
 
+    /// The next chunk of a body; `None` for the empty one, with which the body ends. A chunk of which a part has arrived
+    /// before a failure can be received again.
+    pub(crate) fn try_receive_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let head = self.receive_through(b"\r\n")?;
+        let line = String::from_utf8_lossy(&self.received[..head]).into_owned();
+        let length = usize::from_str_radix(line.trim_end(), 16)
+            .map_err(|cause| io::Error::other(format!("chunk length {line:?}: {cause}")))?;
+        self.receive_bytes(head + length + 2)?;
+        self.received.drain(..head);
+        let chunk: Vec<u8> = self.received.drain(..length).collect();
+        let end: Vec<u8> = self.received.drain(..2).collect();
+        if end != b"\r\n" {
+            return Err(io::Error::other(format!("{end:?} at the end of a chunk")));
+        }
+        Ok((length > 0).then_some(chunk))
+    }
+
     /// The next `length` bytes.
     fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
-        while self.received.len() < length {
-            self.receive_some()?;
-        }
+        self.receive_bytes(length)?;
         Ok(self.received.drain(..length).collect())
     }
 
-    /// The next bytes up to and with the next `end`.
-    fn take_through(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
+    /// Receives until this many bytes are there.
+    fn receive_bytes(&mut self, length: usize) -> io::Result<()> {
+        while self.received.len() < length {
+            self.receive_some()?;
+        }
+        Ok(())
+    }
+
+    /// Receives until `end` is there. Returns how many bytes that are with it.
+    fn receive_through(&mut self, end: &[u8]) -> io::Result<usize> {
         loop {
             if let Some(at) = self.received.windows(end.len()).position(|bytes| bytes == end) {
-                return self.take(at + end.len());
+                return Ok(at + end.len());
             }
             self.receive_some()?;
         }

@@ -33,6 +33,9 @@ pub const CONFIGURATION: i32 = 78;
 /// The variable with the URL of the PostgreSQL that has the plants.
 const POSTGRES: &str = "PLANTD_POSTGRES";
 
+/// The variable with the least age of events that are forgotten.
+const KEEP_EVENTS_FOR: &str = "PLANTD_KEEP_EVENTS_FOR";
+
 /// Passes standard input on as systemd passes a socket. A test may set other numbers.
 const PASS_SOCKET: &str = "exec 3<&0 </dev/null && \
     export LISTEN_FDS=\"${LISTEN_FDS-1}\" LISTEN_PID=\"${LISTEN_PID-$$}\"";
@@ -119,6 +122,16 @@ impl Launch {
     /// Whether the plants are in PostgreSQL.
     pub(crate) fn is_on_postgres(&self) -> bool {
         self.environment.contains_key(&OsString::from(POSTGRES))
+    }
+
+    /// Keeps this many events, and none for its age.
+    pub fn keep_only_events(self, events: &str) -> Self {
+        self.environment("PLANTD_KEEP_EVENTS", events).environment(KEEP_EVENTS_FOR, "0s")
+    }
+
+    /// Whether [`Self::keep_only_events`] was called.
+    pub(crate) fn forgets_events(&self) -> bool {
+        self.environment.contains_key(&OsString::from(KEEP_EVENTS_FOR))
     }
 
     /// Runs the program that has fault points, with these faults: `POINT=ACTION`, separated by semicolons.

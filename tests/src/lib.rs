@@ -11,9 +11,9 @@
 //! - [`token_command`] is `plantd token`.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
 //!   [`Toolbox`] holds the tools that `cargo xtask test` installs.
-//! - For [`torture`]: [`Ledgers`] record what clients have written, [`store_of`] reads a store, [`SystemCalls`] parses
-//!   an strace trace, [`disk`] simulates power cuts, [`history`] checks linearizability, and [`Crowd`] is thousands of
-//!   clients.
+//! - For [`torture`]: [`Ledgers`] record what clients have written, [`store_of`] reads a store, [`Followers`] copy it by
+//!   its events, [`SystemCalls`] parses an strace trace, [`disk`] simulates power cuts, [`history`] checks
+//!   linearizability, and [`Crowd`] is thousands of clients.
 //! - [`wait_for`] and [`wait_until`] wait for a condition; [`at_once`] checks the rows of a table side by side.
 //!
 //! Everything here panics when an assertion fails, or when the machine lacks a prerequisite. A function that returns an
@@ -32,6 +32,7 @@ mod event;
 mod event_stream;
 mod fake_server;
 mod folder;
+mod follower;
 pub mod history;
 mod launch;
 mod ledger;
@@ -58,6 +59,9 @@ pub use event::Event;
 pub use event_stream::{Block, EventStream, stream_request};
 pub use fake_server::{FakeServer, answer, answer_of};
 pub use folder::{copy_folder, files_below, make_pipe, mode, repository};
+pub use follower::{
+    Followed, FollowedEvent, FollowedKind, Followers, events_of, newest_cursor, revision_of,
+};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};

@@ -145,13 +145,23 @@ impl TestServer {
     /// is nothing to verify.
     #[track_caller]
     pub fn verify(&self) {
-        if self.launch.is_on_postgres() || is_on_postgres() {
+        if !self.store_is_on_disk() {
             return;
         }
         let mut verify = Launch::new().data(&self.data).arguments(["verify"]).spawn();
         let status = verify.wait_for_exit();
         let said = verify.stdout() + &verify.stderr();
         assert_eq!(status.code(), Some(0), "plantd verify: {said}");
+    }
+
+    /// Whether the plants are in its folder, and not in PostgreSQL.
+    pub(crate) fn store_is_on_disk(&self) -> bool {
+        !self.launch.is_on_postgres() && !is_on_postgres()
+    }
+
+    /// Whether it forgets events, however young they are.
+    pub fn forgets_events(&self) -> bool {
+        self.launch.forgets_events()
     }
 
     /// Sends SIGTERM and waits for the end.

@@ -1,0 +1,262 @@
+//! Clients that follow the events, and keep a copy of all plants by them, while a test disturbs the servers.
+//!
+//! An export plus the events after it, applied in their order, is the store. A follower asserts at each event that none
+//! is missing before it, and a test asserts at rest that the copies are the store.
+
+mod copy;
+mod pages;
+mod situation;
+mod stream;
+
+use std::fmt;
+use std::iter::Sum;
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use self::copy::{Copy, cursor_of};
+pub use self::copy::{FollowedEvent, FollowedKind, revision_of};
+use self::pages::follow_pages;
+use self::situation::{Away, Situation, locked};
+use self::stream::follow_stream;
+use crate::client::Client;
+use crate::ledger::{Plants, plants_in};
+use crate::plant::Format;
+use crate::server::TestServer;
+use crate::{DEADLINE, TOKEN};
+
+/// The pause of a follower that gets no answer.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How long events may be in doubt while nothing writes.
+const REST_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two followers, each in a thread of its own: one reads pages by long polls, the other reads Server-Sent Events. Both
+/// try again while no server answers. Dropping this ends them.
+#[derive(Debug)]
+#[must_use = "the followers end when this is dropped"]
+pub struct Followers {
+    situation: Arc<Situation>,
+    following: Vec<Following>,
+}
+
+#[derive(Debug)]
+struct Following {
+    copy: Arc<Mutex<Copy>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How a follower reads the events after its cursor. Fails when it is to try another server.
+type Way = fn(&Situation, SocketAddr, &Client, &Mutex<Copy>) -> Result<(), Away>;
+
+/// What followers have seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Followed {
+    /// How many events they have applied.
+    pub events: usize,
+    /// How often they have exported all plants again because events were gone.
+    pub exports: usize,
+}
+
+impl fmt::Display for Followed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "0 of {} events missed, out of order or seen twice", self.events)
+    }
+}
+
+impl Sum for Followed {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, more| Self {
+            events: sum.events + more.events,
+            exports: sum.exports + more.exports,
+        })
+    }
+}
+
+impl Followers {
+    /// Begins to follow a server, after an export of its plants.
+    pub fn of(server: &TestServer) -> Self {
+        Self::start(vec![server.address()], server.store_is_on_disk())
+    }
+
+    /// Begins to follow servers that share a PostgreSQL. A follower takes another one after each failure.
+    pub fn of_replicas(addresses: Vec<SocketAddr>) -> Self {
+        Self::start(addresses, false)
+    }
+
+    fn start(addresses: Vec<SocketAddr>, is_on_disk: bool) -> Self {
+        let situation = Arc::new(Situation::new(addresses));
+        let ways: [Way; 2] = [follow_pages, follow_stream];
+        let following = ways.into_iter().map(|way| {
+            let copy = Arc::new(Mutex::new(Copy::new(is_on_disk)));
+            let (situation, its_copy) = (Arc::clone(&situation), Arc::clone(&copy));
+            let thread = Some(thread::spawn(move || follow(&situation, way, &its_copy)));
+            Following { copy, thread }
+        });
+        let mut followers =
+            Self { situation: Arc::clone(&situation), following: following.collect() };
+        // A disturbance before the first export would prove nothing.
+        followers.following.iter_mut().for_each(|it| it.wait_until("exports", Copy::has_plants));
+        followers
+    }
+
+    /// The servers are at these addresses now; at none of them while they are away.
+    pub fn serve_at(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
+        *locked(&self.situation.addresses) = addresses.into_iter().collect();
+    }
+
+    /// Whether the servers may forget events that the followers have not read. It is an error otherwise.
+    pub fn may_be_forgotten(&self, may_forget: bool) {
+        self.situation.may_forget.store(may_forget, Ordering::Relaxed);
+    }
+
+    /// Waits until the followers have read all events, and asserts that their copies are these plants, which a server
+    /// holds while nothing writes. `when` goes into the messages.
+    #[track_caller]
+    pub fn assert_have(&mut self, client: &Client, plants: &Plants, when: &str) {
+        let newest = revision_of(&newest_cursor(client));
+        self.following.iter_mut().for_each(|it| it.assert_has(newest, plants, when));
+    }
+
+    /// Waits until the followers have read this event, and all before it.
+    #[track_caller]
+    pub fn wait_for(&mut self, revision: u64) {
+        let has_come = |copy: &Copy| copy.revision() >= revision;
+        self.following.iter_mut().for_each(|it| it.wait_until("comes to an event", has_come));
+    }
+
+    /// All events that each follower has seen.
+    pub fn events(&self) -> Vec<Vec<FollowedEvent>> {
+        self.following.iter().map(|it| locked(&it.copy).events().to_vec()).collect()
+    }
+
+    /// The cursor of each follower.
+    pub fn cursors(&self) -> Vec<String> {
+        let copies = self.following.iter().map(|it| locked(&it.copy).cursor().map(str::to_owned));
+        copies.map(|cursor| cursor.expect("it has exported")).collect()
+    }
+
+    /// Ends the followers, and returns what they have seen.
+    #[track_caller]
+    pub fn end(mut self) -> Followed {
+        self.situation.is_over.store(true, Ordering::Relaxed);
+        let ended = self.following.iter_mut().map(Following::end);
+        ended.sum()
+    }
+}
+
+impl Drop for Followers {
+    fn drop(&mut self) {
+        // An assertion has failed: the threads must not run forever.
+        self.situation.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Following {
+    /// Waits until the follower's copy is as wanted.
+    #[track_caller]
+    fn wait_until(&mut self, what: &str, is_so: impl Fn(&Copy) -> bool) {
+        let begun = Instant::now();
+        while !is_so(&locked(&self.copy)) {
+            self.fail_with_it();
+            assert!(begun.elapsed() < DEADLINE, "no follower {what}: {:?}", locked(&self.copy));
+            thread::sleep(PAUSE);
+        }
+    }
+
+    #[track_caller]
+    fn assert_has(&mut self, newest: u64, plants: &Plants, when: &str) {
+        let begun = Instant::now();
+        loop {
+            self.fail_with_it();
+            let difference = locked(&self.copy).difference_at(newest, plants);
+            let Err(difference) = difference else { return };
+            let is_final = difference.is_final || begun.elapsed() > REST_PATIENCE;
+            assert!(!is_final, "{when}: {difference}");
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Panics as the follower has, if it has.
+    fn fail_with_it(&mut self) {
+        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.join();
+        }
+    }
+
+    fn join(&mut self) {
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            resume_unwind(panic);
+        }
+    }
+
+    fn end(&mut self) -> Followed {
+        self.join();
+        let copy = locked(&self.copy);
+        Followed { events: copy.events().len(), exports: copy.exports() }
+    }
+}
+
+/// Follows to the end, by one server after the other.
+fn follow(situation: &Situation, way: Way, copy: &Mutex<Copy>) {
+    let mut turn = 0;
+    while !situation.is_over() {
+        let addresses = locked(&situation.addresses).clone();
+        let Some(address) = addresses.get(turn % addresses.len().max(1)) else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        let client = Client::new(*address, Some(TOKEN));
+        while situation.goes_on_at(*address) {
+            let has_plants = locked(copy).has_plants();
+            let read = if has_plants {
+                way(situation, *address, &client, copy)
+            } else {
+                export(&client, copy)
+            };
+            if read.is_err() {
+                thread::sleep(PAUSE);
+                break;
+            }
+        }
+        turn += 1;
+    }
+}
+
+/// Takes all plants, and the cursor from which to follow.
+fn export(client: &Client, copy: &Mutex<Copy>) -> Result<(), Away> {
+    let accept = [("accept", Format::Ndjson.media_type())];
+    let answer = client.try_send("GET", "/plants/export", &accept, "").map_err(|_| Away)?;
+    if answer.status == 503 {
+        return Err(Away);
+    }
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let cursor = answer.header("x-events-after").expect("exports have a cursor");
+    locked(copy).begin(plants_in(&answer.body), cursor);
+    Ok(())
+}
+
+/// The cursor after which events tell of what a list does not show.
+#[track_caller]
+pub fn newest_cursor(client: &Client) -> String {
+    client.list("limit=1").header("x-events-after").expect("lists have a cursor").to_owned()
+}
+
+/// All events that a server keeps after a cursor, or from the oldest one on.
+#[track_caller]
+pub fn events_of(client: &Client, after: Option<&str>) -> Vec<FollowedEvent> {
+    let mut events = Vec::new();
+    let mut after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+    loop {
+        let answer = client.get(&format!("/events?limit=1000{after}"));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let page = answer.json();
+        let page = page.as_array().expect("a page is an array");
+        let Some(last) = page.last() else { return events };
+        after = format!("&after={}", cursor_of(last));
+        events.extend(page.iter().map(FollowedEvent::from_json));
+    }
+}

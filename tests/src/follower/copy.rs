@@ -1,0 +1,196 @@
+//! A copy of all plants, and the cursor up to which it has the events.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::ledger::Plants;
+use crate::plant::NewPlant;
+
+/// What happened to a plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowedKind {
+    /// The plant was created.
+    Created,
+    /// The plant was changed.
+    Updated,
+    /// The plant was deleted.
+    Deleted,
+}
+
+/// An event that a follower has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowedEvent {
+    /// Its number in the log.
+    pub revision: u64,
+    /// What happened.
+    pub kind: FollowedKind,
+    /// The plant that it happened to.
+    pub id: i64,
+}
+
+impl FollowedEvent {
+    /// Reads an event as the server shows it.
+    #[track_caller]
+    pub fn from_json(event: &Value) -> Self {
+        let kind = match event["kind"].as_str() {
+            Some("created") => FollowedKind::Created,
+            Some("updated") => FollowedKind::Updated,
+            Some("deleted") => FollowedKind::Deleted,
+            _ => panic!("no kind: {event}"),
+        };
+        let id = event["id"].as_i64().unwrap_or_else(|| panic!("no id: {event}"));
+        Self { revision: revision_of(cursor_of(event)), kind, id }
+    }
+}
+
+/// The number of the last event before a cursor.
+#[track_caller]
+pub fn revision_of(cursor: &str) -> u64 {
+    let revision = cursor.split_once('-').and_then(|(revision, _)| revision.parse().ok());
+    revision.unwrap_or_else(|| panic!("{cursor} is no cursor"))
+}
+
+#[track_caller]
+pub(super) fn cursor_of(event: &Value) -> &str {
+    event["cursor"].as_str().unwrap_or_else(|| panic!("no cursor: {event}"))
+}
+
+/// The plants and the cursor of a follower. An event changes both at once.
+pub(super) struct Copy {
+    plants: Plants,
+    /// The cursor of the last event, unless all plants are to be exported first.
+    cursor: Option<String>,
+    revision: u64,
+    /// Whether the events tell that a plant is there. Nothing is known of plants without an event.
+    is_there: BTreeMap<i64, bool>,
+    events: Vec<FollowedEvent>,
+    exports: usize,
+    /// Whether the revisions of events have no gaps: in PostgreSQL they have.
+    is_on_disk: bool,
+}
+
+/// How a copy differs from the store.
+pub(super) struct Difference {
+    /// Whether no later event can mend it.
+    pub(super) is_final: bool,
+    text: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Copy {
+    /// Without the plants, which are too many.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cursor, events, exports) = (&self.cursor, self.events.len(), self.exports);
+        write!(formatter, "a copy at {cursor:?} after {events} events and {exports} more exports")
+    }
+}
+
+impl Copy {
+    pub(super) fn new(is_on_disk: bool) -> Self {
+        Self {
+            plants: Plants::new(),
+            cursor: None,
+            revision: 0,
+            is_there: BTreeMap::new(),
+            events: Vec::new(),
+            exports: 0,
+            is_on_disk,
+        }
+    }
+
+    pub(super) fn has_plants(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    pub(super) fn cursor(&self) -> Option<&str> {
+        self.cursor.as_deref()
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(super) fn events(&self) -> &[FollowedEvent] {
+        &self.events
+    }
+
+    /// How many exports followed the first one.
+    pub(super) fn exports(&self) -> usize {
+        self.exports
+    }
+
+    /// Begins with an export.
+    pub(super) fn begin(&mut self, plants: Plants, cursor: &str) {
+        let revision = revision_of(cursor);
+        assert!(revision >= self.revision, "{cursor} is before {self:?}");
+        self.plants = plants;
+        self.cursor = Some(cursor.to_owned());
+        self.revision = revision;
+        self.is_there.clear();
+    }
+
+    /// The server says that events are gone.
+    pub(super) fn forget(&mut self) {
+        self.cursor = None;
+        self.exports += 1;
+    }
+
+    /// Asserts that an event is the next one, and applies it.
+    pub(super) fn apply(&mut self, shown: &Value) {
+        let event = FollowedEvent::from_json(shown);
+        let FollowedEvent { revision, kind, id } = event;
+        let is_next =
+            if self.is_on_disk { revision == self.revision + 1 } else { revision > self.revision };
+        assert!(is_next, "{shown} is not the next event of {self:?}");
+        let was_there = kind != FollowedKind::Created;
+        let before = self.is_there.insert(id, kind != FollowedKind::Deleted);
+        assert!(
+            before.is_none_or(|before| before == was_there),
+            "{shown} cannot follow: {before:?}"
+        );
+        match shown.get("plant") {
+            Some(plant) => {
+                let name = plant["name"].as_str().unwrap_or_else(|| panic!("no name: {shown}"));
+                self.plants.insert(id, NewPlant::new(id, name, plant["tag"].as_str()));
+            }
+            None => drop(self.plants.remove(&id)),
+        }
+        self.revision = revision;
+        self.cursor = Some(cursor_of(shown).to_owned());
+        self.events.push(event);
+    }
+
+    /// Notes a cursor without an event, which must be that of the last event.
+    pub(super) fn note(&mut self, cursor: &str) {
+        let is_here = revision_of(cursor) == self.revision;
+        assert!(is_here, "{cursor} leaves out events after {self:?}");
+        self.cursor = Some(cursor.to_owned());
+    }
+
+    /// Compares it with the plants of a server at rest, whose newest event is this one.
+    pub(super) fn difference_at(&self, newest: u64, plants: &Plants) -> Result<(), Difference> {
+        let is_complete = self.has_plants() && self.revision >= newest;
+        if is_complete && self.plants == *plants && (self.revision == newest || !self.is_on_disk) {
+            return Ok(());
+        }
+        let ids = self.plants.keys().chain(plants.keys());
+        let mut different: Vec<i64> =
+            ids.filter(|id| self.plants.get(id) != plants.get(id)).copied().collect();
+        different.sort_unstable();
+        different.dedup();
+        Err(Difference {
+            // PostgreSQL may show that newer events are in doubt for a while.
+            is_final: is_complete && self.is_on_disk,
+            text: format!(
+                "{self:?} should have come to {newest}, and differs in the plants {different:?}"
+            ),
+        })
+    }
+}
