@@ -16,7 +16,7 @@ fn a_create_whose_events_are_forgotten_before_its_outcome_is_known_is_not_called
     let cluster = test_postgres::Cluster::start();
     let (proxy, schema) = (Proxy::before(cluster.port()), fresh_schema_name());
     let start = |url: &str| {
-        let launch = Launch::new().arguments(["--keep-events", KEEP_EVENTS]);
+        let launch = Launch::new().keep_only_events(KEEP_EVENTS);
         TestServer::start_with(launch.postgres(url, &schema))
     };
     let (cut_off, other) = (start(&proxy.url()), start(&cluster.url()));
