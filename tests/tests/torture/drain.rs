@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use plantd_tests::torture::{Latencies, Report, is_long, times};
 use plantd_tests::{
-    Connection, Launch, LoadOutcome, TestServer, create_request, plant_body, store_of, wait_until,
+    Connection, Followed, Followers, Launch, LoadOutcome, TestServer, create_request, plant_body,
+    store_of, wait_until,
 };
 
 const CLIENTS: u32 = 64;
@@ -82,12 +83,13 @@ fn is_ready(address: SocketAddr) -> Option<bool> {
 
 #[test]
 fn a_server_that_ends_under_load_answers_every_request_it_received_and_loses_nothing() {
-    let rounds = times(3, 50);
+    let rounds = times(3, 500);
     let (mut acknowledged, mut stored_plants, mut late) = (0, 0, 0);
-    let mut exits = Latencies::default();
+    let (mut exits, mut followed) = (Latencies::default(), Vec::new());
     for round in 1..=rounds {
         let launch = Launch::new().arguments(["--drain-delay", "1s", "--drain-timeout", "10s"]);
         let mut server = TestServer::start_with(launch);
+        let mut followers = Followers::of(&server);
         let address = server.address();
         let begun = Arc::new(AtomicI64::new(0));
         // Not scoped: when an assertion fails, the end of the server ends these threads.
@@ -118,10 +120,15 @@ fn a_server_that_ends_under_load_answers_every_request_it_received_and_loses_not
         exits.push(signalled.elapsed());
         assert_eq!(status.code(), Some(0), "round {round}");
 
+        followers.serve_at([]);
         let seen = clients.into_iter().map(|client| client.join().expect("no client panicked"));
         let seen: Vec<Seen> = seen.collect();
         server.restart();
-        let stored = store_of(&server.client(), "after the end");
+        followers.serve_at([server.address()]);
+        let client = server.client();
+        let stored = store_of(&client, "after the end");
+        followers.assert_have(&client, &stored, "after the end");
+        followed.push(followers.end());
         assert!(stored.contains_key(&-1), "round {round}");
         acknowledged += 1;
         stored_plants += stored.len();
@@ -147,11 +154,12 @@ fn a_server_that_ends_under_load_answers_every_request_it_received_and_loses_not
     if is_long() {
         assert!(exits.percentile(100) < DELAY + TIMEOUT, "the end took too long: {exits}");
     }
+    let followed: Followed = followed.into_iter().sum();
     Report {
         test: "drain",
         promise: "SIGTERM under load answers every request and loses no plant",
         disturbances: format!("{rounds} orderly ends under load"),
-        losses: format!("0 of {acknowledged} acknowledged plants"),
+        losses: format!("0 of {acknowledged} acknowledged plants; {followed}"),
         details: format!("{CLIENTS} clients; {stored_plants} plants stored; {late} requests came after the listener closed, none of which was \
              carried out; from SIGTERM to the exit with code 0: {exits}"),
     }

@@ -16,12 +16,12 @@ use plantd_tests::{
     wait_for, wait_until,
 };
 
-use crate::{FEW_CHANGES_IN_MEMORY, Ordeal};
+use crate::{FEW_CHANGES_IN_MEMORY, Ordeal, Totals};
 
 /// The message of the panics.
 const PANIC: &str = "as a test wants it";
 
-/// Removes old events all the time.
+/// Forgets old events all the time.
 const KEEP_EVENTS: &str = "16";
 
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
@@ -143,11 +143,13 @@ impl Point {
     }
 }
 
-/// A server with small limits and these faults.
+/// A server with small limits and these faults. Every fourth one forgets events that followers have not read.
 fn launch(faults: &str) -> Launch {
-    Launch::new()
+    let launch = Launch::new();
+    let forgets = fastrand::u8(..4) == 0;
+    let launch = if forgets { launch.keep_only_events(KEEP_EVENTS) } else { launch };
+    launch
         .faults(&format!("{FEW_CHANGES_IN_MEMORY};{faults}"))
-        .environment("PLANTD_KEEP_EVENTS", KEEP_EVENTS)
         // The tests search the log all the time.
         .environment("RUST_LOG", "warn")
         .environment("PLANTD_DRAIN_DELAY", format!("{}s", DRAIN_DELAY.as_secs()))
@@ -192,29 +194,30 @@ fn read_until_gone(client: &Client) -> Plants {
 }
 
 /// Runs a check for each point, this many times, on a few threads, each with its own server. Returns how many points
-/// that were, and how many writes were acknowledged.
+/// that were, and how much could have been lost.
 fn for_each(
     points: &[Point],
     rounds: u32,
     threads: usize,
     act: impl Fn(&mut Ordeal, &Point) + Sync,
-) -> (usize, u64) {
+) -> (usize, Totals) {
     let mut chance = chance();
     let mut all: Vec<&Point> = (0..rounds).flat_map(|_| points).collect();
     chance.shuffle(&mut all);
-    let acknowledged = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for points in all.chunks(all.len().div_ceil(threads)) {
-            let (chance, act, acknowledged) = (chance.fork(), &act, &acknowledged);
+    let totals = thread::scope(|scope| {
+        let chunks = all.chunks(all.len().div_ceil(threads)).map(|points| {
+            let (chance, act) = (chance.fork(), &act);
             scope.spawn(move || {
                 let mut ordeal = begin(chance);
                 points.iter().for_each(|point| act(&mut ordeal, point));
                 ordeal.restart(launch(""));
-                acknowledged.fetch_add(ordeal.end(), Ordering::Relaxed);
-            });
-        }
+                ordeal.end()
+            })
+        });
+        let chunks: Vec<_> = chunks.collect();
+        chunks.into_iter().map(|chunk| chunk.join().expect("nothing was lost")).sum()
     });
-    (all.len(), acknowledged.into_inner())
+    (all.len(), totals)
 }
 
 /// Starts a server on this folder, and kills it when it has stopped at the point or become ready. Returns whether
@@ -256,7 +259,7 @@ fn a_panic_in_a_handler_is_a_500_without_details_and_affects_no_other_request() 
 
 #[test]
 fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowledged_is_lost() {
-    let (panics, acknowledged) = for_each(&COMMIT, times(1, 4), 4, |ordeal, point| {
+    let (panics, totals) = for_each(&COMMIT, times(1, 24), 4, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
         ordeal.restart(launch(&faults));
         let ends = while_written(ordeal, |server| check_failure(server, &faults));
@@ -270,7 +273,7 @@ fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowle
         test: "faults",
         promise: "A panic in a commit ends the server and loses no acknowledged write",
         disturbances: format!("{panics} panics at {} steps of a commit", places(&COMMIT)),
-        losses: format!("0 of {acknowledged} acknowledged writes"),
+        losses: totals.losses(),
         details: "`/readyz` told within 1 s, and the server ended with 74".to_owned(),
     }
     .print();
@@ -296,7 +299,7 @@ fn check_failure(server: &mut TestServer, faults: &str) {
 
 #[test]
 fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
-    let (panics, acknowledged) = for_each(&CLOSE, times(1, 4), 2, |ordeal, point| {
+    let (panics, totals) = for_each(&CLOSE, times(1, 167), 2, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
         ordeal.restart(launch(&faults));
         // Too few changes for an earlier flush.
@@ -304,6 +307,7 @@ fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
         ordeal.server.client().delete(-1).assert_no_content();
         ordeal.server.process().send_terminate();
         ordeal.server.process().assert_exit_code(74);
+        ordeal.followers.serve_at([]);
         let stderr = ordeal.server.stderr();
         assert!(stderr.contains(PANIC), "{stderr}");
     });
@@ -311,7 +315,7 @@ fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
         test: "faults",
         promise: "A panic while the store closes is reported and loses no acknowledged write",
         disturbances: format!("{panics} panics at {} steps of the close", places(&CLOSE)),
-        losses: format!("0 of {acknowledged} acknowledged writes"),
+        losses: totals.losses(),
         details: "the server ended with 74".to_owned(),
     }
     .print();
@@ -321,7 +325,7 @@ fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
 fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
     let stopped_at = Mutex::new(BTreeSet::new());
     let openings = AtomicU64::new(0);
-    let (kills, acknowledged) = for_each(&COMMIT, times(1, 4), 2, |ordeal, point| {
+    let (kills, totals) = for_each(&COMMIT, times(1, 24), 2, |ordeal, point| {
         let faults = point.stops(&mut ordeal.chance);
         ordeal.restart(launch(&faults));
         let ends = while_written(ordeal, |server| {
@@ -352,7 +356,7 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
             openings.into_inner(),
             stopped_at.len()
         ),
-        losses: format!("0 of {acknowledged} acknowledged writes"),
+        losses: totals.losses(),
         details: format!("{CLIENTS} clients on each server"),
     }
     .print();
@@ -361,7 +365,7 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
 #[test]
 fn a_kill_or_a_panic_at_any_step_of_the_first_opening_leaves_nothing_in_the_way() {
     let mut chance = chance();
-    let rounds = times(1, 4);
+    let rounds = times(1, 63);
     for _ in 0..rounds {
         let one_after_the_other = TestServer::start_prepared(launch(""), "data", |data| {
             for point in MAKE.iter().chain(&OPEN) {

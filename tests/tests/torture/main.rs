@@ -13,11 +13,12 @@ mod races;
 mod replicas;
 mod start;
 
+use std::iter::Sum;
 use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use plantd_tests::{Launch, Ledgers, TestServer, WriteOutcome, store_of};
+use plantd_tests::{Followed, Followers, Launch, Ledgers, TestServer, WriteOutcome, store_of};
 
 /// A fault that limits the memtable to so few changes that it is compacted all the time.
 const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";
@@ -25,25 +26,55 @@ const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";
 /// The number of these changes.
 const CHANGES_IN_MEMORY: i64 = 64;
 
-/// A server that is disturbed repeatedly, and the ledgers of its clients.
+/// A server that is disturbed repeatedly, the ledgers of its clients, and the followers of its events.
 struct Ordeal {
+    // Before the server, because they must end before another one gets its port.
+    followers: Followers,
     server: TestServer,
     ledgers: Ledgers,
     chance: Rng,
+}
+
+/// What an ordeal was about.
+struct Totals {
+    acknowledged: u64,
+    followed: Followed,
+}
+
+impl Totals {
+    /// What was lost, and out of how much: every comparison has succeeded.
+    fn losses(&self) -> String {
+        format!("0 of {} acknowledged writes; {}", self.acknowledged, self.followed)
+    }
+}
+
+impl Sum for Totals {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        let all: Vec<Self> = all.collect();
+        Self {
+            acknowledged: all.iter().map(|totals| totals.acknowledged).sum(),
+            followed: all.iter().map(|totals| totals.followed).sum(),
+        }
+    }
 }
 
 impl Ordeal {
     /// A new server with this many clients, whose imports have at most this many rows.
     fn begin(launch: Launch, clients: i64, most_rows: usize, chance: Rng) -> Self {
         let ledgers = Ledgers::of_clients(clients, most_rows);
-        Self { server: TestServer::start_with(launch), ledgers, chance }
+        let server = TestServer::start_with(launch);
+        let followers = Followers::of(&server);
+        followers.may_be_forgotten(server.forgets_events());
+        Self { followers, server, ledgers, chance }
     }
 
-    /// Disturbs the server while each client writes up to its first write in doubt. Returns the outcome of
+    /// Disturbs the server, which ends, while each client writes up to its first write in doubt. Returns the outcome of
     /// that write for each client.
     fn disturb(&mut self, disturb: impl FnOnce(&mut TestServer)) -> Vec<WriteOutcome> {
-        let Self { server, ledgers, chance } = self;
-        ledgers.write(server, chance, || WriteOutcome::is_in_doubt, disturb)
+        let Self { followers, server, ledgers, chance } = self;
+        let told = ledgers.write(server, chance, || WriteOutcome::is_in_doubt, disturb);
+        followers.serve_at([]);
+        told
     }
 
     /// Kills the server after at most this many milliseconds of load.
@@ -55,16 +86,25 @@ impl Ordeal {
         });
     }
 
-    /// Starts the server, which has ended, like this, and compares it with the ledgers.
+    /// Starts the server, which has ended, like this, and compares it with the ledgers and with the followers.
     fn restart(&mut self, launch: Launch) {
+        let forgot = self.server.forgets_events();
         self.server.restart_with(launch);
-        self.ledgers.compare_and_settle(&store_of(&self.server.client(), "after a restart"));
+        let forgets = self.server.forgets_events();
+        self.followers.may_be_forgotten(forgot || forgets);
+        self.followers.serve_at([self.server.address()]);
+        let client = self.server.client();
+        let store = store_of(&client, "after a restart");
+        self.ledgers.compare_and_settle(&store);
+        self.followers.assert_have(&client, &store, "after a restart");
+        self.followers.may_be_forgotten(forgets);
     }
 
-    /// Ends the server and verifies its folder. Returns how many writes were acknowledged.
-    fn end(mut self) -> u64 {
+    /// Ends the server and verifies its folder.
+    fn end(mut self) -> Totals {
+        let followed = self.followers.end();
         assert_eq!(self.server.terminate().code(), Some(0), "{}", self.server.stderr());
         self.server.verify();
-        self.ledgers.acknowledged()
+        Totals { acknowledged: self.ledgers.acknowledged(), followed }
     }
 }

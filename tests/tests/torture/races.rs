@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use plantd_tests::history::{self, Entry, HistoryOperation, Outcome, State};
 use plantd_tests::torture::{Report, chance, times};
-use plantd_tests::{Answer, Client, Launch, NewPlant, TestServer, plant_body, replacement_body};
+use plantd_tests::{
+    Answer, Client, Followed, Followers, Launch, NewPlant, TestServer, plant_body,
+    replacement_body, store_of,
+};
 
 use crate::FEW_CHANGES_IN_MEMORY;
 
@@ -96,13 +99,14 @@ fn operate(client: &Client, clock: Instant, chance: &mut fastrand::Rng) -> Vec<(
 
 #[test]
 fn operations_on_each_plant_are_linearizable_also_across_kills() {
-    let (mut chance, histories, kills_in_each) = (chance(), times(2, 60), times(2, 4));
-    let mut operations = 0;
+    let (mut chance, histories, kills_in_each) = (chance(), times(2, 100), times(2, 4));
+    let (mut operations, mut followed) = (0, Vec::new());
     for history in 0..histories {
         let launch = Launch::new();
         let compacts_early = history % 2 == 1;
         let launch = if compacts_early { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch };
         let mut server = TestServer::start_with(launch);
+        let mut followers = Followers::of(&server);
         let mut history = Histories::new();
         let clock = Instant::now();
         for _ in 0..=kills_in_each {
@@ -115,6 +119,7 @@ fn operations_on_each_plant_are_linearizable_also_across_kills() {
                     .collect();
                 thread::sleep(Duration::from_millis(chance.u64(0..MAX_RUN_MS)));
                 server.kill();
+                followers.serve_at([]);
                 let clients = clients.into_iter();
                 clients.flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
             });
@@ -127,7 +132,11 @@ fn operations_on_each_plant_are_linearizable_also_across_kills() {
                 history.entry(id).or_default().push(entry);
             }
             server.restart();
+            followers.serve_at([server.address()]);
+            let client = server.client();
+            followers.assert_have(&client, &store_of(&client, "after a kill"), "after a kill");
         }
+        followed.push(followers.end());
         for (id, entries) in history {
             operations += entries.len();
             if let Err(cause) = history::check(&entries) {
@@ -135,11 +144,12 @@ fn operations_on_each_plant_are_linearizable_also_across_kills() {
             }
         }
     }
+    let followed: Followed = followed.into_iter().sum();
     Report {
         test: "races",
         promise: "Concurrent operations on a plant act as if they came one after the other",
         disturbances: format!("{} kills", histories * (kills_in_each + 1)),
-        losses: format!("0 of {operations} operations contradict the others"),
+        losses: format!("0 of {operations} operations contradict the others; {followed}"),
         details: format!(
             "{} histories checked for linearizability, {CLIENTS} clients",
             histories * u32::try_from(PLANTS).unwrap()

@@ -50,13 +50,13 @@ fn repeatedly_killed_starts_do_not_block_the_next_start() {
         kills.kill_starts(server.data(), server.start_took(), chance);
         ordeal.restart(Launch::new());
     }
-    let acknowledged = ordeal.end();
+    let totals = ordeal.end();
     assert!(kills.before_ready > 0, "every start was ready before its kill");
     Report {
         test: "start",
         promise: "`kill -9` while a server starts or recovers is not in the way of the next start",
         disturbances: format!("{} kills of starts", kills.all),
-        losses: format!("0 of {acknowledged} acknowledged writes"),
+        losses: totals.losses(),
         details: format!("{} kills before the server was ready", kills.before_ready),
     }
     .print();
