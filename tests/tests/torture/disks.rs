@@ -11,7 +11,7 @@ mod load;
 
 use std::path::Path;
 
-use plantd_tests::{IO, Launch, Ledgers, Process, TestServer, store_of};
+use plantd_tests::{Followed, Followers, IO, Launch, Ledgers, Process, TestServer, store_of};
 
 /// Asserts that the last error says where the disk is, and what to do.
 #[track_caller]
@@ -40,6 +40,22 @@ fn start_and_end(launch: &Launch, data: &Path, advice: &[&str]) -> (bool, Proces
         assert_helps(&stderr, data, advice);
     }
     (is_ready, process)
+}
+
+/// Like [`check_repaired`], and asserts that the followers have missed nothing. Returns what they have seen.
+#[track_caller]
+fn check_repaired_for(
+    mut followers: Followers,
+    ledgers: &Ledgers,
+    server: &mut TestServer,
+) -> Followed {
+    followers.serve_at([server.address()]);
+    let client = server.client();
+    let when = "after its disk was repaired";
+    followers.assert_have(&client, &store_of(&client, when), when);
+    let followed = followers.end();
+    check_repaired(ledgers, server);
+    followed
 }
 
 /// Asserts that a server without faults has the plants of the ledgers, and still takes writes.

@@ -13,11 +13,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use plantd_tests::torture::{Report, chance, check_all, is_long, time, times};
 use plantd_tests::{
-    Format, IO, Launch, Ledgers, SystemCalls, TestServer, copy_folder, plant_body, wait_until,
+    Followed, Followers, Format, IO, Launch, Ledgers, SystemCalls, TestServer, copy_folder,
+    plant_body, wait_until,
 };
 
 use super::load::{Failed, launch, new_ledgers, write_until_it_fails};
-use super::{assert_helps, check_repaired, start_and_end};
+use super::{assert_helps, check_repaired, check_repaired_for, start_and_end};
 use crate::{CHANGES_IN_MEMORY, FEW_CHANGES_IN_MEMORY};
 
 /// How often enough is written for a fault whose time is not known.
@@ -160,6 +161,7 @@ struct Sums {
     disturbed: usize,
     writes: u64,
     doubts: usize,
+    followed: Vec<Followed>,
     not_ready_after: Duration,
     ended_after: Duration,
 }
@@ -169,6 +171,7 @@ struct Sums {
 fn check_serving(fault: &Fault, files: Files, must_fail: bool, sums: &Mutex<Sums>) {
     let (mut ledgers, mut chance) = (new_ledgers(), chance());
     let mut faulty = FaultyServer::start(fault, files, &mut ledgers, &mut chance);
+    let followers = Followers::of(&faulty.server);
     let mut write = || write_until_it_fails(&mut faulty.server, &mut ledgers, &mut chance);
     let mut failed = write();
     assert!(failed.is_some() || !must_fail, "{fault:?} went unnoticed");
@@ -184,15 +187,17 @@ fn check_serving(fault: &Fault, files: Files, must_fail: bool, sums: &Mutex<Sums
     } else {
         assert_helps(&faulty.server.stderr(), faulty.server.data(), &["has room"]);
     }
+    followers.serve_at([]);
     let (disturbed, mut server) = faulty.restart();
     assert!(disturbed > 0, "{fault:?} did not happen");
-    check_repaired(&ledgers, &mut server);
+    let followed = check_repaired_for(followers, &ledgers, &mut server);
 
     let mut sums = sums.lock().expect("no check panicked");
     sums.cases += 1;
     sums.disturbed += disturbed;
     sums.writes += ledgers.acknowledged();
     sums.doubts += ledgers.doubts();
+    sums.followed.push(followed);
     if let Some(Failed { not_ready_after, ended_after }) = failed {
         sums.failures += 1;
         sums.not_ready_after = sums.not_ready_after.max(not_ready_after);
@@ -207,11 +212,12 @@ fn check_faults(promise: &'static str, cases: impl IntoIterator<Item = (Fault, F
         check_serving(&fault, files, must_fail, &sums)
     });
     let sums: Sums = sums.into_inner().expect("no check panicked");
+    let followed: Followed = sums.followed.iter().copied().sum();
     Report {
         test: "disks",
         promise,
         disturbances: format!("{} servers with a fault, {} calls disturbed", sums.cases, sums.disturbed),
-        losses: format!("0 of {} acknowledged writes", sums.writes),
+        losses: format!("0 of {} acknowledged writes; {followed}", sums.writes),
         details: format!("{} of the servers ended with 74; {} other writes are there whole or not at all; `/readyz` told within \
              {}, and the end came within {}", sums.failures, sums.doubts, time(sums.not_ready_after), time(sums.ended_after)),
     }
@@ -246,7 +252,7 @@ fn a_call_that_fails_once_or_permanently_loses_no_acknowledged_write() {
         for error in ["error=EIO", "error=ENOSPC"] {
             // The start syncs the folder of the manifest once, and must not fail.
             let first = if files == Files::Folders { 2 } else { 1 };
-            let faults = faults(call, error, first..=first + times(1, 7));
+            let faults = faults(call, error, first..=first + times(1, 11));
             let count = if error == "error=EIO" || is_long() { faults.len() } else { 1 };
             cases.extend(faults.into_iter().take(count).map(|fault| (fault, files, true)));
         }

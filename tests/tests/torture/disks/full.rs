@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Answer, Client, Counts, Format, IO, Launch, Ledgers, SmallDisk, TestServer, WriteOutcome,
-    plant_body, plants_in, replacement_body, store_of, wait_until,
+    Answer, Client, Counts, Followed, Followers, Format, IO, Launch, Ledgers, SmallDisk,
+    TestServer, WriteOutcome, plant_body, plants_in, replacement_body, store_of, wait_until,
 };
 
 use super::load::{self, new_ledgers};
-use super::{assert_helps, check_repaired, start_and_end};
+use super::{assert_helps, check_repaired, check_repaired_for, start_and_end};
 use crate::FEW_CHANGES_IN_MEMORY;
 
 const ROOM: &str = "size=256m";
@@ -31,6 +31,14 @@ fn check_with_room(disk: &SmallDisk, ledgers: &Ledgers) {
     disk.remount(ROOM);
     let mut server = TestServer::start_at(Launch::new().within(disk), &disk.data());
     check_repaired(ledgers, &mut server);
+}
+
+/// Like [`check_with_room`], and asserts that the followers have missed nothing. Returns what they have seen.
+#[track_caller]
+fn check_with_room_for(followers: Followers, disk: &SmallDisk, ledgers: &Ledgers) -> Followed {
+    disk.remount(ROOM);
+    let mut server = TestServer::start_at(Launch::new().within(disk), &disk.data());
+    check_repaired_for(followers, ledgers, &mut server)
 }
 
 /// Waits until `/readyz` says that the disk is full.
@@ -84,7 +92,8 @@ fn terminate_full(server: &mut TestServer) -> bool {
 #[test]
 fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room() {
     let mut chance = chance();
-    let rounds = times(3, 30);
+    let rounds = times(3, 500);
+    let mut followed = Vec::new();
     let (mut writes, mut doubts, mut starts, mut refused) = (0, 0, 0, 0);
     for round in 0..rounds {
         // The write-ahead log takes 16 MiB, and 32 MiB are the reserve.
@@ -93,7 +102,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
         let launch = load::launch().faults(FEW_CHANGES_IN_MEMORY).within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
         let client = server.client();
-        let mut ledgers = new_ledgers();
+        let (mut ledgers, mut followers) = (new_ledgers(), Followers::of(&server));
         let told = ledgers.write(&mut server, &mut chance, || WriteOutcome::is_in_doubt, |_| {});
         assert!(told.iter().all(|told| *told == WriteOutcome::DiskFull), "{told:?}");
         wait_until_full(&client);
@@ -102,6 +111,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
         }
         assert_refuses_writes(&client);
         let store = store_of(&client, "while its disk is full");
+        followers.assert_have(&client, &store, "while its disk is full");
         (writes, doubts) = (writes + ledgers.acknowledged(), doubts + ledgers.doubts());
         ledgers.compare_and_settle(&store);
         match round % 3 {
@@ -109,21 +119,23 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
                 disk.remount(ROOM);
                 wait_until("/readyz to be 200", || client.get("/readyz").status == 200);
                 ledgers.write_some(&mut server, &mut chance, 10);
-                check_repaired(&ledgers, &mut server);
+                followed.push(check_repaired_for(followers, &ledgers, &mut server));
                 continue;
             }
             1 => server.kill(),
             _ => drop(terminate_full(&mut server)),
         }
+        followers.serve_at([]);
         starts += 1;
         refused += u32::from(!try_start(&launch, &disk));
-        check_with_room(&disk, &ledgers);
+        followed.push(check_with_room_for(followers, &disk, &ledgers));
     }
+    let followed: Followed = followed.into_iter().sum();
     Report {
         test: "disks",
         promise: "While the disk is full, reads go on, writes are refused, and nothing is lost",
         disturbances: format!("{rounds} disks filled by the server"),
-        losses: format!("0 of {writes} acknowledged writes"),
+        losses: format!("0 of {writes} acknowledged writes; {followed}"),
         details: format!(
             "{doubts} imports cut off; {refused} of {starts} starts without room refused"
         ),
@@ -177,13 +189,14 @@ fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
 #[test]
 fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() {
     let mut chance = chance();
-    let rounds = times(2, 20);
+    let rounds = times(2, 500);
+    let mut followed = Vec::new();
     let (mut writes, mut doubts, mut failed) = (0, 0, 0);
     for _ in 0..rounds {
         let disk = SmallDisk::new("size=128m");
         let launch = load::launch().faults(FEW_CHANGES_IN_MEMORY).within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
-        let mut ledgers = new_ledgers();
+        let (mut ledgers, followers) = (new_ledgers(), Followers::of(&server));
         let before = chance.usize(0..200);
         let acknowledged = AtomicUsize::new(0);
         let new_end = || {
@@ -209,18 +222,20 @@ fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() 
             server.process().send_terminate();
         }
         let code = server.process().wait_for_exit().code();
+        followers.serve_at([]);
         assert!(matches!(code, Some(0 | IO)), "{code:?}: {}", server.stderr());
         if code == Some(IO) {
             assert_helps(&server.stderr(), server.data(), ADVICE);
         }
         failed += u32::from(server.stderr().contains("No space left on device"));
-        check_with_room(&disk, &ledgers);
+        followed.push(check_with_room_for(followers, &disk, &ledgers));
     }
+    let followed: Followed = followed.into_iter().sum();
     Report {
         test: "disks",
         promise: "A disk that another program fills at once loses no acknowledged write",
         disturbances: format!("{rounds} disks filled by another program"),
-        losses: format!("0 of {writes} acknowledged writes"),
+        losses: format!("0 of {writes} acknowledged writes; {followed}"),
         details: format!(
             "{failed} stores failed; {doubts} other writes are there whole or not at all"
         ),
@@ -243,7 +258,7 @@ fn a_first_start_on_a_full_disk_says_so_and_with_room_the_next_one_works() {
         is_ready
     };
     // Larger and larger disks, until there is room.
-    let (mut kib, step) = (4, times(900, 60));
+    let (mut kib, step) = (4, times(900, 40));
     while !start(&format!("size={kib}k"), ROOM) {
         kib += chance.u32(step / 2..=step);
     }
@@ -263,14 +278,15 @@ fn a_first_start_on_a_full_disk_says_so_and_with_room_the_next_one_works() {
 
 #[test]
 fn a_later_start_on_a_full_disk_harms_nothing() {
-    let rounds = times(2, 20);
+    let rounds = times(2, 167);
+    let mut followed = Vec::new();
     let mut chance = chance();
     let (mut starts, mut refused, mut writes) = (0, 0, 0);
     for round in 0..rounds {
         let disk = SmallDisk::new("size=64m");
         let launch = load::launch().within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
-        let mut ledgers = new_ledgers();
+        let (mut ledgers, followers) = (new_ledgers(), Followers::of(&server));
         let each = chance.usize(10..50);
         ledgers.write_some(&mut server, &mut chance, each);
         writes += ledgers.acknowledged();
@@ -279,19 +295,21 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
         } else {
             assert_eq!(server.terminate().code(), Some(0));
         }
+        followers.serve_at([]);
         disk.fill("of-someone-else");
         for _ in 0..3 {
             starts += 1;
             refused += u32::from(!try_start(&launch, &disk));
         }
-        check_with_room(&disk, &ledgers);
+        followed.push(check_with_room_for(followers, &disk, &ledgers));
     }
+    let followed: Followed = followed.into_iter().sum();
     assert!(refused > 0, "no disk was full");
     Report {
         test: "disks",
         promise: "A later start on a full disk harms nothing",
         disturbances: format!("{starts} later starts without room"),
-        losses: format!("0 of {writes} acknowledged writes"),
+        losses: format!("0 of {writes} acknowledged writes; {followed}"),
         details: format!("{refused} of the starts refused"),
     }
     .print();
