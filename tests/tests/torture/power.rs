@@ -1,18 +1,19 @@
 //! Power cuts: the disk keeps synced data, and a random part of the rest.
 //!
-//! strace shows the writes and syncs of a server, and its answers. From the trace, `Disk` computes the files that a
-//! cut at any moment leaves, and a server starts on them.
+//! strace shows the writes and syncs of a server, its answers, and the events that followers got. From the trace, `Disk`
+//! computes the files that a cut at any moment leaves, and a server starts on them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
 use plantd_tests::disk::{Disk, TRACED};
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Launch, Ledgers, SystemCall, SystemCalls, TestServer, WriteOutcome, copy_folder, store_of,
-    wait_until,
+    Client, FollowedEvent, Followers, Launch, Ledgers, SystemCall, SystemCalls, TestServer,
+    WriteOutcome, copy_folder, events_of, store_of, wait_until,
 };
+use serde_json::Value;
 
 use crate::FEW_CHANGES_IN_MEMORY;
 
@@ -33,6 +34,15 @@ struct Run {
     calls: SystemCalls,
     /// The line of the trace on which the answer to each successful request begins, by its request id.
     answered: HashMap<String, usize>,
+    /// Each event that a stream has shown, and the line on which it first began.
+    shown: BTreeMap<u64, ShownEvent>,
+}
+
+/// An event that a follower got.
+struct ShownEvent {
+    cursor: String,
+    event: FollowedEvent,
+    line: usize,
 }
 
 impl Run {
@@ -52,8 +62,14 @@ impl Run {
             }
             disk = Some(Disk::holding(data.parent().expect("a folder is in a folder")));
         });
+        let mut followers = Followers::of(&server);
         let before = ledgers.acknowledged();
         ledgers.write_some(&mut server, chance, writes);
+        let client = server.client();
+        let store = store_of(&client, "under strace");
+        followers.assert_have(&client, &store, "under strace");
+        let newest = followers.events().into_iter().flatten().map(|event| event.revision).max();
+        followers.end();
         let acknowledged = ledgers.acknowledged() - before;
         if chance.bool() {
             assert_eq!(server.terminate().code(), Some(0));
@@ -65,7 +81,30 @@ impl Run {
         // If the format of answers ever changes, the trace would show none, and the test would assert nothing.
         let seen = answered.keys().filter(|request_id| Ledgers::is_request_id(request_id)).count();
         assert_eq!(u64::try_from(seen).ok(), Some(acknowledged), "answers that the trace shows");
-        Self { disk: disk.expect("it was loaded"), calls, answered }
+        let mut shown = BTreeMap::new();
+        for event in calls.all(|_| true).flat_map(shown_events) {
+            shown.entry(event.event.revision).or_insert(event);
+        }
+        // As for the answers.
+        assert_eq!(shown.keys().max().copied(), newest, "the newest event that the trace shows");
+        Self { disk: disk.expect("it was loaded"), calls, answered, shown }
+    }
+
+    /// Asserts that a server which has started after a power cut on this line has every event that was shown before, in
+    /// its place, and takes the cursor of the last of them. Returns how many there are.
+    #[track_caller]
+    fn check_events(&self, client: &Client, line: usize) -> usize {
+        let shown: Vec<&ShownEvent> = self.shown.values().filter(|it| it.line < line).collect();
+        let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return 0 };
+        let events = events_of(client, Some(&first.cursor));
+        let later = shown.iter().skip(1).map(|shown| shown.event);
+        assert!(
+            later.eq(events.iter().take(shown.len() - 1).copied()),
+            "events that were shown are gone"
+        );
+        let answer = client.get(&format!("/events?after={}", last.cursor));
+        assert_eq!(answer.status, 200, "the cursor of a follower: {answer:?}");
+        shown.len()
     }
 
     /// Lines of the trace at which the power is cut, ascending: a quarter of them each where an answer begins, where a
@@ -105,6 +144,23 @@ fn answered(call: &SystemCall) -> Option<(String, usize)> {
     Some((id, call.begun))
 }
 
+/// The whole events of a stream in the bytes that a call sends.
+fn shown_events(call: &SystemCall) -> Vec<ShownEvent> {
+    if !call.is_write() {
+        return Vec::new();
+    }
+    let bytes: Vec<u8> = call.texts().into_iter().flat_map(|text| text.bytes).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    let shown = text.split("id: ").skip(1).filter_map(|event| {
+        let (cursor, rest) = event.split_once("\ndata: ")?;
+        let (data, _) = rest.split_once("\n\n")?;
+        let data: Value = serde_json::from_str(data).ok()?;
+        let event = FollowedEvent::from_json(&data);
+        Some(ShownEvent { cursor: cursor.to_owned(), event, line: call.begun })
+    });
+    shown.collect()
+}
+
 /// Cuts the power, half of the time so that something is lost if that can be. Returns how many changes are lost.
 fn cut_power(disk: &Disk, left: &Path, chance: &mut fastrand::Rng) -> usize {
     let mut tries = if chance.bool() { 10 } else { 1 };
@@ -120,11 +176,11 @@ fn cut_power(disk: &Disk, left: &Path, chance: &mut fastrand::Rng) -> usize {
 
 #[test]
 fn nothing_acknowledged_is_lost_by_a_power_cut() {
-    let (mut chance, runs, cuts_of_a_run) = (chance(), times(2, 10), times(8, 20));
+    let (mut chance, runs, cuts_of_a_run) = (chance(), times(2, 25), times(8, 20));
     let folder = tempfile::tempdir().unwrap();
     let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let mut image = None;
-    let (mut system_calls, mut acknowledged, mut changes_lost) = (0, 0, 0);
+    let (mut system_calls, mut acknowledged, mut changes_lost, mut shown) = (0, 0, 0, 0);
     for run in 0..runs {
         let mut recorded = Run::record(image.as_deref(), &mut ledgers, &mut chance);
         system_calls += recorded.calls.lines();
@@ -143,7 +199,9 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
                     copy_folder(data, target);
                 }
             });
-            let store = store_of(&server.client(), "after a power cut");
+            let client = server.client();
+            let store = store_of(&client, "after a power cut");
+            shown += recorded.check_events(&client, line);
             acknowledged += ledgers.compare_then(&store, |request_id| {
                 recorded.answered.get(request_id).is_some_and(|answered| *answered < line)
             });
@@ -159,12 +217,15 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     }
     let cuts = runs * cuts_of_a_run;
     assert!(acknowledged > usize::try_from(cuts).unwrap(), "next to nothing was looked for");
+    assert!(shown > usize::try_from(cuts).unwrap(), "next to nothing was shown to followers");
     assert!(changes_lost > 0, "no cut came while anything was not synced");
     Report {
         test: "power",
         promise: "A power cut loses no acknowledged write",
         disturbances: format!("{cuts} simulated power cuts"),
-        losses: format!("0 of {acknowledged} acknowledged writes"),
+        losses: format!(
+            "0 of {acknowledged} acknowledged writes; 0 of {shown} events that were shown, and no cursor"
+        ),
         details: format!("the cuts destroyed {changes_lost} unsynced changes, in whole or in part; {system_calls} system calls traced"),
     }
     .print();
