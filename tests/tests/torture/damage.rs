@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use fastrand::Rng;
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Client, Counts, Format, Launch, NewPlant, Plants, TAGS, TOKEN, TestServer, copy_folder,
-    files_below, plants_in, store_of,
+    Client, Counts, FollowedEvent, Format, Launch, NewPlant, Plants, TAGS, TOKEN, TestServer,
+    copy_folder, events_of, files_below, newest_cursor, plants_in, store_of,
 };
 
 /// Plants with a long name and a long tag of their own: enough for many blocks.
@@ -35,6 +35,9 @@ struct Store {
     server: TestServer,
     /// The plants as acknowledged.
     ledger: Plants,
+    /// All events, and the cursor of a follower that has read them.
+    events: Vec<FollowedEvent>,
+    cursor: String,
     /// All plants as they ever were: an export of a damaged database may contain older states.
     ever: BTreeSet<NewPlant>,
     /// All files at earlier moments, by their paths in the data folder.
@@ -87,7 +90,9 @@ impl Store {
             ledger.insert(id, plant);
         }
         ever.extend(ledger.values().cloned());
-        Self { server, ledger, ever, earlier }
+        let events = events_of(&client, None);
+        let cursor = newest_cursor(&client);
+        Self { server, ledger, events, cursor, ever, earlier }
     }
 }
 
@@ -197,8 +202,11 @@ fn serves_damaged(data: &Path, store: &Store, what: &str) -> bool {
     let client = Client::new(process.address(), Some(TOKEN));
     let plants = store_of(&client, what);
     assert!(plants == store.ledger, "{what}: other plants are served");
+    assert!(events_of(&client, None) == store.events, "{what}: other events are served");
     let answer = client.create(i64::MAX, "Rosa", None);
     answer.assert_plant("Rosa", None);
+    let missed = events_of(&client, Some(&store.cursor));
+    assert!(matches!(missed[..], [FollowedEvent { id: i64::MAX, .. }]), "{what}: {missed:?}");
     process.send_terminate();
     assert_eq!(process.wait_for_exit().code(), Some(0), "{what}: {}", process.stderr());
     true
@@ -294,12 +302,12 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
     let tables = files_below(&store.server.data().join("plants/tables"));
     assert!(tables.len() > 1, "one table cannot stand in the place of another");
     store.server.kill();
-    tally.check(&store, true, times(15, 250), &mut chance);
+    tally.check(&store, true, times(15, 260), &mut chance);
 
     // The same folder after an orderly start and end.
     store.server.restart();
     assert_eq!(store.server.terminate().code(), Some(0));
-    tally.check(&store, false, times(15, 250), &mut chance);
+    tally.check(&store, false, times(15, 260), &mut chance);
 
     let Tally { whole, refused, stale, left_out, saved } = tally;
     assert!(refused > 0, "no damage was noticed");
@@ -309,11 +317,51 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
         test: "damage",
         promise: "A damaged database is served completely or not at all",
         disturbances: format!("{all} damages to its files, {stale} of them stale files"),
-        losses: format!("0 of {all} starts served less than everything"),
+        losses: format!("0 of {all} starts served less than all plants and all events"),
         details: format!("{whole} starts served everything, {refused} said what is wrong and ended; `plantd export --data` saved {saved} of {in_refused} \
              plants from those; {left_out} damages to the last record of the write-ahead log after a kill are left out"),
     }
     .print();
+}
+
+/// Each way to follow the events.
+const WAYS: [&str; 3] = ["application/json", "*/*", "text/event-stream"];
+
+/// A cursor of the lost part of the log must not lead to the events that come in its place.
+#[test]
+fn a_cursor_that_is_ahead_of_an_older_copy_of_the_database_is_refused() {
+    const PLANTS_BEFORE: i64 = 20;
+    const PLANTS_LOST: i64 = 10;
+    let mut server = TestServer::start();
+    let create = |server: &TestServer, ids: Range<i64>| {
+        let client = server.client();
+        ids.for_each(|id| client.create(id, "Rosa", None).assert_plant("Rosa", None));
+        newest_cursor(&client)
+    };
+    let old = create(&server, 0..PLANTS_BEFORE);
+    assert_eq!(server.terminate().code(), Some(0));
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("copy");
+    copy_folder(server.data(), &copy);
+    server.restart();
+    let lost: Vec<String> = (PLANTS_BEFORE..PLANTS_BEFORE + PLANTS_LOST)
+        .map(|id| create(&server, id..id + 1))
+        .collect();
+    server.kill();
+    fs::remove_dir_all(server.data()).expect("removes");
+    copy_folder(&copy, server.data());
+    server.restart();
+    let client = server.client();
+    for cursor in &lost {
+        for accept in WAYS {
+            let path = format!("/events?wait=1&after={cursor}");
+            client.send("GET", &path, &[("accept", accept)], "").assert_error(410, 3004);
+        }
+    }
+    assert_eq!(events_of(&client, Some(&old)), [], "the log ends where the copy was made");
+    create(&server, -1..0);
+    let next = events_of(&client, Some(&old));
+    assert!(matches!(next[..], [FollowedEvent { id: -1, .. }]), "{next:?}");
 }
 
 /// Blocks are read on demand.
