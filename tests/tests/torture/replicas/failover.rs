@@ -38,7 +38,7 @@ enum End {
 
 const ENDS: [End; 3] = [End::Impatient, End::Lonely, End::Sudden];
 
-fn both(primary: &Cluster, standby: &Cluster) -> String {
+pub(super) fn both(primary: &Cluster, standby: &Cluster) -> String {
     let [one, other] = [primary, standby].map(Cluster::port);
     format!("postgres://postgres@127.0.0.1:{one},127.0.0.1:{other}/postgres")
 }

@@ -1,6 +1,7 @@
 //! Three servers on one PostgreSQL, with clients that write to all of them.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -9,11 +10,11 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use plantd_tests::torture::{Report, SetOnDrop};
 use plantd_tests::{
-    Answer, Client, Ledgers, NewPlant, Plants, WriteOutcome, replacement_body, store_of, wait_until,
+    Answer, Client, Followers, Ledgers, NewPlant, Plants, WriteOutcome, newest_cursor,
+    replacement_body, revision_of, store_of, wait_until,
 };
 use test_postgres::{Database, fresh_schema_name};
 
-use super::follower::Follower;
 use super::log::{assert_leads_to, read_log};
 use super::replica::Replica;
 
@@ -34,19 +35,21 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 /// The name of plants that probe whether writes are taken.
 const PROBE_NAME: &str = "Rosa";
 
-/// Servers that share their plants, and the ledgers of the clients that write to all of them.
+/// Servers that share their plants, the ledgers of the clients that write to all of them, and the followers that read from
+/// any of them.
 pub(super) struct Fleet {
     pub(super) installation: Installation,
     ledgers: Ledgers,
     /// The number of changes by clients.
     changes: usize,
-    follower: Option<Follower>,
     /// The longest time from the end of a disturbance until all servers took writes.
     pub(super) longest_return: Duration,
 }
 
 /// The part of a fleet that a disturbance may use while clients write.
 pub(super) struct Installation {
+    // Before the servers, because they must end before another one gets the port of one of these.
+    followers: Followers,
     pub(super) replicas: Vec<Replica>,
     /// The URL of PostgreSQL for the servers.
     pub(super) url: String,
@@ -162,6 +165,20 @@ impl Probes {
 }
 
 impl Installation {
+    /// Kills a server.
+    pub(super) fn kill(&mut self, index: usize) {
+        self.replicas[index].kill(&self.database);
+        let mut others = addresses(&self.replicas);
+        others.remove(index);
+        self.followers.serve_at(others);
+    }
+
+    /// Starts a server again after its end.
+    pub(super) fn restart(&mut self, index: usize) {
+        self.replicas[index].restart(&self.url, &self.schema);
+        self.followers.serve_at(addresses(&self.replicas));
+    }
+
     /// Waits until `/readyz` of all servers reports that they take writes, or that they do not.
     #[track_caller]
     pub(super) fn wait_for_readiness(&self, is_ready: bool) {
@@ -208,9 +225,10 @@ impl Fleet {
     /// Starts servers that use PostgreSQL at a URL. `database` is for looks at the tables.
     pub(super) fn start(url: &str, database: &Database) -> Self {
         let schema = fresh_schema_name();
-        let replicas = (0..SERVERS).map(|_| Replica::start(url, &schema)).collect();
+        let replicas: Vec<_> = (0..SERVERS).map(|_| Replica::start(url, &schema)).collect();
         Self {
             installation: Installation {
+                followers: Followers::of_replicas(addresses(&replicas)),
                 replicas,
                 url: url.to_owned(),
                 database: database.clone(),
@@ -220,16 +238,8 @@ impl Fleet {
             },
             ledgers: Ledgers::of_clients(CLIENTS, MOST_ROWS),
             changes: 0,
-            follower: None,
             longest_return: Duration::ZERO,
         }
-    }
-
-    /// Like [`Self::start`], with a follower of the events.
-    pub(super) fn start_followed(url: &str, database: &Database) -> Self {
-        let fleet = Self::start(url, database);
-        let follower = Some(Follower::start(url, &fleet.installation.schema));
-        Self { follower, ..fleet }
     }
 
     /// Disturbs the fleet after fewer than this many acknowledged writes, and asserts that all servers soon take writes
@@ -294,12 +304,14 @@ impl Fleet {
     fn check(&mut self) {
         self.wait_for_rest();
         let replica = fastrand::choice(&self.installation.replicas).expect("some");
-        let all = store_of(&replica.client(), "after it was disturbed");
+        let client = replica.client();
+        let all = store_of(&client, "after it was disturbed");
         let mut probed = all.clone();
         let plants = probed.split_off(&0);
         self.changes += self.ledgers.compare_and_settle(&plants);
         self.installation.probes.assert_are(&probed);
-        let Installation { database, schema, .. } = &self.installation;
+        let Installation { followers, database, schema, .. } = &mut self.installation;
+        followers.assert_have(&client, &all, "after it was disturbed");
         let log = read_log(database, schema);
         assert_leads_to(&log, &all, database, schema);
         assert_eq!(log.len(), self.changes + probed.len(), "one event for each change");
@@ -316,33 +328,52 @@ impl Fleet {
         wait_until("all sessions to have nothing to do", || database.query(&busy) == "0");
     }
 
-    /// Restarts all servers in order, with PostgreSQL at another URL.
+    /// Restarts all servers in order, with PostgreSQL at another URL, where commits wait for a standby. Returns when all
+    /// followers have a cursor from there: an earlier cursor does not outlive a promotion.
     pub(super) fn move_to(&mut self, url: &str) {
-        let Installation { replicas, schema, url: old_url, .. } = &mut self.installation;
+        let Installation { followers, replicas, schema, url: old_url, probes, .. } =
+            &mut self.installation;
         url.clone_into(old_url);
-        for replica in replicas {
+        followers.serve_at([]);
+        for replica in replicas.iter_mut() {
             assert_eq!(replica.server.terminate().code(), Some(0));
             replica.restart(url, schema);
         }
+        followers.serve_at(addresses(replicas));
+        let client = replicas[0].client();
+        probes.create(&client);
+        followers.wait_for(revision_of(&newest_cursor(&client)));
     }
 
-    /// Ends all servers in order, asserts that the follower, if there is one, has seen exactly the log, and reports.
-    pub(super) fn end(mut self, promise: &'static str, disturbances: String, details: &str) {
-        for replica in &mut self.installation.replicas {
-            assert_eq!(replica.server.terminate().code(), Some(0), "{}", replica.server.stderr());
+    /// Asserts that each follower has seen exactly the log, ends all servers in order, and reports.
+    pub(super) fn end(self, promise: &'static str, disturbances: String, details: &str) {
+        let Installation { mut followers, replicas, database, schema, answers, .. } =
+            self.installation;
+        let log = read_log(&database, &schema);
+        followers.wait_for(log.last().map_or(0, |event| event.revision));
+        for seen in followers.events() {
+            let first_difference = (0..seen.len().max(log.len()))
+                .map(|index| (index, seen.get(index), log.get(index)))
+                .find(|(_, seen, logged)| seen != logged);
+            let counts = (seen.len(), log.len());
+            assert_eq!(first_difference, None, "an event was missed or seen twice: {counts:?}");
+        }
+        let followed = followers.end();
+        for Replica { mut server, .. } in replicas {
+            assert_eq!(server.terminate().code(), Some(0), "{}", server.stderr());
         }
         // Every comparison has succeeded, so nothing is lost.
-        let answers = &self.installation.answers;
-        let mut losses =
-            format!("0 of {} acknowledged writes, no write done twice", answers.acknowledged());
-        if let Some(follower) = self.follower.take() {
-            follower
-                .assert_has_seen(&read_log(&self.installation.database, &self.installation.schema));
-            losses += ", no event missed or seen twice";
-        }
+        let losses = format!(
+            "0 of {} acknowledged writes, no write done twice; {followed}",
+            answers.acknowledged()
+        );
         let details = format!("{details}; {answers}");
         Report { test: "replicas", promise, disturbances, losses, details }.print();
     }
+}
+
+fn addresses(replicas: &[Replica]) -> Vec<SocketAddr> {
+    replicas.iter().map(|replica| replica.server.address()).collect()
 }
 
 fn process_ids(replicas: &mut [Replica]) -> Vec<u32> {

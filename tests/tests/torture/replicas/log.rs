@@ -2,42 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use plant_domain::PlantId;
-use plant_store::{EventKind, Revision};
-use plantd_tests::Plants;
+use plantd_tests::{FollowedEvent, FollowedKind, Plants};
 use test_postgres::Database;
 
 /// The revisions in a block of events.
 const EVENTS_IN_A_BLOCK: i64 = 1024;
 
-/// An event, as the tables have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LoggedEvent {
-    pub(super) revision: Revision,
-    pub(super) kind: EventKind,
-    pub(super) id: PlantId,
-}
-
 /// Reads all events, in their order. Asserts that revisions grow, and that each is in its block.
-pub(super) fn read_log(database: &Database, schema: &str) -> Vec<LoggedEvent> {
+pub(super) fn read_log(database: &Database, schema: &str) -> Vec<FollowedEvent> {
     let rows = format!("SELECT block, revisions, kinds, ids FROM {schema}.events ORDER BY block");
-    let mut events: Vec<LoggedEvent> = Vec::new();
+    let mut events: Vec<FollowedEvent> = Vec::new();
     for row in database.query(&rows).lines() {
         let columns: Vec<Vec<i64>> = row.split('|').map(numbers).collect();
         let [block, revisions, kinds, ids] = &columns[..] else { panic!("a row of 4: {row}") };
         assert!(revisions.len() == kinds.len() && kinds.len() == ids.len(), "{row}");
         for ((revision, kind), id) in revisions.iter().zip(kinds).zip(ids) {
             assert_eq!(revision.div_euclid(EVENTS_IN_A_BLOCK), block[0], "{row}");
-            let revision = Revision::from(revision.cast_unsigned());
+            let revision = revision.cast_unsigned();
             let is_later = events.last().is_none_or(|last| last.revision < revision);
             assert!(is_later, "the revisions do not grow: {row}");
             let kind = match kind {
-                1 => EventKind::Created,
-                2 => EventKind::Updated,
-                3 => EventKind::Deleted,
+                1 => FollowedKind::Created,
+                2 => FollowedKind::Updated,
+                3 => FollowedKind::Deleted,
                 kind => panic!("there is no kind {kind}"),
             };
-            events.push(LoggedEvent { revision, kind, id: PlantId::from(*id) });
+            events.push(FollowedEvent { revision, kind, id: *id });
         }
     }
     events
@@ -46,19 +36,19 @@ pub(super) fn read_log(database: &Database, schema: &str) -> Vec<LoggedEvent> {
 /// Asserts that the events lead to exactly these plants, that each has the revision of its last event, and that the
 /// counters agree.
 pub(super) fn assert_leads_to(
-    events: &[LoggedEvent],
+    events: &[FollowedEvent],
     plants: &Plants,
     database: &Database,
     schema: &str,
 ) {
     let mut last_events = BTreeMap::new();
     for event in events {
-        let before: Option<&LoggedEvent> = last_events.insert(event.id.get(), event);
-        let was_there = before.is_some_and(|before| before.kind != EventKind::Deleted);
-        let fits = was_there != (event.kind == EventKind::Created);
+        let before: Option<&FollowedEvent> = last_events.insert(event.id, event);
+        let was_there = before.is_some_and(|before| before.kind != FollowedKind::Deleted);
+        let fits = was_there != (event.kind == FollowedKind::Created);
         assert!(fits, "{event:?} cannot come after {before:?}");
     }
-    let is_there = |event: &LoggedEvent| event.kind != EventKind::Deleted;
+    let is_there = |event: &FollowedEvent| event.kind != FollowedKind::Deleted;
     let led_to = last_events.iter().filter(|(_, event)| is_there(event)).map(|(id, _)| id);
     assert!(plants.keys().eq(led_to), "the events do not lead to the plants that are there");
     let rows = format!(

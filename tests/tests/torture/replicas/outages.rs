@@ -16,15 +16,15 @@ fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
     const MOST_WRITES: u64 = 200;
     let (mut chance, kills) = (chance(), times(3, 50));
     let database = test_postgres::shared();
-    let mut fleet = Fleet::start_followed(database.url(), database);
+    let mut fleet = Fleet::start(database.url(), database);
     for _ in 0..kills {
         let after = chance.u64(0..MOST_WRITES);
         let killed = chance.usize(..fleet.installation.replicas.len());
         fleet.disturb(&mut chance, MOST_WRITES, |installation| {
-            installation.replicas[killed].kill(&installation.database);
+            installation.kill(killed);
             // The other servers continue.
             installation.answers.wait_for(after);
-            installation.replicas[killed].restart(&installation.url, &installation.schema);
+            installation.restart(killed);
             Instant::now()
         });
     }
@@ -39,7 +39,7 @@ fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
 fn nothing_is_lost_when_postgresql_ends_and_service_returns_by_itself_when_it_is_back() {
     let (mut chance, ends) = (chance(), times(2, 100));
     let mut cluster = Cluster::start();
-    let mut fleet = Fleet::start_followed(&cluster.url(), cluster.database());
+    let mut fleet = Fleet::start(&cluster.url(), cluster.database());
     for end in 0..ends {
         let waits_for_readiness = chance.bool();
         fleet.disturb(&mut chance, 200, |installation| {
@@ -86,7 +86,7 @@ fn nothing_is_lost_or_done_twice_by_sessions_that_are_ended_in_a_commit() {
     const MOST_WRITES: u64 = 100;
     let (mut chance, rounds) = (chance(), times(4, 50));
     let database = test_postgres::shared();
-    let mut fleet = Fleet::start_followed(database.url(), database);
+    let mut fleet = Fleet::start(database.url(), database);
     let mut ended = 0;
     for victims in VICTIMS.iter().cycle().take(usize::try_from(rounds).expect("a few")) {
         let after = chance.u64(1..MOST_WRITES);
@@ -187,7 +187,7 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
     let (mut chance, of_each) = (chance(), times(1, 50));
     let cluster = Cluster::start();
     let proxy = Proxy::before(cluster.port());
-    let mut fleet = Fleet::start_followed(&proxy.url(), cluster.database());
+    let mut fleet = Fleet::start(&proxy.url(), cluster.database());
     for interruption in (0..of_each).flat_map(|_| KINDS) {
         let closed = Duration::from_millis(chance.u64(..LONGEST_MS / u64::from(times(4, 1))));
         fleet.disturb(&mut chance, 100, |_| {

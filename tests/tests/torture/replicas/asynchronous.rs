@@ -1,0 +1,86 @@
+//! A primary whose commits do not wait for its standby. The standby takes over without the newest changes.
+
+use std::ops::Range;
+
+use plantd_tests::torture::{Report, times};
+use plantd_tests::{Client, FollowedEvent, events_of, newest_cursor, wait_until};
+use test_postgres::{Cluster, fresh_schema_name};
+
+use super::failover::both;
+use super::replica::Replica;
+
+/// How many plants the standby has of each round.
+const KEPT: i64 = 5;
+
+/// How many plants the standby lacks. A promoted standby skips up to 32 numbers of a sequence, so fewer would have
+/// numbers that are never given again.
+const LOST: i64 = 50;
+
+/// How many plants are created after the promotion: they take numbers of the lost ones.
+const LATER: i64 = 60;
+
+/// The ways to follow events.
+const WAYS: [&str; 2] = ["application/json", "text/event-stream"];
+
+/// Creates plants one by one, and returns the cursors behind them.
+fn create(client: &Client, ids: Range<i64>) -> Vec<String> {
+    let cursors = ids.map(|id| {
+        client.create(id, "Rosa", None).assert_plant("Rosa", None);
+        newest_cursor(client)
+    });
+    cursors.collect()
+}
+
+#[test]
+fn a_cursor_of_changes_that_a_failover_has_lost_is_refused() {
+    let failovers = times(1, 50);
+    let (schema, mut refused) = (fresh_schema_name(), 0);
+    let mut primary = Cluster::start();
+    let mut replica = Replica::start(&primary.tcp_url(), &schema);
+    for round in 0..i64::from(failovers) {
+        let first = round * (KEPT + LOST + LATER);
+        let (lost, later) = (first + KEPT, first + KEPT + LOST);
+        let mut standby = primary.standby();
+        replica.kill(primary.database());
+        replica.restart(&both(&primary, &standby), &schema);
+        let before = create(&replica.client(), first..lost);
+        let has_it = format!("SELECT count(*) FROM {schema}.plants WHERE id = {}", lost - 1);
+        wait_until("the standby to have the first plants", || {
+            standby.database().try_query(&has_it).is_ok_and(|count| count == "1")
+        });
+        standby.stop_immediate();
+        let after = create(&replica.client(), lost..later);
+        let events = events_of(&replica.client(), before.last().map(String::as_str));
+        assert_eq!(events.len(), after.len(), "the events that are lost were shown");
+        primary.kill();
+        standby.start_again();
+        standby.promote();
+        let client = replica.client();
+        wait_until("service to return", || client.get("/readyz").status == 200);
+        let mut assert_refused = || {
+            for cursor in &after {
+                for accept in WAYS {
+                    let path = format!("/events?wait=1&after={cursor}");
+                    client.send("GET", &path, &[("accept", accept)], "").assert_error(410, 3004);
+                    refused += 1;
+                }
+            }
+        };
+        assert_refused();
+        let begin = newest_cursor(&client);
+        create(&client, later..later + LATER);
+        assert_refused();
+        let ids: Vec<i64> =
+            events_of(&client, Some(&begin)).iter().map(|FollowedEvent { id, .. }| *id).collect();
+        assert!(ids.into_iter().eq(later..later + LATER), "a new cursor goes on");
+        primary = standby;
+    }
+    Report {
+        test: "replicas",
+        promise: "After a failover that has lost changes, no follower goes on as if nothing had happened",
+        disturbances: format!("{failovers} primaries killed and standbys promoted that lacked changes"),
+        losses: format!("0 of {refused} cursors of lost changes were taken"),
+        details: "each was refused with 410 and error 3004, also after other changes".to_owned(),
+    }
+    .print();
+}
