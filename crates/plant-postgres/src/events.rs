@@ -190,6 +190,21 @@ impl EventReader {
         Ok(())
     }
 
+    /// Makes sure that a failover to a synchronous standby does not lose the change that led to this revision, or, without
+    /// a revision, any change that is visible. Plants may be visible before their block is safe.
+    pub(super) async fn make_visible_safe(&self, revision: Option<Revision>) -> anyhow::Result<()> {
+        if revision.is_some_and(|revision| self.is_safe(block_of(revision))) {
+            return Ok(());
+        }
+        let Newest { log, block, .. } = self.newest().await?;
+        if log.is_synchronous {
+            let session = self.reader.sessions.get().await?;
+            wait_for_standby(&session).await.context("cannot wait for the standby")?;
+            self.note_safe(block);
+        }
+        Ok(())
+    }
+
     /// The blocks up to this one were acknowledged.
     pub(super) fn note_safe(&self, block: i64) {
         self.safe_to.fetch_max(block, Ordering::Relaxed);

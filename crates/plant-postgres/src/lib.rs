@@ -49,7 +49,7 @@ use plant_domain::{NewPlant, PlantId};
 use plant_store::decision::{Decision, Write, imported};
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
-    PlantRepository, StoreError, StoreFailure, StoredPlant,
+    PlantRepository, Revision, StoreError, StoreFailure, StoredPlant,
 };
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
@@ -283,6 +283,11 @@ impl PlantRepository for PostgresRepository {
             }
             after = page.next;
         }
+    }
+
+    async fn wait_until_lasting(&self, revision: Option<Revision>) -> Result<(), StoreError> {
+        let events = Arc::clone(&self.events);
+        self.read(async move { events.make_visible_safe(revision).await }).await
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@ use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 use crate::decision::{Created, Decision, Put, Write};
 use crate::{
     EventCursor, EventPage, EventsAfter, IdempotencyDigest, Imported, OnConflict, Page,
-    Preconditions, StoreError, StoreFailure, StoredPlant,
+    Preconditions, Revision, StoreError, StoreFailure, StoredPlant,
 };
 
 /// The most plants that a repository examines for one page of [`PlantRepository::list`]. Bounds the time of a page whose
@@ -155,6 +155,17 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// Those of [`Self::events`].
     async fn next_events(&self, after: EventCursor, limit: usize) -> Result<EventPage, StoreError>;
+
+    /// Waits until a change that [`Self::get`] has shown can no longer be undone: the one that led to this revision, or,
+    /// without a revision, any. Only a repository whose reads may show such changes has to wait.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Failed`] when that cannot be known.
+    async fn wait_until_lasting(&self, revision: Option<Revision>) -> Result<(), StoreError> {
+        let _ = revision;
+        Ok(())
+    }
 
     /// Whether writes are accepted now.
     ///

@@ -8,6 +8,7 @@ mod asynchronous;
 mod failover;
 mod fleet;
 mod forgotten;
+mod lasting;
 mod log;
 mod outages;
 mod proxy;

@@ -56,7 +56,7 @@ fn wait_for_waiting(database: &Database, schema: &str) {
 }
 
 /// Cancels all waits for the standby, and returns how many there were.
-fn end_waits(database: &Database, schema: &str) -> u32 {
+pub(super) fn end_waits(database: &Database, schema: &str) -> u32 {
     let end = format!("SELECT count(pg_terminate_backend(pid)) {}", waiting(schema));
     database.query(&end).parse().expect("a number")
 }

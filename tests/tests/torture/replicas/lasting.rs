@@ -1,0 +1,77 @@
+//! What events show of a plant whose newest change waits for a standby that is away.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use plantd_tests::torture::SetOnDrop;
+use plantd_tests::{Client, newest_cursor, replacement_body, wait_until};
+use test_postgres::{Cluster, fresh_schema_name};
+
+use super::failover::{both, end_waits};
+use super::replica::Replica;
+
+/// The name of the plant that the standby has, and the one that only the primary has.
+const NAMES: [&str; 2] = ["Rosa", "Abies"];
+
+/// How long an answer may take that does not wait for the standby.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The name of the plant in the first event of a page, unless the server has no answer.
+fn name_in_event(client: &Client, path: &str) -> Option<String> {
+    let answer = client.try_send("GET", path, &[], "").ok()?;
+    if answer.status != 200 {
+        return None;
+    }
+    answer.json()[0]["plant"]["name"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn an_event_never_shows_a_plant_as_a_promotion_then_takes_back() {
+    let schema = fresh_schema_name();
+    let mut primary = Cluster::start();
+    let mut standby = primary.standby();
+    primary.wait_for_commits_on(&standby);
+    let replica = Replica::start(&both(&primary, &standby), &schema);
+    let client = replica.client();
+    let path = format!("/events?after={}&plants=true", newest_cursor(&client));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = SetOnDrop(&is_over);
+        // While someone waits, the server has the newest events in memory, and reads only the plants.
+        scope.spawn(|| {
+            let client = replica.client();
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = client.try_send("GET", "/events?after=now&wait=1", &[], "");
+            }
+        });
+        wait_until("the event of a plant", || {
+            client.put(1, &replacement_body(NAMES[0], None));
+            name_in_event(&client, &path).as_deref() == Some(NAMES[0])
+        });
+        standby.stop_immediate();
+        scope.spawn(|| {
+            let json = [("content-type", "application/json")];
+            let body = replacement_body(NAMES[1], None);
+            let _ = replica.client().try_send("PUT", "/plants/1", &json, body);
+        });
+        let look = format!("SELECT name FROM {schema}.plants WHERE id = 1");
+        wait_until("the name to be visible that only the primary has", || {
+            end_waits(primary.database(), &schema);
+            primary.query(&look) == NAMES[1]
+        });
+        let showing = scope.spawn(|| name_in_event(&replica.client(), &path));
+        thread::sleep(GRACE);
+        primary.kill();
+        standby.start_again();
+        standby.promote();
+        let shown = showing.join().expect("it asks");
+        let mut now = None;
+        wait_until("the plant to be read again", || {
+            let answer = client.read(1);
+            now = (answer.status == 200).then(|| answer.json()["name"].as_str().map(str::to_owned));
+            now.is_some()
+        });
+        assert!(shown.is_none() || Some(&shown) == now.as_ref(), "{shown:?} was shown: {now:?}");
+    });
+}
