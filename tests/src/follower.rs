@@ -32,7 +32,7 @@ use crate::{DEADLINE, TOKEN};
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How long events may be in doubt while nothing writes.
-const REST_PATIENCE: Duration = Duration::from_secs(20);
+const REST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two followers, each in a thread of its own: one reads pages by long polls, the other reads Server-Sent Events. Both
 /// try again while no server answers. Dropping this ends them.

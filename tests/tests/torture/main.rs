@@ -18,7 +18,9 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use plantd_tests::{Followed, Followers, Launch, Ledgers, TestServer, WriteOutcome, store_of};
+use plantd_tests::{
+    Followed, Followers, Launch, Ledgers, Plants, TestServer, WriteOutcome, store_of,
+};
 
 /// A fault that limits the memtable to so few changes that it is compacted all the time.
 const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";
@@ -88,16 +90,22 @@ impl Ordeal {
 
     /// Starts the server, which has ended, like this, and compares it with the ledgers and with the followers.
     fn restart(&mut self, launch: Launch) {
-        let forgot = self.server.forgets_events();
+        let store = self.restart_to_end(launch);
+        self.followers.assert_have(&self.server.client(), &store, "after a restart");
+        self.followers.may_be_forgotten(self.server.forgets_events());
+    }
+
+    /// Like [`Self::restart`], for a server that may end by itself before the followers have come to its last event. Returns
+    /// its plants.
+    fn restart_to_end(&mut self, launch: Launch) -> Plants {
         self.server.restart_with(launch);
-        let forgets = self.server.forgets_events();
-        self.followers.may_be_forgotten(forgot || forgets);
+        if self.server.forgets_events() {
+            self.followers.may_be_forgotten(true);
+        }
         self.followers.serve_at([self.server.address()]);
-        let client = self.server.client();
-        let store = store_of(&client, "after a restart");
+        let store = store_of(&self.server.client(), "after a restart");
         self.ledgers.compare_and_settle(&store);
-        self.followers.assert_have(&client, &store, "after a restart");
-        self.followers.may_be_forgotten(forgets);
+        store
     }
 
     /// Ends the server and verifies its folder.
