@@ -181,21 +181,11 @@ impl EventReader {
     /// Makes sure that a failover to a synchronous standby loses no block up to this one, which is visible. PostgreSQL shows
     /// a commit early when its session ends during the wait for the standby.
     pub(super) async fn make_safe(&self, log: &Log, block: i64) -> anyhow::Result<()> {
-        if log.is_synchronous && block > self.safe_to.load(Ordering::Relaxed) {
-            let visible = block.max(self.newest().await?.block);
-            let session = self.reader.sessions.get().await?;
-            wait_for_standby(&session).await.context("cannot wait for the standby")?;
-            self.safe_to.fetch_max(visible, Ordering::Relaxed);
-        }
-        Ok(())
+        if !log.is_synchronous || self.is_safe(block) { Ok(()) } else { self.make_all_safe().await }
     }
 
-    /// Makes sure that a failover to a synchronous standby does not lose the change that led to this revision, or, without
-    /// a revision, any change that is visible. Plants may be visible before their block is safe.
-    pub(super) async fn make_visible_safe(&self, revision: Option<Revision>) -> anyhow::Result<()> {
-        if revision.is_some_and(|revision| self.is_safe(block_of(revision))) {
-            return Ok(());
-        }
+    /// Makes sure that a failover to a synchronous standby loses nothing that is visible.
+    pub(super) async fn make_all_safe(&self) -> anyhow::Result<()> {
         let Newest { log, block, .. } = self.newest().await?;
         if log.is_synchronous {
             let session = self.reader.sessions.get().await?;

@@ -49,7 +49,7 @@ use plant_domain::{NewPlant, PlantId};
 use plant_store::decision::{Decision, Write, imported};
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
-    PlantRepository, Revision, StoreError, StoreFailure, StoredPlant,
+    PlantRepository, StoreError, StoreFailure, StoredPlant,
 };
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
@@ -285,9 +285,9 @@ impl PlantRepository for PostgresRepository {
         }
     }
 
-    async fn wait_until_lasting(&self, revision: Option<Revision>) -> Result<(), StoreError> {
+    async fn wait_until_lasting(&self) -> Result<(), StoreError> {
         let events = Arc::clone(&self.events);
-        self.read(async move { events.make_visible_safe(revision).await }).await
+        self.read(async move { events.make_all_safe().await }).await
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

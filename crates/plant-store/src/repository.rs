@@ -6,7 +6,7 @@ use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 use crate::decision::{Created, Decision, Put, Write};
 use crate::{
     EventCursor, EventPage, EventsAfter, IdempotencyDigest, Imported, OnConflict, Page,
-    Preconditions, Revision, StoreError, StoreFailure, StoredPlant,
+    Preconditions, StoreError, StoreFailure, StoredPlant,
 };
 
 /// The most plants that a repository examines for one page of [`PlantRepository::list`]. Bounds the time of a page whose
@@ -156,14 +156,13 @@ pub trait PlantRepository: Send + Sync {
     /// Those of [`Self::events`].
     async fn next_events(&self, after: EventCursor, limit: usize) -> Result<EventPage, StoreError>;
 
-    /// Waits until a change that [`Self::get`] has shown can no longer be undone: the one that led to this revision, or,
-    /// without a revision, any. Only a repository whose reads may show such changes has to wait.
+    /// Waits until no change that reads have shown can be undone. Only a repository whose reads may show such changes has
+    /// to wait.
     ///
     /// # Errors
     ///
     /// [`StoreError::Failed`] when that cannot be known.
-    async fn wait_until_lasting(&self, revision: Option<Revision>) -> Result<(), StoreError> {
-        let _ = revision;
+    async fn wait_until_lasting(&self) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use futures_util::future::try_join_all;
 use futures_util::stream;
 use jiff::Timestamp;
 use plant_domain::{Plant, PlantId};
-use plant_store::{Event, EventCursor, EventKind, EventPage, EventsAfter, Revision, StoredPlant};
+use plant_store::{Event, EventCursor, EventKind, EventPage, EventsAfter, StoredPlant};
 use serde::{Serialize, Serializer};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
@@ -142,7 +142,11 @@ impl Feed {
             // At the same time, because a store may read many plants at once.
             let plants = events.iter().map(|event| self.repository.get(event.id));
             let plants = try_join_all(plants).await?;
-            self.wait_for_newer(&events, &plants).await?;
+            if events.iter().zip(&plants).any(|(event, stored)| has_changed(event, stored.as_ref()))
+            {
+                // The events last, but a later state of a plant may not: no event would tell that it was undone.
+                self.repository.wait_until_lasting().await?;
+            }
             plants
         } else {
             vec![None; events.len()]
@@ -157,27 +161,6 @@ impl Feed {
                 plant: stored.map(|stored| stored.plant),
             })
             .collect())
-    }
-
-    /// Waits until no plant can fall back to an earlier state. No later event would tell of that. An event is only shown
-    /// when it lasts, so this is about plants that have changed since.
-    async fn wait_for_newer(
-        &self,
-        events: &[Event],
-        plants: &[Option<StoredPlant>],
-    ) -> Result<(), Failure> {
-        let revisions = plants.iter().map(|stored| stored.as_ref().map(|stored| stored.revision));
-        let newer = events.iter().zip(revisions).filter(|(event, revision)| match revision {
-            Some(revision) => *revision != event.revision(),
-            None => event.kind != EventKind::Deleted,
-        });
-        let newer: Vec<Option<Revision>> = newer.map(|(_, revision)| revision).collect();
-        if newer.is_empty() {
-            return Ok(());
-        }
-        // A plant that is gone has no revision.
-        let newest = if newer.contains(&None) { None } else { newer.into_iter().max().flatten() };
-        Ok(self.repository.wait_until_lasting(newest).await?)
     }
 
     async fn stream(
@@ -278,6 +261,14 @@ impl EventStream {
             text.push_str("\n\n");
         }
         Ok(text)
+    }
+}
+
+/// Whether a plant has changed since an event.
+fn has_changed(event: &Event, stored: Option<&StoredPlant>) -> bool {
+    match stored {
+        Some(stored) => stored.revision != event.revision(),
+        None => event.kind != EventKind::Deleted,
     }
 }
 
