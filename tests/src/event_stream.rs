@@ -22,7 +22,7 @@ pub struct Block {
 impl Block {
     /// Fails for any other line, and for a line that comes twice.
     #[track_caller]
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut block = Self::default();
         for line in text.lines() {
             let (name, value) = line.split_once(": ").unwrap_or_else(|| panic!("line {line:?}"));

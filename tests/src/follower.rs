@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use self::copy::{Copy, cursor_of};
-pub use self::copy::{FollowedEvent, FollowedKind, revision_of};
+use self::copy::Copy;
+pub use self::copy::{FollowedEvent, revision_of};
 use self::pages::follow_pages;
 use self::situation::{Away, Situation, locked};
 use self::stream::follow_stream;
@@ -253,10 +253,9 @@ pub fn events_of(client: &Client, after: Option<&str>) -> Vec<FollowedEvent> {
     loop {
         let answer = client.get(&format!("/events?limit=1000{after}"));
         assert_eq!(answer.status, 200, "{answer:?}");
-        let page = answer.json();
-        let page = page.as_array().expect("a page is an array");
+        let page = answer.events();
         let Some(last) = page.last() else { return events };
-        after = format!("&after={}", cursor_of(last));
-        events.extend(page.iter().map(FollowedEvent::from_json));
+        after = format!("&after={}", last.cursor);
+        events.extend(page.iter().map(FollowedEvent::of));
     }
 }

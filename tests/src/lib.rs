@@ -55,13 +55,11 @@ pub use client::Client;
 pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use document::{Document, Part};
-pub use event::Event;
+pub use event::{Event, EventKind};
 pub use event_stream::{Block, EventStream, stream_request};
 pub use fake_server::{FakeServer, answer, answer_of};
 pub use folder::{copy_folder, files_below, make_pipe, mode, repository};
-pub use follower::{
-    Followed, FollowedEvent, FollowedKind, Followers, events_of, newest_cursor, revision_of,
-};
+pub use follower::{Followed, FollowedEvent, Followers, events_of, newest_cursor, revision_of};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};

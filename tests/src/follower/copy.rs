@@ -3,21 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::Value;
-
+use crate::event::{Event, EventKind};
 use crate::ledger::Plants;
 use crate::plant::NewPlant;
-
-/// What happened to a plant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FollowedKind {
-    /// The plant was created.
-    Created,
-    /// The plant was changed.
-    Updated,
-    /// The plant was deleted.
-    Deleted,
-}
 
 /// An event that a follower has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,23 +13,16 @@ pub struct FollowedEvent {
     /// Its number in the log.
     pub revision: u64,
     /// What happened.
-    pub kind: FollowedKind,
+    pub kind: EventKind,
     /// The plant that it happened to.
     pub id: i64,
 }
 
 impl FollowedEvent {
-    /// Reads an event as the server shows it.
+    /// What there is to remember of an event.
     #[track_caller]
-    pub fn from_json(event: &Value) -> Self {
-        let kind = match event["kind"].as_str() {
-            Some("created") => FollowedKind::Created,
-            Some("updated") => FollowedKind::Updated,
-            Some("deleted") => FollowedKind::Deleted,
-            _ => panic!("no kind: {event}"),
-        };
-        let id = event["id"].as_i64().unwrap_or_else(|| panic!("no id: {event}"));
-        Self { revision: revision_of(cursor_of(event)), kind, id }
+    pub fn of(event: &Event) -> Self {
+        Self { revision: revision_of(&event.cursor), kind: event.kind, id: event.id }
     }
 }
 
@@ -50,11 +31,6 @@ impl FollowedEvent {
 pub fn revision_of(cursor: &str) -> u64 {
     let revision = cursor.split_once('-').and_then(|(revision, _)| revision.parse().ok());
     revision.unwrap_or_else(|| panic!("{cursor} is no cursor"))
-}
-
-#[track_caller]
-pub(super) fn cursor_of(event: &Value) -> &str {
-    event["cursor"].as_str().unwrap_or_else(|| panic!("no cursor: {event}"))
 }
 
 /// The plants and the cursor of a follower. An event changes both at once.
@@ -143,27 +119,24 @@ impl Copy {
     }
 
     /// Asserts that an event is the next one, and applies it.
-    pub(super) fn apply(&mut self, shown: &Value) {
-        let event = FollowedEvent::from_json(shown);
+    pub(super) fn apply(&mut self, shown: &Event) {
+        let event = FollowedEvent::of(shown);
         let FollowedEvent { revision, kind, id } = event;
         let is_next =
             if self.is_on_disk { revision == self.revision + 1 } else { revision > self.revision };
-        assert!(is_next, "{shown} is not the next event of {self:?}");
-        let was_there = kind != FollowedKind::Created;
-        let before = self.is_there.insert(id, kind != FollowedKind::Deleted);
-        assert!(
-            before.is_none_or(|before| before == was_there),
-            "{shown} cannot follow: {before:?}"
-        );
-        match shown.get("plant") {
-            Some(plant) => {
-                let name = plant["name"].as_str().unwrap_or_else(|| panic!("no name: {shown}"));
-                self.plants.insert(id, NewPlant::new(id, name, plant["tag"].as_str()));
+        assert!(is_next, "{shown:?} is not the next event of {self:?}");
+        let was_there = kind != EventKind::Created;
+        let before = self.is_there.insert(id, kind != EventKind::Deleted);
+        let fits = before.is_none_or(|before| before == was_there);
+        assert!(fits, "{shown:?} cannot follow: {before:?}");
+        match &shown.plant {
+            Some((name, tag)) => {
+                drop(self.plants.insert(id, NewPlant::new(id, name, tag.as_deref())));
             }
             None => drop(self.plants.remove(&id)),
         }
         self.revision = revision;
-        self.cursor = Some(cursor_of(shown).to_owned());
+        self.cursor = Some(shown.cursor.clone());
         self.events.push(event);
     }
 

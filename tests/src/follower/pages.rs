@@ -25,9 +25,7 @@ pub(super) fn follow_pages(
         let next = link.strip_prefix("</events?after=").and_then(|rest| rest.split_once('&'));
         let (next, _) = next.unwrap_or_else(|| panic!("no link to the next page: {answer:?}"));
         let mut copy = locked(copy);
-        for event in answer.json().as_array().expect("a page is an array") {
-            copy.apply(event);
-        }
+        answer.events().iter().for_each(|event| copy.apply(event));
         copy.note(next);
     }
     Ok(())

@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use super::copy::{Copy, cursor_of};
+use super::copy::Copy;
 use super::situation::{Away, Situation, locked};
 use crate::DEADLINE;
 use crate::client::Client;
-use crate::connection::{Connection, raw_head};
+use crate::connection::Connection;
+use crate::event_stream::{Block, stream_request};
 
 /// How often a stream without events looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -26,8 +25,8 @@ pub(super) fn follow_stream(
     let away = |_| Away;
     let cursor = locked(copy).cursor().expect("it has exported").to_owned();
     let mut connection = Connection::try_open(address).map_err(away)?;
-    let lines = format!("Accept: text/event-stream\r\nLast-Event-ID: {cursor}\r\n");
-    connection.try_send(raw_head("GET /events?plants=true", &lines)).map_err(away)?;
+    let lines = format!("Last-Event-ID: {cursor}\r\n");
+    connection.try_send(stream_request("plants=true", &lines)).map_err(away)?;
     let mut answer = connection.try_receive_head().map_err(away)?;
     if answer.status != 200 {
         answer.body = connection.try_receive_body(&answer).map_err(away)?;
@@ -58,17 +57,12 @@ pub(super) fn follow_stream(
 fn apply_complete(text: &mut Vec<u8>, copy: &Mutex<Copy>) {
     while let Some(end) = text.windows(2).position(|bytes| bytes == b"\n\n") {
         let event: Vec<u8> = text.drain(..end + 2).collect();
-        let event = String::from_utf8(event).expect("a stream is UTF-8");
-        let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+        let text = String::from_utf8(event).expect("a stream is UTF-8");
+        let block = Block::parse(text.trim_end());
         let mut copy = locked(copy);
-        match (field("id: "), field("data: ")) {
-            (Some(id), Some(data)) => {
-                let data: Value = serde_json::from_str(data).expect("an event is JSON");
-                assert_eq!(cursor_of(&data), id, "{event}");
-                copy.apply(&data);
-            }
-            (Some(id), None) => copy.note(id),
-            _ => panic!("an event without a cursor: {event}"),
+        match block.event {
+            Some(event) => copy.apply(&event),
+            None => copy.note(&block.bookmark()),
         }
     }
 }

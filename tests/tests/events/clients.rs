@@ -84,7 +84,7 @@ fn assert_has_every_event(
     }
     let wanted: String = all_events(&client, "limit=1000")
         .iter()
-        .map(|event| format!("event {} {} {}\n", event.cursor, event.kind, event.id))
+        .map(|event| format!("event {} {} {}\n", event.cursor, event.kind.name(), event.id))
         .collect();
     let printed = follower.stdout();
     let events = printed.split_inclusive('\n').filter(|line| line.starts_with("event "));

@@ -163,14 +163,15 @@ fn an_event_shows_the_plant_as_it_is_now_and_nothing_of_one_that_is_gone() {
     client.delete(2).assert_no_content();
     let shown = |query: &str| {
         let events = page(&client, query).events();
-        events.into_iter().map(|event| (event.kind, event.id, event.plant)).collect::<Vec<_>>()
+        events
+            .into_iter()
+            .map(|event| (event.kind.name(), event.id, event.plant))
+            .collect::<Vec<_>>()
     };
     let plant = |name: &str, tag: Option<&str>| Some((name.to_owned(), tag.map(str::to_owned)));
     let events = |rosa: Option<_>, abies: Option<_>| {
         [("created", 1), ("created", 2), ("updated", 1), ("deleted", 2)]
-            .map(|(kind, id)| {
-                (kind.to_owned(), id, if id == 1 { rosa.clone() } else { abies.clone() })
-            })
+            .map(|(kind, id)| (kind, id, if id == 1 { rosa.clone() } else { abies.clone() }))
             .to_vec()
     };
     assert_eq!(shown("plants=true"), events(plant("Rosa alba", None), None));

@@ -10,7 +10,7 @@ use std::path::Path;
 use plantd_tests::disk::{Disk, TRACED};
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Client, FollowedEvent, Followers, Launch, Ledgers, SystemCall, SystemCalls, TestServer,
+    Client, Event, FollowedEvent, Followers, Launch, Ledgers, SystemCall, SystemCalls, TestServer,
     WriteOutcome, copy_folder, events_of, store_of, wait_until,
 };
 use serde_json::Value;
@@ -155,7 +155,7 @@ fn shown_events(call: &SystemCall) -> Vec<ShownEvent> {
         let (cursor, rest) = event.split_once("\ndata: ")?;
         let (data, _) = rest.split_once("\n\n")?;
         let data: Value = serde_json::from_str(data).ok()?;
-        let event = FollowedEvent::from_json(&data);
+        let event = FollowedEvent::of(&Event::from_json(&data));
         Some(ShownEvent { cursor: cursor.to_owned(), event, line: call.begun })
     });
     shown.collect()

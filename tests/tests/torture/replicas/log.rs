@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plantd_tests::{FollowedEvent, FollowedKind, Plants};
+use plantd_tests::{EventKind, FollowedEvent, Plants};
 use test_postgres::Database;
 
 /// The revisions in a block of events.
@@ -22,9 +22,9 @@ pub(super) fn read_log(database: &Database, schema: &str) -> Vec<FollowedEvent> 
             let is_later = events.last().is_none_or(|last| last.revision < revision);
             assert!(is_later, "the revisions do not grow: {row}");
             let kind = match kind {
-                1 => FollowedKind::Created,
-                2 => FollowedKind::Updated,
-                3 => FollowedKind::Deleted,
+                1 => EventKind::Created,
+                2 => EventKind::Updated,
+                3 => EventKind::Deleted,
                 kind => panic!("there is no kind {kind}"),
             };
             events.push(FollowedEvent { revision, kind, id: *id });
@@ -44,11 +44,11 @@ pub(super) fn assert_leads_to(
     let mut last_events = BTreeMap::new();
     for event in events {
         let before: Option<&FollowedEvent> = last_events.insert(event.id, event);
-        let was_there = before.is_some_and(|before| before.kind != FollowedKind::Deleted);
-        let fits = was_there != (event.kind == FollowedKind::Created);
+        let was_there = before.is_some_and(|before| before.kind != EventKind::Deleted);
+        let fits = was_there != (event.kind == EventKind::Created);
         assert!(fits, "{event:?} cannot come after {before:?}");
     }
-    let is_there = |event: &FollowedEvent| event.kind != FollowedKind::Deleted;
+    let is_there = |event: &FollowedEvent| event.kind != EventKind::Deleted;
     let led_to = last_events.iter().filter(|(_, event)| is_there(event)).map(|(id, _)| id);
     assert!(plants.keys().eq(led_to), "the events do not lead to the plants that are there");
     let rows = format!(

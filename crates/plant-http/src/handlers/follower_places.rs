@@ -1,4 +1,4 @@
-//! The clients that follow events.
+//! Places for clients that follow events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Places for clients that follow events.
 #[derive(Debug)]
-pub(crate) struct Followers {
+pub(crate) struct FollowerPlaces {
     places: Arc<Semaphore>,
     most: usize,
 }
 
-impl Followers {
+impl FollowerPlaces {
     pub(crate) fn new(most: u32) -> Self {
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Self { places: Arc::new(Semaphore::new(most)), most }

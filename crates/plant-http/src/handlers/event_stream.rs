@@ -1,0 +1,141 @@
+//! Events as a stream of Server-Sent Events (HTML Standard, section 9.2).
+//!
+//! A stream has no queue: the next page is read when the socket has taken the last one.
+
+use std::mem;
+use std::ops::RangeInclusive;
+
+use actix_http::header;
+use actix_http::{ConnectionType, Method};
+use actix_web::HttpResponse;
+use actix_web::web::{Bytes, Data};
+use futures_util::stream;
+use plant_store::{EventCursor, EventPage, EventsAfter};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
+
+use crate::errors::Failure;
+use crate::extract::event_request::EVENT_STREAM;
+use crate::handlers::follower::{Follower, Waited};
+use crate::handlers::follower_places::FollowerPlaces;
+use crate::limits::{EVENTS_HEARTBEAT, PAGE_MAX_EVENTS};
+
+/// How long a client waits before it connects again, in milliseconds: random, so that the clients of a server that restarts
+/// do not come all at once.
+const RETRY_MS: RangeInclusive<u64> = 1000..=5000;
+
+/// The answer with a stream. `knows_chunks` is false for HTTP/1.0.
+pub(super) async fn event_stream(
+    follower: Follower,
+    after: EventsAfter,
+    places: Data<FollowerPlaces>,
+    method: &Method,
+    knows_chunks: bool,
+) -> Result<HttpResponse, Failure> {
+    let place = places.join()?;
+    let page = follower.repository.events(after, PAGE_MAX_EVENTS).await?;
+    let mut response = HttpResponse::Ok();
+    response
+        .content_type(EVENT_STREAM)
+        .insert_header((header::CACHE_CONTROL, "no-cache, no-transform"))
+        // nginx would wait until its buffer is full.
+        .insert_header(("x-accel-buffering", "no"))
+        .insert_header((header::VARY, "accept"));
+    if method != Method::GET {
+        // An answer to HEAD has no body: nothing is read for it.
+        return Ok(response.streaming(stream::empty::<Result<Bytes, actix_web::Error>>()));
+    }
+    // The place to go on, if the client loses the connection before the first event.
+    let begin = match (after, page.events.first()) {
+        (EventsAfter::Cursor(cursor), _) => Some(cursor),
+        (EventsAfter::Forgotten, None) => Some(page.next),
+        (EventsAfter::Forgotten, Some(_)) => None,
+    };
+    let retry = format!("retry: {}\n", fastrand::u64(RETRY_MS));
+    let head = retry + &begin.map_or_else(|| "\n".to_owned(), bookmark);
+    let stream = EventBody {
+        follower,
+        places,
+        _place: place,
+        next: page.next,
+        page: Some(page),
+        head,
+        pause_until: Instant::now(),
+        has_ended: false,
+    };
+    let mut response = response.streaming(stream::try_unfold(stream, EventBody::part));
+    if !knows_chunks {
+        // The body ends with the connection (RFC 9112, section 6.3). A client that loses the connection notices nothing, and
+        // goes on behind the last event just the same.
+        let head = response.head_mut();
+        head.no_chunking(true);
+        head.set_connection_type(ConnectionType::Close);
+    }
+    Ok(response)
+}
+
+/// The body of a stream of Server-Sent Events.
+struct EventBody {
+    follower: Follower,
+    places: Data<FollowerPlaces>,
+    _place: OwnedSemaphorePermit,
+    /// Up to where events were sent.
+    next: EventCursor,
+    /// The first page, which was read before the answer began.
+    page: Option<EventPage>,
+    /// Text before the next part.
+    head: String,
+    pause_until: Instant,
+    has_ended: bool,
+}
+
+impl EventBody {
+    /// The next part of the body. A failure ends the body: when the client connects again, the answer says why.
+    async fn part(mut self) -> Result<Option<(Bytes, Self)>, actix_web::Error> {
+        if self.has_ended {
+            return Ok(None);
+        }
+        // Other requests of this thread get a turn before each part.
+        yield_now().await;
+        match self.next_part().await {
+            Ok(part) => Ok(Some((part.into(), self))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The next events, or a bookmark after a while without any, and at the end.
+    async fn next_part(&mut self) -> Result<String, Failure> {
+        if let Some(page) = self.page.take() {
+            return self.text_of(page).await;
+        }
+        sleep_until(self.pause_until).await;
+        self.follower.context.check_still_valid()?;
+        let silence = Instant::now() + EVENTS_HEARTBEAT;
+        match self.follower.wait(self.next, PAGE_MAX_EVENTS, silence).await? {
+            Waited::Events(page) => self.text_of(page).await,
+            Waited::Silence => Ok(bookmark(self.next)),
+            Waited::End => {
+                self.has_ended = true;
+                Ok(bookmark(self.next))
+            }
+        }
+    }
+
+    async fn text_of(&mut self, page: EventPage) -> Result<String, Failure> {
+        self.pause_until = Instant::now() + self.places.pause();
+        self.next = page.next;
+        let mut text = mem::take(&mut self.head);
+        for event in self.follower.shown(page.events).await? {
+            text.push_str(&format!("id: {}\ndata: ", event.cursor));
+            text.push_str(&serde_json::to_string(&event).map_err(Failure::internal)?);
+            text.push_str("\n\n");
+        }
+        Ok(text)
+    }
+}
+
+/// An `id` without data: the client notes the cursor, and dispatches no event.
+fn bookmark(cursor: EventCursor) -> String {
+    format!("id: {cursor}\n\n")
+}

@@ -1,0 +1,109 @@
+//! A repository whose reads may show changes that can still be undone: no answer that begins a copy may have them.
+
+use std::sync::Arc;
+
+use actix_web::http::StatusCode;
+use actix_web::test::{TestRequest, call_service, init_service, try_read_body};
+use actix_web::{App, rt};
+use async_trait::async_trait;
+use plant_domain::{NewPlant, PlantId};
+use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
+use plant_store::decision::{Decision, Write};
+use plant_store::{
+    EventCursor, EventPage, EventsAfter, Imported, MemoryRepository, OnConflict, Page, PageRequest,
+    PlantRepository, Preconditions, StoreError, StoreFailure, StoredPlant,
+};
+
+const TOKEN: &str = "0123456789abcdef";
+
+/// Never learns that a change lasts.
+#[derive(Default)]
+struct NothingLasts(MemoryRepository);
+
+#[async_trait]
+impl PlantRepository for NothingLasts {
+    async fn wait_until_lasting(&self) -> Result<(), StoreError> {
+        Err(StoreFailure::new("the standby is away").into())
+    }
+
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+        self.0.write(write).await
+    }
+
+    async fn import(
+        &self,
+        new_plants: Vec<NewPlant>,
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Imported>, StoreError> {
+        self.0.import(new_plants, on_conflict).await
+    }
+
+    async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
+        self.0.get(id).await
+    }
+
+    async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
+        self.0.list(request).await
+    }
+
+    async fn count(&self) -> Result<u64, StoreError> {
+        self.0.count().await
+    }
+
+    async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {
+        self.0.events(after, limit).await
+    }
+
+    async fn newest_event(&self) -> Result<EventCursor, StoreError> {
+        self.0.newest_event().await
+    }
+
+    async fn next_events(&self, after: EventCursor, limit: usize) -> Result<EventPage, StoreError> {
+        self.0.next_events(after, limit).await
+    }
+
+    async fn check_ready(&self) -> Result<(), StoreError> {
+        self.0.check_ready().await
+    }
+
+    async fn failed(&self) -> StoreFailure {
+        self.0.failed().await
+    }
+
+    async fn close(&self) -> Result<(), StoreFailure> {
+        self.0.close().await
+    }
+}
+
+#[test]
+fn an_event_shows_no_later_state_of_a_plant_and_an_export_does_not_end_before_they_last() {
+    rt::System::new().block_on(async {
+        let repository = Arc::new(NothingLasts::default());
+        let token = Token::chosen(TOKEN.to_owned()).expect("a good token");
+        let name = TokenName::new("test").expect("a good name");
+        let tokens = Tokens::new(vec![TokenRecord::new(name, Scope::Read, &token)]);
+        let service = PlantService::new(Arc::clone(&repository) as _, tokens);
+        let service = init_service(App::new().service(service.scope(""))).await;
+        let get = async |uri: &str| {
+            let request = TestRequest::get().uri(uri);
+            let request = request.insert_header(("authorization", format!("Bearer {TOKEN}")));
+            let answer = call_service(&service, request.to_request()).await;
+            let status = answer.status();
+            (status, try_read_body(answer).await.is_ok())
+        };
+        let plant = |name: &str| NewPlant::new(7, name, None).expect("valid");
+        let put = async |name| {
+            drop(repository.put(plant(name), Preconditions::default()).await.expect("puts"))
+        };
+
+        put("Rosa").await;
+        let events = "/events?limit=1&plants=true";
+        assert_eq!(get(events).await, (StatusCode::OK, true), "the event is that of this state");
+        put("Salix").await;
+        assert_eq!(get(events).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(get("/events?limit=1").await, (StatusCode::OK, true));
+        repository.delete(PlantId::from(7), Preconditions::default()).await.expect("deletes");
+        assert_eq!(get(events).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(get("/plants/export").await, (StatusCode::OK, false), "the export looks whole");
+    });
+}
