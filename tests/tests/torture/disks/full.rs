@@ -92,7 +92,7 @@ fn terminate_full(server: &mut TestServer) -> bool {
 #[test]
 fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room() {
     let mut chance = chance();
-    let rounds = times(3, 500);
+    let rounds = times(3, 120);
     let mut followed = Vec::new();
     let (mut writes, mut doubts, mut starts, mut refused) = (0, 0, 0, 0);
     for round in 0..rounds {
@@ -189,7 +189,7 @@ fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
 #[test]
 fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() {
     let mut chance = chance();
-    let rounds = times(2, 500);
+    let rounds = times(2, 120);
     let mut followed = Vec::new();
     let (mut writes, mut doubts, mut failed) = (0, 0, 0);
     for _ in 0..rounds {
