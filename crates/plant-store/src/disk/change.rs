@@ -18,6 +18,8 @@ use crate::plant_record::{EncodedPlant, whole};
 pub(super) struct Totals {
     /// The sequence number of that event; 0 before the first one.
     pub(super) last_sequence: u64,
+    /// The time of that event, in milliseconds since 1970.
+    pub(super) last_at_ms: u64,
     pub(super) plants: u64,
     /// The sum of the digests of all plants.
     pub(super) digest: Digest,
@@ -27,14 +29,15 @@ pub(super) struct Totals {
 
 impl Default for Totals {
     fn default() -> Self {
-        Self { last_sequence: 0, plants: 0, digest: Digest::default(), kept_from: 1 }
+        let digest = Digest::default();
+        Self { last_sequence: 0, last_at_ms: 0, plants: 0, digest, kept_from: 1 }
     }
 }
 
 impl Totals {
-    pub(super) fn after(&self, changes: &[Change]) -> anyhow::Result<Self> {
-        let Self { mut plants, mut digest, .. } = *self;
-        for change in changes {
+    pub(super) fn after(&self, group: &ChangeGroup) -> anyhow::Result<Self> {
+        let Self { mut plants, mut digest, kept_from, .. } = *self;
+        for change in &group.changes {
             plants = match change.kind {
                 EventKind::Created => plants.checked_add(1),
                 EventKind::Updated => Some(plants),
@@ -43,8 +46,8 @@ impl Totals {
             .context("the count of plants is wrong")?;
             digest += change.digest;
         }
-        let last_sequence = self.last_sequence + changes.len() as u64;
-        Ok(Self { last_sequence, plants, digest, ..*self })
+        let last_sequence = self.last_sequence + group.changes.len() as u64;
+        Ok(Self { last_sequence, last_at_ms: group.at_ms, plants, digest, kept_from })
     }
 }
 
@@ -111,10 +114,12 @@ impl ChangeGroup {
         Ok(group)
     }
 
-    /// What the changes before this group add up to. Which events are kept is not known, so all of them are.
+    /// What the changes before this group add up to. Which events are kept is not known, so all of them are; nor is the
+    /// time of the last one.
     pub(super) fn totals_before(&self) -> Totals {
         Totals {
             last_sequence: self.first_sequence - 1,
+            last_at_ms: 0,
             plants: self.plants_before,
             digest: self.digest_before,
             kept_from: 1,

@@ -242,7 +242,7 @@ mod tests {
             let record = record.encode().expect("encodes");
             group.changes.push(Change::new(id, None, Some(record)).expect("a change"));
         }
-        let after = totals.after(&group.changes).expect("adds up");
+        let after = totals.after(&group).expect("adds up");
         let mut memtable = Memtable::after(totals.last_sequence);
         memtable.apply(group).expect("it follows");
         compactor.flush(&memtable, after).expect("writes");

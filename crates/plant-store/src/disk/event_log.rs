@@ -21,17 +21,36 @@ use crate::{
 pub(super) struct EventLog {
     pub(super) tree: Arc<MergeTree>,
     /// The random name of the log, in each cursor.
-    pub(super) id: u64,
+    pub(super) id: u32,
     pub(super) retention: EventRetention,
 }
 
 impl EventLog {
     pub(super) fn newest(&self) -> EventCursor {
-        self.cursor(self.tree.read().totals.last_sequence)
+        let Totals { last_sequence, last_at_ms, .. } = self.tree.read().totals;
+        self.cursor(last_sequence, last_at_ms)
     }
 
-    fn cursor(&self, sequence: u64) -> EventCursor {
-        EventCursor { revision: Revision::from(sequence), log: self.id }
+    /// The cursor of an event. Its name of the log has the time of the event too: in a folder that was replaced by an older
+    /// copy, the same number comes again at another time.
+    fn cursor(&self, sequence: u64, at_ms: u64) -> EventCursor {
+        let log = (u64::from(self.id) << 32) | (at_ms & u64::from(u32::MAX));
+        EventCursor { revision: Revision::from(sequence), log }
+    }
+
+    /// Whether this log has given out the cursor.
+    fn is_mine(&self, cursor: EventCursor, totals: &Totals) -> anyhow::Result<bool> {
+        let sequence = cursor.revision.get();
+        let at_ms = match sequence {
+            0 => Some(0),
+            _ if sequence == totals.last_sequence => Some(totals.last_at_ms),
+            _ => self.tree.event(sequence)?.map(|event| event.at_ms),
+        };
+        Ok(match at_ms {
+            Some(at_ms) => cursor == self.cursor(sequence, at_ms),
+            // The event is forgotten, though perhaps no later one.
+            None => cursor.log >> 32 == u64::from(self.id),
+        })
     }
 
     /// Whether all events after this position are in memory, so that a page of them is read without the disk.
@@ -51,27 +70,37 @@ impl EventLog {
         limit: usize,
     ) -> anyhow::Result<Option<EventPage>> {
         match after {
-            EventsAfter::Cursor(cursor) if cursor.log != self.id => Ok(None),
             EventsAfter::Cursor(cursor) => {
                 let totals = self.tree.read().totals;
                 let first = cursor.revision.get().saturating_add(1);
                 let is_kept = first >= self.by_count(&totals)
                     || first >= self.kept_from(&totals, SystemTime::now())?;
                 let is_ahead = first > totals.last_sequence + 1;
-                if is_kept && !is_ahead { self.page_from(first, limit) } else { Ok(None) }
+                if is_ahead || !is_kept || !self.is_mine(cursor, &totals)? {
+                    return Ok(None);
+                }
+                self.page_from(first, cursor, limit)
             }
             EventsAfter::Forgotten => loop {
                 let totals = self.tree.read().totals;
                 let first = self.kept_from(&totals, SystemTime::now())?;
-                if let Some(page) = self.page_from(first, limit)? {
+                // A page without events is at the end of the log.
+                let end = self.cursor(totals.last_sequence, totals.last_at_ms);
+                if let Some(page) = self.page_from(first, end, limit)? {
                     return Ok(Some(page));
                 }
             },
         }
     }
 
-    /// The events from a sequence number on; `None` when compaction has forgotten that event.
-    fn page_from(&self, first: u64, limit: usize) -> anyhow::Result<Option<EventPage>> {
+    /// The events from a sequence number on; `None` when compaction has forgotten that event. `begin` is the position before
+    /// them.
+    pub(super) fn page_from(
+        &self,
+        first: u64,
+        begin: EventCursor,
+        limit: usize,
+    ) -> anyhow::Result<Option<EventPage>> {
         let (totals, tables, in_tables, in_memory) = {
             let levels = self.tree.read();
             let from = levels.first_sequence();
@@ -85,14 +114,14 @@ impl EventLog {
         let mut events = events_in(&tables, in_tables, limit)?;
         events.extend(in_memory);
         events.truncate(limit);
-        let next = self.cursor(first - 1 + events.len() as u64);
         let event = |(sequence, event): (u64, EventOfPlant)| Event {
-            cursor: self.cursor(sequence),
+            cursor: self.cursor(sequence, event.at_ms),
             kind: event.kind,
             id: PlantId::from(event.id),
             at: from_millis(event.at_ms),
         };
-        let events = (first..=u64::MAX).zip(events).map(event).collect();
+        let events: Vec<Event> = (first..=u64::MAX).zip(events).map(event).collect();
+        let next = events.last().map_or(begin, |event| event.cursor);
         Ok(Some(EventPage { events, next }))
     }
 
@@ -190,16 +219,34 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_of_an_event_that_an_older_copy_of_the_folder_has_lost_is_not_taken() {
+        let retention = EventRetention::default();
+        let (before, after) =
+            (log_of(1..=10, retention), log_of((1..=5).chain(100..110), retention));
+        let page = |log: &EventLog, sequence| {
+            let cursor =
+                EventsAfter::Cursor(log_of(1..=10, retention).cursor(sequence, sequence * 1000));
+            log.page(cursor, 1).expect("reads").is_some()
+        };
+        for sequence in 0..=10 {
+            assert!(page(&before, sequence));
+            assert_eq!(page(&after, sequence), sequence <= 5, "{sequence}");
+        }
+    }
+
+    #[test]
     fn a_page_ends_with_the_limit_and_says_where_the_next_one_begins() {
         let log = log_of(1..=10, EventRetention::default());
-        let after = |revision: u64| EventsAfter::Cursor(log.cursor(revision));
+        // The event with number n is from second n.
+        let cursor = |sequence: u64| log.cursor(sequence, sequence * 1000);
+        let after = |revision: u64| EventsAfter::Cursor(cursor(revision));
         for (revision, limit, last) in [(0, 3, 3), (3, 7, 10), (3, 100, 10), (10, 5, 10), (4, 0, 4)]
         {
             let page = log.page(after(revision), limit).expect("reads").expect("they are kept");
             let sequences: Vec<u64> =
                 page.events.iter().map(|event| event.revision().get()).collect();
             assert_eq!(sequences, (revision + 1..=last).collect::<Vec<_>>());
-            assert_eq!(page.next, log.cursor(last));
+            assert_eq!(page.next, cursor(last));
             let times = page.events.iter().map(|event| to_millis(event.at) / 1000);
             assert!(times.eq(sequences));
         }

@@ -25,7 +25,7 @@ use super::tree::{MergeTree, with_newest};
 use super::verify;
 use super::write_ahead_log;
 use crate::plant_record::{PlantRecord, whole};
-use crate::{EventPage, EventRetention, EventsAfter, Page, PageRequest, StoredPlant};
+use crate::{EventCursor, EventPage, EventRetention, EventsAfter, Page, PageRequest, StoredPlant};
 
 /// The record of a plant, and the plant, if the record follows the rules.
 pub fn plant_record(
@@ -136,9 +136,6 @@ pub struct AnyDatabase {
 }
 
 impl AnyDatabase {
-    /// The name of the log of events in cursors.
-    pub const EVENT_LOG: u64 = 7;
-
     /// Recovers the database from tables, newest first, that add up to `totals`, and groups of the write-ahead log;
     /// `None` when it is refused.
     pub fn recover(totals: &[u8], tables: &[TableEntries], groups: &[Vec<u8>]) -> Option<Self> {
@@ -169,7 +166,7 @@ impl AnyDatabase {
             && findings.into_list().0.is_empty();
         let tree = Arc::new(MergeTree::new(tables, totals));
         let retention = EventRetention { events: 8, age: Duration::ZERO };
-        let events = EventLog { tree: Arc::clone(&tree), id: Self::EVENT_LOG, retention };
+        let events = EventLog { tree: Arc::clone(&tree), id: 7, retention };
         Some(Self { reader: DiskReader { tree }, events, totals, is_sound })
     }
 
@@ -188,8 +185,14 @@ impl AnyDatabase {
         self.reader.page(request)
     }
 
-    /// Like [`crate::PlantRepository::events`]; `None` when events are gone.
-    pub fn events(&self, after: EventsAfter, limit: usize) -> anyhow::Result<Option<EventPage>> {
-        self.events.page(after, limit)
+    /// The events after a sequence number, or, without one, the oldest that are kept; `None` when they are gone.
+    pub fn events(&self, after: Option<u64>, limit: usize) -> anyhow::Result<Option<EventPage>> {
+        match after {
+            Some(after) => {
+                let begin = EventCursor { revision: after.into(), log: 0 };
+                self.events.page_from(after.saturating_add(1), begin, limit)
+            }
+            None => self.events.page(EventsAfter::Forgotten, limit),
+        }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Manifest {
     /// The salts of the write-ahead log that belongs to this database.
     pub(super) log_salts: Salts,
     /// The random name of the log of events, for cursors.
-    pub(super) event_log: u64,
+    pub(super) event_log: u32,
     /// What the changes in the tables add up to.
     pub(super) totals: Totals,
     /// The number of the next table.
@@ -33,7 +33,7 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    pub(super) fn new(log_salts: Salts, event_log: u64) -> Self {
+    pub(super) fn new(log_salts: Salts, event_log: u32) -> Self {
         let totals = Totals::default();
         Self { log_salts, event_log, totals, next_table: 1, tables: Vec::new() }
     }

@@ -268,7 +268,7 @@ fn make_database(directory: &Path, files: &Files) -> anyhow::Result<()> {
     files.make()?;
     let salts = write_ahead_log::make(directory)?;
     sync_names(directory)?;
-    let event_log = getrandom::u64().context("the system gives no random bytes")?;
+    let event_log = getrandom::u32().context("the system gives no random bytes")?;
     files.write_manifest(&Manifest::new(salts, event_log))
 }
 

@@ -69,7 +69,7 @@ impl ConsecutiveGroups {
         for group in [self.0].into_iter().chain(self.1) {
             if group.last_sequence() > in_tables {
                 ensure!(group.follows(&totals), "it does not follow the tables");
-                totals = totals.after(&group.changes)?;
+                totals = totals.after(&group)?;
                 memtable.apply(group)?;
             }
         }

@@ -73,7 +73,7 @@ impl MergeTree {
     /// Shows readers a group that is on disk in the write-ahead log.
     pub(super) fn apply(&self, group: ChangeGroup) -> anyhow::Result<()> {
         let mut levels = self.write();
-        let totals = levels.totals.after(&group.changes)?;
+        let totals = levels.totals.after(&group)?;
         levels.active.apply(group)?;
         levels.totals = totals;
         drop(levels);
