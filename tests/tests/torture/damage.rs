@@ -329,7 +329,7 @@ const WAYS: [&str; 3] = ["application/json", "*/*", "text/event-stream"];
 
 /// A cursor of the lost part of the log must not lead to the events that come in its place.
 #[test]
-fn a_cursor_that_is_ahead_of_an_older_copy_of_the_database_is_refused() {
+fn a_cursor_of_events_that_an_older_copy_of_the_database_lacks_is_refused() {
     const PLANTS_BEFORE: i64 = 20;
     const PLANTS_LOST: i64 = 10;
     let mut server = TestServer::start();
@@ -352,16 +352,22 @@ fn a_cursor_that_is_ahead_of_an_older_copy_of_the_database_is_refused() {
     copy_folder(&copy, server.data());
     server.restart();
     let client = server.client();
-    for cursor in &lost {
-        for accept in WAYS {
-            let path = format!("/events?wait=1&after={cursor}");
-            client.send("GET", &path, &[("accept", accept)], "").assert_error(410, 3004);
+    let assert_refused = || {
+        for cursor in &lost {
+            for accept in WAYS {
+                let path = format!("/events?wait=1&after={cursor}");
+                client.send("GET", &path, &[("accept", accept)], "").assert_error(410, 3004);
+            }
         }
-    }
+    };
+    assert_refused();
     assert_eq!(events_of(&client, Some(&old)), [], "the log ends where the copy was made");
     create(&server, -1..0);
     let next = events_of(&client, Some(&old));
     assert!(matches!(next[..], [FollowedEvent { id: -1, .. }]), "{next:?}");
+    // Also when other events have the numbers of the lost ones.
+    create(&server, -1 - PLANTS_LOST..-1);
+    assert_refused();
 }
 
 /// Blocks are read on demand.
