@@ -108,6 +108,7 @@ pub struct EventPage {
 
 /// How many events are kept: as many as either of the limits asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EventRetention {
     /// This many of the newest events.
     pub events: u64,
@@ -115,9 +116,17 @@ pub struct EventRetention {
     pub age: Duration,
 }
 
+impl EventRetention {
+    /// Keeps this many events, and those that are younger than `age`.
+    #[must_use]
+    pub const fn new(events: u64, age: Duration) -> Self {
+        Self { events, age }
+    }
+}
+
 impl Default for EventRetention {
     fn default() -> Self {
-        Self { events: DEFAULT_KEEP_EVENTS, age: DEFAULT_KEEP_EVENTS_FOR }
+        Self::new(DEFAULT_KEEP_EVENTS, DEFAULT_KEEP_EVENTS_FOR)
     }
 }
 

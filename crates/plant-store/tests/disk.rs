@@ -42,7 +42,7 @@ impl Folder {
     fn with_small_limits(changes_in_memory: usize) -> Self {
         let mut folder = Self::new();
         folder.config.cache_mib = 1;
-        folder.config.retention = EventRetention { events: FEW_EVENTS as u64, age: Duration::ZERO };
+        folder.config.retention = EventRetention::new(FEW_EVENTS as u64, Duration::ZERO);
         folder.config.changes_in_memory = changes_in_memory;
         folder
     }

@@ -202,7 +202,7 @@ async fn a_cursor_of_a_group_that_a_failover_has_lost_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn young_events_are_kept_beyond_the_number_and_old_ones_are_not() {
     let mut schema = Schema::new();
-    schema.config.retention = EventRetention { events: 2, age: Duration::from_secs(3600) };
+    schema.config.retention = EventRetention::new(2, Duration::from_secs(3600));
     let repository = schema.open().await;
     for id in 1..=10 {
         create(&repository, id).await;

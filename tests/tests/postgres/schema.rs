@@ -202,7 +202,7 @@ pub(crate) async fn count(repository: &PostgresRepository) -> i64 {
 
 /// Keeps this many of the newest events, and none for its age.
 pub(crate) fn keeping(events: u64) -> EventRetention {
-    EventRetention { events, age: Duration::ZERO }
+    EventRetention::new(events, Duration::ZERO)
 }
 
 /// The position behind the event with this revision.

@@ -250,7 +250,7 @@ mod tests {
 
     fn compactor(directory: &Path, free_bytes: fn(&std::fs::File) -> Option<u64>) -> Compactor {
         let tree = Arc::new(MergeTree::new([].into(), Totals::default()));
-        let retention = EventRetention { events: 1, age: Duration::ZERO };
+        let retention = EventRetention::new(1, Duration::ZERO);
         let health = Arc::new(StoreHealth::default());
         let files = Files::in_directory(directory, Arc::clone(&health));
         files.make().expect("an empty folder");

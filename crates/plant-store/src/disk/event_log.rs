@@ -203,7 +203,7 @@ mod tests {
     fn events_are_kept_for_their_number_or_their_age_whichever_keeps_more() {
         // The event with number n is from second n.
         let kept_from = |events, age, now: u64| {
-            let log = log_of(1..=1000, EventRetention { events, age });
+            let log = log_of(1..=1000, EventRetention::new(events, age));
             let totals = log.tree.read().totals;
             log.kept_from(&totals, from_millis(now * 1000)).expect("reads")
         };

@@ -165,7 +165,7 @@ impl AnyDatabase {
         let is_sound = verify::verify(&tables, Some(&totals), &mut findings).is_ok()
             && findings.into_list().0.is_empty();
         let tree = Arc::new(MergeTree::new(tables, totals));
-        let retention = EventRetention { events: 8, age: Duration::ZERO };
+        let retention = EventRetention::new(8, Duration::ZERO);
         let events = EventLog { tree: Arc::clone(&tree), id: 7, retention };
         Some(Self { reader: DiskReader { tree }, events, totals, is_sound })
     }

@@ -174,7 +174,7 @@ fn max_connections() -> anyhow::Result<NonZeroU32> {
 /// Opens the repository. The returned text names its location, for messages.
 fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), Stop> {
     let data = &options.data.folder;
-    let retention = EventRetention { events: options.keep_events, age: options.keep_events_for };
+    let retention = EventRetention::new(options.keep_events, options.keep_events_for);
     if let Some(mut config) = options.postgres.config()? {
         config.retention = retention;
         if config.url.can_be_overheard() {
