@@ -2,6 +2,7 @@
 //!
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
+mod away;
 mod damage;
 mod disks;
 mod drain;
