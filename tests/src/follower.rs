@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use self::copy::Copy;
+use self::copy::PlantCopy;
 pub use self::copy::{FollowedEvent, revision_of};
 use self::pages::follow_pages;
 use self::situation::{Away, Situation, locked};
@@ -45,12 +45,12 @@ pub struct Followers {
 
 #[derive(Debug)]
 struct Following {
-    copy: Arc<Mutex<Copy>>,
+    copy: Arc<Mutex<PlantCopy>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// How a follower reads the events after its cursor. Fails when it is to try another server.
-type Way = fn(&Situation, SocketAddr, &Client, &Mutex<Copy>) -> Result<(), Away>;
+type Way = fn(&Situation, SocketAddr, &Client, &Mutex<PlantCopy>) -> Result<(), Away>;
 
 /// What followers have seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,7 +91,7 @@ impl Followers {
         let situation = Arc::new(Situation::new(addresses));
         let ways: [Way; 2] = [follow_pages, follow_stream];
         let following = ways.into_iter().map(|way| {
-            let copy = Arc::new(Mutex::new(Copy::new(is_on_disk)));
+            let copy = Arc::new(Mutex::new(PlantCopy::new(is_on_disk)));
             let (situation, its_copy) = (Arc::clone(&situation), Arc::clone(&copy));
             let thread = Some(thread::spawn(move || follow(&situation, way, &its_copy)));
             Following { copy, thread }
@@ -99,7 +99,10 @@ impl Followers {
         let mut followers =
             Self { situation: Arc::clone(&situation), following: following.collect() };
         // A disturbance before the first export would prove nothing.
-        followers.following.iter_mut().for_each(|it| it.wait_until("exports", Copy::has_plants));
+        followers
+            .following
+            .iter_mut()
+            .for_each(|it| it.wait_until("exports", PlantCopy::has_plants));
         followers
     }
 
@@ -124,7 +127,7 @@ impl Followers {
     /// Waits until the followers have read this event, and all before it.
     #[track_caller]
     pub fn wait_for(&mut self, revision: u64) {
-        let has_come = |copy: &Copy| copy.revision() >= revision;
+        let has_come = |copy: &PlantCopy| copy.revision() >= revision;
         self.following.iter_mut().for_each(|it| it.wait_until("comes to an event", has_come));
     }
 
@@ -158,7 +161,7 @@ impl Drop for Followers {
 impl Following {
     /// Waits until the follower's copy is as wanted.
     #[track_caller]
-    fn wait_until(&mut self, what: &str, is_so: impl Fn(&Copy) -> bool) {
+    fn wait_until(&mut self, what: &str, is_so: impl Fn(&PlantCopy) -> bool) {
         let begun = Instant::now();
         while !is_so(&locked(&self.copy)) {
             self.fail_with_it();
@@ -201,7 +204,7 @@ impl Following {
 }
 
 /// Follows to the end, by one server after the other.
-fn follow(situation: &Situation, way: Way, copy: &Mutex<Copy>) {
+fn follow(situation: &Situation, way: Way, copy: &Mutex<PlantCopy>) {
     let mut turn = 0;
     while !situation.is_over() {
         let addresses = locked(&situation.addresses).clone();
@@ -227,7 +230,7 @@ fn follow(situation: &Situation, way: Way, copy: &Mutex<Copy>) {
 }
 
 /// Takes all plants, and the cursor from which to follow.
-fn export(client: &Client, copy: &Mutex<Copy>) -> Result<(), Away> {
+fn export(client: &Client, copy: &Mutex<PlantCopy>) -> Result<(), Away> {
     let accept = [("accept", Format::Ndjson.media_type())];
     let answer = client.try_send("GET", "/plants/export", &accept, "").map_err(|_| Away)?;
     if answer.status == 503 {

@@ -14,7 +14,7 @@ use plant_store::PlantRepository;
 use crate::access::cors::CorsOrigin;
 use crate::access::gate::Gate;
 use crate::access::tokens::Tokens;
-use crate::handlers::follower_places::{DEFAULT_MAX_FOLLOWERS, FollowerPlaces};
+use crate::handlers::events::places::{DEFAULT_MAX_FOLLOWERS, FollowerPlaces};
 use crate::middleware::policy::Policy;
 use crate::middleware::{answer, before_continue};
 use crate::routes;

@@ -109,7 +109,7 @@ impl PlantRepository for Misbehaves {
 
     async fn events(&self, after: EventsAfter, _limit: usize) -> Result<EventPage, StoreError> {
         match after {
-            EventsAfter::Forgotten => Err(failure().into()),
+            EventsAfter::Oldest => Err(failure().into()),
             EventsAfter::Cursor(next) => Ok(EventPage { events: Vec::new(), next }),
         }
     }

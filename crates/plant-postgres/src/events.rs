@@ -1,8 +1,7 @@
-//! Reading events. The events of one group are the row of its block, and the numbers of the blocks have no gaps: in a gap, a
-//! group may still be committed. Nothing behind a gap is shown before the block is there, or sealed, so that it never
-//! will be committed.
+//! Reading events. The events of one group are the row of its block. Blocks are numbered without gaps: a missing number is a
+//! group that may still commit, so readers stop there until the block appears or is sealed. A sealed block can never be
+//! committed.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -10,8 +9,8 @@ use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
 use plant_store::{Event, EventCursor, EventPage, EventsAfter, Revision};
 use tokio_postgres::Row;
-use xxhash_rust::xxh3::xxh3_64;
 
+use crate::event_log::{KnownCursor, LogIdentity, LogRow};
 use crate::reader::PostgresReader;
 use crate::sessions::pause;
 use crate::statements::{
@@ -29,19 +28,19 @@ const MOST_SEALED: i64 = 1024;
 /// How often one read of events seals blocks at most. Then it returns no events, and the caller asks again.
 const MOST_SEALS: u32 = 8;
 
-/// Reads events, for pages of any age and for the [`Tail`](crate::tail::Tail).
+/// Reads events, for pages of any age and for the [`EventTail`](crate::tail::EventTail).
 #[derive(Debug)]
 pub(super) struct EventReader {
     pub(super) reader: PostgresReader,
     /// A block before the first gap of a log: the next search for a gap begins there.
     before_gap: Mutex<Option<(LogIdentity, i64)>>,
-    /// All visible blocks up to this one are as durable as acknowledged ones.
-    safe_to: AtomicI64,
+    /// The standby has all visible blocks of a log up to this one.
+    durable_to: Mutex<Option<(LogIdentity, i64)>>,
 }
 
 impl EventReader {
     pub(super) fn new(reader: PostgresReader) -> Self {
-        Self { reader, before_gap: Mutex::default(), safe_to: AtomicI64::new(0) }
+        Self { reader, before_gap: Mutex::default(), durable_to: Mutex::default() }
     }
 
     pub(super) async fn kept_events(&self) -> anyhow::Result<i64> {
@@ -60,7 +59,7 @@ impl EventReader {
     ) -> anyhow::Result<Option<EventPage>> {
         loop {
             let page = self.try_page(after, limit).await?;
-            if page.is_some() || after != EventsAfter::Forgotten {
+            if page.is_some() || after != EventsAfter::Oldest {
                 return Ok(page);
             }
             // The oldest events were forgotten while they were read. The page begins with those that are the oldest now.
@@ -74,18 +73,18 @@ impl EventReader {
         limit: usize,
     ) -> anyhow::Result<Option<EventPage>> {
         let block = match after {
-            EventsAfter::Forgotten => 0,
+            EventsAfter::Oldest => 0,
             EventsAfter::Cursor(cursor) => block_of(cursor.revision),
         };
         let mut found = self.blocks_from(block).await?;
-        let Some(begin) = found.position(after) else { return Ok(None) };
+        let Some(begin) = found.cursor_of(after) else { return Ok(None) };
         let (mut events, mut gap, mut seals) = (Vec::new(), None, 0);
         loop {
             if begin.revision < found.log.forgotten.cursor.revision {
                 return Ok(None);
             }
             if let Some(block) = found.blocks.last() {
-                self.make_safe(&found.log, block.number).await?;
+                self.make_durable(&found.log, block.number).await?;
             }
             let FoundBlocks { blocks, next, last, .. } = found;
             let found_events = blocks.into_iter().flat_map(|block| block.events);
@@ -122,13 +121,13 @@ impl EventReader {
 
     async fn newest_from(&self, block: i64) -> anyhow::Result<Newest> {
         let rows = self.reader.rows("the newest event", NEWEST_EVENT, &[&block]).await?;
-        let log = Log::of_rows(&rows)?;
+        let log = LogRow::of_rows(&rows)?;
         let row = rows.first().context("the row of the log is missing")?;
         let block = row.try_get("block")?;
         let revision: Option<i64> = row.try_get("revision")?;
         let group: Option<&[u8]> = row.try_get("group_id")?;
-        let newest = revision.map(|revision| log.names(group).position(revision));
-        let Position { cursor, .. } = newest.unwrap_or(log.forgotten);
+        let newest = revision.map(|revision| log.names(group).cursor(revision));
+        let KnownCursor { cursor, .. } = newest.unwrap_or(log.forgotten);
         Ok(Newest { log, block, cursor })
     }
 
@@ -136,7 +135,7 @@ impl EventReader {
     pub(super) async fn blocks_from(&self, from: i64) -> anyhow::Result<FoundBlocks> {
         let most = i64::try_from(BLOCKS_AT_ONCE)?;
         let rows = self.reader.rows("events", EVENTS_FROM, &[&from, &most]).await?;
-        let log = Log::of_rows(&rows)?;
+        let log = LogRow::of_rows(&rows)?;
         let next = from.max(log.forgotten_to + 1);
         let mut found = FoundBlocks { log, blocks: Vec::new(), next, last: None };
         for row in &rows {
@@ -180,28 +179,40 @@ impl EventReader {
 
     /// Makes sure that a failover to a synchronous standby loses no block up to this one, which is visible. PostgreSQL shows
     /// a commit early when its session ends during the wait for the standby.
-    pub(super) async fn make_safe(&self, log: &Log, block: i64) -> anyhow::Result<()> {
-        if !log.is_synchronous || self.is_safe(block) { Ok(()) } else { self.make_all_safe().await }
+    pub(super) async fn make_durable(&self, log: &LogRow, block: i64) -> anyhow::Result<()> {
+        if self.is_durable(log, block) { Ok(()) } else { self.make_all_durable().await }
     }
 
     /// Makes sure that a failover to a synchronous standby loses nothing that is visible.
-    pub(super) async fn make_all_safe(&self) -> anyhow::Result<()> {
+    pub(super) async fn make_all_durable(&self) -> anyhow::Result<()> {
         let Newest { log, block, .. } = self.newest().await?;
         if log.is_synchronous {
             let session = self.reader.sessions.get().await?;
             wait_for_standby(&session).await.context("cannot wait for the standby")?;
-            self.note_safe(block);
+            self.note_durable(&log, block);
         }
         Ok(())
     }
 
-    /// The blocks up to this one were acknowledged.
-    pub(super) fn note_safe(&self, block: i64) {
-        self.safe_to.fetch_max(block, Ordering::Relaxed);
+    /// The standby has the blocks of this log up to this one.
+    pub(super) fn note_durable(&self, log: &LogRow, block: i64) {
+        let mut known = self.durable_to.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *known {
+            Some((identity, to)) if *identity == log.identity => *to = block.max(*to),
+            _ => *known = Some((log.identity, block)),
+        }
     }
 
-    pub(super) fn is_safe(&self, block: i64) -> bool {
-        block <= self.safe_to.load(Ordering::Relaxed)
+    /// Whether a failover loses no block up to this one, as far as is known. Without a synchronous standby there is nothing to
+    /// wait for.
+    pub(super) fn is_durable(&self, log: &LogRow, block: i64) -> bool {
+        let mut known = self.durable_to.lock().unwrap_or_else(PoisonError::into_inner);
+        if !log.is_synchronous {
+            // What is committed from now on is not on a standby.
+            *known = None;
+            return true;
+        }
+        known.is_some_and(|(identity, to)| identity == log.identity && block <= to)
     }
 }
 
@@ -209,90 +220,9 @@ fn block_of(revision: Revision) -> i64 {
     revision.get().cast_signed().max(0) / EVENTS_IN_A_BLOCK
 }
 
-/// Where the log of events is. When a standby was promoted, the log may lack events that were shown before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LogIdentity {
-    store: i64,
-    /// The timeline of PostgreSQL, which changes with each promotion.
-    timeline: i64,
-}
-
-/// The row of the log.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Log {
-    pub(super) identity: LogIdentity,
-    /// Whether commits wait for a standby. Then a promotion loses nothing that was shown.
-    pub(super) is_synchronous: bool,
-    /// The last block whose events are forgotten.
-    pub(super) forgotten_to: i64,
-    /// The position behind the forgotten events.
-    pub(super) forgotten: Position,
-}
-
-impl Log {
-    fn of_rows(rows: &[Row]) -> anyhow::Result<Self> {
-        let row = rows.first().context("the row of the log is missing")?;
-        let identity =
-            LogIdentity { store: row.try_get("store_id")?, timeline: row.try_get("timeline")? };
-        let is_synchronous = row.try_get("is_synchronous")?;
-        let group_id = row.try_get("forgotten_group")?;
-        let names = LogNames::new(identity, is_synchronous, group_id);
-        let forgotten = names.position(row.try_get("forgotten_revision")?);
-        Ok(Self { identity, is_synchronous, forgotten_to: row.try_get("forgotten_to")?, forgotten })
-    }
-
-    fn names(&self, group_id: Option<&[u8]>) -> LogNames {
-        LogNames::new(self.identity, self.is_synchronous, group_id)
-    }
-}
-
-/// The names of the log in cursors of one group's events. They include the random id of the group: after a failover that
-/// has lost the group, its revisions belong to another group.
-#[derive(Clone, Copy, Debug)]
-struct LogNames {
-    /// In cursors that are given out now.
-    current: u64,
-    /// In other cursors that are as good: those that were given out before commits waited for a standby, or while they did.
-    other: u64,
-}
-
-impl LogNames {
-    fn new(identity: LogIdentity, is_synchronous: bool, group_id: Option<&[u8]>) -> Self {
-        let LogIdentity { store, timeline } = identity;
-        // Where a promotion loses nothing, cursors outlive one.
-        let [lasting, of_timeline] = [0, timeline].map(|timeline: i64| {
-            let numbers = [store.to_be_bytes(), timeline.to_be_bytes()].concat();
-            xxh3_64(&[&numbers, group_id.unwrap_or_default()].concat())
-        });
-        if is_synchronous {
-            Self { current: lasting, other: of_timeline }
-        } else {
-            Self { current: of_timeline, other: lasting }
-        }
-    }
-
-    fn position(self, revision: i64) -> Position {
-        let revision = Revision::from(revision.cast_unsigned());
-        Position { cursor: EventCursor { revision, log: self.current }, other_name: self.other }
-    }
-}
-
-/// A position in the log.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Position {
-    pub(super) cursor: EventCursor,
-    other_name: u64,
-}
-
-impl Position {
-    fn is(&self, cursor: EventCursor) -> bool {
-        cursor == self.cursor || cursor == EventCursor { log: self.other_name, ..self.cursor }
-    }
-}
-
 /// The newest event before the first gap.
 pub(super) struct Newest {
-    pub(super) log: Log,
+    pub(super) log: LogRow,
     /// The block before the gap.
     pub(super) block: i64,
     pub(super) cursor: EventCursor,
@@ -300,7 +230,7 @@ pub(super) struct Newest {
 
 /// Consecutive blocks of events.
 pub(super) struct FoundBlocks {
-    pub(super) log: Log,
+    pub(super) log: LogRow,
     pub(super) blocks: Vec<EventBlock>,
     /// The number of the block after these.
     pub(super) next: i64,
@@ -309,12 +239,21 @@ pub(super) struct FoundBlocks {
 }
 
 impl FoundBlocks {
-    /// The position in this log; `None` when it is not in this log. The blocks begin with that of the position.
-    fn position(&self, after: EventsAfter) -> Option<EventCursor> {
+    /// Takes the first block off, if it has this number. Returns whether it has.
+    pub(super) fn take_first(&mut self, number: i64) -> bool {
+        let is_first = self.blocks.first().is_some_and(|block| block.number == number);
+        if is_first {
+            self.blocks.remove(0);
+        }
+        is_first
+    }
+
+    /// The cursor as this log gives it out now; `None` when it is not of this log. The blocks begin with that of the cursor.
+    fn cursor_of(&self, after: EventsAfter) -> Option<EventCursor> {
         let forgotten = self.log.forgotten;
         let EventsAfter::Cursor(cursor) = after else { return Some(forgotten.cursor) };
         let first = self.blocks.first().into_iter();
-        let known = first.flat_map(|block| block.positions(&self.log));
+        let known = first.flat_map(|block| block.cursors(&self.log));
         known.chain([forgotten]).find(|known| known.is(cursor)).map(|known| known.cursor)
     }
 }
@@ -337,13 +276,13 @@ pub(super) struct EventBlock {
 }
 
 impl EventBlock {
-    fn positions(&self, log: &Log) -> impl Iterator<Item = Position> {
+    fn cursors(&self, log: &LogRow) -> impl Iterator<Item = KnownCursor> {
         let names = log.names(self.group_id.as_deref());
         let revisions = self.events.iter().map(|event| event.revision().get());
-        revisions.map(move |revision| names.position(revision.cast_signed()))
+        revisions.map(move |revision| names.cursor(revision.cast_signed()))
     }
 
-    fn of_row(row: &Row, number: i64, log: &Log) -> anyhow::Result<Self> {
+    fn of_row(row: &Row, number: i64, log: &LogRow) -> anyhow::Result<Self> {
         let group_id: Option<Vec<u8>> = row.try_get("group_id")?;
         let at_ms: i64 = row.try_get("at_ms")?;
         let revisions: Vec<i64> = row.try_get("revisions")?;
@@ -357,7 +296,7 @@ impl EventBlock {
         let events = revisions.into_iter().zip(kinds).zip(ids);
         let names = log.names(group_id.as_deref());
         let events = events.map(|((revision, kind), id)| {
-            let Position { cursor, .. } = names.position(revision);
+            let KnownCursor { cursor, .. } = names.cursor(revision);
             Ok(Event { cursor, kind: kind_of(kind)?, id: PlantId::from(id), at })
         });
         let events = events.collect::<anyhow::Result<_>>()?;

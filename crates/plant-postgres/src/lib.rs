@@ -25,6 +25,7 @@
 
 mod address;
 mod config;
+mod event_log;
 mod events;
 mod group;
 mod hosts;
@@ -58,7 +59,7 @@ use crate::group::MAX_GROUP;
 use crate::queue::{Queue, WAITING_ALONE, carry_out_alone, carry_out_groups};
 use crate::reader::{PostgresReader, WaitingRead, read_jointly};
 use crate::sessions::Sessions;
-use crate::tail::Tail;
+use crate::tail::EventTail;
 use crate::threads::Threads;
 use crate::upkeep::Upkeep;
 use crate::writer::Writer;
@@ -103,7 +104,7 @@ pub struct PostgresRepository {
     writer: Arc<Writer>,
     reader: PostgresReader,
     events: Arc<EventReader>,
-    tail: Arc<Tail>,
+    tail: Arc<EventTail>,
     // Dropped last, when nothing can give the threads new work.
     threads: Threads,
 }
@@ -148,7 +149,7 @@ impl PostgresRepository {
         let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
         let reader = PostgresReader { sessions: reading };
         let events = Arc::new(EventReader::new(reader.clone()));
-        let tail = Arc::new(Tail::new(Arc::clone(&events)));
+        let tail = Arc::new(EventTail::new(Arc::clone(&events)));
         let writer = Arc::new(Writer::new(writing, Arc::clone(&tail), last_block));
 
         let queue = Arc::<Queue>::default();
@@ -285,9 +286,9 @@ impl PlantRepository for PostgresRepository {
         }
     }
 
-    async fn wait_until_lasting(&self) -> Result<(), StoreError> {
+    async fn wait_until_durable(&self) -> Result<(), StoreError> {
         let events = Arc::clone(&self.events);
-        self.read(async move { events.make_all_safe().await }).await
+        self.read(async move { events.make_all_durable().await }).await
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

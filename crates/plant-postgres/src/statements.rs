@@ -207,14 +207,16 @@ pub(super) const EVENTS_FROM: &str = with_log!(
      ORDER BY block"
 );
 
-/// The row of the log, with the last block before the first gap after block `$1`, and with the last event up to there.
+/// The row of the log, with the last block before the first gap after block `$1`, and with the last event up to there. In a
+/// database that was put back to an earlier state, block `$1` is not there, and the search begins anew.
 pub(super) const NEWEST_EVENT: &str = with_log!(
-    ", start AS MATERIALIZED (SELECT greatest($1::bigint, forgotten_to) AS block FROM log), \
+    ", start AS MATERIALIZED (SELECT CASE WHEN $1::bigint > forgotten_to \
+         AND EXISTS (SELECT FROM SCHEMA.events WHERE block = $1) THEN $1 ELSE forgotten_to END AS block FROM log), \
      reached AS MATERIALIZED (\
        SELECT coalesce(max(later.block), (SELECT block FROM start)) AS block FROM (\
-         SELECT block, row_number() OVER (ORDER BY block) AS place FROM SCHEMA.events \
+         SELECT block, row_number() OVER (ORDER BY block) AS number FROM SCHEMA.events \
          WHERE block > (SELECT block FROM start)) AS later \
-       WHERE later.block = (SELECT block FROM start) + later.place) \
+       WHERE later.block = (SELECT block FROM start) + later.number) \
      SELECT log.*, reached.block, newest.group_id, newest.revision FROM log, reached \
      LEFT JOIN LATERAL (\
        SELECT group_id, revisions[cardinality(revisions)] AS revision FROM SCHEMA.events \

@@ -3,8 +3,10 @@
 //! While anyone follows, the tail reads the newest blocks: soon after each commit of this program, and otherwise several
 //! times a second. It keeps the newest events in memory, so a follower that keeps up costs PostgreSQL nothing.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::events::{BLOCKS_AT_ONCE, EventReader, FoundBlocks, Gap, LogIdentity};
+use crate::event_log::LogIdentity;
+use crate::events::{BLOCKS_AT_ONCE, EventReader, FoundBlocks, Gap};
 use crate::sessions::pause;
 
 /// How long the tail waits for a commit of this program before it looks for those of others.
@@ -29,9 +32,11 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 const RECENT_EVENTS: usize = 16_384;
 
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(super) struct EventTail {
     reader: Arc<EventReader>,
     recent: Mutex<Recent>,
+    /// Blocks that this program has committed, which the tail has not read.
+    own: Mutex<BTreeSet<i64>>,
     progress: watch::Sender<Progress>,
     /// Wakes the tail: someone waits, or this program has committed.
     news: Notify,
@@ -44,8 +49,6 @@ struct Recent {
     /// The position before the first of them; `None` before the tail has begun.
     start: Option<EventCursor>,
     events: VecDeque<Event>,
-    /// Blocks that this program has committed, which the tail has not read.
-    own: BTreeSet<i64>,
 }
 
 impl Recent {
@@ -72,16 +75,22 @@ struct Progress {
     was_joined: bool,
 }
 
-/// How far the tail has read.
-struct Place {
+/// The last block that the tail has read.
+struct LastRead {
     identity: LogIdentity,
-    next_block: i64,
+    block: i64,
 }
 
-impl Tail {
+impl EventTail {
     pub(super) fn new(reader: Arc<EventReader>) -> Self {
-        let (recent, progress) = (Mutex::default(), watch::Sender::default());
-        Self { reader, recent, progress, news: Notify::new(), is_reading: AtomicBool::new(false) }
+        Self {
+            reader,
+            recent: Mutex::default(),
+            own: Mutex::default(),
+            progress: watch::Sender::default(),
+            news: Notify::new(),
+            is_reading: AtomicBool::new(false),
+        }
     }
 
     /// The next events from memory; `None` when there is none, or the cursor is not there.
@@ -120,8 +129,8 @@ impl Tail {
 
     /// This program has committed a group in this block.
     pub(super) fn note_own(&self, block: i64) {
-        if self.is_reading.load(Ordering::Relaxed) {
-            self.recent().own.insert(block);
+        if self.is_reading.load(Relaxed) {
+            self.own().insert(block);
             self.news.notify_one();
         }
     }
@@ -132,21 +141,22 @@ impl Tail {
     }
 
     async fn read(&self) {
-        let (mut place, mut gap, mut failures) = (None, None, 0);
+        let (mut last_read, mut gap, mut failures) = (None, None, 0);
         let mut last_followed = None;
         loop {
             if self.progress.receiver_count() > 0 {
                 last_followed = Some(Instant::now());
             } else if last_followed.is_none_or(|last: Instant| last.elapsed() > IDLE_AFTER) {
                 // Events that nobody waits for are not read.
-                self.is_reading.store(false, Ordering::Relaxed);
-                place = None;
+                self.is_reading.store(false, Relaxed);
+                last_read = None;
                 *self.recent() = Recent::default();
+                self.own().clear();
                 self.news.notified().await;
-                self.is_reading.store(true, Ordering::Relaxed);
+                self.is_reading.store(true, Relaxed);
                 last_followed = Some(Instant::now());
             }
-            match self.look(&mut place, &mut gap).await {
+            match self.look(&mut last_read, &mut gap).await {
                 Ok(is_more) => {
                     failures = 0;
                     if !is_more {
@@ -164,31 +174,45 @@ impl Tail {
     }
 
     /// Looks for new blocks. Returns whether more of them are there already.
-    async fn look(&self, place: &mut Option<Place>, gap: &mut Option<Gap>) -> anyhow::Result<bool> {
-        let Some(Place { identity, next_block }) = place else {
+    async fn look(
+        &self,
+        last_read: &mut Option<LastRead>,
+        gap: &mut Option<Gap>,
+    ) -> anyhow::Result<bool> {
+        let Some(LastRead { identity, block: last_block }) = last_read else {
             let newest = self.reader.newest().await?;
-            self.reader.make_safe(&newest.log, newest.block).await?;
-            let identity = newest.log.identity;
-            *place = Some(Place { identity, next_block: newest.block + 1 });
+            self.reader.make_durable(&newest.log, newest.block).await?;
+            *last_read = Some(LastRead { identity: newest.log.identity, block: newest.block });
             *self.recent() = Recent { start: Some(newest.cursor), ..Recent::default() };
             self.report(newest.cursor);
             return Ok(true);
         };
-        let found = self.reader.blocks_from(*next_block).await?;
-        if found.log.identity != *identity || found.log.forgotten_to >= *next_block {
-            *place = None;
+        let mut found = self.reader.blocks_from(*last_block).await?;
+        let is_same_log = found.log.identity == *identity
+            && match found.log.forgotten_to.cmp(last_block) {
+                // The last block is there again, unless the database was put back to an earlier state.
+                Ordering::Less => found.take_first(*last_block),
+                Ordering::Equal => true,
+                // Events were forgotten before they were read.
+                Ordering::Greater => false,
+            };
+        if !is_same_log {
+            *last_read = None;
             return Ok(true);
         }
-        self.make_safe(&found).await?;
-        *next_block = found.next;
+        self.make_durable(&found).await?;
+        *last_block = found.next - 1;
         let is_at_gap = found.last.is_some_and(|last| last >= found.next);
-        let is_more = found.blocks.len() == BLOCKS_AT_ONCE;
+        let is_more = found.blocks.len() + 1 >= BLOCKS_AT_ONCE;
         let end = {
             let mut recent = self.recent();
             recent.push(found.blocks.into_iter().flat_map(|block| block.events));
-            recent.own = recent.own.split_off(&found.next);
             recent.end()
         };
+        {
+            let mut own = self.own();
+            *own = own.split_off(&found.next);
+        }
         if let Some(end) = end {
             self.report(end);
         }
@@ -199,19 +223,18 @@ impl Tail {
     }
 
     /// Makes sure that no failover loses the found blocks. Those that this program has committed were acknowledged.
-    async fn make_safe(&self, found: &FoundBlocks) -> anyhow::Result<()> {
+    async fn make_durable(&self, found: &FoundBlocks) -> anyhow::Result<()> {
         let Some(last) = found.blocks.last() else { return Ok(()) };
-        let is_safe = {
-            let recent = self.recent();
-            found.blocks.iter().all(|block| {
-                recent.own.contains(&block.number) || self.reader.is_safe(block.number)
-            })
+        let is_durable = {
+            let own = self.own();
+            let mut blocks = found.blocks.iter().map(|block| block.number);
+            blocks.all(|block| own.contains(&block) || self.reader.is_durable(&found.log, block))
         };
-        if is_safe {
-            self.reader.note_safe(last.number);
+        if is_durable {
+            self.reader.note_durable(&found.log, last.number);
             return Ok(());
         }
-        self.reader.make_safe(&found.log, last.number).await
+        self.reader.make_durable(&found.log, last.number).await
     }
 
     /// Tells those who wait how far the tail has come.
@@ -222,6 +245,10 @@ impl Tail {
             progress.end = Some(end);
             is_new || std::mem::take(&mut progress.was_joined)
         });
+    }
+
+    fn own(&self) -> MutexGuard<'_, BTreeSet<i64>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn recent(&self) -> MutexGuard<'_, Recent> {

@@ -17,6 +17,9 @@ use crate::writer::Writer;
 /// The pause between two turns.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// The pause while the oldest events are kept for their age.
+const TOO_YOUNG_INTERVAL: Duration = Duration::from_secs(10);
+
 /// One extra event in this many may be kept, so that many events are forgotten at a time.
 const SLACK: i64 = 100;
 
@@ -50,32 +53,35 @@ impl Upkeep {
             if !self.writer.has_written.swap(false, Ordering::Relaxed) {
                 continue;
             }
-            let is_left = self.forget_excess().await.unwrap_or_else(|error| {
+            let left = self.forget_excess().await.unwrap_or_else(|error| {
                 let failure = error.context("cannot forget old events");
                 log::debug!("{failure:#}; it is tried again");
-                true
+                Some(Left::More)
             });
-            if is_left {
+            if let Some(left) = left {
                 self.writer.has_written.store(true, Ordering::Relaxed);
+                if left == Left::TooYoung {
+                    turns.reset_after(TOO_YOUNG_INTERVAL);
+                }
             }
         }
     }
 
-    /// Forgets the oldest blocks, whole ones only. Returns whether the next turn must continue.
-    async fn forget_excess(&self) -> anyhow::Result<bool> {
+    /// Forgets the oldest blocks, whole ones only. Returns what is left for the next turn.
+    async fn forget_excess(&self) -> anyhow::Result<Option<Left>> {
         let mut gap = None;
         loop {
             let kept = self.events.kept_events().await?;
             let excess = kept.saturating_sub(self.keep_events);
             if excess <= self.keep_events / SLACK {
-                return Ok(false);
+                return Ok(None);
             }
-            // However young they are.
+            // Events above the greatest number are forgotten at any age.
             let too_many = kept.saturating_sub_unsigned(KEEP_EVENTS_FOR_MAX_EVENTS);
             let oldest_ms = self.events.now_ms().await?.saturating_sub(self.keep_events_for_ms);
             let found = self.events.blocks_from(0).await?;
             let before = found.log.forgotten_to;
-            let mut after = Forgotten { block: before, last_event: None };
+            let mut after = ForgottenTo { block: before, last_event: None };
             let mut events = 0;
             for block in &found.blocks {
                 let count = i64::try_from(block.events.len()).unwrap_or(i64::MAX);
@@ -92,21 +98,21 @@ impl Upkeep {
             if after.block > before {
                 if !self.forget(before, &after, events).await? {
                     // Another server forgets, and may want to keep more.
-                    return Ok(true);
+                    return Ok(Some(Left::More));
                 }
             } else if found.blocks.is_empty() && found.last.is_some() {
                 // A forgotten block must never be committed.
                 self.events.close_gap(found.next, &mut gap).await?;
             } else {
                 // The oldest block is too young, or too large.
-                return Ok(self.keep_events_for_ms > 0);
+                return Ok((self.keep_events_for_ms > 0).then_some(Left::TooYoung));
             }
         }
     }
 
     /// Forgets the blocks between two, with this many events. Returns false when another server has forgotten some of
     /// them.
-    async fn forget(&self, before: i64, after: &Forgotten, events: i64) -> anyhow::Result<bool> {
+    async fn forget(&self, before: i64, after: &ForgottenTo, events: i64) -> anyhow::Result<bool> {
         let session = self.writer.sessions.get().await?;
         let client = session.client()?;
         let note = session.sql(NOTE_FORGOTTEN);
@@ -149,8 +155,16 @@ impl Upkeep {
     }
 }
 
+/// Events that are left to be forgotten.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    More,
+    /// The oldest of them are kept for their age.
+    TooYoung,
+}
+
 /// Up to where events are to be forgotten.
-struct Forgotten {
+struct ForgottenTo {
     /// The last block.
     block: i64,
     /// The last revision in these blocks, if they have any, and the id of its group.

@@ -31,7 +31,7 @@ use crate::group::{WaitingWrite, WriteGroup};
 use crate::plan::{Committed, Plan, RowColumns};
 use crate::sessions::{PATIENCE, Session, SessionError, Sessions, pause};
 use crate::statements::{EVENTS_OF_GROUP, LOG, SEAL_GROUP};
-use crate::tail::Tail;
+use crate::tail::EventTail;
 use crate::transaction::{
     End, commit_new, random_group_id, skip_block, wait_for_standby, write_changes,
 };
@@ -49,7 +49,7 @@ const GROUPS_THAT_READ_FIRST: u32 = 100;
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) sessions: Sessions,
-    tail: Arc<Tail>,
+    tail: Arc<EventTail>,
     /// A committed block: groups that begin later have later blocks.
     last_block: AtomicI64,
     /// How many of the next groups do not assume that ids are free.
@@ -60,7 +60,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(sessions: Sessions, tail: Arc<Tail>, last_block: i64) -> Self {
+    pub(super) fn new(sessions: Sessions, tail: Arc<EventTail>, last_block: i64) -> Self {
         Self {
             sessions,
             tail,

@@ -92,7 +92,7 @@ impl FromStr for EventCursor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventsAfter {
     /// With the oldest event that is kept.
-    Forgotten,
+    Oldest,
     /// With the first event after a cursor.
     Cursor(EventCursor),
 }

@@ -128,7 +128,7 @@ impl PlantRepository for MemoryRepository {
         let kept = self.kept();
         let forgotten = kept.last - kept.events.len() as u64;
         let after = match after {
-            EventsAfter::Forgotten => EventCursor { revision: forgotten.into(), log: LOG },
+            EventsAfter::Oldest => EventCursor { revision: forgotten.into(), log: LOG },
             EventsAfter::Cursor(cursor) => cursor,
         };
         let is_there = (forgotten..=kept.last).contains(&after.revision.get());

@@ -131,9 +131,10 @@ pub trait PlantRepository: Send + Sync {
     /// [`StoreError::Failed`] when the number cannot be read.
     async fn count(&self) -> Result<u64, StoreError>;
 
-    /// The next events, in order, at most `limit`. Revisions grow from event to event; whether they have gaps is up to the
-    /// repository. Returns at once, with an empty page when there is nothing yet. No event is ever skipped, and none is
-    /// shown that could still be undone.
+    /// The next events, in order, at most `limit`, which is at least 1. Revisions grow from event to event; whether they have
+    /// gaps is up to the repository. Returns without waiting for new events, with an empty page when there is none; it may
+    /// wait briefly for commits in progress. No event is ever skipped. None is shown that could still be undone, except by
+    /// what makes every cursor invalid, such as the promotion of an asynchronous standby.
     ///
     /// # Errors
     ///
@@ -149,20 +150,21 @@ pub trait PlantRepository: Send + Sync {
     async fn newest_event(&self) -> Result<EventCursor, StoreError>;
 
     /// Waits until there are events after a cursor, and returns the first of them, at most `limit`. Dropping the future
-    /// loses no event. Costs writers next to nothing, and nothing at all while nobody waits.
+    /// loses no event. A commit wakes each waiting reader, and costs nothing more while none waits. While a database does
+    /// not answer, this goes on waiting.
     ///
     /// # Errors
     ///
     /// Those of [`Self::events`].
     async fn next_events(&self, after: EventCursor, limit: usize) -> Result<EventPage, StoreError>;
 
-    /// Waits until no change that reads have shown can be undone. Only a repository whose reads may show such changes has
-    /// to wait.
+    /// Waits until everything that reads have shown is durable. Only a repository whose reads may show a change early has to
+    /// wait.
     ///
     /// # Errors
     ///
     /// [`StoreError::Failed`] when that cannot be known.
-    async fn wait_until_lasting(&self) -> Result<(), StoreError> {
+    async fn wait_until_durable(&self) -> Result<(), StoreError> {
         Ok(())
     }
 

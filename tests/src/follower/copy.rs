@@ -34,7 +34,7 @@ pub fn revision_of(cursor: &str) -> u64 {
 }
 
 /// The plants and the cursor of a follower. An event changes both at once.
-pub(super) struct Copy {
+pub(super) struct PlantCopy {
     plants: Plants,
     /// The cursor of the last event, unless all plants are to be exported first.
     cursor: Option<String>,
@@ -60,7 +60,7 @@ impl fmt::Display for Difference {
     }
 }
 
-impl fmt::Debug for Copy {
+impl fmt::Debug for PlantCopy {
     /// Without the plants, which are too many.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (cursor, events, exports) = (&self.cursor, self.events.len(), self.exports);
@@ -68,7 +68,7 @@ impl fmt::Debug for Copy {
     }
 }
 
-impl Copy {
+impl PlantCopy {
     pub(super) fn new(is_on_disk: bool) -> Self {
         Self {
             plants: Plants::new(),

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-use super::copy::Copy;
+use super::copy::PlantCopy;
 use super::situation::{Away, Situation, locked};
 use crate::client::Client;
 
@@ -15,7 +15,7 @@ pub(super) fn follow_pages(
     situation: &Situation,
     _: SocketAddr,
     client: &Client,
-    copy: &Mutex<Copy>,
+    copy: &Mutex<PlantCopy>,
 ) -> Result<(), Away> {
     let cursor = locked(copy).cursor().expect("it has exported").to_owned();
     let path = format!("/events?after={cursor}&{PAGE}");

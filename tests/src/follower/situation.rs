@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::copy::Copy;
+use super::copy::PlantCopy;
 use crate::answer::Answer;
 
 /// Where the servers are, and what they may do.
@@ -41,7 +41,11 @@ impl Situation {
 
     /// Whether an answer has events. Fails when the server takes no request now.
     #[track_caller]
-    pub(super) fn has_events(&self, answer: &Answer, copy: &Mutex<Copy>) -> Result<bool, Away> {
+    pub(super) fn has_events(
+        &self,
+        answer: &Answer,
+        copy: &Mutex<PlantCopy>,
+    ) -> Result<bool, Away> {
         match answer.status {
             200 => Ok(true),
             503 => Err(Away),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::copy::Copy;
+use super::copy::PlantCopy;
 use super::situation::{Away, Situation, locked};
 use crate::DEADLINE;
 use crate::client::Client;
@@ -20,7 +20,7 @@ pub(super) fn follow_stream(
     situation: &Situation,
     address: SocketAddr,
     _: &Client,
-    copy: &Mutex<Copy>,
+    copy: &Mutex<PlantCopy>,
 ) -> Result<(), Away> {
     let away = |_| Away;
     let cursor = locked(copy).cursor().expect("it has exported").to_owned();
@@ -54,7 +54,7 @@ pub(super) fn follow_stream(
 }
 
 /// Applies the events that an empty line ends, and leaves the rest.
-fn apply_complete(text: &mut Vec<u8>, copy: &Mutex<Copy>) {
+fn apply_complete(text: &mut Vec<u8>, copy: &Mutex<PlantCopy>) {
     while let Some(end) = text.windows(2).position(|bytes| bytes == b"\n\n") {
         let event: Vec<u8> = text.drain(..end + 2).collect();
         let text = String::from_utf8(event).expect("a stream is UTF-8");

@@ -23,7 +23,7 @@ async fn events_that_are_committed_late_are_not_skipped() {
     let first = create(&repository, 1).await;
     let late = Resting::between(&schema, &create_by_hand(2), COUNT_BY_HAND);
     let third = create(&repository, 3).await;
-    assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [1]);
+    assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [1]);
 
     let reading = {
         let repository = Arc::clone(&repository);
@@ -32,10 +32,10 @@ async fn events_that_are_committed_late_are_not_skipped() {
     };
     wait_until_blocked(&schema, "generate_series");
     assert!(!reading.is_finished());
-    assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [1]);
+    assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [1]);
     late.commit();
     assert_eq!(reading.await.expect("reads"), [2, 3]);
-    let events = page_of_events(&repository, EventsAfter::Forgotten).await;
+    let events = page_of_events(&repository, EventsAfter::Oldest).await;
     assert_eq!(events.iter().map(|event| event.id.get()).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(events.is_sorted_by_key(Event::revision));
     assert_eq!((events[0].revision(), events[2].revision()), (first, third));
@@ -54,11 +54,11 @@ async fn an_unused_block_delays_the_events_only_briefly() {
         schema.query(&skip);
         create(&repository, 2).await;
         let begun = Instant::now();
-        assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [1]);
+        assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [1]);
         let first = position(&repository, first).await;
         assert_eq!(ids_of_events(&repository, first).await, [2]);
         assert!(begun.elapsed() < MOMENT, "{unused}: {:?}", begun.elapsed());
-        assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [1, 2]);
+        assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [1, 2]);
     }
 }
 
@@ -78,12 +78,12 @@ async fn a_writer_whose_number_was_given_up_takes_another_one() {
     schema.query("SELECT slot FROM SCHEMA.counters FOR UPDATE NOWAIT");
     let early = create(&repository, 8).await;
     // The number of the create that waits is given up.
-    assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [8]);
+    assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [8]);
     assert!(!late.is_finished());
     other.give_up();
     let late = late.await.expect("it is created");
     assert!(late > early, "{late:?} is not later than {early:?}");
-    let events = page_of_events(&repository, EventsAfter::Forgotten).await;
+    let events = page_of_events(&repository, EventsAfter::Oldest).await;
     let events: Vec<_> =
         events.iter().map(|event| (event.kind, event.id.get(), event.revision())).collect();
     assert_eq!(events, [(EventKind::Created, 8, early), (EventKind::Created, 7, late)]);
@@ -107,7 +107,7 @@ async fn creates_of_taken_ids_delay_no_events_and_take_few_numbers() {
     refused().await;
     let last = create(&repository, 2).await;
     // All blocks are there by now, so it need not be asked again.
-    let events = page_of_events(&repository, EventsAfter::Forgotten).await;
+    let events = page_of_events(&repository, EventsAfter::Oldest).await;
     let revisions: Vec<_> = events.iter().map(Event::revision).collect();
     assert_eq!(revisions, [first, last]);
 
@@ -209,8 +209,8 @@ async fn young_events_are_kept_beyond_the_number_and_old_ones_are_not() {
     }
     schema.query("UPDATE SCHEMA.events SET at_ms = 0 WHERE ids[1] <= 4");
     wait_until_forgotten(&schema, 6);
-    assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [5, 6, 7, 8, 9, 10]);
+    assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [5, 6, 7, 8, 9, 10]);
     schema.query("UPDATE SCHEMA.events SET at_ms = 0");
     wait_until_forgotten(&schema, 2);
-    assert_eq!(ids_of_events(&repository, EventsAfter::Forgotten).await, [9, 10]);
+    assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [9, 10]);
 }

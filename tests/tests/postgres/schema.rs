@@ -207,7 +207,7 @@ pub(crate) fn keeping(events: u64) -> EventRetention {
 
 /// The position behind the event with this revision.
 pub(crate) async fn position(repository: &PostgresRepository, revision: Revision) -> EventsAfter {
-    let events = page_of_events(repository, EventsAfter::Forgotten).await;
+    let events = page_of_events(repository, EventsAfter::Oldest).await;
     let event = events.iter().find(|event| event.revision() == revision).expect("it is kept");
     EventsAfter::Cursor(event.cursor)
 }

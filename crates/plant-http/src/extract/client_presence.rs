@@ -13,8 +13,9 @@ use crate::server::http1::state::ConnectionState;
 pub(crate) struct ClientPresence(Option<Rc<ConnectionState>>);
 
 impl ClientPresence {
-    /// Waits until the client has closed its side of the connection. A client may do so and still read, but none that
-    /// follows events does. In an application with a server of its own, this waits forever.
+    /// Waits until the client has closed its side of the connection. A half-closed connection counts as left: otherwise the
+    /// place of a client that is gone would be taken until the next write fails. In an application with a server of its
+    /// own, this waits forever.
     pub(crate) async fn left(&self) {
         match &self.0 {
             Some(connection) => connection.client_left().await,

@@ -23,18 +23,24 @@ pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 /// Which events, and how.
 pub(crate) struct EventRequest {
+    pub(crate) query: EventQuery,
     /// Where the events begin; without a start, with the oldest event that is kept.
     pub(crate) start: Option<EventStart>,
+    /// Whether the client asks for Server-Sent Events.
+    pub(crate) is_stream: bool,
+    /// Whether the client knows chunks, which HTTP/1.0 lacks.
+    pub(crate) knows_chunks: bool,
+}
+
+/// The parameters, apart from `Last-Event-ID`.
+pub(crate) struct EventQuery {
+    after: Option<EventStart>,
     /// The most events of a page.
     pub(crate) limit: usize,
     /// How long to wait for an event when there is none. A stream has no end.
     pub(crate) wait: Duration,
     /// Whether each event shows the plant as it is now.
     pub(crate) with_plants: bool,
-    /// Whether the client asks for Server-Sent Events.
-    pub(crate) is_stream: bool,
-    /// Whether the client knows chunks, which HTTP/1.0 lacks.
-    pub(crate) knows_chunks: bool,
     /// The parameters that the address of the next page repeats, each with `&` before it.
     repeated: String,
 }
@@ -70,23 +76,20 @@ impl fmt::Display for EventStart {
 #[error("it must be now or a cursor: {0}")]
 pub struct NotAnEventStart(#[from] NotACursor);
 
-impl EventRequest {
+impl EventQuery {
     fn parse(text: &str) -> Result<Self, Failure> {
-        let names = ["after", "limit", "wait", "plants"];
-        let [after, limit, wait, plants] = query(text, names)?;
+        let [after, limit, wait, plants] = query(text, ["after", "limit", "wait", "plants"])?;
         let mut repeated = String::new();
-        for (name, value) in names.into_iter().zip([&None, &limit, &wait, &plants]) {
+        for (name, value) in [("limit", &limit), ("wait", &wait), ("plants", &plants)] {
             if let Some(value) = value {
                 repeated.push_str(&format!("&{name}={value}"));
             }
         }
         Ok(Self {
-            start: after.map(|after| read_start(&after)).transpose()?,
+            after: after.map(|after| read_start(&after)).transpose()?,
             limit: limit.map_or(Ok(PAGE_DEFAULT_EVENTS), |it| read_limit(&it, PAGE_MAX_EVENTS))?,
             wait: wait.map_or(Ok(Duration::ZERO), |wait| read_wait(&wait))?,
             with_plants: plants.map_or(Ok(false), |plants| read_plants(&plants))?,
-            is_stream: false,
-            knows_chunks: true,
             repeated,
         })
     }
@@ -99,17 +102,18 @@ impl EventRequest {
 
 impl FromHead for EventRequest {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
-        let mut read = Self::parse(request.query_string())?;
-        read.is_stream = prefers_stream(request);
-        read.knows_chunks = request.version() >= Version::HTTP_11;
-        if let Some(last) = last_event_id(request)? {
-            read.start = Some(EventStart::After(last));
-        }
-        Ok(read)
+        let query = EventQuery::parse(request.query_string())?;
+        let last_event = last_event_id(request)?.map(EventStart::After);
+        Ok(Self {
+            start: last_event.or(query.after),
+            query,
+            is_stream: prefers_stream(request),
+            knows_chunks: request.version() >= Version::HTTP_11,
+        })
     }
 }
 
-/// Whether the client names the media type of streams, and prefers no JSON.
+/// Whether the client names the media type of streams, and does not prefer JSON.
 fn prefers_stream(request: &HttpRequest) -> bool {
     let Ok(accept) = Accept::parse(request) else { return false };
     let quality = |media_type: &str| {

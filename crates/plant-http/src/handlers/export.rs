@@ -97,8 +97,8 @@ impl Export {
         self.format.write_rows(page.plants().map(|(plant, _)| plant), &mut rows)?;
         self.next = page.next.map(|id| PageRequest { after: Some(id), ..page_request });
         if self.next.is_none() {
-            // A copy may begin with this export, and no event would tell that a change was undone.
-            self.repository.wait_until_lasting().await?;
+            // A copy may begin with this export. If a change in it were undone, no event would say so.
+            self.repository.wait_until_durable().await?;
         }
         Ok(Some((Bytes::from(rows), self)))
     }

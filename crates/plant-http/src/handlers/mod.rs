@@ -1,10 +1,7 @@
-//! One file for each noun of the interface. A handler is a straight line: extract, call the repository, answer.
+//! One file, or folder, for each noun of the interface. A handler is a straight line: extract, call the repository, answer.
 
-mod event_stream;
 pub(crate) mod events;
 pub(crate) mod export;
-mod follower;
-pub(crate) mod follower_places;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod import_report;

@@ -377,7 +377,7 @@ impl Model {
         let newest = repository.newest_event().await.expect("reads");
         assert_eq!(end, EventPage { events: Vec::new(), next: newest });
 
-        let oldest = repository.events(EventsAfter::Forgotten, self.events.len() + 1).await;
+        let oldest = repository.events(EventsAfter::Oldest, self.events.len() + 1).await;
         let oldest = oldest.expect("the oldest are kept").events;
         match kept_events {
             KeptEvents::Exactly(_) => assert_eq!(oldest, kept),

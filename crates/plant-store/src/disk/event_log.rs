@@ -38,8 +38,8 @@ impl EventLog {
         EventCursor { revision: Revision::from(sequence), log }
     }
 
-    /// Whether this log has given out the cursor.
-    fn is_mine(&self, cursor: EventCursor, totals: &Totals) -> anyhow::Result<bool> {
+    /// Whether this log has given out the cursor, as far as that can be known.
+    fn was_given_out(&self, cursor: EventCursor, totals: &Totals) -> anyhow::Result<bool> {
         let sequence = cursor.revision.get();
         let at_ms = match sequence {
             0 => Some(0),
@@ -53,14 +53,14 @@ impl EventLog {
         })
     }
 
-    /// Whether all events after this position are in memory, so that a page of them is read without the disk.
+    /// Whether a page after this cursor is read without the disk: it needs no event before those in memory, not even the
+    /// one of the cursor.
     pub(super) fn is_in_memory(&self, after: EventsAfter) -> bool {
-        match after {
-            EventsAfter::Forgotten => false,
-            EventsAfter::Cursor(cursor) => {
-                cursor.revision.get() >= self.tree.read().first_sequence() - 1
-            }
-        }
+        let EventsAfter::Cursor(cursor) = after else { return false };
+        let (sequence, levels) = (cursor.revision.get(), self.tree.read());
+        let is_there =
+            sequence >= levels.first_sequence() || sequence == levels.totals.last_sequence;
+        is_there && sequence.saturating_add(1) >= self.first_kept_by_count(&levels.totals)
     }
 
     /// The next page; `None` when not all events after the position are there.
@@ -73,15 +73,15 @@ impl EventLog {
             EventsAfter::Cursor(cursor) => {
                 let totals = self.tree.read().totals;
                 let first = cursor.revision.get().saturating_add(1);
-                let is_kept = first >= self.by_count(&totals)
+                let is_kept = first >= self.first_kept_by_count(&totals)
                     || first >= self.kept_from(&totals, SystemTime::now())?;
                 let is_ahead = first > totals.last_sequence + 1;
-                if is_ahead || !is_kept || !self.is_mine(cursor, &totals)? {
+                if is_ahead || !is_kept || !self.was_given_out(cursor, &totals)? {
                     return Ok(None);
                 }
                 self.page_from(first, cursor, limit)
             }
-            EventsAfter::Forgotten => loop {
+            EventsAfter::Oldest => loop {
                 let totals = self.tree.read().totals;
                 let first = self.kept_from(&totals, SystemTime::now())?;
                 // A page without events is at the end of the log.
@@ -126,14 +126,14 @@ impl EventLog {
     }
 
     /// The first of the events that are kept for their number.
-    fn by_count(&self, totals: &Totals) -> u64 {
+    fn first_kept_by_count(&self, totals: &Totals) -> u64 {
         (totals.last_sequence + 1).saturating_sub(self.retention.events).max(totals.kept_from)
     }
 
     /// The first event that is kept. Finds the age of events by binary search, so a clock that was set back may keep
     /// more or fewer of those that are kept for their age alone.
     pub(super) fn kept_from(&self, totals: &Totals, now: SystemTime) -> anyhow::Result<u64> {
-        let by_count = self.by_count(totals);
+        let by_count = self.first_kept_by_count(totals);
         if self.retention.age.is_zero() {
             return Ok(by_count);
         }

@@ -192,7 +192,7 @@ impl AnyDatabase {
                 let begin = EventCursor { revision: after.into(), log: 0 };
                 self.events.page_from(after.saturating_add(1), begin, limit)
             }
-            None => self.events.page(EventsAfter::Forgotten, limit),
+            None => self.events.page(EventsAfter::Oldest, limit),
         }
     }
 }

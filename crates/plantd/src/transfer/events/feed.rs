@@ -20,6 +20,9 @@ use crate::client::remote::{self, Remote};
 use crate::exit::Stop;
 use crate::transfer::output::{Output, STANDARD_OUTPUT, cannot_write};
 
+/// A server that asks for a longer pause is asked again after this one.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
 /// The events after a cursor.
 pub(super) struct Feed {
     pub(super) remote: Remote,
@@ -37,7 +40,7 @@ pub(super) enum Printed {
 }
 
 /// Why there is no page.
-pub(super) enum Failure {
+pub(super) enum PageFailure {
     /// The server was not reached, or sent no answer.
     Away(anyhow::Error),
     /// The answer broke off, or the server asks for a later request.
@@ -46,7 +49,7 @@ pub(super) enum Failure {
     Final(Stop),
 }
 
-impl Failure {
+impl PageFailure {
     pub(super) fn into_stop(self) -> Stop {
         match self {
             Self::Away(cause) | Self::Passing { cause, .. } => Stop::Io(cause),
@@ -55,7 +58,7 @@ impl Failure {
     }
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
+impl<E: Into<anyhow::Error>> From<E> for PageFailure {
     fn from(cause: E) -> Self {
         Self::Final(Stop::Io(cause.into()))
     }
@@ -63,9 +66,9 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 impl Feed {
     /// Prints the next page, and moves the cursor behind it. With `wait`, the server waits that long for an event.
-    pub(super) fn print_page(&mut self, wait: Duration) -> Result<Printed, Failure> {
+    pub(super) fn print_page(&mut self, wait: Duration) -> Result<Printed, PageFailure> {
         let request = self.remote.request(Method::GET, &self.path(wait));
-        let answer = self.remote.send(request, ()).map_err(Failure::Away)?;
+        let answer = self.remote.send(request, ()).map_err(PageFailure::Away)?;
         let mut answer = self.check(answer)?;
         let body = remote::read_body(&mut answer).map_err(|cause| self.broken_off(cause))?;
         let page: Vec<&RawValue> = match serde_json::from_slice(&body) {
@@ -103,21 +106,21 @@ impl Feed {
     }
 
     /// Turns every status but 200 into a failure.
-    fn check(&self, answer: Response<Body>) -> Result<Response<Body>, Failure> {
+    fn check(&self, answer: Response<Body>) -> Result<Response<Body>, PageFailure> {
         let status = answer.status();
         let retry_after = retry_after(answer.headers());
         let stop = if status == 410 { gone } else { Stop::Usage };
         self.remote.check(answer, stop).map_err(|stop| match stop {
             Stop::Io(cause) if status.is_server_error() || status == 408 || status == 429 => {
-                Failure::Passing { cause, retry_after }
+                PageFailure::Passing { cause, retry_after }
             }
-            stop => Failure::Final(stop),
+            stop => PageFailure::Final(stop),
         })
     }
 
-    fn broken_off(&self, cause: anyhow::Error) -> Failure {
+    fn broken_off(&self, cause: anyhow::Error) -> PageFailure {
         let cause = cause.context(format!("the answer of {} broke off", self.remote.url()));
-        Failure::Passing { cause, retry_after: Duration::ZERO }
+        PageFailure::Passing { cause, retry_after: Duration::ZERO }
     }
 
     fn not_plantd(&self) -> String {
@@ -136,11 +139,11 @@ fn gone(cause: anyhow::Error) -> Stop {
     ))
 }
 
-/// The whole seconds in `Retry-After`.
+/// The whole seconds in `Retry-After`, up to [`RETRY_AFTER_MAX`].
 fn retry_after(headers: &HeaderMap) -> Duration {
     let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let seconds = seconds.and_then(|seconds| seconds.parse::<u32>().ok());
-    Duration::from_secs(seconds.unwrap_or_default().into())
+    Duration::from_secs(seconds.unwrap_or_default().into()).min(RETRY_AFTER_MAX)
 }
 
 /// The cursor of an event.

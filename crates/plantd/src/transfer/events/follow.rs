@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use crate::client::backoff::Backoff;
 use crate::exit::Stop;
-use crate::transfer::events::feed::{Failure, Feed, Printed, cannot_print};
+use crate::transfer::events::feed::{Feed, PageFailure, Printed, cannot_print};
 
 /// Follows until the reader of standard output is gone. A write would notice that only with the next event.
 pub(super) fn follow_for_reader(mut feed: Feed) -> Result<(), Stop> {
@@ -73,14 +73,15 @@ fn follow(feed: &mut Feed) -> Result<(), Stop> {
             Err(failure) => failure,
         };
         let (cause, retry_after) = match failure {
-            Failure::Away(cause) if was_reached => {
+            PageFailure::Away(cause) if was_reached => {
                 // Shows at once when the server is back.
                 wait = Duration::ZERO;
                 (cause, Duration::ZERO)
             }
-            Failure::Passing { cause, retry_after } => (cause, retry_after),
+            PageFailure::Passing { cause, retry_after } => (cause, retry_after),
             failure => return Err(failure.into_stop()),
         };
+        // An answer came, though perhaps from a proxy: the URL is not mistyped.
         was_reached = true;
         if !std::mem::replace(&mut is_interrupted, true) {
             say(&format!("interrupted, and trying again: {cause:#}"));

@@ -12,7 +12,7 @@ use plant_http::transfer::EventStart;
 
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
-use crate::transfer::events::feed::{Failure, Feed, Printed, cannot_print};
+use crate::transfer::events::feed::{Feed, PageFailure, Printed, cannot_print};
 use crate::transfer::events::follow::follow_for_reader;
 use crate::transfer::output::{Output, STANDARD_OUTPUT};
 
@@ -46,6 +46,6 @@ pub(crate) fn run(options: &EventsOptions) -> Result<(), Stop> {
     if options.follow {
         return follow_for_reader(feed);
     }
-    while feed.print_page(Duration::ZERO).map_err(Failure::into_stop)? == Printed::Events {}
+    while feed.print_page(Duration::ZERO).map_err(PageFailure::into_stop)? == Printed::Events {}
     Ok(())
 }

@@ -1,5 +1,9 @@
 //! Events: as a page, as a page that waits for the next event (long poll), and as a stream.
 
+mod follower;
+pub(crate) mod places;
+mod stream;
+
 use std::rc::Rc;
 
 use actix_http::Method;
@@ -14,9 +18,9 @@ use crate::extract::client_presence::ClientPresence;
 use crate::extract::event_request::{EventRequest, EventStart};
 use crate::extract::head::Head;
 use crate::handlers::Repository;
-use crate::handlers::event_stream::event_stream;
-use crate::handlers::follower::{Follower, Waited};
-use crate::handlers::follower_places::FollowerPlaces;
+use crate::handlers::events::follower::{Follower, Waited};
+use crate::handlers::events::places::FollowerPlaces;
+use crate::handlers::events::stream::event_stream;
 use crate::middleware::context::RequestContext;
 use crate::server::drain::Draining;
 
@@ -34,7 +38,7 @@ pub(crate) async fn events(
     method: Method,
 ) -> Result<HttpResponse, Failure> {
     let after = match request.start {
-        None => EventsAfter::Forgotten,
+        None => EventsAfter::Oldest,
         Some(EventStart::Now) => EventsAfter::Cursor(repository.newest_event().await?),
         Some(EventStart::After(cursor)) => EventsAfter::Cursor(cursor),
     };
@@ -43,20 +47,21 @@ pub(crate) async fn events(
         context: context.into_inner(),
         draining,
         client,
-        with_plants: request.with_plants,
+        with_plants: request.query.with_plants,
     };
     if request.is_stream {
         return event_stream(follower, after, places, &method, request.knows_chunks).await;
     }
-    let mut page = follower.repository.events(after, request.limit).await?;
-    if page.events.is_empty() && !request.wait.is_zero() && method == Method::GET {
+    let EventRequest { query, .. } = request;
+    let mut page = follower.repository.events(after, query.limit).await?;
+    if page.events.is_empty() && !query.wait.is_zero() && method == Method::GET {
         let _place = places.join()?;
-        let end = Instant::now() + request.wait;
-        if let Waited::Events(news) = follower.wait(page.next, request.limit, end).await? {
+        let end = Instant::now() + query.wait;
+        if let Waited::Events(news) = follower.wait(page.next, query.limit, end).await? {
             page = news;
         }
     }
-    let (events, next) = (page.events, request.next(page.next));
+    let (events, next) = (page.events, query.next(page.next));
     let link = format!("<{}?{next}>; rel=\"next\"", follower.context.events_path());
     Ok(HttpResponse::Ok()
         .insert_header((header::LINK, link))

@@ -1,11 +1,12 @@
 //! A client that follows events: a cursor over the log.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use actix_web::web::Data;
-use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use plant_domain::{Plant, PlantId};
 use plant_store::{Event, EventCursor, EventKind, EventPage, StoredPlant};
@@ -20,6 +21,11 @@ use crate::server::drain::Draining;
 
 /// How often the token of a follower is checked.
 const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many plants of a page are read at the same time: a store may read many at once.
+const READS_AT_ONCE: usize = 256;
+
+type Plants = BTreeMap<PlantId, StoredPlant>;
 
 /// What a follower needs for its whole time.
 pub(super) struct Follower {
@@ -69,29 +75,30 @@ impl Follower {
 
     /// The events as clients see them.
     pub(super) async fn shown(&self, events: Vec<Event>) -> Result<Vec<ShownEvent>, Failure> {
-        let plants = if self.with_plants {
-            // At the same time, because a store may read many plants at once.
-            let plants = events.iter().map(|event| self.repository.get(event.id));
-            let plants = try_join_all(plants).await?;
-            if events.iter().zip(&plants).any(|(event, stored)| has_changed(event, stored.as_ref()))
-            {
-                // The events last, but a later state of a plant may not: no event would tell that it was undone.
-                self.repository.wait_until_lasting().await?;
-            }
-            plants
-        } else {
-            vec![None; events.len()]
+        let plants = if self.with_plants { self.plants_of(&events).await? } else { Plants::new() };
+        let shown = |event: Event| ShownEvent {
+            cursor: event.cursor,
+            kind: event.kind,
+            id: event.id,
+            at: event.at,
+            plant: plants.get(&event.id).map(|stored| stored.plant.clone()),
         };
-        let events = events.into_iter().zip(plants);
-        Ok(events
-            .map(|(event, stored)| ShownEvent {
-                cursor: event.cursor,
-                kind: event.kind,
-                id: event.id,
-                at: event.at,
-                plant: stored.map(|stored| stored.plant),
-            })
-            .collect())
+        Ok(events.into_iter().map(shown).collect())
+    }
+
+    /// The plants of these events, as they are now.
+    async fn plants_of(&self, events: &[Event]) -> Result<Plants, Failure> {
+        let ids: BTreeSet<PlantId> = events.iter().map(|event| event.id).collect();
+        let reads = ids.into_iter().map(|id| self.repository.get(id));
+        let found: Vec<Option<StoredPlant>> =
+            stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+        let plants: Plants =
+            found.into_iter().flatten().map(|stored| (stored.id, stored)).collect();
+        if events.iter().any(|event| has_changed(event, plants.get(&event.id))) {
+            // The events are durable, but a newer state of a plant may not be. If it were undone, no event would say so.
+            self.repository.wait_until_durable().await?;
+        }
+        Ok(plants)
     }
 }
 

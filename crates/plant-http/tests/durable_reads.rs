@@ -16,13 +16,13 @@ use plant_store::{
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// Never learns that a change lasts.
+/// Never learns that a change is durable.
 #[derive(Default)]
-struct NothingLasts(MemoryRepository);
+struct NothingIsDurable(MemoryRepository);
 
 #[async_trait]
-impl PlantRepository for NothingLasts {
-    async fn wait_until_lasting(&self) -> Result<(), StoreError> {
+impl PlantRepository for NothingIsDurable {
+    async fn wait_until_durable(&self) -> Result<(), StoreError> {
         Err(StoreFailure::new("the standby is away").into())
     }
 
@@ -76,9 +76,9 @@ impl PlantRepository for NothingLasts {
 }
 
 #[test]
-fn an_event_shows_no_later_state_of_a_plant_and_an_export_does_not_end_before_they_last() {
+fn an_event_shows_no_later_state_of_a_plant_and_an_export_does_not_end_before_they_are_durable() {
     rt::System::new().block_on(async {
-        let repository = Arc::new(NothingLasts::default());
+        let repository = Arc::new(NothingIsDurable::default());
         let token = Token::chosen(TOKEN.to_owned()).expect("a good token");
         let name = TokenName::new("test").expect("a good name");
         let tokens = Tokens::new(vec![TokenRecord::new(name, Scope::Read, &token)]);

@@ -10,10 +10,11 @@ use crate::errors::{ErrorNumber, Failure};
 /// How many clients may follow events at once, unless the service is told otherwise.
 pub const DEFAULT_MAX_FOLLOWERS: u32 = 1024;
 
-/// How long a stream pauses after a page, for each follower that there is. So a thousand pages a second are sent in all,
-/// however many clients follow, and writes keep their share of the processors.
+/// How long a stream pauses after a page, for each follower that there is. So up to a thousand followers get about a
+/// thousand pages a second in all, and writes keep their share of the processors.
 const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
 
+/// With more followers, each gets a page a second. Its token is checked before each page.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Places for clients that follow events.

@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::errors::Failure;
 use crate::extract::event_request::EVENT_STREAM;
-use crate::handlers::follower::{Follower, Waited};
-use crate::handlers::follower_places::FollowerPlaces;
+use crate::handlers::events::follower::{Follower, Waited};
+use crate::handlers::events::places::FollowerPlaces;
 use crate::limits::{EVENTS_HEARTBEAT, PAGE_MAX_EVENTS};
 
 /// How long a client waits before it connects again, in milliseconds: random, so that the clients of a server that restarts
@@ -33,8 +33,10 @@ pub(super) async fn event_stream(
     method: &Method,
     knows_chunks: bool,
 ) -> Result<HttpResponse, Failure> {
-    let place = places.join()?;
-    let page = follower.repository.events(after, PAGE_MAX_EVENTS).await?;
+    let is_head = method != Method::GET;
+    // An answer to HEAD has no body: an event is read only for the status.
+    let limit = if is_head { 1 } else { PAGE_MAX_EVENTS };
+    let page = follower.repository.events(after, limit).await?;
     let mut response = HttpResponse::Ok();
     response
         .content_type(EVENT_STREAM)
@@ -42,15 +44,15 @@ pub(super) async fn event_stream(
         // nginx would wait until its buffer is full.
         .insert_header(("x-accel-buffering", "no"))
         .insert_header((header::VARY, "accept"));
-    if method != Method::GET {
-        // An answer to HEAD has no body: nothing is read for it.
+    if is_head {
         return Ok(response.streaming(stream::empty::<Result<Bytes, actix_web::Error>>()));
     }
-    // The place to go on, if the client loses the connection before the first event.
+    let place = places.join()?;
+    // The cursor to go on from, if the client loses the connection before the first event.
     let begin = match (after, page.events.first()) {
         (EventsAfter::Cursor(cursor), _) => Some(cursor),
-        (EventsAfter::Forgotten, None) => Some(page.next),
-        (EventsAfter::Forgotten, Some(_)) => None,
+        (EventsAfter::Oldest, None) => Some(page.next),
+        (EventsAfter::Oldest, Some(_)) => None,
     };
     let retry = format!("retry: {}\n", fastrand::u64(RETRY_MS));
     let head = retry + &begin.map_or_else(|| "\n".to_owned(), bookmark);
