@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plantd_tests::{
-    Answer, Authority, Connection, EventStream, Format, Launch, TestServer, plant_body,
+    Answer, Authority, Connection, EventStream, Format, Launch, TestServer, plant_body, raw_head,
     stream_request, wait_for, wait_until,
 };
 
@@ -68,6 +68,28 @@ fn a_client_that_stops_sending_has_left_and_its_stream_ends() {
     wait_until("a free place", || try_stream(server.connect()).is_ok());
     assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "a heartbeat freed it");
     connection.wait_for_close();
+}
+
+/// What stands behind a request keeps no place for a client that has gone.
+#[test]
+fn the_place_of_a_client_that_leaves_is_free_also_if_bytes_follow_its_request() {
+    let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "1"]));
+    for behind in ["", "\r\n", "X", &raw_head("GET /plants/1", "")] {
+        for request in [
+            stream_request("after=now", ""),
+            raw_head("GET /events?after=now&wait=50", ""),
+            raw_head("GET /events?after=now&wait=50", "Content-Length: 1\r\n"),
+        ] {
+            let mut connection = server.connect();
+            connection.send(request.clone() + behind);
+            wait_until("the place to be taken", || try_stream(server.connect()).is_err());
+            drop(connection);
+            let begun = Instant::now();
+            wait_until("a free place", || try_stream(server.connect()).is_ok());
+            let what = format!("{request:?} with {behind:?} behind it");
+            assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "{what}");
+        }
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 
 use actix_http::header;
 use actix_http::{ConnectionType, Method};
-use actix_web::HttpResponse;
 use actix_web::web::{Bytes, Data};
+use actix_web::{Error, HttpResponse};
 use futures_util::stream;
 use plant_store::{EventCursor, EventPage, EventsAfter};
 use tokio::sync::OwnedSemaphorePermit;
@@ -37,36 +37,19 @@ pub(super) async fn event_stream(
     // An answer to HEAD has no body: an event is read only for the status.
     let limit = if is_head { 1 } else { PAGE_MAX_EVENTS };
     let page = follower.repository.events(after, limit).await?;
-    let mut response = HttpResponse::Ok();
-    response
+    let mut answer = HttpResponse::Ok();
+    answer
         .content_type(EVENT_STREAM)
         .insert_header((header::CACHE_CONTROL, "no-cache, no-transform"))
         // nginx would wait until its buffer is full.
         .insert_header(("x-accel-buffering", "no"))
         .insert_header((header::VARY, "accept"));
-    if is_head {
-        return Ok(response.streaming(stream::empty::<Result<Bytes, actix_web::Error>>()));
-    }
-    let place = places.join()?;
-    // The cursor to go on from, if the client loses the connection before the first event.
-    let begin = match (after, page.events.first()) {
-        (EventsAfter::Cursor(cursor), _) => Some(cursor),
-        (EventsAfter::Oldest, None) => Some(page.next),
-        (EventsAfter::Oldest, Some(_)) => None,
+    let mut response = if is_head {
+        answer.streaming(stream::empty::<Result<Bytes, Error>>())
+    } else {
+        let body = EventBody::new(follower, places, after, page)?;
+        answer.streaming(stream::try_unfold(body, EventBody::part))
     };
-    let retry = format!("retry: {}\n", fastrand::u64(RETRY_MS));
-    let head = retry + &begin.map_or_else(|| "\n".to_owned(), bookmark);
-    let stream = EventBody {
-        follower,
-        places,
-        _place: place,
-        next: page.next,
-        page: Some(page),
-        head,
-        pause_until: Instant::now(),
-        has_ended: false,
-    };
-    let mut response = response.streaming(stream::try_unfold(stream, EventBody::part));
     if !knows_chunks {
         // The body ends with the connection (RFC 9112, section 6.3). A client that loses the connection notices nothing, and
         // goes on behind the last event just the same.
@@ -93,8 +76,34 @@ struct EventBody {
 }
 
 impl EventBody {
+    /// A stream that begins with a page, which was read after a position.
+    fn new(
+        follower: Follower,
+        places: Data<FollowerPlaces>,
+        after: EventsAfter,
+        page: EventPage,
+    ) -> Result<Self, Failure> {
+        // The cursor to go on from, if the client loses the connection before the first event.
+        let begin = match (after, page.events.first()) {
+            (EventsAfter::Cursor(cursor), _) => Some(cursor),
+            (EventsAfter::Oldest, None) => Some(page.next),
+            (EventsAfter::Oldest, Some(_)) => None,
+        };
+        let retry = format!("retry: {}\n", fastrand::u64(RETRY_MS));
+        Ok(Self {
+            follower,
+            _place: places.join()?,
+            places,
+            next: page.next,
+            page: Some(page),
+            head: retry + &begin.map_or_else(|| "\n".to_owned(), bookmark),
+            pause_until: Instant::now(),
+            has_ended: false,
+        })
+    }
+
     /// The next part of the body. A failure ends the body: when the client connects again, the answer says why.
-    async fn part(mut self) -> Result<Option<(Bytes, Self)>, actix_web::Error> {
+    async fn part(mut self) -> Result<Option<(Bytes, Self)>, Error> {
         if self.has_ended {
             return Ok(None);
         }

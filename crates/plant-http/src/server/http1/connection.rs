@@ -122,6 +122,9 @@ impl Inner {
         if self.ahead.is_empty() {
             let begin = buffer.filled().len();
             ready!(self.poll_transport(context, buffer))?;
+            if buffer.filled().len() == begin {
+                self.state.client_leaves();
+            }
             let end = begin + self.state.take(&buffer.filled()[begin..]);
             self.put_back(&buffer.filled()[end..]);
             buffer.set_filled(end);
@@ -136,14 +139,21 @@ impl Inner {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads bytes whose turn has not come, so that an error of the connection is noticed. Ready only with an error.
+    /// Reads bytes whose turn has not come, so that an error or the end of the connection is noticed. Ready only with an
+    /// error.
     fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.ahead.is_empty() {
-            let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
+        let mut bytes = [MaybeUninit::uninit(); AHEAD_BYTES];
+        while self.ahead.len() < AHEAD_BYTES {
             let mut buffer = ReadBuf::uninit(&mut bytes);
-            ready!(self.poll_transport(context, &mut buffer))?;
+            match self.poll_transport(context, &mut buffer) {
+                // Nothing is there that could wake the task later.
+                Poll::Pending if self.ahead.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+                Poll::Ready(read) => read?,
+            }
             if buffer.filled().is_empty() {
                 self.state.client_leaves();
+                break;
             }
             self.put_back(buffer.filled());
         }
@@ -152,7 +162,7 @@ impl Inner {
         Poll::Pending
     }
 
-    /// Keeps bytes for their turn. No bytes may be kept already.
+    /// Keeps bytes for their turn, behind those that are kept already.
     fn put_back(&mut self, bytes: &[u8]) {
         self.ahead.extend_from_slice(bytes);
         self.state.has_ahead.set(!self.ahead.is_empty());

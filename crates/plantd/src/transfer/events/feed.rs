@@ -70,7 +70,10 @@ impl Feed {
         let request = self.remote.request(Method::GET, &self.path(wait));
         let answer = self.remote.send(request, ()).map_err(PageFailure::Away)?;
         let mut answer = self.check(answer)?;
-        let body = remote::read_body(&mut answer).map_err(|cause| self.broken_off(cause))?;
+        let body = remote::read_body(&mut answer).map_err(|cause| match cause.downcast_ref() {
+            Some(ureq::Error::BodyExceedsLimit(_)) => cause.context(self.not_plantd()).into(),
+            _ => self.broken_off(cause),
+        })?;
         let page: Vec<&RawValue> = match serde_json::from_slice(&body) {
             // Some proxies hide that an answer was cut.
             Err(cause) if cause.is_eof() => return Err(self.broken_off(cause.into())),
