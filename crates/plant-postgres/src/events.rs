@@ -14,8 +14,8 @@ use crate::event_log::{KnownCursor, LogIdentity, LogRow};
 use crate::reader::PostgresReader;
 use crate::sessions::pause;
 use crate::statements::{
-    EVENTS_FROM, EVENTS_IN_A_BLOCK, KEPT_EVENTS, NEWEST_BLOCK, NEWEST_EVENT, NOW_MS, SEAL_BLOCKS,
-    kind_of,
+    EVENTS_FROM, EVENTS_IN_A_BLOCK, KEPT_EVENTS, LOG, NEWEST_BLOCK, NEWEST_EVENT, NOW_MS,
+    SEAL_BLOCKS, kind_of,
 };
 use crate::transaction::{LATE_COMMIT_PATIENCE, wait_for_standby};
 
@@ -177,20 +177,39 @@ impl EventReader {
         Ok(true)
     }
 
-    /// Makes sure that a failover to a synchronous standby loses no block up to this one, which is visible. PostgreSQL shows
-    /// a commit early when its session ends during the wait for the standby.
+    /// Makes sure that a failover to a synchronous standby loses no block up to this one, which was visible in this log.
+    /// PostgreSQL shows a commit early when its session ends during the wait for the standby.
     pub(super) async fn make_durable(&self, log: &LogRow, block: i64) -> anyhow::Result<()> {
-        if self.is_durable(log, block) { Ok(()) } else { self.make_all_durable().await }
+        if self.is_durable(log, block) {
+            return Ok(());
+        }
+        let waited_in = self.make_all_durable().await?;
+        ensure!(waited_in == log.identity, "a standby was promoted since the events were read");
+        Ok(())
     }
 
-    /// Makes sure that a failover to a synchronous standby loses nothing that is visible.
-    pub(super) async fn make_all_durable(&self) -> anyhow::Result<()> {
-        let Newest { log, block, .. } = self.newest().await?;
+    /// Makes sure that a failover to a synchronous standby loses nothing that is visible. Returns in which log: what was read
+    /// from another one may be lost already.
+    pub(super) async fn make_all_durable(&self) -> anyhow::Result<LogIdentity> {
+        let newest = self.newest().await?;
+        let session = self.reader.sessions.get().await?;
+        // In the same session, which never moves to another server.
+        let log = LogRow::of_rows(&session.rows(LOG, &[]).await?)?;
         if log.is_synchronous {
-            let session = self.reader.sessions.get().await?;
             wait_for_standby(&session).await.context("cannot wait for the standby")?;
-            self.note_durable(&log, block);
+            if log.identity == newest.log.identity {
+                self.note_durable(&log, newest.block);
+            }
         }
+        Ok(log.identity)
+    }
+
+    /// Like [`Self::make_all_durable`], for what was read before, which must be from the log that is known.
+    pub(super) async fn make_reads_durable(&self) -> anyhow::Result<()> {
+        let known = *self.before_gap.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited_in = self.make_all_durable().await?;
+        let is_same = known.is_none_or(|(identity, _)| identity == waited_in);
+        ensure!(is_same, "a standby was promoted since the plants were read");
         Ok(())
     }
 

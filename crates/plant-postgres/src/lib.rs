@@ -288,7 +288,7 @@ impl PlantRepository for PostgresRepository {
 
     async fn wait_until_durable(&self) -> Result<(), StoreError> {
         let events = Arc::clone(&self.events);
-        self.read(async move { events.make_all_durable().await }).await
+        self.read(async move { events.make_reads_durable().await }).await
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

@@ -224,7 +224,9 @@ impl EventTail {
 
     /// Makes sure that no failover loses the found blocks. Those that this program has committed were acknowledged.
     async fn make_durable(&self, found: &FoundBlocks) -> anyhow::Result<()> {
-        let Some(last) = found.blocks.last() else { return Ok(()) };
+        let Some(last) = found.blocks.last().filter(|_| found.log.is_synchronous) else {
+            return Ok(());
+        };
         let is_durable = {
             let own = self.own();
             let mut blocks = found.blocks.iter().map(|block| block.number);
