@@ -3,8 +3,7 @@
 //! [`PostgresRepository`] implements the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free
 //! lane takes all waiting writes as one `group`, and its `writer` commits the group in one `transaction`; several
 //! groups are in flight at once. The `reader` reads committed plants, `events` committed events, and the `tail` follows
-//! the newest ones. `statements` has the SQL, and `schema` makes the
-//! tables.
+//! the newest ones. `statements` has the SQL, and `schema` makes the tables.
 //!
 //! ```no_run
 //! use plant_domain::NewPlant;

@@ -1,6 +1,5 @@
-//! Reading plants. PostgreSQL shows a transaction once its commit is on disk and, with synchronous
-//! replication, on the standby. If the writer's session ends during the commit, the transaction can become visible a
-//! moment earlier.
+//! Reading plants. PostgreSQL shows a transaction once its commit is on disk and, with synchronous replication, on the
+//! standby. If the writer's session ends during the commit, the transaction can become visible a moment earlier.
 
 use std::collections::HashMap;
 use std::sync::Arc;

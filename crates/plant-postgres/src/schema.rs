@@ -28,7 +28,8 @@ const MAKE_LAYOUT: &str =
 const NOTE_VERSION: &str =
     "INSERT INTO SCHEMA.layout (id, version) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
 
-/// Makes the tables, but for the rows of the counters. `STORE_ID` stands for a random number. The low fill factor leaves room to update a counter in place.
+/// Makes the tables without the rows of the counters. `STORE_ID` stands for a random number. The low fill factor leaves
+/// room to update a counter in place.
 const MAKE_TABLES: &str = "\
     CREATE TABLE IF NOT EXISTS SCHEMA.plants (id bigint PRIMARY KEY, revision bigint NOT NULL, \
       name text COLLATE \"C\", folded_name text COLLATE \"C\", tag text COLLATE \"C\", idempotency bytea); \

@@ -182,7 +182,7 @@ pub(super) fn plants_from(has_tag: bool, has_name_part: bool) -> String {
 pub(super) const COUNT: &str = "SELECT coalesce(sum(plants), 0)::bigint FROM SCHEMA.counters";
 
 /// What every query for events begins with: the row of the log, and what names the log. A promoted standby has another
-/// timeline; the changes that it lacks do not count where commits wait for a standby.
+/// timeline, and may lack the newest changes unless commits wait for a standby.
 macro_rules! with_log {
     ($rest:literal) => {
         concat!(

@@ -46,7 +46,7 @@ pub(super) struct EventTail {
 /// The newest events, oldest first.
 #[derive(Debug, Default)]
 struct Recent {
-    /// The position before the first of them; `None` before the tail has begun.
+    /// The cursor just before the first of `events`; `None` until the tail has begun.
     start: Option<EventCursor>,
     events: VecDeque<Event>,
 }
@@ -71,7 +71,7 @@ struct Progress {
     looks: u64,
     /// The last event that it has found.
     end: Option<EventCursor>,
-    /// Whether the follower that began to wait last needs one more look.
+    /// Whether a follower began to wait after the last look, so that the tail must look once more.
     was_joined: bool,
 }
 
@@ -120,7 +120,7 @@ impl EventTail {
         self.news.notify_one();
         let is_over = |progress: &Progress| {
             let Some(end) = progress.end else { return false };
-            // A position that is not the end after another look may be one of another log.
+            // If the cursor still differs from the end after one more look, the cursor may belong to another log.
             end.revision > after.revision || (progress.looks > looks && end != after)
         };
         // The sender is dropped only with the repository.
