@@ -36,7 +36,7 @@ pub use access::cors::{CorsOrigin, CorsOriginError};
 pub use access::token::{Token, TokenError};
 pub use access::token_record::{Scope, TokenName, TokenRecord};
 pub use access::tokens::Tokens;
-pub use handlers::events::places::DEFAULT_MAX_FOLLOWERS;
+pub use handlers::events::followers::DEFAULT_MAX_FOLLOWERS;
 pub use routes::openapi_document;
 pub use serve_error::ServeError;
 pub use server::ServerConfig;

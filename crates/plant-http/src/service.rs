@@ -14,7 +14,7 @@ use plant_store::PlantRepository;
 use crate::access::cors::CorsOrigin;
 use crate::access::gate::Gate;
 use crate::access::tokens::Tokens;
-use crate::handlers::events::places::{DEFAULT_MAX_FOLLOWERS, FollowerPlaces};
+use crate::handlers::events::followers::{DEFAULT_MAX_FOLLOWERS, Followers};
 use crate::middleware::policy::Policy;
 use crate::middleware::{answer, before_continue};
 use crate::routes;
@@ -33,14 +33,14 @@ pub struct PlantService {
     tokens: Tokens,
     cors_origins: Vec<CorsOrigin>,
     draining: Arc<Draining>,
-    followers: Arc<FollowerPlaces>,
+    followers: Arc<Followers>,
 }
 
 impl PlantService {
     /// The plants of this repository, for clients that have one of these tokens.
     #[must_use]
     pub fn new(repository: Arc<dyn PlantRepository>, tokens: Tokens) -> Self {
-        let followers = Arc::new(FollowerPlaces::new(DEFAULT_MAX_FOLLOWERS));
+        let followers = Arc::new(Followers::new(DEFAULT_MAX_FOLLOWERS));
         let (cors_origins, draining) = (Vec::new(), Arc::default());
         Self { repository, tokens, cors_origins, draining, followers }
     }
@@ -49,7 +49,7 @@ impl PlantService {
     /// Each of them holds a connection.
     #[must_use]
     pub fn with_max_followers(self, max_followers: u32) -> Self {
-        Self { followers: Arc::new(FollowerPlaces::new(max_followers)), ..self }
+        Self { followers: Arc::new(Followers::new(max_followers)), ..self }
     }
 
     /// The same service, open to web pages of these origins.

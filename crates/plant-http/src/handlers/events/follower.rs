@@ -76,12 +76,9 @@ impl Follower {
     /// The events as clients see them.
     pub(super) async fn shown(&self, events: Vec<Event>) -> Result<Vec<ShownEvent>, Failure> {
         let plants = if self.with_plants { self.plants_of(&events).await? } else { Plants::new() };
-        let shown = |event: Event| ShownEvent {
-            cursor: event.cursor,
-            kind: event.kind,
-            id: event.id,
-            at: event.at,
-            plant: plants.get(&event.id).map(|stored| stored.plant.clone()),
+        let shown = |event: Event| {
+            let plant = plants.get(&event.id).map(|stored| stored.plant.clone());
+            ShownEvent { plant, ..event.into() }
         };
         Ok(events.into_iter().map(shown).collect())
     }
@@ -121,6 +118,14 @@ pub(super) struct ShownEvent {
     /// The plant as it is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     plant: Option<Plant>,
+}
+
+impl From<Event> for ShownEvent {
+    /// The event without its plant.
+    fn from(event: Event) -> Self {
+        let Event { cursor, kind, id, at } = event;
+        Self { cursor, kind, id, at, plant: None }
+    }
 }
 
 fn as_text<S: Serializer>(cursor: &EventCursor, serializer: S) -> Result<S::Ok, S::Error> {

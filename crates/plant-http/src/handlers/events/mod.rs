@@ -1,7 +1,8 @@
 //! Events: as a page, as a page that waits for the next event (long poll), and as a stream.
 
+mod event_text;
 mod follower;
-pub(crate) mod places;
+pub(crate) mod followers;
 mod stream;
 
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use crate::extract::event_request::{EventRequest, EventStart};
 use crate::extract::head::Head;
 use crate::handlers::Repository;
 use crate::handlers::events::follower::{Follower, Waited};
-use crate::handlers::events::places::FollowerPlaces;
+use crate::handlers::events::followers::Followers;
 use crate::handlers::events::stream::event_stream;
 use crate::middleware::context::RequestContext;
 use crate::server::drain::Draining;
@@ -31,7 +32,7 @@ pub const EVENTS_AFTER_HEADER: &str = "x-events-after";
 pub(crate) async fn events(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
-    places: Data<FollowerPlaces>,
+    followers: Data<Followers>,
     draining: Data<Draining>,
     Head(request): Head<EventRequest>,
     Head(client): Head<ClientPresence>,
@@ -50,12 +51,12 @@ pub(crate) async fn events(
         with_plants: request.query.with_plants,
     };
     if request.is_stream {
-        return event_stream(follower, after, places, &method, request.knows_chunks).await;
+        return event_stream(follower, after, followers, &method, request.knows_chunks).await;
     }
     let EventRequest { query, .. } = request;
     let mut page = follower.repository.events(after, query.limit).await?;
     if page.events.is_empty() && !query.wait.is_zero() && method == Method::GET {
-        let _place = places.join()?;
+        let _place = followers.join()?;
         let end = Instant::now() + query.wait;
         if let Waited::Events(news) = follower.wait(page.next, query.limit, end).await? {
             page = news;

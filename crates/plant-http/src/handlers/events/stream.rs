@@ -17,8 +17,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::errors::Failure;
 use crate::extract::event_request::EVENT_STREAM;
+use crate::handlers::events::event_text::event_text;
 use crate::handlers::events::follower::{Follower, Waited};
-use crate::handlers::events::places::FollowerPlaces;
+use crate::handlers::events::followers::Followers;
 use crate::limits::{EVENTS_HEARTBEAT, PAGE_MAX_EVENTS};
 
 /// How long a client waits before it connects again, in milliseconds: random, so that the clients of a server that restarts
@@ -29,7 +30,7 @@ const RETRY_MS: RangeInclusive<u64> = 1000..=5000;
 pub(super) async fn event_stream(
     follower: Follower,
     after: EventsAfter,
-    places: Data<FollowerPlaces>,
+    followers: Data<Followers>,
     method: &Method,
     knows_chunks: bool,
 ) -> Result<HttpResponse, Failure> {
@@ -47,7 +48,7 @@ pub(super) async fn event_stream(
     let mut response = if is_head {
         answer.streaming(stream::empty::<Result<Bytes, Error>>())
     } else {
-        let body = EventBody::new(follower, places, after, page)?;
+        let body = EventBody::new(follower, followers, after, page)?;
         answer.streaming(stream::try_unfold(body, EventBody::part))
     };
     if !knows_chunks {
@@ -63,7 +64,7 @@ pub(super) async fn event_stream(
 /// The body of a stream of Server-Sent Events.
 struct EventBody {
     follower: Follower,
-    places: Data<FollowerPlaces>,
+    followers: Data<Followers>,
     _place: OwnedSemaphorePermit,
     /// Up to where events were sent.
     next: EventCursor,
@@ -79,7 +80,7 @@ impl EventBody {
     /// A stream that begins with a page, which was read after a position.
     fn new(
         follower: Follower,
-        places: Data<FollowerPlaces>,
+        followers: Data<Followers>,
         after: EventsAfter,
         page: EventPage,
     ) -> Result<Self, Failure> {
@@ -92,8 +93,8 @@ impl EventBody {
         let retry = format!("retry: {}\n", fastrand::u64(RETRY_MS));
         Ok(Self {
             follower,
-            _place: places.join()?,
-            places,
+            _place: followers.join()?,
+            followers,
             next: page.next,
             page: Some(page),
             head: retry + &begin.map_or_else(|| "\n".to_owned(), bookmark),
@@ -134,13 +135,15 @@ impl EventBody {
     }
 
     async fn text_of(&mut self, page: EventPage) -> Result<String, Failure> {
-        self.pause_until = Instant::now() + self.places.pause();
+        self.pause_until = Instant::now() + self.followers.pause();
         self.next = page.next;
         let mut text = mem::take(&mut self.head);
-        for event in self.follower.shown(page.events).await? {
-            text.push_str(&format!("id: {}\ndata: ", event.cursor));
-            text.push_str(&serde_json::to_string(&event).map_err(Failure::internal)?);
-            text.push_str("\n\n");
+        if self.follower.with_plants {
+            for event in self.follower.shown(page.events).await? {
+                text.push_str(&event_text(&event)?);
+            }
+        } else {
+            self.followers.newest_text.push_page(&mut text, page.events)?;
         }
         Ok(text)
     }

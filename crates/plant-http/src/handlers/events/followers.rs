@@ -1,4 +1,4 @@
-//! Places for clients that follow events.
+//! All clients that follow events: how many there may be, and what they share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::errors::{ErrorNumber, Failure};
+use crate::handlers::events::event_text::NewestText;
 
 /// How many clients may follow events at once, unless the service is told otherwise.
 pub const DEFAULT_MAX_FOLLOWERS: u32 = 1024;
@@ -17,17 +18,18 @@ const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
 /// With more followers, each gets a page a second. Its token is checked before each page.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Places for clients that follow events.
+/// What all followers of a service share.
 #[derive(Debug)]
-pub(crate) struct FollowerPlaces {
+pub(crate) struct Followers {
     places: Arc<Semaphore>,
     most: usize,
+    pub(super) newest_text: NewestText,
 }
 
-impl FollowerPlaces {
+impl Followers {
     pub(crate) fn new(most: u32) -> Self {
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { places: Arc::new(Semaphore::new(most)), most }
+        Self { places: Arc::new(Semaphore::new(most)), most, newest_text: NewestText::default() }
     }
 
     /// A place for a client, until it is dropped.
