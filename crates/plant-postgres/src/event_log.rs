@@ -57,14 +57,14 @@ impl LogNames {
     fn new(identity: LogIdentity, is_synchronous: bool, group_id: Option<&[u8]>) -> Self {
         let LogIdentity { store, timeline } = identity;
         // Where a promotion loses nothing, cursors outlive one.
-        let [lasting, of_timeline] = [0, timeline].map(|timeline: i64| {
+        let [of_store, of_timeline] = [0, timeline].map(|timeline: i64| {
             let numbers = [store.to_be_bytes(), timeline.to_be_bytes()].concat();
             xxh3_64(&[&numbers, group_id.unwrap_or_default()].concat())
         });
         if is_synchronous {
-            Self { current: lasting, other: of_timeline }
+            Self { current: of_store, other: of_timeline }
         } else {
-            Self { current: of_timeline, other: lasting }
+            Self { current: of_timeline, other: of_store }
         }
     }
 

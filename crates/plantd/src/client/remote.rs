@@ -107,6 +107,11 @@ impl Remote {
         })
     }
 
+    /// The message that the URL is that of another service, from what that service does.
+    pub(crate) fn not_plantd(&self, what: &str) -> String {
+        format!("{} {what}; give the URL of plantd itself with --url", self.url)
+    }
+
     /// Turns every status but 200 into an error. `stop` is the kind of error when the server refuses the request itself.
     pub(crate) fn check(
         &self,
@@ -122,9 +127,8 @@ impl Remote {
             let location = response.headers().get(header::LOCATION);
             let location = location.and_then(|location| location.to_str().ok());
             let location = printable(location.unwrap_or("another place"));
-            return Err(Stop::Usage(anyhow!(
-                "{url} redirects to {location}; give the URL of plantd itself with --url"
-            )));
+            let what = format!("redirects to {location}");
+            return Err(Stop::Usage(anyhow!(self.not_plantd(&what))));
         }
         let refusal = refusal(&mut response)
             .unwrap_or_else(|_| format!("it answered {status} and does not say why"));

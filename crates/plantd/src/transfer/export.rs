@@ -104,12 +104,9 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     let content_type = content_type.unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case(format.media_type()) {
-        return Err(Stop::Io(anyhow!(
-            "{} answers with {:?} instead of {}; give the URL of plantd itself with --url",
-            remote.url(),
-            content_type,
-            format.media_type()
-        )));
+        let expected = format.media_type();
+        let what = format!("answers with {content_type:?} instead of {expected}");
+        return Err(Stop::Io(anyhow!(remote.not_plantd(&what))));
     }
     if !is_framed(&answer) {
         return Err(Stop::Io(anyhow!(

@@ -127,10 +127,7 @@ impl Feed {
     }
 
     fn not_plantd(&self) -> String {
-        format!(
-            "{} does not answer as plantd does; give the URL of plantd itself with --url",
-            self.remote.url()
-        )
+        self.remote.not_plantd("does not answer as plantd does")
     }
 }
 
