@@ -5,13 +5,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use actix_http::Version;
+use actix_http::header::Quality;
 use actix_web::HttpRequest;
-use actix_web::http::header::{Accept, Header as _, Quality};
 use plant_store::{EventCursor, NotACursor};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::head::FromHead;
-use crate::extract::media_type::JSON;
+use crate::extract::media_type::{JSON, quality};
 use crate::extract::query::{query, read_limit, wrong};
 use crate::limits::{EVENTS_WAIT_MAX, PAGE_DEFAULT_EVENTS, PAGE_MAX_EVENTS};
 
@@ -115,25 +115,19 @@ impl FromHead for EventRequest {
 
 /// Whether the client names the media type of streams, and does not prefer JSON.
 fn prefers_stream(request: &HttpRequest) -> bool {
-    let Ok(accept) = Accept::parse(request) else { return false };
-    let quality = |media_type: &str| {
-        let accepted = accept.iter().find(|item| item.item.essence_str() == media_type);
-        accepted.map_or(Quality::ZERO, |item| item.quality)
-    };
-    let of_stream = quality(EVENT_STREAM);
-    of_stream > Quality::ZERO && of_stream >= quality(JSON)
+    let of_stream = quality(request, &[EVENT_STREAM]);
+    of_stream > Quality::ZERO && of_stream >= quality(request, &[JSON, "application/*", "*/*"])
 }
 
 fn last_event_id(request: &HttpRequest) -> Result<Option<EventCursor>, Failure> {
     let mut sent = request.headers().get_all(LAST_EVENT_ID);
     let (Some(last), more) = (sent.next(), sent.next()) else { return Ok(None) };
-    let wrong = |cause: NotACursor| {
-        Failure::new(ErrorNumber::WrongHeader, format!("Last-Event-ID is wrong: {cause}"))
-    };
+    let wrong = |message: String| Failure::new(ErrorNumber::WrongHeader, message);
     if more.is_some() {
-        return Err(wrong(NotACursor));
+        return Err(wrong("Last-Event-ID appears more than once; send it once".to_owned()));
     }
-    last.to_str().unwrap_or_default().parse().map(Some).map_err(wrong)
+    let cursor = last.to_str().unwrap_or_default().parse();
+    cursor.map(Some).map_err(|cause: NotACursor| wrong(format!("Last-Event-ID is wrong: {cause}")))
 }
 
 fn read_start(text: &str) -> Result<EventStart, Failure> {

@@ -1,6 +1,8 @@
-//! The content type of a body.
+//! Media types: of bodies, and of the answers that a client accepts.
 
-use actix_http::header::{self, HeaderMap};
+use actix_http::HttpMessage;
+use actix_http::header::{self, HeaderMap, Quality};
+use actix_web::http::header::{Accept, Header as _};
 
 use crate::errors::{ErrorNumber, Failure, wrong_content_type};
 
@@ -32,6 +34,17 @@ pub(crate) fn check_media_type<'a>(
         ));
     }
     Ok(media_type)
+}
+
+/// The quality that a client gives to a media type (RFC 9110, section 12.5.1), from the ranges that include the media
+/// type, the most specific one first. Zero if the client names none of them.
+pub(crate) fn quality(request: &impl HttpMessage, ranges: &[&str]) -> Quality {
+    let Ok(accept) = Accept::parse(request) else { return Quality::ZERO };
+    let quality_of = |range: &&str| {
+        let accepted = accept.iter().find(|item| item.item.essence_str() == *range);
+        accepted.map(|item| item.quality)
+    };
+    ranges.iter().find_map(quality_of).unwrap_or(Quality::ZERO)
 }
 
 fn is_media_type(content_type: &str, media_type: &str) -> bool {

@@ -4,12 +4,11 @@ use std::io::{self, BufWriter, Write};
 use std::str::FromStr;
 
 use actix_http::HttpMessage;
-use actix_http::header::{HeaderMap, Quality};
-use actix_web::http::header::{Accept, Header as _};
+use actix_http::header::HeaderMap;
 use plant_domain::NewPlantRef;
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::extract::media_type::{JSON, check_media_type};
+use crate::extract::media_type::{JSON, check_media_type, quality};
 
 /// A format of rows, one plant in each. As a word it is `ndjson` or `csv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +26,10 @@ const NDJSON: &str = "application/x-ndjson";
 const CSV: &str = "text/csv";
 
 impl TransferFormat {
-    /// The format that the client prefers (RFC 9110, section 12.5.1). A client that accepts neither gets NDJSON.
+    /// The format that the client prefers. A client that accepts neither gets NDJSON.
     pub(crate) fn of_answer(request: &impl HttpMessage) -> Self {
-        let Ok(accept) = Accept::parse(request) else { return Self::NdJson };
-        // The most specific range that includes a format decides its quality.
-        let quality = |ranges: [&str; 3]| {
-            let quality_of = |range: &str| {
-                let accepted = accept.iter().find(|item| item.item.essence_str() == range);
-                accepted.map(|item| item.quality)
-            };
-            ranges.into_iter().find_map(quality_of).unwrap_or(Quality::ZERO)
-        };
-        if quality([CSV, "text/*", "*/*"]) > quality([NDJSON, "application/*", "*/*"]) {
+        let of_csv = quality(request, &[CSV, "text/*", "*/*"]);
+        if of_csv > quality(request, &[NDJSON, "application/*", "*/*"]) {
             Self::Csv
         } else {
             Self::NdJson

@@ -135,11 +135,8 @@ fn is_framed(answer: &Response<Body>) -> bool {
 fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
     let total = headers.get(TOTAL_COUNT_HEADER).and_then(|total| total.to_str().ok()?.parse().ok());
     total.with_context(|| {
-        format!(
-            "{} does not answer as plantd does: its header {TOTAL_COUNT_HEADER} is missing or no number; give the URL \
-             of plantd itself with --url",
-            remote.url()
-        )
+        let what = format!("answers with a missing or wrong header {TOTAL_COUNT_HEADER}");
+        remote.not_plantd(&what)
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use plant_store::{Event, EventCursor};
+use plant_store::Event;
 
 use crate::errors::Failure;
 use crate::handlers::events::follower::ShownEvent;
@@ -17,90 +17,111 @@ pub(super) fn event_text(event: &ShownEvent) -> Result<String, Failure> {
     Ok(format!("id: {}\ndata: {data}\n\n", event.cursor))
 }
 
-/// The text of the newest events that streams were sent, without plants: an event has the same text for all of them.
+/// The text of the newest events that streams were sent, without plants: such an event has the same text for all streams.
 #[derive(Debug, Default)]
 pub(super) struct NewestText {
-    /// In ascending order.
-    events: Mutex<VecDeque<(EventCursor, String)>>,
+    /// In ascending order, though events may be missing in between.
+    known: Mutex<VecDeque<(Event, String)>>,
 }
 
 impl NewestText {
     /// Appends the text of a page.
-    pub(super) fn push_page(&self, text: &mut String, events: Vec<Event>) -> Result<(), Failure> {
-        let Some(first) = events.first().map(Event::revision) else { return Ok(()) };
-        let mut known = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.front().is_some_and(|(oldest, _)| first < oldest.revision) {
-            // A stream that is behind shares nothing, and keeps nobody waiting.
-            drop(known);
-            for event in events {
-                text.push_str(&event_text(&event.into())?);
-            }
-            return Ok(());
+    pub(super) fn push_page(&self, text: &mut String, events: &[Event]) -> Result<(), Failure> {
+        let shared = self.push_shared(text, events)?;
+        // A stream that is behind shares nothing, and keeps no other stream waiting.
+        for event in &events[shared..] {
+            text.push_str(&event_text(&ShownEvent::from(*event))?);
         }
-        let place = known.partition_point(|(cursor, _)| cursor.revision < first);
-        for (place, event) in (place..).zip(events) {
-            let cursor = event.cursor;
-            if let Some((_, event_text)) = known.get(place).filter(|(other, _)| *other == cursor) {
-                text.push_str(event_text);
-                continue;
-            }
-            let event_text = event_text(&event.into())?;
-            text.push_str(&event_text);
-            if known.back().is_none_or(|(last, _)| last.revision < cursor.revision) {
-                known.push_back((cursor, event_text));
+        Ok(())
+    }
+
+    /// Appends the first events of a page: those that are known, and those that are newer than all that are known.
+    /// Returns how many these were.
+    fn push_shared(&self, text: &mut String, events: &[Event]) -> Result<usize, Failure> {
+        let Some(first) = events.first() else { return Ok(0) };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = known.partition_point(|(event, _)| event.revision() < first.revision());
+        for (count, event) in events.iter().enumerate() {
+            match known.get(place + count) {
+                Some((same, event_text)) if same == event => text.push_str(event_text),
+                Some(_) => return Ok(count),
+                None => {
+                    let event_text = event_text(&ShownEvent::from(*event))?;
+                    text.push_str(&event_text);
+                    known.push_back((*event, event_text));
+                }
             }
         }
         let excess = known.len().saturating_sub(REMEMBERED_EVENTS);
         known.drain(..excess);
-        Ok(())
+        Ok(events.len())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::time::UNIX_EPOCH;
 
     use plant_domain::PlantId;
-    use plant_store::{EventKind, Revision};
+    use plant_store::{EventCursor, EventKind, Revision};
 
     use super::*;
 
-    fn event(sequence: u64, log: u64) -> Event {
-        Event {
-            cursor: EventCursor { revision: Revision::from(sequence), log },
+    /// The events with these numbers of a log. Only every third number is given out.
+    fn events(numbers: Range<u64>, log: u64) -> Vec<Event> {
+        let event = |number: u64| Event {
+            cursor: EventCursor { revision: Revision::from(number * 3), log },
             kind: EventKind::Created,
-            id: PlantId::from(sequence.cast_signed()),
+            id: PlantId::from(number.cast_signed()),
             at: UNIX_EPOCH,
-        }
+        };
+        numbers.map(event).collect()
+    }
+
+    fn page(newest_text: &NewestText, events: &[Event]) -> String {
+        let mut text = String::new();
+        newest_text.push_page(&mut text, events).expect("a text");
+        text
     }
 
     #[test]
     fn a_page_has_the_same_text_whatever_other_streams_were_sent() {
         let newest_text = NewestText::default();
         let far = REMEMBERED_EVENTS as u64 * 3;
-        // In turn: overlaps, gaps, another log, more than is remembered, and what is forgotten by then.
-        let pages =
-            [(5, 10, 1), (8, 3, 1), (8, 20, 1), (1, 6, 1), (40, 5, 1), (24, 30, 1), (43, 9, 1)];
-        let far_pages = [
-            (50, 0, 1),
-            (52, 9, 2),
-            (20, 60, 2),
-            (20, 99, 1),
-            (60, far, 2),
-            (70, far, 1),
-            (far, 99, 2),
-        ];
-        for (first, length, log) in pages.into_iter().chain(far_pages) {
-            let events: Vec<Event> =
-                (first..first + length).map(|sequence| event(sequence, log)).collect();
-            let mut text = "before".to_owned();
-            newest_text.push_page(&mut text, events.clone()).expect("a text");
-            let texts = events.into_iter().map(|event| event_text(&event.into()).expect("a text"));
-            assert!(
-                text == "before".to_owned() + &texts.collect::<String>(),
-                "{first} {length} {log}"
-            );
-            assert!(newest_text.events.lock().expect("no panic").len() <= REMEMBERED_EVENTS);
+        let overlaps = [(5..15, 1), (8..11, 1), (8..28, 1), (1..7, 1)];
+        let gaps = [(40..45, 1), (24..54, 1), (30..38, 1), (43..52, 1)];
+        let other_logs = [(52..61, 2), (20..80, 2), (20..120, 1)];
+        let forgets = [(60..far, 2), (70..far, 1), (far..far + 99, 2)];
+        for (numbers, log) in overlaps.into_iter().chain(gaps).chain(other_logs).chain(forgets) {
+            let events = events(numbers.clone(), log);
+            let texts = events.iter().map(|event| event_text(&ShownEvent::from(*event)));
+            let texts: String = texts.collect::<Result<_, _>>().expect("a text");
+            assert!(page(&newest_text, &events) == texts, "{numbers:?} of {log}");
+            let known = newest_text.known.lock().expect("no panic");
+            assert!(known.len() <= REMEMBERED_EVENTS);
+            assert!(known.iter().map(|(event, _)| event.revision()).is_sorted());
         }
+    }
+
+    #[test]
+    fn streams_that_keep_up_share_the_text_of_the_newest_events() {
+        let newest_text = NewestText::default();
+        let mark_known = || {
+            for (_, text) in newest_text.known.lock().expect("no panic").iter_mut() {
+                text.insert(0, '!');
+            }
+        };
+        let shared = |events: &[Event]| page(&newest_text, events).matches('!').count();
+        // A stream begins far behind, and another one with the newest event.
+        assert_eq!(shared(&events(0..10, 1)), 0);
+        assert_eq!(shared(&events(1000..1001, 1)), 0);
+        mark_known();
+        assert_eq!(shared(&events(5..15, 1)), 5);
+        assert_eq!(shared(&events(10..1001, 1)), 0);
+        assert_eq!(shared(&events(1000..1010, 1)), 1);
+        assert_eq!(shared(&events(1000..1010, 2)), 0);
+        mark_known();
+        assert_eq!(shared(&events(1005..1020, 1)), 5);
     }
 }

@@ -63,8 +63,10 @@ impl Follower {
         loop {
             let check = end.min(Instant::now() + TOKEN_CHECK_INTERVAL);
             tokio::select! {
-                page = &mut news => return Ok(Waited::Events(page?)),
+                biased;
+                // First, because a follower that is behind always has events to read.
                 () = &mut over => return Ok(Waited::End),
+                page = &mut news => return Ok(Waited::Events(page?)),
                 () = sleep_until(check) => self.context.check_still_valid()?,
             }
             if check == end {

@@ -11,11 +11,11 @@ use crate::handlers::events::event_text::NewestText;
 /// How many clients may follow events at once, unless the service is told otherwise.
 pub const DEFAULT_MAX_FOLLOWERS: u32 = 1024;
 
-/// How long a stream pauses after a page, for each follower that there is. So up to a thousand followers get about a
-/// thousand pages a second in all, and writes keep their share of the processors.
+/// After each page a stream pauses this long, times the number of followers. So up to 1,000 followers together get about
+/// 1,000 pages a second, and writes keep their share of the processors.
 const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
 
-/// With more followers, each gets a page a second. Its token is checked before each page.
+/// The longest pause. A token is checked after the pause, which so delays the end of a token that is revoked.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What all followers of a service share.

@@ -70,8 +70,8 @@ struct EventBody {
     next: EventCursor,
     /// The first page, which was read before the answer began.
     page: Option<EventPage>,
-    /// Text before the next part.
-    head: String,
+    /// Text before the first part.
+    preamble: String,
     pause_until: Instant,
     has_ended: bool,
 }
@@ -97,7 +97,7 @@ impl EventBody {
             followers,
             next: page.next,
             page: Some(page),
-            head: retry + &begin.map_or_else(|| "\n".to_owned(), bookmark),
+            preamble: retry + &begin.map_or_else(|| "\n".to_owned(), bookmark),
             pause_until: Instant::now(),
             has_ended: false,
         })
@@ -112,7 +112,12 @@ impl EventBody {
         yield_now().await;
         match self.next_part().await {
             Ok(part) => Ok(Some((part.into(), self))),
-            Err(_) => Ok(None),
+            Err(failure) => {
+                if let Some(cause) = failure.cause() {
+                    log::error!("{cause}: {}", self.follower.context);
+                }
+                Ok(None)
+            }
         }
     }
 
@@ -137,13 +142,13 @@ impl EventBody {
     async fn text_of(&mut self, page: EventPage) -> Result<String, Failure> {
         self.pause_until = Instant::now() + self.followers.pause();
         self.next = page.next;
-        let mut text = mem::take(&mut self.head);
+        let mut text = mem::take(&mut self.preamble);
         if self.follower.with_plants {
             for event in self.follower.shown(page.events).await? {
                 text.push_str(&event_text(&event)?);
             }
         } else {
-            self.followers.newest_text.push_page(&mut text, page.events)?;
+            self.followers.newest_text.push_page(&mut text, &page.events)?;
         }
         Ok(text)
     }
