@@ -162,6 +162,22 @@ impl Answer {
         self.next("/events?").unwrap_or_else(|| panic!("no link: {self:?}"))
     }
 
+    /// The cursor in [`Self::next_events`].
+    #[track_caller]
+    pub fn next_cursor(&self) -> String {
+        let link = self.next_events();
+        let parameters = link.split(['?', '&']);
+        let mut cursors = parameters.filter_map(|parameter| parameter.strip_prefix("after="));
+        cursors.next().unwrap_or_else(|| panic!("no cursor: {link}")).to_owned()
+    }
+
+    /// The cursor after which events tell of what this list or export does not show.
+    #[track_caller]
+    pub fn events_after(&self) -> String {
+        let cursor = self.header("x-events-after");
+        cursor.unwrap_or_else(|| panic!("no X-Events-After: {self:?}")).to_owned()
+    }
+
     #[track_caller]
     fn next(&self, begin: &str) -> Option<String> {
         let link = self.header("link")?;

@@ -1,8 +1,10 @@
-//! An event in a test.
+//! Events in a test, and how a test reads them.
 
 use serde_json::Value;
 
-use crate::plant::plant_json;
+use crate::client::Client;
+use crate::ledger::Plants;
+use crate::plant::{NewPlant, plant_json};
 
 /// What happened to a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,5 +79,54 @@ impl Event {
     /// What happened to which plant.
     pub fn change(&self) -> (&'static str, i64) {
         (self.kind.name(), self.id)
+    }
+
+    /// Makes its plant in a copy what the plant is now. The event must have been requested with `plants=true`.
+    pub fn apply_to(&self, plants: &mut Plants) {
+        match &self.plant {
+            Some((name, tag)) => {
+                plants.insert(self.id, NewPlant::new(self.id, name, tag.as_deref()))
+            }
+            None => plants.remove(&self.id),
+        };
+    }
+}
+
+/// The events of all pages, from the one with this query to the first empty one.
+#[track_caller]
+pub fn all_events(client: &Client, query: &str) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut path = format!("/events?{query}");
+    loop {
+        let page = client.get(&path);
+        let more = page.events();
+        if more.is_empty() {
+            return events;
+        }
+        events.extend(more);
+        path = page.next_events();
+    }
+}
+
+/// The cursor behind all events.
+#[track_caller]
+pub fn newest_cursor(client: &Client) -> String {
+    client.list("limit=1").events_after()
+}
+
+/// Asserts that a page, a long poll and a stream refuse a cursor, and that a stream refuses it in `Last-Event-ID` too.
+#[track_caller]
+pub fn assert_cursor_refused(client: &Client, cursor: &str) {
+    let page = format!("/events?after={cursor}");
+    let poll = format!("{page}&wait=1");
+    let stream = ("accept", "text/event-stream");
+    for (path, headers) in [
+        (page.as_str(), &[][..]),
+        (&poll, &[]),
+        (&page, &[stream]),
+        ("/events", &[stream, ("last-event-id", cursor)]),
+    ] {
+        let message = client.send("GET", path, headers, "").assert_error(410, 3004);
+        assert!(message.contains("X-Events-After"), "{message}");
     }
 }

@@ -1,7 +1,7 @@
 //! A stream of Server-Sent Events (HTML Standard, section 9.2), read as it arrives.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::answer::Answer;
 use crate::connection::{Connection, raw_head};
@@ -22,7 +22,7 @@ pub struct Block {
 impl Block {
     /// Fails for any other line, and for a line that comes twice.
     #[track_caller]
-    pub(crate) fn parse(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let mut block = Self::default();
         for line in text.lines() {
             let (name, value) = line.split_once(": ").unwrap_or_else(|| panic!("line {line:?}"));
@@ -94,15 +94,30 @@ impl EventStream {
 
     /// Like [`Self::request`], but the server may answer anything else than a stream.
     #[track_caller]
-    pub fn try_request(mut connection: Connection, request: &str) -> Result<Self, Answer> {
-        connection.send(request);
-        let mut head = connection.receive_head();
+    pub fn try_request(connection: Connection, request: &str) -> Result<Self, Answer> {
+        let opened = Self::try_open(connection, request);
+        opened.unwrap_or_else(|cause| panic!("no answer: {cause}"))
+    }
+
+    /// Like [`Self::try_request`], but the server may have stopped.
+    #[track_caller]
+    pub(crate) fn try_open(
+        mut connection: Connection,
+        request: &str,
+    ) -> io::Result<Result<Self, Answer>> {
+        connection.try_send(request)?;
+        let mut head = connection.try_receive_head()?;
         if head.status != 200 {
-            head.body = connection.try_receive_body(&head).expect("a whole answer");
-            return Err(head);
+            head.body = connection.try_receive_body(&head)?;
+            return Ok(Err(head));
         }
         assert_eq!(head.header("content-type"), Some("text/event-stream"), "{head:?}");
-        Ok(Self { connection, head, received: Vec::new() })
+        Ok(Ok(Self { connection, head, received: Vec::new() }))
+    }
+
+    /// Sets how long [`Self::try_next_block`] waits for bytes. After a time-out it can be called again.
+    pub(crate) fn set_timeouts(&self, time: Duration) -> io::Result<()> {
+        self.connection.set_timeouts(time)
     }
 
     /// The head of the answer.

@@ -3,9 +3,9 @@
 //! An export plus the events after it, applied in their order, is the store. A follower asserts at each event that none
 //! is missing before it, and a test asserts at rest that the copies are the store.
 
+mod control;
 mod copy;
 mod pages;
-mod situation;
 mod stream;
 
 use std::fmt;
@@ -17,12 +17,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use self::control::{Away, FollowerControl, locked};
 use self::copy::PlantCopy;
 pub use self::copy::{FollowedEvent, revision_of};
 use self::pages::follow_pages;
-use self::situation::{Away, Situation, locked};
 use self::stream::follow_stream;
 use crate::client::Client;
+use crate::event::newest_cursor;
 use crate::ledger::{Plants, plants_in};
 use crate::plant::Format;
 use crate::server::TestServer;
@@ -39,7 +40,7 @@ const REST_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 #[must_use = "the followers end when this is dropped"]
 pub struct Followers {
-    situation: Arc<Situation>,
+    control: Arc<FollowerControl>,
     following: Vec<Following>,
 }
 
@@ -50,7 +51,7 @@ struct Following {
 }
 
 /// How a follower reads the events after its cursor. Fails when it is to try another server.
-type Way = fn(&Situation, SocketAddr, &Client, &Mutex<PlantCopy>) -> Result<(), Away>;
+type ReadEvents = fn(&FollowerControl, SocketAddr, &Client, &Mutex<PlantCopy>) -> Result<(), Away>;
 
 /// What followers have seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,16 +89,15 @@ impl Followers {
     }
 
     fn start(addresses: Vec<SocketAddr>, is_on_disk: bool) -> Self {
-        let situation = Arc::new(Situation::new(addresses));
-        let ways: [Way; 2] = [follow_pages, follow_stream];
-        let following = ways.into_iter().map(|way| {
+        let control = Arc::new(FollowerControl::new(addresses));
+        let ways: [ReadEvents; 2] = [follow_pages, follow_stream];
+        let following = ways.into_iter().map(|read_events| {
             let copy = Arc::new(Mutex::new(PlantCopy::new(is_on_disk)));
-            let (situation, its_copy) = (Arc::clone(&situation), Arc::clone(&copy));
-            let thread = Some(thread::spawn(move || follow(&situation, way, &its_copy)));
+            let (control, its_copy) = (Arc::clone(&control), Arc::clone(&copy));
+            let thread = Some(thread::spawn(move || follow(&control, read_events, &its_copy)));
             Following { copy, thread }
         });
-        let mut followers =
-            Self { situation: Arc::clone(&situation), following: following.collect() };
+        let mut followers = Self { control: Arc::clone(&control), following: following.collect() };
         // A disturbance before the first export would prove nothing.
         followers
             .following
@@ -106,14 +106,14 @@ impl Followers {
         followers
     }
 
-    /// The servers are at these addresses now; at none of them while they are away.
-    pub fn serve_at(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
-        *locked(&self.situation.addresses) = addresses.into_iter().collect();
+    /// Sets the addresses of the servers: none while they are away.
+    pub fn set_servers(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
+        *locked(&self.control.addresses) = addresses.into_iter().collect();
     }
 
-    /// Whether the servers may forget events that the followers have not read. It is an error otherwise.
-    pub fn may_be_forgotten(&self, may_forget: bool) {
-        self.situation.may_forget.store(may_forget, Ordering::Relaxed);
+    /// Sets whether the servers may forget events that the followers have not read. It is an error otherwise.
+    pub fn allow_forgetting(&self, may_forget: bool) {
+        self.control.may_forget.store(may_forget, Ordering::Relaxed);
     }
 
     /// Waits until the followers have read all events, and asserts that their copies are these plants, which a server
@@ -145,7 +145,7 @@ impl Followers {
     /// Ends the followers, and returns what they have seen.
     #[track_caller]
     pub fn end(mut self) -> Followed {
-        self.situation.is_over.store(true, Ordering::Relaxed);
+        self.control.is_over.store(true, Ordering::Relaxed);
         let ended = self.following.iter_mut().map(Following::end);
         ended.sum()
     }
@@ -154,7 +154,7 @@ impl Followers {
 impl Drop for Followers {
     fn drop(&mut self) {
         // An assertion has failed: the threads must not run forever.
-        self.situation.is_over.store(true, Ordering::Relaxed);
+        self.control.is_over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -204,19 +204,19 @@ impl Following {
 }
 
 /// Follows to the end, by one server after the other.
-fn follow(situation: &Situation, way: Way, copy: &Mutex<PlantCopy>) {
+fn follow(control: &FollowerControl, read_events: ReadEvents, copy: &Mutex<PlantCopy>) {
     let mut turn = 0;
-    while !situation.is_over() {
-        let addresses = locked(&situation.addresses).clone();
+    while !control.is_over() {
+        let addresses = locked(&control.addresses).clone();
         let Some(address) = addresses.get(turn % addresses.len().max(1)) else {
             thread::sleep(PAUSE);
             continue;
         };
         let client = Client::new(*address, Some(TOKEN));
-        while situation.goes_on_at(*address) {
+        while control.goes_on_at(*address) {
             let has_plants = locked(copy).has_plants();
             let read = if has_plants {
-                way(situation, *address, &client, copy)
+                read_events(control, *address, &client, copy)
             } else {
                 export(&client, copy)
             };
@@ -237,28 +237,6 @@ fn export(client: &Client, copy: &Mutex<PlantCopy>) -> Result<(), Away> {
         return Err(Away);
     }
     assert_eq!(answer.status, 200, "{answer:?}");
-    let cursor = answer.header("x-events-after").expect("exports have a cursor");
-    locked(copy).begin(plants_in(&answer.body), cursor);
+    locked(copy).begin(plants_in(&answer.body), &answer.events_after());
     Ok(())
-}
-
-/// The cursor after which events tell of what a list does not show.
-#[track_caller]
-pub fn newest_cursor(client: &Client) -> String {
-    client.list("limit=1").header("x-events-after").expect("lists have a cursor").to_owned()
-}
-
-/// All events that a server keeps after a cursor, or from the oldest one on.
-#[track_caller]
-pub fn events_of(client: &Client, after: Option<&str>) -> Vec<FollowedEvent> {
-    let mut events = Vec::new();
-    let mut after = after.map(|after| format!("&after={after}")).unwrap_or_default();
-    loop {
-        let answer = client.get(&format!("/events?limit=1000{after}"));
-        assert_eq!(answer.status, 200, "{answer:?}");
-        let page = answer.events();
-        let Some(last) = page.last() else { return events };
-        after = format!("&after={}", last.cursor);
-        events.extend(page.iter().map(FollowedEvent::of));
-    }
 }

@@ -151,7 +151,7 @@ errors! {
         "read the plant, decide again, send the change with the new `ETag`; if the request was a repeat, the first one may have succeeded";
         || "the plant is not in the state that If-Match asks for, and nothing changed; read it again".to_owned();
     EventsGone = 3004, GONE, NoHeader;
-        "the events after the cursor are not all there: some are no longer kept, or the cursor is of another server or of a store that was restored";
+        "the events after the cursor are not all there: some are no longer kept, or the cursor is of another store, or of changes that a restore or a failover has lost";
         "list the plants again, then follow from `X-Events-After`";
         || "the events after this cursor are not all there; list the plants again, then follow from X-Events-After".to_owned();
     NoSuchPath = 4004, NOT_FOUND, NoHeader;

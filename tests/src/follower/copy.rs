@@ -5,7 +5,6 @@ use std::fmt;
 
 use crate::event::{Event, EventKind};
 use crate::ledger::Plants;
-use crate::plant::NewPlant;
 
 /// An event that a follower has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,12 +128,7 @@ impl PlantCopy {
         let before = self.is_there.insert(id, kind != EventKind::Deleted);
         let fits = before.is_none_or(|before| before == was_there);
         assert!(fits, "{shown:?} cannot follow: {before:?}");
-        match &shown.plant {
-            Some((name, tag)) => {
-                drop(self.plants.insert(id, NewPlant::new(id, name, tag.as_deref())));
-            }
-            None => drop(self.plants.remove(&id)),
-        }
+        shown.apply_to(&mut self.plants);
         self.revision = revision;
         self.cursor = Some(shown.cursor.clone());
         self.events.push(event);

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
+use super::control::{Away, FollowerControl, locked};
 use super::copy::PlantCopy;
-use super::situation::{Away, Situation, locked};
 use crate::client::Client;
 
 /// A page that is so short that pages end between the events of one group.
@@ -12,7 +12,7 @@ const PAGE: &str = "limit=7&wait=1&plants=true";
 
 /// Reads one page, which waits for the next event.
 pub(super) fn follow_pages(
-    situation: &Situation,
+    control: &FollowerControl,
     _: SocketAddr,
     client: &Client,
     copy: &Mutex<PlantCopy>,
@@ -20,13 +20,11 @@ pub(super) fn follow_pages(
     let cursor = locked(copy).cursor().expect("it has exported").to_owned();
     let path = format!("/events?after={cursor}&{PAGE}");
     let answer = client.try_send("GET", &path, &[], "").map_err(|_| Away)?;
-    if situation.has_events(&answer, copy)? {
-        let link = answer.header("link").unwrap_or_default();
-        let next = link.strip_prefix("</events?after=").and_then(|rest| rest.split_once('&'));
-        let (next, _) = next.unwrap_or_else(|| panic!("no link to the next page: {answer:?}"));
-        let mut copy = locked(copy);
-        answer.events().iter().for_each(|event| copy.apply(event));
-        copy.note(next);
+    if answer.status != 200 {
+        return control.take_refusal(&answer, copy);
     }
+    let mut copy = locked(copy);
+    answer.events().iter().for_each(|event| copy.apply(event));
+    copy.note(&answer.next_cursor());
     Ok(())
 }

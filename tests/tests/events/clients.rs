@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use plantd_tests::torture::SetOnDrop;
 use plantd_tests::{
-    Client, Launch, Nginx, Process, TOKEN, TestServer, Toolbox, copy_folder, hold_port, plant_body,
-    repository, wait_until,
+    Client, Launch, Nginx, Process, TOKEN, TestServer, Toolbox, all_events, copy_folder, hold_port,
+    plant_body, repository, wait_until,
 };
 use tempfile::TempDir;
 
-use super::{HEARTBEAT, all_events, create_all};
+use super::{HEARTBEAT, create_all};
 
 const KILLS: usize = 4;
 

@@ -1,38 +1,22 @@
 //! Which events are kept, and which cursors are refused.
 
 use plantd_tests::{
-    Answer, EventStream, Launch, TestServer, store_is_on_disk, stream_request, wait_until,
+    EventStream, Launch, TestServer, all_events, assert_cursor_refused, newest_cursor,
+    store_is_on_disk, wait_until,
 };
 
-use super::{all_events, changes, create_all, now, page};
-
-/// Asserts that a page, a long poll and a stream all refuse a cursor, and that a stream refuses it in `Last-Event-ID` too.
-#[track_caller]
-fn assert_refused(server: &TestServer, cursor: &str) {
-    let query = format!("after={cursor}");
-    let mut answers: Vec<Answer> =
-        [&query, &format!("{query}&wait=50")].map(|query| page(&server.client(), query)).to_vec();
-    let last = format!("Last-Event-ID: {cursor}\r\n");
-    for request in [stream_request(&query, ""), stream_request("", &last)] {
-        let refused = EventStream::try_request(server.connect(), &request);
-        answers.push(refused.expect_err("the stream began"));
-    }
-    for answer in answers {
-        let message = answer.assert_error(410, 3004);
-        assert!(message.contains("X-Events-After"), "{message}");
-    }
-}
+use super::{changes, create_all, page};
 
 #[test]
 fn a_cursor_of_another_store_is_refused() {
     let [server, other] = [(); 2].map(|()| TestServer::start());
     // Even a cursor before all events, and one with a number that this store has too.
-    let mut cursors = vec![now(&other.client())];
+    let mut cursors = vec![newest_cursor(&other.client())];
     create_all(&server.client(), 1..=3);
     create_all(&other.client(), 1..=3);
     cursors.extend(all_events(&other.client(), "").into_iter().map(|event| event.cursor));
     for cursor in cursors {
-        assert_refused(&server, &cursor);
+        assert_cursor_refused(&server.client(), &cursor);
         assert!(page(&other.client(), &format!("after={cursor}")).status == 200, "{cursor}");
     }
 }
@@ -41,14 +25,14 @@ fn a_cursor_of_another_store_is_refused() {
 fn a_cursor_ahead_of_the_store_is_refused_and_so_is_one_of_no_store() {
     let server = TestServer::start();
     create_all(&server.client(), 1..=3);
-    let newest = now(&server.client());
+    let newest = newest_cursor(&server.client());
     let (number, log) = newest.split_once('-').expect("two parts");
     let number: u64 = number.parse().expect("a number");
     for ahead in [number + 1_000_000_000, u64::MAX / 2, u64::MAX] {
-        assert_refused(&server, &format!("{ahead}-{log}"));
+        assert_cursor_refused(&server.client(), &format!("{ahead}-{log}"));
     }
     // The cursor of no log at all.
-    assert_refused(&server, &format!("{number}-0"));
+    assert_cursor_refused(&server.client(), &format!("{number}-0"));
 }
 
 #[test]
@@ -56,9 +40,9 @@ fn only_the_newest_events_are_kept_and_a_cursor_before_them_is_refused() {
     let arguments = ["--keep-events", "3", "--keep-events-for", "0s"];
     let mut server = TestServer::start_with(Launch::new().arguments(arguments));
     let client = server.client();
-    let before_all = now(&client);
+    let before_all = newest_cursor(&client);
     create_all(&client, [1]);
-    let first = now(&client);
+    let first = newest_cursor(&client);
     create_all(&client, 2..=10);
     // PostgreSQL forgets once a second.
     wait_until("old events to be forgotten", || page(&client, "").events().len() == 3);
@@ -66,13 +50,13 @@ fn only_the_newest_events_are_kept_and_a_cursor_before_them_is_refused() {
     assert_eq!(changes(&kept), [("created", 8), ("created", 9), ("created", 10)]);
     if store_is_on_disk("the server itself still remembers its newest events") {
         for cursor in [&before_all, &first] {
-            assert_refused(&server, cursor);
+            assert_cursor_refused(&server.client(), cursor);
         }
     }
     assert_eq!(server.terminate().code(), Some(0));
     server.restart();
     for cursor in [&before_all, &first] {
-        assert_refused(&server, cursor);
+        assert_cursor_refused(&server.client(), cursor);
     }
     // The stream begins with the oldest event that is kept.
     assert_eq!(EventStream::open(server.connect(), "").next_events(3), kept);
@@ -122,9 +106,9 @@ fn young_events_are_kept_however_many_there_are() {
 #[test]
 fn a_cursor_stays_valid_when_the_server_is_killed_and_when_it_is_restarted() {
     let mut server = TestServer::start();
-    let start = now(&server.client());
+    let start = newest_cursor(&server.client());
     create_all(&server.client(), 1..=3);
-    let cursor = now(&server.client());
+    let cursor = newest_cursor(&server.client());
     let mut before = all_events(&server.client(), "");
     for round in 0..4 {
         if round % 2 == 0 {

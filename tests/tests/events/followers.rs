@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plantd_tests::{
-    Answer, Authority, Connection, EventStream, Format, Launch, TestServer, plant_body, raw_head,
-    stream_request, wait_for, wait_until,
+    Answer, Authority, Client, Connection, EventStream, Format, Launch, TestServer, plant_body,
+    raw_head, stream_request, wait_for, wait_until,
 };
 
 use super::{HEARTBEAT, create_all, page};
@@ -102,21 +102,30 @@ fn a_limit_of_none_refuses_every_follower_and_no_page() {
     assert_eq!(page(&server.client(), "wait=50").events().len(), 1);
 }
 
-#[test]
-fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
-    // More than the buffers of the sockets take.
-    const PLANTS: i64 = 10_000;
-    let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "2"]));
-    let client = server.client();
+/// Imports plants with the longest names and tags, whose events have 2 kB each.
+#[track_caller]
+fn import_long_plants(client: &Client, count: i64) {
     let long = "𝒑".repeat(255);
     let row = |id| plant_body(id, &long, Some(&long)) + "\n";
-    let report = client.import(Format::Ndjson, "", (0..PLANTS).map(row).collect::<String>());
-    assert_eq!(report.json()["created"], PLANTS);
+    let report = client.import(Format::Ndjson, "", (0..count).map(row).collect::<String>());
+    assert_eq!(report.json()["created"], count);
+}
+
+#[test]
+fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
+    const PLANTS: i64 = 30_000;
+    // Half of what the events have; a page of them has 2 MB.
+    const MAX_KIB: u64 = 30 * 1024;
+    let mut server = TestServer::start_with(Launch::new().arguments(["--max-followers", "2"]));
+    let client = server.client();
+    import_long_plants(&client, PLANTS);
     let mut other = EventStream::open(server.connect(), "after=now");
 
     let mut stuck = server.connect();
     stuck.send(stream_request("plants=true", ""));
     stuck.wait_for_bytes();
+    let resident_kib = server.process().resident_kib();
+    server.process().reset_peak_resident();
     let (begun, mut creates) = (Instant::now(), 0);
     wait_until("the server to give up", || {
         creates += 1;
@@ -126,22 +135,19 @@ fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
     });
     assert!(begun.elapsed() > HEARTBEAT, "it was disconnected before it was stuck");
     assert!(creates > 100, "the creates did not go on: {creates}");
+    let more_kib = server.process().peak_resident_kib().saturating_sub(resident_kib);
+    assert!(more_kib < MAX_KIB, "the server keeps {more_kib} KiB for it");
     let taken = stuck.receive_to_the_end();
     assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");
 }
 
 #[test]
 fn a_slow_follower_gets_every_event() {
+    // More than the buffers of the sockets take.
     const PLANTS: i64 = 10_000;
     let server = TestServer::start();
-    let client = server.client();
-    let mut slow = EventStream::open(server.connect(), "");
-    for first in (0..PLANTS).step_by(1000) {
-        let rows: String =
-            (first..first + 1000).map(|id| plant_body(id, "Rosa", None) + "\n").collect();
-        assert_eq!(client.import(Format::Ndjson, "", rows).json()["created"], 1000);
-    }
-    // The server has no queue for it, only the buffers of the sockets.
+    let mut slow = EventStream::open(server.connect(), "plants=true");
+    import_long_plants(&server.client(), PLANTS);
     for id in 0..PLANTS {
         assert_eq!(slow.next_event().change(), ("created", id));
     }

@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use plantd_tests::{
-    Answer, Connection, Launch, TestServer, at_once, raw_head, wait_for, wait_until,
+    Answer, Connection, Launch, TestServer, at_once, newest_cursor, raw_head, wait_for, wait_until,
 };
 
-use super::{changes, create_all, cursor_of, now, page};
+use super::{changes, create_all, page};
 
 /// A request that waits for the next event as long as a request may.
 #[track_caller]
@@ -34,7 +34,7 @@ fn a_poll_waits_and_every_poll_is_woken_by_the_next_event() {
     let server = TestServer::start();
     let client = server.client();
     create_all(&client, [1]);
-    let after = format!("after={}", now(&client));
+    let after = format!("after={}", newest_cursor(&client));
     let begun = Instant::now();
     let mut polls: Vec<_> = [&after, &after, "after=now", "after=now&plants=true"]
         .into_iter()
@@ -48,7 +48,7 @@ fn a_poll_waits_and_every_poll_is_woken_by_the_next_event() {
     for answer in &answers {
         assert_eq!(changes(&answer.events()), [("created", 2)]);
         let link = answer.next_events();
-        assert_eq!(cursor_of(&link), answer.events()[0].cursor);
+        assert_eq!(answer.next_cursor(), answer.events()[0].cursor);
         assert!(link.contains("wait=50"), "{link}");
     }
     assert_eq!(answers[3].events()[0].plant, Some(("Abies".to_owned(), None)));
@@ -60,13 +60,13 @@ fn a_poll_without_an_event_is_an_empty_page_after_its_time_and_its_link_leads_on
     let server = TestServer::start();
     let client = server.client();
     create_all(&client, [1]);
-    let cursor = now(&client);
+    let cursor = newest_cursor(&client);
     for query in ["after=now", &format!("after={cursor}")] {
         let begun = Instant::now();
         let empty = page(&client, &format!("{query}&wait=1"));
         assert!(begun.elapsed() >= Duration::from_secs(1), "it did not wait");
         assert_eq!(empty.events(), []);
-        assert_eq!(cursor_of(&empty.next_events()), cursor);
+        assert_eq!(empty.next_cursor(), cursor);
     }
     let link = page(&client, "after=now&wait=1").next_events();
     create_all(&client, [2]);
@@ -102,7 +102,7 @@ fn a_drain_answers_polls_at_once_and_loses_no_event() {
         let mut server = TestServer::start_with(Launch::new().arguments(arguments));
         let client = server.client();
         create_all(&client, [1]);
-        let cursor = now(&client);
+        let cursor = newest_cursor(&client);
         let mut polls: Vec<_> = (0..3).map(|_| poll(&server, "after=now")).collect();
         for waiting in &mut polls {
             waiting.assert_silent_for(Duration::from_millis(100));
@@ -113,7 +113,7 @@ fn a_drain_answers_polls_at_once_and_loses_no_event() {
         for mut waiting in polls {
             let answer = waiting.receive();
             assert_eq!(answer.events(), []);
-            assert_eq!(cursor_of(&answer.next_events()), cursor);
+            assert_eq!(answer.next_cursor(), cursor);
             waiting.assert_ended("the end of a poll's connection");
         }
         server.restart();
@@ -126,7 +126,7 @@ fn a_drain_answers_polls_at_once_and_loses_no_event() {
 #[test]
 fn a_killed_server_breaks_polls_off_and_they_can_be_repeated() {
     let mut server = TestServer::start();
-    let after = format!("after={}", now(&server.client()));
+    let after = format!("after={}", newest_cursor(&server.client()));
     let mut waiting = poll(&server, &after);
     waiting.assert_silent_for(Duration::from_millis(100));
     server.kill();

@@ -2,9 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plantd_tests::{Answer, Counts, Format, NewPlant, TestServer, plant_body, replacement_body};
+use plantd_tests::{
+    Answer, Counts, Format, NewPlant, TestServer, all_events, newest_cursor, plant_body,
+    replacement_body,
+};
 
-use super::{all_events, changes, create_all, cursor_of, now, page};
+use super::{changes, create_all, page};
 
 /// How many events a page has without `limit`.
 const PAGE_DEFAULT_EVENTS: i64 = 100;
@@ -79,7 +82,7 @@ fn an_import_makes_an_event_for_each_plant_that_it_changes() {
     let server = TestServer::start();
     let client = server.client();
     create_all(&client, [1, 2]);
-    let after = now(&client);
+    let after = newest_cursor(&client);
     let plants = [(3, "Abies"), (1, "Rosa"), (2, "Rosa alba"), (4, "Salix")];
     let rows = Format::Ndjson.body(&plants.map(|(id, name)| NewPlant::new(id, name, None)));
     let report = client.import(Format::Ndjson, "on_conflict=replace", rows);
@@ -132,7 +135,7 @@ fn after_now_is_behind_all_events_and_before_the_next_one() {
     let empty = page(&client, "after=now&limit=5");
     assert_eq!(empty.events(), []);
     let last = page(&client, "").events()[1].cursor.clone();
-    assert_eq!(cursor_of(&empty.next_events()), last);
+    assert_eq!(empty.next_cursor(), last);
     create_all(&client, [3]);
     assert_eq!(changes(&client.get(&empty.next_events()).events()), [("created", 3)]);
 }
@@ -208,7 +211,7 @@ fn head_answers_as_get_does() {
 #[test]
 fn a_wrong_parameter_is_1006_and_the_message_names_it() {
     let server = TestServer::start();
-    let cursor = now(&server.client());
+    let cursor = newest_cursor(&server.client());
     let mut wrong = Vec::new();
     let numbers = ["", "-1", "+1", "x", "1.0", "01", "%201", "1s", "18446744073709551617"];
     for (name, more) in [("limit", ["0", "1001"]), ("wait", ["51", "00"])] {

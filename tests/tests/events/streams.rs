@@ -3,17 +3,17 @@
 use std::time::{Duration, Instant};
 
 use plantd_tests::{
-    Authority, Connection, EventStream, Launch, TestServer, at_once, raw_head, raw_request,
-    stream_request, wait_until,
+    Authority, Connection, EventStream, Launch, TestServer, all_events, at_once, newest_cursor,
+    raw_head, raw_request, stream_request, wait_until,
 };
 
-use super::{HEARTBEAT, all_events, changes, create_all, now, page};
+use super::{HEARTBEAT, changes, create_all, page};
 
 #[test]
 fn a_stream_says_what_it_is_and_begins_with_a_time_to_wait_and_a_bookmark() {
     let server = TestServer::start();
     create_all(&server.client(), [1]);
-    let cursor = now(&server.client());
+    let cursor = newest_cursor(&server.client());
     for query in ["after=now", &format!("after={cursor}")] {
         let mut stream = EventStream::open(server.connect(), query);
         let head = stream.head();
@@ -117,7 +117,8 @@ fn a_stream_goes_on_behind_last_event_id_which_wins_over_after() {
     }
     let request = stream_request("", &[lines.as_str(), &lines].concat());
     let refused = EventStream::try_request(server.connect(), &request);
-    refused.expect_err("the stream began").assert_error(400, 1007);
+    let message = refused.expect_err("the stream began").assert_error(400, 1007);
+    assert!(message.contains("more than once"), "{message}");
     // So is a wrong parameter, though the header wins over it.
     let request = stream_request("after=x", &lines);
     let refused = EventStream::try_request(server.connect(), &request);
@@ -139,10 +140,17 @@ fn an_answer_is_a_stream_only_where_accept_prefers_it() {
         "Accept: */*\r\n",
         "Accept: application/json, text/event-stream;q=0.5\r\n",
         "Accept: text/*\r\n",
+        "Accept: text/event-stream;q=0.1, */*\r\n",
+        "Accept: text/event-stream;q=0.1, application/*;q=0.2\r\n",
     ] {
         assert_eq!(media_type(accept), "application/json", "{accept:?}");
     }
-    for accept in ["text/event-stream", "Text/Event-Stream", "text/event-stream, */*;q=0.1"] {
+    for accept in [
+        "text/event-stream",
+        "Text/Event-Stream",
+        "text/event-stream, */*;q=0.1",
+        "text/event-stream, */*",
+    ] {
         assert_eq!(media_type(&format!("Accept: {accept}\r\n")), "text/event-stream", "{accept:?}");
     }
 }

@@ -10,8 +10,11 @@ use plantd_tests::{
 
 use super::{HEARTBEAT, create_all, page};
 
-/// A token takes effect at once for new requests, and within 2 seconds for followers. A heartbeat comes later.
+/// How long followers of a token may still go on when it has ended. A heartbeat comes later.
 const SOON: Duration = Duration::from_secs(10);
+
+/// The time that the documentation names, which a busy machine may sometimes miss.
+const PROMISED: Duration = Duration::from_secs(2);
 
 const _: () = assert!(SOON.as_secs() < HEARTBEAT.as_secs());
 
@@ -25,9 +28,10 @@ fn reader(server: &TestServer, arguments: &[&str]) -> String {
     token
 }
 
-/// Asserts that followers with a token end soon after `end`, and those with another token do not.
+/// Asserts that followers with a token end soon after `end`, and those with another token do not. Returns how long the
+/// followers took to end.
 #[track_caller]
-fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) {
+fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) -> Duration {
     create_all(&server.client(), [1]);
     let mut lasting = EventStream::open(server.connect(), "after=now");
     let mut stream = EventStream::open_with_token(server.connect(), "after=now", token);
@@ -53,7 +57,8 @@ fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) {
         }
         scope.spawn(|| poll.receive().assert_error(401, 2002));
     });
-    assert!(begun.elapsed() < SOON, "they ended after {:?}", begun.elapsed());
+    let took = begun.elapsed();
+    assert!(took < SOON, "they ended after {took:?}");
     // The client connects again, and the answer says why.
     let request = stream_request("after=now", "").replace(TOKEN, token);
     let refused = EventStream::try_request(server.connect(), &request);
@@ -61,13 +66,17 @@ fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) {
     create_all(&server.client(), [3]);
     let events = lasting.next_events(2);
     assert_eq!(super::changes(&events), [("created", 2), ("created", 3)]);
+    took
 }
 
 #[test]
 fn a_token_that_is_revoked_ends_its_streams_and_polls() {
-    let server = TestServer::start();
-    let token = reader(&server, &[]);
-    assert_ends_followers(&server, &token, || revoke_token(server.data(), &["reader"]));
+    let times = [0; 3].map(|_| {
+        let server = TestServer::start();
+        let token = reader(&server, &[]);
+        assert_ends_followers(&server, &token, || revoke_token(server.data(), &["reader"]))
+    });
+    assert!(times.iter().min() < Some(&PROMISED), "they ended after {times:?}");
 }
 
 #[test]

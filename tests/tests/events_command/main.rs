@@ -9,6 +9,7 @@ use plantd_tests::{
     CONFIGURATION, Client, FakeServer, Format, IO, Launch, NewPlant, TestServer, USAGE, answer,
     answer_of, write_tokens_file,
 };
+use serde_json::value::RawValue;
 
 use crate::script::{Script, event, page, unavailable};
 
@@ -39,11 +40,8 @@ fn create(client: &Client, id: i64) {
 fn lines_of_page(client: &Client, query: &str) -> String {
     let page = client.get(&format!("/events?limit=1000{query}"));
     assert_eq!(page.status, 200, "{page:?}");
-    let events = String::from_utf8(page.body).expect("UTF-8");
-    match events.trim_start_matches('[').trim_end_matches(']') {
-        "" => String::new(),
-        events => events.replace("},{\"cursor\"", "}\n{\"cursor\"") + "\n",
-    }
+    let events: Vec<&RawValue> = serde_json::from_slice(&page.body).expect("an array");
+    events.iter().map(|event| event.get().to_owned() + "\n").collect()
 }
 
 /// The first text between two others.

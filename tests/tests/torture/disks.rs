@@ -49,7 +49,7 @@ fn check_repaired_for(
     ledgers: &Ledgers,
     server: &mut TestServer,
 ) -> Followed {
-    followers.serve_at([server.address()]);
+    followers.set_servers([server.address()]);
     let client = server.client();
     let when = "after its disk was repaired";
     followers.assert_have(&client, &store_of(&client, when), when);

@@ -120,11 +120,11 @@ fn a_server_that_ends_under_load_answers_every_request_it_received_and_loses_not
         exits.push(signalled.elapsed());
         assert_eq!(status.code(), Some(0), "round {round}");
 
-        followers.serve_at([]);
+        followers.set_servers([]);
         let seen = clients.into_iter().map(|client| client.join().expect("no client panicked"));
         let seen: Vec<Seen> = seen.collect();
         server.restart();
-        followers.serve_at([server.address()]);
+        followers.set_servers([server.address()]);
         let client = server.client();
         let stored = store_of(&client, "after the end");
         followers.assert_have(&client, &stored, "after the end");

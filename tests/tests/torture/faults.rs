@@ -214,7 +214,7 @@ fn for_each(
                 let mut ordeal = begin(chance);
                 for points in points.chunks(POINTS_IN_A_ROW) {
                     if ordeal.server.process().is_running() {
-                        ordeal.followers.serve_at([]);
+                        ordeal.followers.set_servers([]);
                         ordeal.server.kill();
                     }
                     points.iter().for_each(|point| act(&mut ordeal, point));
@@ -316,7 +316,7 @@ fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
         ordeal.server.client().delete(-1).assert_no_content();
         ordeal.server.process().send_terminate();
         ordeal.server.process().assert_exit_code(74);
-        ordeal.followers.serve_at([]);
+        ordeal.followers.set_servers([]);
         let stderr = ordeal.server.stderr();
         assert!(stderr.contains(PANIC), "{stderr}");
     });

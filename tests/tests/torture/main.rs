@@ -67,7 +67,7 @@ impl Ordeal {
         let ledgers = Ledgers::of_clients(clients, most_rows);
         let server = TestServer::start_with(launch);
         let followers = Followers::of(&server);
-        followers.may_be_forgotten(server.forgets_events());
+        followers.allow_forgetting(server.forgets_events());
         Self { followers, server, ledgers, chance }
     }
 
@@ -76,7 +76,7 @@ impl Ordeal {
     fn disturb(&mut self, disturb: impl FnOnce(&mut TestServer)) -> Vec<WriteOutcome> {
         let Self { followers, server, ledgers, chance } = self;
         let told = ledgers.write(server, chance, || WriteOutcome::is_in_doubt, disturb);
-        followers.serve_at([]);
+        followers.set_servers([]);
         told
     }
 
@@ -93,7 +93,7 @@ impl Ordeal {
     fn restart(&mut self, launch: Launch) {
         let store = self.restart_to_end(launch);
         self.followers.assert_have(&self.server.client(), &store, "after a restart");
-        self.followers.may_be_forgotten(self.server.forgets_events());
+        self.followers.allow_forgetting(self.server.forgets_events());
     }
 
     /// Like [`Self::restart`], for a server that may end by itself before the followers have come to its last event. Returns
@@ -101,9 +101,9 @@ impl Ordeal {
     fn restart_to_end(&mut self, launch: Launch) -> Plants {
         self.server.restart_with(launch);
         if self.server.forgets_events() {
-            self.followers.may_be_forgotten(true);
+            self.followers.allow_forgetting(true);
         }
-        self.followers.serve_at([self.server.address()]);
+        self.followers.set_servers([self.server.address()]);
         let store = store_of(&self.server.client(), "after a restart");
         self.ledgers.compare_and_settle(&store);
         store

@@ -11,7 +11,7 @@ use plantd_tests::disk::{Disk, TRACED};
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
     Client, Event, FollowedEvent, Followers, Launch, Ledgers, SystemCall, SystemCalls, TestServer,
-    WriteOutcome, copy_folder, events_of, store_of, wait_until,
+    WriteOutcome, all_events, copy_folder, store_of, wait_until,
 };
 use serde_json::Value;
 
@@ -96,10 +96,10 @@ impl Run {
     fn check_events(&self, client: &Client, line: usize) -> usize {
         let shown: Vec<&ShownEvent> = self.shown.values().filter(|it| it.line < line).collect();
         let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return 0 };
-        let events = events_of(client, Some(&first.cursor));
+        let events = all_events(client, &format!("after={}&limit=1000", first.cursor));
         let later = shown.iter().skip(1).map(|shown| shown.event);
         assert!(
-            later.eq(events.iter().take(shown.len() - 1).copied()),
+            later.eq(events.iter().take(shown.len() - 1).map(FollowedEvent::of)),
             "events that were shown are gone"
         );
         let answer = client.get(&format!("/events?after={}", last.cursor));

@@ -119,7 +119,7 @@ fn operations_on_each_plant_are_linearizable_also_across_kills() {
                     .collect();
                 thread::sleep(Duration::from_millis(chance.u64(0..MAX_RUN_MS)));
                 server.kill();
-                followers.serve_at([]);
+                followers.set_servers([]);
                 let clients = clients.into_iter();
                 clients.flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
             });
@@ -132,7 +132,7 @@ fn operations_on_each_plant_are_linearizable_also_across_kills() {
                 history.entry(id).or_default().push(entry);
             }
             server.restart();
-            followers.serve_at([server.address()]);
+            followers.set_servers([server.address()]);
             let client = server.client();
             followers.assert_have(&client, &store_of(&client, "after a kill"), "after a kill");
         }

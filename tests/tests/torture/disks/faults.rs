@@ -187,7 +187,7 @@ fn check_serving(fault: &Fault, files: Files, must_fail: bool, sums: &Mutex<Sums
     } else {
         assert_helps(&faulty.server.stderr(), faulty.server.data(), &["has room"]);
     }
-    followers.serve_at([]);
+    followers.set_servers([]);
     let (disturbed, mut server) = faulty.restart();
     assert!(disturbed > 0, "{fault:?} did not happen");
     let followed = check_repaired_for(followers, &ledgers, &mut server);

@@ -125,7 +125,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
             1 => server.kill(),
             _ => drop(terminate_full(&mut server)),
         }
-        followers.serve_at([]);
+        followers.set_servers([]);
         starts += 1;
         refused += u32::from(!try_start(&launch, &disk));
         followed.push(check_with_room_for(followers, &disk, &ledgers));
@@ -222,7 +222,7 @@ fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() 
             server.process().send_terminate();
         }
         let code = server.process().wait_for_exit().code();
-        followers.serve_at([]);
+        followers.set_servers([]);
         assert!(matches!(code, Some(0 | IO)), "{code:?}: {}", server.stderr());
         if code == Some(IO) {
             assert_helps(&server.stderr(), server.data(), ADVICE);
@@ -295,7 +295,7 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
         } else {
             assert_eq!(server.terminate().code(), Some(0));
         }
-        followers.serve_at([]);
+        followers.set_servers([]);
         disk.fill("of-someone-else");
         for _ in 0..3 {
             starts += 1;

@@ -55,8 +55,8 @@ fn wait_for_waiting(database: &Database, schema: &str) {
     wait_until("sessions to wait for the standby", || database.query(&count) == "t");
 }
 
-/// Cancels all waits for the standby, and returns how many there were.
-pub(super) fn end_waits(database: &Database, schema: &str) -> u32 {
+/// Terminates all sessions that wait for the standby, which makes their commits visible. Returns how many there were.
+pub(super) fn terminate_waiting_sessions(database: &Database, schema: &str) -> u32 {
     let end = format!("SELECT count(pg_terminate_backend(pid)) {}", waiting(schema));
     database.query(&end).parse().expect("a number")
 }
@@ -80,14 +80,14 @@ fn fail_over_after_ended_waits(
         scope.spawn(move || probes.put_without_hope(first_client, contested));
         let look = format!("SELECT count(*) FROM {schema}.plants WHERE id = {contested}");
         wait_until("a plant to be shown that only the primary has", || {
-            end_waits(primary.database(), schema);
+            terminate_waiting_sessions(primary.database(), schema);
             primary.query(&look) == "1"
         });
         first.server.kill();
         scope.spawn(move || probes.put(second_client, contested));
         let mut ended = 0;
         wait_until("waits for the standby to be ended", || {
-            ended += end_waits(primary.database(), schema);
+            ended += terminate_waiting_sessions(primary.database(), schema);
             ended >= ENDED_WAITS
         });
         primary.kill();

@@ -170,13 +170,13 @@ impl Installation {
         self.replicas[index].kill(&self.database);
         let mut others = addresses(&self.replicas);
         others.remove(index);
-        self.followers.serve_at(others);
+        self.followers.set_servers(others);
     }
 
     /// Starts a server again after its end.
     pub(super) fn restart(&mut self, index: usize) {
         self.replicas[index].restart(&self.url, &self.schema);
-        self.followers.serve_at(addresses(&self.replicas));
+        self.followers.set_servers(addresses(&self.replicas));
     }
 
     /// Waits until `/readyz` of all servers reports that they take writes, or that they do not.
@@ -334,12 +334,12 @@ impl Fleet {
         let Installation { followers, replicas, schema, url: old_url, probes, .. } =
             &mut self.installation;
         url.clone_into(old_url);
-        followers.serve_at([]);
+        followers.set_servers([]);
         for replica in replicas.iter_mut() {
             assert_eq!(replica.server.terminate().code(), Some(0));
             replica.restart(url, schema);
         }
-        followers.serve_at(addresses(replicas));
+        followers.set_servers(addresses(replicas));
         let client = replicas[0].client();
         probes.create(&client);
         followers.wait_for(revision_of(&newest_cursor(&client)));

@@ -6,7 +6,7 @@ use std::thread;
 use plantd_tests::{Launch, TestServer, plant_body, wait_until};
 use test_postgres::fresh_schema_name;
 
-use super::proxy::{Proxy, Way};
+use super::proxy::{Network, Proxy};
 
 /// Every event but the newest block is soon forgotten.
 const KEEP_EVENTS: &str = "1";
@@ -26,6 +26,7 @@ fn a_create_whose_events_are_forgotten_before_its_outcome_is_known_is_not_called
         let creating = scope.spawn(|| client.create_from(&plant_body(1, "Rosa", None)));
         let (look, mut id) = (format!("SELECT count(*) FROM {schema}.plants WHERE id = 1"), 1);
         wait_until("the commit", || cluster.query(&look) == "1");
+        assert!(!proxy.control.loses_answer.load(Ordering::Relaxed), "the proxy saw no commit");
         let block = cluster.query(&format!("SELECT max(block) FROM {schema}.events"));
         let forgotten = format!("SELECT forgotten_to >= {block} FROM {schema}.log");
         wait_until("its events to be forgotten", || {
@@ -33,7 +34,7 @@ fn a_create_whose_events_are_forgotten_before_its_outcome_is_known_is_not_called
             other_client.create(id, "Abies", None).assert_plant("Abies", None);
             cluster.query(&forgotten) == "t"
         });
-        proxy.control.set_way(Way::Open);
+        proxy.control.set_network(Network::Open);
         creating.join().expect("it is answered")
     });
     if answer.status != 200 {

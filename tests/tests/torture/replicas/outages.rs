@@ -9,7 +9,7 @@ use plantd_tests::wait_until;
 use test_postgres::{Cluster, Database};
 
 use super::fleet::Fleet;
-use super::proxy::{Control, Proxy, Way};
+use super::proxy::{Control, Network, Proxy};
 
 #[test]
 fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
@@ -174,9 +174,9 @@ impl Interruption {
                 network.cuts_commits.store(false, Ordering::Relaxed);
             }
             Self::Hold | Self::Lose => {
-                network.set_way(if self == Self::Hold { Way::Held } else { Way::Lost });
+                network.set_network(if self == Self::Hold { Network::Held } else { Network::Lost });
                 thread::sleep(closed);
-                network.set_way(Way::Open);
+                network.set_network(Network::Open);
             }
         }
     }
@@ -194,6 +194,9 @@ fn nothing_is_lost_or_done_twice_by_connections_that_are_cut_or_carry_nothing() 
             interruption.happen(&proxy.control, closed);
             Instant::now()
         });
+    }
+    for cut in [&proxy.control.cut_at_create, &proxy.control.cut_at_commit] {
+        assert!(cut.load(Ordering::Relaxed) > 0, "the proxy saw no commit of this kind");
     }
     let (cut, took) = (proxy.control.cut.load(Ordering::Relaxed), time(fleet.longest_return));
     fleet.end(

@@ -28,13 +28,13 @@ const CUT_COMMITS: u8 = 8;
 
 /// The state of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Network {
     /// Bytes are forwarded.
     #[default]
     Open,
-    /// Bytes are kept, and forwarded when the way is open again, even if the sender has disconnected by then.
+    /// Bytes are kept, and forwarded when the network is open again, even if the sender has disconnected by then.
     Held,
-    /// Bytes are lost in silence. When the way is open again, connections that lost some are cut.
+    /// Bytes are lost in silence. When the network is open again, connections that lost some are cut.
     Lost,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Proxy {
 /// What tests change while a proxy runs.
 #[derive(Default)]
 pub(super) struct Control {
-    way: watch::Sender<Way>,
+    network: watch::Sender<Network>,
     /// Changes with each cut of all connections.
     cuts: watch::Sender<u64>,
     /// If not 0, each new connection is cut after fewer bytes than this in one direction.
@@ -60,6 +60,9 @@ pub(super) struct Control {
     pub(super) loses_answer: AtomicBool,
     /// How many connections were cut.
     pub(super) cut: AtomicUsize,
+    /// How many of them at the statement that commits by itself, and at a `COMMIT`.
+    pub(super) cut_at_create: AtomicUsize,
+    pub(super) cut_at_commit: AtomicUsize,
 }
 
 impl Proxy {
@@ -95,8 +98,8 @@ impl Proxy {
 
 impl Control {
     /// Sets the state of the network.
-    pub(super) fn set_way(&self, way: Way) {
-        self.way.send_replace(way);
+    pub(super) fn set_network(&self, network: Network) {
+        self.network.send_replace(network);
     }
 
     /// Cuts all connections.
@@ -108,7 +111,7 @@ impl Control {
     fn end_at_commit(&self, commit: &[u8]) -> Option<End> {
         let late = |delay| Some(End::Late(commit.to_vec(), delay));
         if self.loses_answer.swap(false, Ordering::Relaxed) {
-            self.set_way(Way::Held);
+            self.set_network(Network::Held);
             return late(Duration::ZERO);
         }
         if !self.cuts_commits.load(Ordering::Relaxed) || fastrand::u8(..CUT_COMMITS) > 0 {
@@ -197,23 +200,25 @@ async fn pump(
     mut bytes_left: Option<usize>,
     is_from_client: bool,
 ) -> End {
-    let mut way = control.way.subscribe();
+    let mut network = control.network.subscribe();
     // The name of the prepared statement that commits by itself, as a message contains it.
     let mut create: Option<Vec<u8>> = None;
     let (mut buffer, mut has_lost) = ([0; BUFFER], false);
     loop {
         let read = tokio::select! {
             read = from.read(&mut buffer) => read,
-            is_open = way.wait_for(|way| has_lost && *way == Way::Open) => {
+            is_open = network.wait_for(|network| has_lost && *network == Network::Open) => {
                 drop(is_open);
                 return End::Cut;
             }
         };
         let Ok(length @ 1..) = read else { return End::Over };
-        let Ok(current) = way.wait_for(|way| *way != Way::Held).await.map(|way| *way) else {
+        let Ok(current) =
+            network.wait_for(|network| *network != Network::Held).await.map(|network| *network)
+        else {
             return End::Over;
         };
-        if current == Way::Lost {
+        if current == Network::Lost {
             has_lost = true;
             continue;
         }
@@ -227,11 +232,16 @@ async fn pump(
             create = Some([b"\0", &sent_now[end - name..end], b"\0"].concat());
         }
         let has = |wanted: &[u8]| sent_now.windows(wanted.len()).any(|bytes| bytes == wanted);
-        let has_commit = || has(COMMIT) || create.as_deref().is_some_and(has);
+        let cut_here = if has(COMMIT) {
+            Some(&control.cut_at_commit)
+        } else {
+            create.as_deref().is_some_and(has).then_some(&control.cut_at_create)
+        };
         if is_from_client
-            && has_commit()
+            && let Some(cut_here) = cut_here
             && let Some(end) = control.end_at_commit(sent_now)
         {
+            cut_here.fetch_add(1, Ordering::Relaxed);
             return end;
         }
         let sent = bytes_left.map_or(length, |left| left.min(length));

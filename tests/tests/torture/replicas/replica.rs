@@ -30,6 +30,15 @@ impl Replica {
         answer.status == 200
     }
 
+    /// Whether one of its sessions waits for a synchronous standby.
+    pub(super) fn waits_for_standby(&self, database: &Database) -> bool {
+        let waiting = format!(
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = '{}' AND wait_event = 'SyncRep'",
+            self.sessions
+        );
+        database.query(&waiting) == "t"
+    }
+
     /// Kills it, and waits until PostgreSQL has ended its sessions.
     pub(super) fn kill(&mut self, database: &Database) {
         self.server.kill();

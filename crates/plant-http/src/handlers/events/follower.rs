@@ -41,7 +41,7 @@ pub(super) enum Waited {
     Events(EventPage),
     /// No event came in time.
     Silence,
-    /// The server ends, or the client has left.
+    /// The server drains, or the client has left.
     End,
 }
 

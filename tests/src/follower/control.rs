@@ -9,7 +9,7 @@ use crate::answer::Answer;
 
 /// Where the servers are, and what they may do.
 #[derive(Debug)]
-pub(super) struct Situation {
+pub(super) struct FollowerControl {
     /// Where the servers are. It is empty while there is none: another server may get the port of one that has ended.
     pub(super) addresses: Mutex<Vec<SocketAddr>>,
     /// Whether a follower may be told that events are gone. Then it exports again.
@@ -21,7 +21,7 @@ pub(super) struct Situation {
 #[derive(Debug)]
 pub(super) struct Away;
 
-impl Situation {
+impl FollowerControl {
     pub(super) fn new(addresses: Vec<SocketAddr>) -> Self {
         Self {
             addresses: Mutex::new(addresses),
@@ -39,24 +39,22 @@ impl Situation {
         !self.is_over() && locked(&self.addresses).contains(&address)
     }
 
-    /// Whether an answer has events. Fails when the server takes no request now.
+    /// Takes an answer other than 200. If events are gone, which must be allowed, the copy is to be exported again.
+    /// Fails when the server takes no request now.
     #[track_caller]
-    pub(super) fn has_events(
+    pub(super) fn take_refusal(
         &self,
-        answer: &Answer,
+        refusal: &Answer,
         copy: &Mutex<PlantCopy>,
-    ) -> Result<bool, Away> {
-        match answer.status {
-            200 => Ok(true),
-            503 => Err(Away),
-            _ => {
-                answer.assert_error(410, 3004);
-                let may_forget = self.may_forget.load(Ordering::Relaxed);
-                assert!(may_forget, "events are gone after {:?}", locked(copy));
-                locked(copy).forget();
-                Ok(false)
-            }
+    ) -> Result<(), Away> {
+        if refusal.status == 503 {
+            return Err(Away);
         }
+        refusal.assert_error(410, 3004);
+        let may_forget = self.may_forget.load(Ordering::Relaxed);
+        assert!(may_forget, "events are gone after {:?}", locked(copy));
+        locked(copy).forget();
+        Ok(())
     }
 }
 
