@@ -30,13 +30,13 @@ impl Replica {
         answer.status == 200
     }
 
-    /// Whether one of its sessions waits for a synchronous standby.
-    pub(super) fn waits_for_standby(&self, database: &Database) -> bool {
+    /// How many of its sessions wait for a synchronous standby.
+    pub(super) fn waits_for_standby(&self, database: &Database) -> usize {
         let waiting = format!(
-            "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = '{}' AND wait_event = 'SyncRep'",
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}' AND wait_event = 'SyncRep'",
             self.sessions
         );
-        database.query(&waiting) == "t"
+        database.query(&waiting).parse().expect("a number")
     }
 
     /// Kills it, and waits until PostgreSQL has ended its sessions.

@@ -1,4 +1,4 @@
-//! What events show of a plant whose newest change waits for a standby that is away.
+//! What answers show of a change that waits for a standby which is away.
 
 use std::thread;
 
@@ -8,56 +8,53 @@ use test_postgres::{Cluster, fresh_schema_name};
 use super::failover::{both, terminate_waiting_sessions};
 use super::replica::Replica;
 
-/// The name of the plant that the standby has, and the one that only the primary has.
-const NAMES: [&str; 2] = ["Rosa", "Abies"];
-
-/// The name of the plant in the first event of a page, unless the server has no answer.
-fn name_in_event(client: &Client, path: &str) -> Option<String> {
+/// The body of an answer, unless the server has none.
+fn body_of(client: &Client, path: &str) -> Option<Vec<u8>> {
     let answer = client.try_send("GET", path, &[], "").ok()?;
-    if answer.status != 200 {
-        return None;
-    }
-    answer.json()[0]["plant"]["name"].as_str().map(str::to_owned)
+    (answer.status == 200).then_some(answer.body)
 }
 
 #[test]
-fn an_event_never_shows_a_change_that_a_promotion_loses() {
+fn events_and_exports_never_show_a_change_that_a_promotion_loses() {
     let schema = fresh_schema_name();
     let mut primary = Cluster::start();
     let mut standby = primary.standby();
     primary.wait_for_commits_on(&standby);
-    let [writer, reader] = [0; 2].map(|_| Replica::start(&both(&primary, &standby), &schema));
-    let client = reader.client();
-    let path = format!("/events?after={}&plants=true", newest_cursor(&client));
-    client.put(1, &replacement_body(NAMES[0], None));
-    assert_eq!(name_in_event(&client, &path).as_deref(), Some(NAMES[0]));
+    let [mut writer, reader] = [0; 2].map(|_| Replica::start(&both(&primary, &standby), &schema));
+    let [writing, client] = [&writer, &reader].map(Replica::client);
+    let events = format!("/events?after={}", newest_cursor(&client));
+    let paths = [events.as_str(), "/plants/export"];
+    client.put(1, &replacement_body("Rosa", None)).assert_made("Rosa", None);
     standby.stop_immediate();
-    thread::scope(|scope| {
-        scope.spawn(|| {
+    let shown = thread::scope(|scope| {
+        scope.spawn(move || {
             let json = [("content-type", "application/json")];
-            let body = replacement_body(NAMES[1], None);
-            let _ = writer.client().try_send("PUT", "/plants/1", &json, body);
+            let body = replacement_body("Abies", None);
+            let _ = writing.try_send("PUT", "/plants/1", &json, body);
         });
         let look = format!("SELECT name FROM {schema}.plants WHERE id = 1");
         wait_until("the name to be visible that only the primary has", || {
             terminate_waiting_sessions(primary.database(), &schema);
-            primary.query(&look) == NAMES[1]
+            primary.query(&look) == "Abies"
         });
-        let showing = scope.spawn(|| name_in_event(&client, &path));
-        wait_until("the page to wait for the standby", || {
-            assert!(!showing.is_finished(), "the page did not wait for the standby");
-            reader.waits_for_standby(primary.database())
+        let showing = paths.map(|path| scope.spawn(|| body_of(&client, path)));
+        wait_until("both answers to wait for the standby", || {
+            let is_finished = showing.iter().any(|showing| showing.is_finished());
+            assert!(!is_finished, "an answer did not wait for the standby");
+            reader.waits_for_standby(primary.database()) == showing.len()
         });
+        // The writer must not write the plant once more after the promotion.
+        writer.server.kill();
         primary.kill();
         standby.start_again();
         standby.promote();
-        let shown = showing.join().expect("it asks");
-        let mut now = None;
-        wait_until("the plant to be read again", || {
-            let answer = client.read(1);
-            now = (answer.status == 200).then(|| answer.json()["name"].as_str().map(str::to_owned));
-            now.is_some()
-        });
-        assert!(shown.is_none() || Some(&shown) == now.as_ref(), "{shown:?} was shown: {now:?}");
+        showing.map(|showing| showing.join().expect("it asks"))
     });
+    wait_until("service to return", || reader.is_ready());
+    client.read(1).assert_new_plant(1, "Rosa", None);
+    for (path, shown) in paths.into_iter().zip(shown) {
+        let Some(shown) = shown else { continue };
+        let is_now = client.get(path).body;
+        assert_eq!(String::from_utf8_lossy(&shown), String::from_utf8_lossy(&is_now), "{path}");
+    }
 }
