@@ -11,6 +11,9 @@ use crate::handlers::events::follower::ShownEvent;
 /// How many events are remembered: more than happen between two pages of a stream that keeps up.
 const REMEMBERED_EVENTS: usize = 4096;
 
+/// The room for the text of an event without its plant, which is a little shorter.
+const EVENT_TEXT_BYTES: usize = 160;
+
 /// The text of one event.
 pub(super) fn event_text(event: &ShownEvent) -> Result<String, Failure> {
     let data = serde_json::to_string(event).map_err(Failure::internal)?;
@@ -27,6 +30,7 @@ pub(super) struct NewestText {
 impl NewestText {
     /// Appends the text of a page.
     pub(super) fn push_page(&self, text: &mut String, events: &[Event]) -> Result<(), Failure> {
+        text.reserve(events.len() * EVENT_TEXT_BYTES);
         let shared = self.push_shared(text, events)?;
         // A stream that is behind shares nothing, and keeps no other stream waiting.
         for event in &events[shared..] {
