@@ -188,9 +188,9 @@ impl EventReader {
         Ok(())
     }
 
-    /// Makes sure that a failover to a synchronous standby loses nothing that is visible. Returns in which log: what was read
-    /// from another one may be lost already.
-    pub(super) async fn make_all_durable(&self) -> anyhow::Result<LogIdentity> {
+    /// Makes sure that a failover to a synchronous standby loses nothing that is visible in the current log, and returns
+    /// the identity of that log. What was read from another log may be lost already.
+    async fn make_all_durable(&self) -> anyhow::Result<LogIdentity> {
         let newest = self.newest().await?;
         let session = self.reader.sessions.get().await?;
         // In the same session, which never moves to another server.
@@ -204,7 +204,8 @@ impl EventReader {
         Ok(log.identity)
     }
 
-    /// Like [`Self::make_all_durable`], for what was read before, which must be from the log that is known.
+    /// Like [`Self::make_all_durable`], but fails when a standby was promoted since this program last looked at the log:
+    /// what was read from the old primary may be lost.
     pub(super) async fn make_reads_durable(&self) -> anyhow::Result<()> {
         let known = *self.before_gap.lock().unwrap_or_else(PoisonError::into_inner);
         let waited_in = self.make_all_durable().await?;

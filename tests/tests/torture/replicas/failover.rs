@@ -8,7 +8,7 @@ use plantd_tests::wait_until;
 use test_postgres::{Cluster, Database};
 
 use super::fleet::{Fleet, Installation};
-use super::replica::Replica;
+use super::replica::{Replica, waiting_sessions};
 
 /// The most acknowledged writes before a disturbance.
 const MOST_WRITES: u64 = 100;
@@ -43,21 +43,14 @@ pub(super) fn both(primary: &Cluster, standby: &Cluster) -> String {
     format!("postgres://postgres@127.0.0.1:{one},127.0.0.1:{other}/postgres")
 }
 
-/// The sessions of the servers that wait for the standby.
-fn waiting(schema: &str) -> String {
-    format!(
-        "FROM pg_stat_activity WHERE application_name LIKE '{schema}%' AND wait_event = 'SyncRep'"
-    )
-}
-
 fn wait_for_waiting(database: &Database, schema: &str) {
-    let count = format!("SELECT count(*) >= {LEAST_WAITING} {}", waiting(schema));
+    let count = format!("SELECT count(*) >= {LEAST_WAITING} {}", waiting_sessions(schema));
     wait_until("sessions to wait for the standby", || database.query(&count) == "t");
 }
 
 /// Terminates all sessions that wait for the standby, which makes their commits visible. Returns how many there were.
 pub(super) fn terminate_waiting_sessions(database: &Database, schema: &str) -> u32 {
-    let end = format!("SELECT count(pg_terminate_backend(pid)) {}", waiting(schema));
+    let end = format!("SELECT count(pg_terminate_backend(pid)) {}", waiting_sessions(schema));
     database.query(&end).parse().expect("a number")
 }
 

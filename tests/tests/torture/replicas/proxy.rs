@@ -60,8 +60,9 @@ pub(super) struct Control {
     pub(super) loses_answer: AtomicBool,
     /// How many connections were cut.
     pub(super) cut: AtomicUsize,
-    /// How many of them at the statement that commits by itself, and at a `COMMIT`.
+    /// How many of them were cut at the statement that commits by itself.
     pub(super) cut_at_create: AtomicUsize,
+    /// How many of them were cut at a `COMMIT`.
     pub(super) cut_at_commit: AtomicUsize,
 }
 

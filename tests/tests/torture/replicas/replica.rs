@@ -31,12 +31,9 @@ impl Replica {
     }
 
     /// How many of its sessions wait for a synchronous standby.
-    pub(super) fn waits_for_standby(&self, database: &Database) -> usize {
-        let waiting = format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}' AND wait_event = 'SyncRep'",
-            self.sessions
-        );
-        database.query(&waiting).parse().expect("a number")
+    pub(super) fn count_waiting_sessions(&self, database: &Database) -> usize {
+        let count = format!("SELECT count(*) {}", waiting_sessions(&self.sessions));
+        database.query(&count).parse().expect("a number")
     }
 
     /// Kills it, and waits until PostgreSQL has ended its sessions.
@@ -54,6 +51,13 @@ impl Replica {
         self.sessions = new_name(schema);
         self.server.restart_with(launch(url, schema, &self.sessions));
     }
+}
+
+/// The sessions that wait for a synchronous standby, of the servers whose sessions have names with this beginning.
+pub(super) fn waiting_sessions(name: &str) -> String {
+    format!(
+        "FROM pg_stat_activity WHERE application_name LIKE '{name}%' AND wait_event = 'SyncRep'"
+    )
 }
 
 /// The schema, so that tests find the sessions of all servers, and a suffix.

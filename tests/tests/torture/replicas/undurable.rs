@@ -41,7 +41,7 @@ fn events_and_exports_never_show_a_change_that_a_promotion_loses() {
         wait_until("both answers to wait for the standby", || {
             let is_finished = showing.iter().any(|showing| showing.is_finished());
             assert!(!is_finished, "an answer did not wait for the standby");
-            reader.waits_for_standby(primary.database()) == showing.len()
+            reader.count_waiting_sessions(primary.database()) == showing.len()
         });
         // The writer must not write the plant once more after the promotion.
         writer.server.kill();

@@ -11,19 +11,19 @@ use crate::handlers::events::follower::ShownEvent;
 /// How many events are remembered: more than happen between two pages of a stream that keeps up.
 const REMEMBERED_EVENTS: usize = 4096;
 
-/// The room for the text of an event without its plant, which is a little shorter.
+/// The room that is reserved for one event without its plant. Most texts are a little shorter.
 const EVENT_TEXT_BYTES: usize = 160;
 
-/// The text of one event.
-pub(super) fn event_text(event: &ShownEvent) -> Result<String, Failure> {
+/// Encodes one event (HTML Standard, section 9.2).
+pub(super) fn encode(event: &ShownEvent) -> Result<String, Failure> {
     let data = serde_json::to_string(event).map_err(Failure::internal)?;
     Ok(format!("id: {}\ndata: {data}\n\n", event.cursor))
 }
 
-/// The text of the newest events that streams were sent, without plants: such an event has the same text for all streams.
+/// The text of the newest events, which is the same for all streams that do not ask for plants.
 #[derive(Debug, Default)]
 pub(super) struct NewestText {
-    /// In ascending order, though events may be missing in between.
+    /// In ascending order of revisions. Gaps are possible: a stream may begin far ahead of the others.
     known: Mutex<VecDeque<(Event, String)>>,
 }
 
@@ -34,25 +34,24 @@ impl NewestText {
         let shared = self.push_shared(text, events)?;
         // A stream that is behind shares nothing, and keeps no other stream waiting.
         for event in &events[shared..] {
-            text.push_str(&event_text(&ShownEvent::from(*event))?);
+            text.push_str(&encode(&ShownEvent::from(*event))?);
         }
         Ok(())
     }
 
-    /// Appends the first events of a page: those that are known, and those that are newer than all that are known.
-    /// Returns how many these were.
+    /// Appends the events of a page up to one that is neither known nor newer than all known ones. Returns how many.
     fn push_shared(&self, text: &mut String, events: &[Event]) -> Result<usize, Failure> {
         let Some(first) = events.first() else { return Ok(0) };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let place = known.partition_point(|(event, _)| event.revision() < first.revision());
         for (count, event) in events.iter().enumerate() {
             match known.get(place + count) {
-                Some((same, event_text)) if same == event => text.push_str(event_text),
+                Some((same, encoded)) if same == event => text.push_str(encoded),
                 Some(_) => return Ok(count),
                 None => {
-                    let event_text = event_text(&ShownEvent::from(*event))?;
-                    text.push_str(&event_text);
-                    known.push_back((*event, event_text));
+                    let encoded = encode(&ShownEvent::from(*event))?;
+                    text.push_str(&encoded);
+                    known.push_back((*event, encoded));
                 }
             }
         }
@@ -99,7 +98,7 @@ mod tests {
         let forgets = [(60..far, 2), (70..far, 1), (far..far + 99, 2)];
         for (numbers, log) in overlaps.into_iter().chain(gaps).chain(other_logs).chain(forgets) {
             let events = events(numbers.clone(), log);
-            let texts = events.iter().map(|event| event_text(&ShownEvent::from(*event)));
+            let texts = events.iter().map(|event| encode(&ShownEvent::from(*event)));
             let texts: String = texts.collect::<Result<_, _>>().expect("a text");
             assert!(page(&newest_text, &events) == texts, "{numbers:?} of {log}");
             let known = newest_text.known.lock().expect("no panic");

@@ -15,7 +15,7 @@ pub const DEFAULT_MAX_FOLLOWERS: u32 = 1024;
 /// 1,000 pages a second, and writes keep their share of the processors.
 const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
 
-/// The longest pause. A token is checked after the pause, which so delays the end of a token that is revoked.
+/// The longest pause. A stream checks its token after the pause, and a revoked token must end the stream within 2 seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What all followers of a service share.

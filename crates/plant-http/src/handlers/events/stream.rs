@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::errors::Failure;
 use crate::extract::event_request::EVENT_STREAM;
-use crate::handlers::events::event_text::event_text;
+use crate::handlers::events::event_text::encode;
 use crate::handlers::events::follower::{Follower, Waited};
 use crate::handlers::events::followers::Followers;
 use crate::limits::{EVENTS_HEARTBEAT, PAGE_MAX_EVENTS};
@@ -145,7 +145,7 @@ impl EventBody {
         let mut text = mem::take(&mut self.preamble);
         if self.follower.with_plants {
             for event in self.follower.shown(page.events).await? {
-                text.push_str(&event_text(&event)?);
+                text.push_str(&encode(&event)?);
             }
         } else {
             self.followers.newest_text.push_page(&mut text, &page.events)?;
