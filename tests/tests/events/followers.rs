@@ -93,6 +93,27 @@ fn the_place_of_a_client_that_leaves_is_free_also_if_bytes_follow_its_request() 
 }
 
 #[test]
+fn a_client_that_sends_more_than_the_server_reads_ahead_gets_the_end_of_its_answer() {
+    let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "1"]));
+    let behind = raw_head("GET /plants/1", "").repeat(300);
+    let mut page = server.connect();
+    let begun = Instant::now();
+    page.send(raw_head("GET /events?after=now&wait=50", "") + &behind);
+    assert_eq!(page.receive().status, 200);
+    assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "it waited");
+    assert_eq!(page.receive().status, 404);
+
+    let mut stream = server.connect();
+    stream.send(stream_request("after=now", ""));
+    assert_eq!(stream.receive_head().status, 200);
+    let begun = Instant::now();
+    stream.send(behind);
+    wait_until("a free place", || try_stream(server.connect()).is_ok());
+    assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "a heartbeat freed it");
+    assert!(stream.receive_until("HTTP/1.1 404").contains("\r\n0\r\n\r\nHTTP/1.1 404"));
+}
+
+#[test]
 fn a_limit_of_none_refuses_every_follower_and_no_page() {
     let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "0"]));
     create_all(&server.client(), [1]);

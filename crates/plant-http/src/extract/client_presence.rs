@@ -14,7 +14,8 @@ pub(crate) struct ClientPresence(Option<Rc<ConnectionState>>);
 
 impl ClientPresence {
     /// Waits until the client has closed its side of the connection. A half-closed connection counts as left: otherwise the
-    /// place of a client that is gone would be taken until the next write fails. In an application with a server of its
+    /// place of a client that is gone would be taken until the next write fails. So does one with more bytes behind the
+    /// request than the server reads ahead, because its end would not be noticed. In an application with a server of its
     /// own, this waits forever.
     pub(crate) async fn left(&self) {
         match &self.0 {

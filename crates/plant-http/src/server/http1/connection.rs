@@ -122,9 +122,6 @@ impl Inner {
         if self.ahead.is_empty() {
             let begin = buffer.filled().len();
             ready!(self.poll_transport(context, buffer))?;
-            if buffer.filled().len() == begin {
-                self.state.client_leaves();
-            }
             let end = begin + self.state.take(&buffer.filled()[begin..]);
             self.put_back(&buffer.filled()[end..]);
             buffer.set_filled(end);
@@ -152,10 +149,13 @@ impl Inner {
                 Poll::Ready(read) => read?,
             }
             if buffer.filled().is_empty() {
-                self.state.client_leaves();
                 break;
             }
             self.put_back(buffer.filled());
+        }
+        if self.ahead.len() >= AHEAD_BYTES {
+            // The end of input stands behind bytes that are not read, so nothing would tell that the client has gone.
+            self.state.client_leaves();
         }
         // Also where the client has stopped sending: the end of input is read again later.
         self.state.reader.set(Some(context.waker().clone()));
@@ -196,6 +196,10 @@ impl Inner {
             }
             read => read,
         };
+        if read.is_ready() && buffer.filled().len() == filled {
+            // The end of input, or an error.
+            self.state.client_leaves();
+        }
         // TLS may have read a part of a record, or return bytes that it had buffered.
         let has_news = mem::take(&mut socket_of(&mut self.transport).has_news);
         if has_news || buffer.filled().len() > filled {

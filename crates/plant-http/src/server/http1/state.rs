@@ -20,8 +20,10 @@ pub(crate) struct ConnectionState {
     pub(super) has_ahead: Cell<bool>,
     /// The task that waits for a request to begin, or to be answered.
     pub(super) reader: Cell<Option<Waker>>,
-    /// Notified when the client closes its side while a request is being answered.
-    left: Notify,
+    /// Whether the client has left the request that is being answered.
+    has_left: Cell<bool>,
+    /// Notified when the client leaves.
+    leaves: Notify,
 }
 
 /// What to do when actix-http reads.
@@ -67,6 +69,7 @@ impl ConnectionState {
         let has_unread_body = body != BodyLength::Bytes(0);
         self.phase.set(Phase::Exchange { has_unread_body, closes: is_last });
         self.reading.replace(Reading::body(body));
+        self.has_left.set(false);
         self.wake_reader();
     }
 
@@ -104,14 +107,17 @@ impl ConnectionState {
         }
     }
 
-    /// The client has closed its side.
+    /// The client has closed its side, or whether it has can no longer be noticed.
     pub(super) fn client_leaves(&self) {
-        self.left.notify_one();
+        self.has_left.set(true);
+        self.leaves.notify_one();
     }
 
-    /// Waits until the client has closed its side.
+    /// Waits until the client has left the request that is being answered.
     pub(crate) async fn client_left(&self) {
-        self.left.notified().await;
+        while !self.has_left.get() {
+            self.leaves.notified().await;
+        }
     }
 
     /// Bytes of a request have arrived, or their turn has come.
