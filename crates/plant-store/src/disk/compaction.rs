@@ -42,7 +42,9 @@ impl Compactor {
         if self.disk_is_full()? {
             self.room.wait().context("waiting for room on the disk")?;
         }
-        let kept_from = self.events.kept_from(&totals, SystemTime::now())?;
+        // The event before those that are kept stays too: its time tells its cursor from one that a restore has lost.
+        let kept_from = self.events.kept_from(&totals, SystemTime::now())?.saturating_sub(1);
+        let kept_from = kept_from.max(totals.kept_from);
         let totals = Totals { kept_from, ..totals };
         let table = write_table(&self.files, &mut self.manifest, memtable, totals, &self.cache)?;
         self.tree.flushed(with_newest(&self.tree.tables(), table), kept_from);
@@ -226,26 +228,39 @@ mod tests {
     use super::super::health::StoreHealth;
     use super::super::room::ENOUGH_BYTES;
     use super::*;
-    use crate::EventRetention;
     use crate::plant_record::PlantRecord;
+    use crate::{EventCursor, EventRetention, EventsAfter};
 
     /// So many that a merge of four memtables takes more than one step.
     const PLANTS_OF_A_MEMTABLE: usize = 1_000;
 
     /// Writes a memtable of new plants as a table.
     fn flush_next(compactor: &mut Compactor) {
-        let totals = compactor.manifest.totals;
-        let mut group = ChangeGroup::after(&totals, 0);
+        let mut group = ChangeGroup::after(&compactor.tree.read().totals, 0);
         for revision in (group.first_sequence..).take(PLANTS_OF_A_MEMTABLE) {
             let id = PlantId::from(revision.cast_signed());
             let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
             let record = record.encode().expect("encodes");
             group.changes.push(Change::new(id, None, Some(record)).expect("a change"));
         }
-        let after = totals.after(&group).expect("adds up");
-        let mut memtable = Memtable::after(totals.last_sequence);
-        memtable.apply(group).expect("it follows");
-        compactor.flush(&memtable, after).expect("writes");
+        compactor.tree.apply(group).expect("it follows");
+        let (memtable, totals) = compactor.tree.freeze().expect("the last one is a table");
+        compactor.flush(&memtable, totals).expect("writes");
+    }
+
+    #[test]
+    fn a_lost_cursor_is_refused_also_if_it_is_the_one_before_the_oldest_kept_event() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut compactor = compactor(folder.path(), |_| Some(u64::MAX));
+        (0..2).for_each(|_| flush_next(&mut compactor));
+        // Only this event is kept. The one before has the same time.
+        let EventCursor { revision, log } = compactor.events.newest();
+        let is_known = |log| {
+            let cursor = EventCursor { revision: (revision.get() - 1).into(), log };
+            compactor.events.page(EventsAfter::Cursor(cursor), 1).expect("reads").is_some()
+        };
+        assert!(is_known(log));
+        assert!(!is_known(log ^ 1), "a cursor of another time is taken");
     }
 
     fn compactor(directory: &Path, free_bytes: fn(&std::fs::File) -> Option<u64>) -> Compactor {

@@ -38,7 +38,7 @@ impl EventLog {
         EventCursor { revision: Revision::from(sequence), log }
     }
 
-    /// Whether this log has given out the cursor, as far as that can be known.
+    /// Whether this log has given out the cursor. Not known, and false, where the event is forgotten.
     fn was_given_out(&self, cursor: EventCursor, totals: &Totals) -> anyhow::Result<bool> {
         let sequence = cursor.revision.get();
         let at_ms = match sequence {
@@ -46,11 +46,7 @@ impl EventLog {
             _ if sequence == totals.last_sequence => Some(totals.last_at_ms),
             _ => self.tree.event(sequence)?.map(|event| event.at_ms),
         };
-        Ok(match at_ms {
-            Some(at_ms) => cursor == self.cursor(sequence, at_ms),
-            // The event is forgotten, though perhaps no later one.
-            None => cursor.log >> 32 == u64::from(self.id),
-        })
+        Ok(at_ms.is_some_and(|at_ms| cursor == self.cursor(sequence, at_ms)))
     }
 
     /// Whether a page after this cursor is read without the disk: it needs no event before those in memory, not even the
