@@ -23,7 +23,7 @@ pub(super) struct Totals {
     pub(super) plants: u64,
     /// The sum of the digests of all plants.
     pub(super) digest: Digest,
-    /// The first kept event. Older events may remain.
+    /// The first event that is stored for sure: the one before those that are kept. Older events may remain.
     pub(super) kept_from: u64,
 }
 

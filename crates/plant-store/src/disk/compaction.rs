@@ -248,21 +248,6 @@ mod tests {
         compactor.flush(&memtable, totals).expect("writes");
     }
 
-    #[test]
-    fn a_lost_cursor_is_refused_also_if_it_is_the_one_before_the_oldest_kept_event() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut compactor = compactor(folder.path(), |_| Some(u64::MAX));
-        (0..2).for_each(|_| flush_next(&mut compactor));
-        // Only this event is kept. The one before has the same time.
-        let EventCursor { revision, log } = compactor.events.newest();
-        let is_known = |log| {
-            let cursor = EventCursor { revision: (revision.get() - 1).into(), log };
-            compactor.events.page(EventsAfter::Cursor(cursor), 1).expect("reads").is_some()
-        };
-        assert!(is_known(log));
-        assert!(!is_known(log ^ 1), "a cursor of another time is taken");
-    }
-
     fn compactor(directory: &Path, free_bytes: fn(&std::fs::File) -> Option<u64>) -> Compactor {
         let tree = Arc::new(MergeTree::new([].into(), Totals::default()));
         let retention = EventRetention::new(1, Duration::ZERO);
@@ -279,6 +264,21 @@ mod tests {
             room: Arc::new(Room::new(free_bytes, file, directory.to_owned(), health)),
             merges: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_lost_cursor_is_refused_also_if_it_is_the_one_before_the_oldest_kept_event() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut compactor = compactor(folder.path(), |_| Some(u64::MAX));
+        (0..2).for_each(|_| flush_next(&mut compactor));
+        // Only this event is kept. The one before has the same time.
+        let EventCursor { revision, log } = compactor.events.newest();
+        let is_known = |log| {
+            let cursor = EventCursor { revision: (revision.get() - 1).into(), log };
+            compactor.events.page(EventsAfter::Cursor(cursor), 1).expect("reads").is_some()
+        };
+        assert!(is_known(log));
+        assert!(!is_known(log ^ 1), "a cursor of another time is taken");
     }
 
     #[test]
