@@ -13,10 +13,12 @@ use crate::server::http1::state::ConnectionState;
 pub(crate) struct ClientPresence(Option<Rc<ConnectionState>>);
 
 impl ClientPresence {
-    /// Waits until the client has closed its side of the connection. A half-closed connection counts as left: otherwise the
-    /// place of a client that is gone would be taken until the next write fails. So does one with more bytes behind the
-    /// request than the server reads ahead, because its end would not be noticed. In an application with a server of its
-    /// own, this waits forever.
+    /// Waits until the client has closed its side of the connection. In an application with a server of its own, this waits
+    /// forever.
+    ///
+    /// A half-closed connection counts as left: otherwise the place of a client that is gone would be taken until the next
+    /// write fails. A connection with more bytes behind the request than the server reads ahead counts as left too, because
+    /// the end of those bytes would not be noticed.
     pub(crate) async fn left(&self) {
         match &self.0 {
             Some(connection) => connection.client_left().await,

@@ -23,20 +23,20 @@ pub(super) struct Totals {
     pub(super) plants: u64,
     /// The sum of the digests of all plants.
     pub(super) digest: Digest,
-    /// The first event that is stored for sure: the one before those that are kept. Older events may remain.
-    pub(super) kept_from: u64,
+    /// All events from this number on are stored. Older ones may remain.
+    pub(super) stored_from: u64,
 }
 
 impl Default for Totals {
     fn default() -> Self {
         let digest = Digest::default();
-        Self { last_sequence: 0, last_at_ms: 0, plants: 0, digest, kept_from: 1 }
+        Self { last_sequence: 0, last_at_ms: 0, plants: 0, digest, stored_from: 1 }
     }
 }
 
 impl Totals {
     pub(super) fn after(&self, group: &ChangeGroup) -> anyhow::Result<Self> {
-        let Self { mut plants, mut digest, kept_from, .. } = *self;
+        let Self { mut plants, mut digest, stored_from, .. } = *self;
         for change in &group.changes {
             plants = match change.kind {
                 EventKind::Created => plants.checked_add(1),
@@ -47,7 +47,7 @@ impl Totals {
             digest += change.digest;
         }
         let last_sequence = self.last_sequence + group.changes.len() as u64;
-        Ok(Self { last_sequence, last_at_ms: group.at_ms, plants, digest, kept_from })
+        Ok(Self { last_sequence, last_at_ms: group.at_ms, plants, digest, stored_from })
     }
 }
 
@@ -114,15 +114,15 @@ impl ChangeGroup {
         Ok(group)
     }
 
-    /// What the changes before this group add up to. Which events are kept is not known, so all of them are; nor is the
-    /// time of the last one.
+    /// What the changes before this group add up to. Which events are stored is not known, so all of them are taken to be;
+    /// nor is the time of the last one known.
     pub(super) fn totals_before(&self) -> Totals {
         Totals {
             last_sequence: self.first_sequence - 1,
             last_at_ms: 0,
             plants: self.plants_before,
             digest: self.digest_before,
-            kept_from: 1,
+            stored_from: 1,
         }
     }
 

@@ -42,12 +42,10 @@ impl Compactor {
         if self.disk_is_full()? {
             self.room.wait().context("waiting for room on the disk")?;
         }
-        // The event before those that are kept stays too: its time tells its cursor from one that a restore has lost.
-        let kept_from = self.events.kept_from(&totals, SystemTime::now())?.saturating_sub(1);
-        let kept_from = kept_from.max(totals.kept_from);
-        let totals = Totals { kept_from, ..totals };
+        let stored_from = self.events.stored_from(&totals, SystemTime::now())?;
+        let totals = Totals { stored_from, ..totals };
         let table = write_table(&self.files, &mut self.manifest, memtable, totals, &self.cache)?;
-        self.tree.flushed(with_newest(&self.tree.tables(), table), kept_from);
+        self.tree.flushed(with_newest(&self.tree.tables(), table), stored_from);
         fault::point("after-flush");
         Ok(())
     }
@@ -97,7 +95,7 @@ impl Compactor {
             inputs,
             number,
             is_oldest,
-            kept_from: self.manifest.totals.kept_from,
+            stored_from: self.manifest.totals.stored_from,
         });
         Ok(())
     }
@@ -157,7 +155,7 @@ pub(super) fn write_table(
     let number = manifest.next_table;
     fault::point("before-table-write");
     let mut table = TableWriter::new(files.create_table(number)?, memtable.plants.len());
-    memtable.write_to(&mut table, totals.kept_from).context("writing a table")?;
+    memtable.write_to(&mut table, totals.stored_from).context("writing a table")?;
     let table = end_table(files, table, number, memtable.sequences(), cache)?;
     manifest.next_table += 1;
     manifest.totals = totals;
@@ -190,7 +188,7 @@ pub(super) struct MergeUnderWay {
     /// Whether no table is older. Then nothing is left for a removal to hide.
     is_oldest: bool,
     /// Older events are left out.
-    kept_from: u64,
+    stored_from: u64,
 }
 
 impl MergeUnderWay {
@@ -205,7 +203,7 @@ impl MergeUnderWay {
                 return Ok(false);
             };
             let is_forgotten =
-                keys::event_of(key)?.is_some_and(|sequence| sequence < self.kept_from);
+                keys::event_of(key)?.is_some_and(|sequence| sequence < self.stored_from);
             let hides_nothing = value.is_none() && self.is_oldest;
             if !is_forgotten && !hides_nothing {
                 self.output.add(key, value).context("merging tables")?;

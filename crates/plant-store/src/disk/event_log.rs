@@ -38,7 +38,7 @@ impl EventLog {
         EventCursor { revision: Revision::from(sequence), log }
     }
 
-    /// Whether this log has given out the cursor. Not known, and false, where the event is forgotten.
+    /// Whether this log has given out the cursor. False if its event is forgotten, because then that is not known.
     fn was_given_out(&self, cursor: EventCursor, totals: &Totals) -> anyhow::Result<bool> {
         let sequence = cursor.revision.get();
         let at_ms = match sequence {
@@ -104,7 +104,7 @@ impl EventLog {
             let in_memory: Vec<_> = of_page.map_while(|sequence| levels.event(sequence)).collect();
             (levels.totals, Arc::clone(&levels.tables), first..from, in_memory)
         };
-        if first < totals.kept_from {
+        if first < totals.stored_from {
             return Ok(None);
         }
         let mut events = events_in(&tables, in_tables, limit)?;
@@ -123,19 +123,25 @@ impl EventLog {
 
     /// The first of the events that are kept for their number.
     fn first_kept_by_count(&self, totals: &Totals) -> u64 {
-        (totals.last_sequence + 1).saturating_sub(self.retention.events).max(totals.kept_from)
+        (totals.last_sequence + 1).saturating_sub(self.retention.events).max(totals.stored_from)
+    }
+
+    /// The first event that compaction has to leave: the one before those that are kept, because the time of that event
+    /// tells its cursor from one that was lost with a newer copy of the folder.
+    pub(super) fn stored_from(&self, totals: &Totals, now: SystemTime) -> anyhow::Result<u64> {
+        Ok((self.kept_from(totals, now)? - 1).max(totals.stored_from))
     }
 
     /// The first event that is kept. Finds the age of events by binary search, so a clock that was set back may keep
     /// more or fewer of those that are kept for their age alone.
-    pub(super) fn kept_from(&self, totals: &Totals, now: SystemTime) -> anyhow::Result<u64> {
+    fn kept_from(&self, totals: &Totals, now: SystemTime) -> anyhow::Result<u64> {
         let by_count = self.first_kept_by_count(totals);
         if self.retention.age.is_zero() {
             return Ok(by_count);
         }
         let oldest_ms = now.checked_sub(self.retention.age).map_or(0, to_millis);
         let most = (totals.last_sequence + 1).saturating_sub(KEEP_EVENTS_FOR_MAX_EVENTS);
-        let (mut low, mut high) = (most.max(totals.kept_from), by_count);
+        let (mut low, mut high) = (most.max(totals.stored_from), by_count);
         while low < high {
             let middle = low.midpoint(high);
             // An event that was forgotten since `totals` were read is too old.

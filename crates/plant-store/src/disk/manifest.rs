@@ -59,10 +59,10 @@ impl Manifest {
         let (format, rest): (u32, _) = postcard::take_from_bytes(content)?;
         ensure!(format == FORMAT, OtherFormat { found: format!("format {format}"), known: FORMAT });
         let manifest: Self = whole(rest)?;
-        let Totals { last_sequence, kept_from, .. } = manifest.totals;
+        let Totals { last_sequence, stored_from, .. } = manifest.totals;
         ensure!(
-            last_sequence <= MAX_SEQUENCE && (1..=last_sequence + 1).contains(&kept_from),
-            "its events are kept from number {kept_from} on, and the last is {last_sequence}"
+            last_sequence <= MAX_SEQUENCE && (1..=last_sequence + 1).contains(&stored_from),
+            "its events are kept from number {stored_from} on, and the last is {last_sequence}"
         );
         Ok(manifest)
     }

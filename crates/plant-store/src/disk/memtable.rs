@@ -66,14 +66,14 @@ impl Memtable {
         }
     }
 
-    /// Writes the memtable as a table, without the events before `kept_from`.
+    /// Writes the memtable as a table, without the events before `stored_from`.
     pub(super) fn write_to(
         &self,
         table: &mut TableWriter<impl Write>,
-        kept_from: u64,
+        stored_from: u64,
     ) -> anyhow::Result<()> {
         for (sequence, event) in (self.first_sequence..).zip(&self.events) {
-            if sequence >= kept_from {
+            if sequence >= stored_from {
                 table.add(&keys::event_key(sequence), Some(&postcard::to_stdvec(event)?))?;
             }
         }

@@ -249,7 +249,7 @@ pub(super) fn in_memory(
     cache: &Arc<BlockCache>,
 ) -> anyhow::Result<Table> {
     let mut table = TableWriter::new(Vec::new(), memtable.plants.len());
-    memtable.write_to(&mut table, totals.kept_from)?;
+    memtable.write_to(&mut table, totals.stored_from)?;
     let (bytes, metadata) = table.finish(number, memtable.sequences())?;
     Table::open(number, Content::Memory(bytes), Some(&metadata), Arc::clone(cache))
 }

@@ -39,7 +39,7 @@ pub(super) fn replay(
                 "the changes between number {} and {} are lost from the write-ahead log",
                 totals.last_sequence, run.0.first_sequence
             ))?;
-            totals = Totals { kept_from: totals.kept_from, ..before };
+            totals = Totals { stored_from: totals.stored_from, ..before };
         }
         let applied = run.apply(totals).context("the write-ahead log cannot be applied");
         if let Some((memtable, after)) = findings.value_of(applied)? {

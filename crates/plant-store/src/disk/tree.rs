@@ -116,10 +116,10 @@ impl MergeTree {
     }
 
     /// Shows readers the table of the immutable memtable in place of the memtable.
-    pub(super) fn flushed(&self, tables: Tables, kept_from: u64) {
+    pub(super) fn flushed(&self, tables: Tables, stored_from: u64) {
         let mut levels = self.write();
         levels.tables = tables;
-        levels.totals.kept_from = kept_from;
+        levels.totals.stored_from = stored_from;
         let immutable = levels.immutable.take();
         drop(levels);
         // Freeing it takes a while, so the lock goes first.

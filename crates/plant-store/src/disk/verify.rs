@@ -27,7 +27,7 @@ pub(super) fn verify(
         findings.value_of(table.check_heads())?;
     }
     let mut verifier =
-        Verifier { tables, kept_from: totals.map_or(1, |totals| totals.kept_from), findings };
+        Verifier { tables, stored_from: totals.map_or(1, |totals| totals.stored_from), findings };
     let (events, last_events) = verifier.read_events(totals)?;
     let (plants, of_plants) = verifier.check_plants(totals, last_events)?;
     if verifier.digest_of_index()? != of_plants {
@@ -38,7 +38,7 @@ pub(super) fn verify(
 
 struct Verifier<'a> {
     tables: &'a Tables,
-    kept_from: u64,
+    stored_from: u64,
     findings: &'a mut Findings,
 }
 
@@ -69,10 +69,10 @@ impl Verifier<'_> {
     /// Checks that the events have no gap, and that each can follow the one before it of the same plant. Returns the
     /// number of events.
     fn read_events(&mut self, totals: Option<&Totals>) -> anyhow::Result<(u64, LastEvents)> {
-        let (kept_from, mut next) = (self.kept_from, self.kept_from);
+        let (stored_from, mut next) = (self.stored_from, self.stored_from);
         let mut events = 0;
         let mut last_events = LastEvents::new();
-        self.visit(&keys::event_key(kept_from), |key, value, findings| {
+        self.visit(&keys::event_key(stored_from), |key, value, findings| {
             let Some(sequence) = keys::event_of(key)? else { return Ok(false) };
             if sequence > next {
                 let last = sequence - 1;
@@ -86,7 +86,7 @@ impl Verifier<'_> {
             let follows = match last_events.insert(id, (sequence, kind)) {
                 Some((_, before)) => is_new == (before == EventKind::Deleted),
                 // Events before the oldest kept one are not known.
-                None => is_new || kept_from > 1,
+                None => is_new || stored_from > 1,
             };
             if !follows {
                 findings.add(format_args!(
@@ -114,7 +114,7 @@ impl Verifier<'_> {
         totals: Option<&Totals>,
         mut last_events: LastEvents,
     ) -> anyhow::Result<(u64, Digest)> {
-        let kept_from = self.kept_from;
+        let stored_from = self.stored_from;
         let (mut plants, mut of_plants, mut of_tags) = (0, Digest::default(), Digest::default());
         self.visit(&keys::plant_key(PlantId::MIN), |key, record, findings| {
             let Some(id) = keys::plant_of(key)? else { return Ok(false) };
@@ -125,7 +125,7 @@ impl Verifier<'_> {
                 .and_then(|record| record.to_stored_plant(id).map(|_| record))
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
             of_tags += record.tag.map_or_else(Digest::default, |tag| digest(id, tag.as_bytes()));
-            check_last_event(id, &record, last_event, kept_from, findings)?;
+            check_last_event(id, &record, last_event, stored_from, findings)?;
             Ok(true)
         })?;
         let mut missing: Vec<_> =
@@ -203,7 +203,7 @@ fn check_last_event(
     id: PlantId,
     record: &PlantRecord<'_>,
     last_event: Option<(u64, EventKind)>,
-    kept_from: u64,
+    stored_from: u64,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let revision = record.revision;
@@ -214,7 +214,7 @@ fn check_last_event(
         Some((sequence, _)) if sequence != revision => findings.add(format_args!(
             "plant {id} has the revision {revision}, and event {sequence} is its last one"
         )),
-        None if revision >= kept_from => findings
+        None if revision >= stored_from => findings
             .add(format_args!("plant {id} has the revision {revision}, and that event is missing")),
         _ => Ok(()),
     }
