@@ -22,7 +22,7 @@ use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecor
 use plant_store::decision::{Decision, KeptPlant, Write};
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
-    Revision, StoreError, StoreFailure, StoredPlant,
+    Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -81,8 +81,12 @@ impl PlantRepository for StoresNothing {
         Ok(page)
     }
 
-    async fn count(&self) -> Result<u64, StoreError> {
+    async fn count(&self, _tag: Option<&str>) -> Result<u64, StoreError> {
         Ok(self.sequence.load(Ordering::Relaxed))
+    }
+
+    async fn tags(&self, _request: TagPageRequest) -> Result<TagPage, StoreError> {
+        Ok(TagPage::default())
     }
 
     async fn events(&self, _after: EventsAfter, _limit: usize) -> Result<EventPage, StoreError> {

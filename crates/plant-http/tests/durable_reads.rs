@@ -11,7 +11,7 @@ use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
 use plant_store::decision::{Decision, Write};
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, MemoryRepository, OnConflict, Page, PageRequest,
-    PlantRepository, Preconditions, StoreError, StoreFailure, StoredPlant,
+    PlantRepository, Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
 };
 
 const TOKEN: &str = "0123456789abcdef";
@@ -46,8 +46,12 @@ impl PlantRepository for NothingIsDurable {
         self.0.list(request).await
     }
 
-    async fn count(&self) -> Result<u64, StoreError> {
-        self.0.count().await
+    async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
+        self.0.count(tag).await
+    }
+
+    async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {
+        self.0.tags(request).await
     }
 
     async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {

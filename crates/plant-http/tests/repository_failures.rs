@@ -15,7 +15,7 @@ use plant_http::{
 use plant_store::decision::{Decision, Write};
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
-    Revision, StoreError, StoreFailure, StoredPlant,
+    Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -103,8 +103,12 @@ impl PlantRepository for Misbehaves {
         Ok(page)
     }
 
-    async fn count(&self) -> Result<u64, StoreError> {
+    async fn count(&self, _tag: Option<&str>) -> Result<u64, StoreError> {
         Ok(2)
+    }
+
+    async fn tags(&self, _request: TagPageRequest) -> Result<TagPage, StoreError> {
+        Err(failure().into())
     }
 
     async fn events(&self, after: EventsAfter, _limit: usize) -> Result<EventPage, StoreError> {

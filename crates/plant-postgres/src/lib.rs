@@ -49,7 +49,7 @@ use plant_domain::{NewPlant, PlantId};
 use plant_store::decision::{Decision, Write, imported};
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
-    PlantRepository, StoreError, StoreFailure, StoredPlant,
+    PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
 };
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
@@ -250,9 +250,15 @@ impl PlantRepository for PostgresRepository {
         self.read(async move { reader.page(&request).await }).await
     }
 
-    async fn count(&self) -> Result<u64, StoreError> {
+    async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
         let reader = self.reader.clone();
-        self.read(async move { reader.count().await }).await
+        let tag = tag.map(str::to_owned);
+        self.read(async move { reader.count(tag).await }).await
+    }
+
+    async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {
+        let reader = self.reader.clone();
+        self.read(async move { reader.tags(&request).await }).await
     }
 
     async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {

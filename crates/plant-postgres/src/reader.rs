@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
 use plant_domain::{NewPlantRef, PlantFilter, PlantId};
-use plant_store::{PAGE_MAX_WORK, Page, PageRequest, StoreFailure, StoredPlant};
+use plant_store::{
+    PAGE_MAX_WORK, Page, PageRequest, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -84,7 +86,11 @@ impl PostgresReader {
         Ok(found)
     }
 
-    pub(super) async fn count(&self) -> anyhow::Result<u64> {
+    pub(super) async fn tags(&self, _request: &TagPageRequest) -> anyhow::Result<TagPage> {
+        anyhow::bail!("STUB")
+    }
+
+    pub(super) async fn count(&self, _tag: Option<String>) -> anyhow::Result<u64> {
         let count = self.number("how many plants there are", COUNT).await?;
         u64::try_from(count).context("the count of the plants is wrong")
     }

@@ -32,6 +32,7 @@ mod plant_record;
 mod preconditions;
 mod repository;
 mod stored_plant;
+mod tags;
 
 pub use decision::{Created, Put};
 #[cfg(feature = "__internal")]
@@ -53,3 +54,4 @@ pub use page::Page;
 pub use preconditions::{Precondition, Preconditions, Revisions};
 pub use repository::{PAGE_MAX_WORK, PageRequest, PlantRepository};
 pub use stored_plant::{Revision, StoredPlant};
+pub use tags::{TagCount, TagPage, TagPageRequest};

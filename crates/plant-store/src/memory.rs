@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use crate::decision::{Decision, KeptPlant, Write, imported};
 use crate::event::{from_millis, to_millis};
 use crate::{
-    DEFAULT_KEEP_EVENTS, Event, EventCursor, EventPage, EventsAfter, Imported, OnConflict,
-    PAGE_MAX_WORK, Page, PageRequest, PlantRepository, Revision, StoreError, StoreFailure,
-    StoredPlant,
+    DEFAULT_KEEP_EVENTS, Event, EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page,
+    PageRequest, PlantRepository, Revision, StoreError, StoreFailure, StoredPlant, TagCount,
+    TagPage, TagPageRequest,
 };
 
 /// The part of every cursor that names the log.
@@ -103,10 +103,9 @@ impl PlantRepository for MemoryRepository {
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
         let mut page = Page::default();
         let Some(first) = request.first_id() else { return Ok(page) };
-        let (mut last, mut looked_at) = (None, 0);
         for (id, kept) in self.kept().plants.range(first..) {
-            if page.len() == request.limit || looked_at == PAGE_MAX_WORK {
-                page.next = last;
+            if page.len() == request.limit {
+                page.next = id.previous();
                 break;
             }
             let StoredPlant { plant, revision, .. } = &kept.stored;
@@ -114,14 +113,28 @@ impl PlantRepository for MemoryRepository {
             if request.filter.matches(name, tag) {
                 page.push(NewPlantRef { id: *id, name, tag }, *revision);
             }
-            last = Some(*id);
-            looked_at += 1;
         }
         Ok(page)
     }
 
-    async fn count(&self) -> Result<u64, StoreError> {
-        Ok(self.kept().plants.len() as u64)
+    async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
+        let kept = self.kept();
+        let has_tag = |kept: &&KeptPlant| tag.is_none() || kept.stored.plant.tag() == tag;
+        Ok(kept.plants.values().filter(has_tag).count() as u64)
+    }
+
+    async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {
+        let mut counts = BTreeMap::<String, u64>::new();
+        for kept in self.kept().plants.values() {
+            if let Some(tag) = kept.stored.plant.tag().filter(|tag| request.selects(tag)) {
+                *counts.entry(tag.to_owned()).or_default() += 1;
+            }
+        }
+        let is_last = counts.len() <= request.limit;
+        let counts = counts.into_iter().take(request.limit);
+        let tags: Vec<_> = counts.map(|(tag, plants)| TagCount { tag, plants }).collect();
+        let next = tags.last().filter(|_| !is_last).map(|last| last.tag.clone());
+        Ok(TagPage { tags, next })
     }
 
     async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {

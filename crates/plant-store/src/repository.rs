@@ -6,12 +6,12 @@ use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 use crate::decision::{Created, Decision, Put, Write};
 use crate::{
     EventCursor, EventPage, EventsAfter, IdempotencyDigest, Imported, OnConflict, Page,
-    Preconditions, StoreError, StoreFailure, StoredPlant,
+    Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
 };
 
 /// The most plants that a repository examines for one page of [`PlantRepository::list`]. Bounds the time of a page whose
-/// filter rarely matches.
-pub const PAGE_MAX_WORK: usize = 10_000;
+/// filter no index can narrow down. With an index over names, only made-up names and parts get here.
+pub const PAGE_MAX_WORK: usize = 100_000;
 
 /// Keeps plants. This documentation is the contract; the conformance suite tests an implementation against it.
 ///
@@ -124,12 +124,23 @@ pub trait PlantRepository: Send + Sync {
     /// [`StoreError::Failed`] when the page cannot be read.
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError>;
 
-    /// The number of plants. The repository maintains this number, so the call does not count the plants.
+    /// The number of plants, or of those with a tag. The repository maintains these numbers, so the call does not count the
+    /// plants.
     ///
     /// # Errors
     ///
     /// [`StoreError::Failed`] when the number cannot be read.
-    async fn count(&self) -> Result<u64, StoreError>;
+    async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError>;
+
+    /// A page of the tags that plants have, each with the number of its plants (keyset pagination).
+    ///
+    /// The work for one page is bounded, so a page may be short or empty although more tags follow; [`TagPage::next`] says
+    /// where to continue. The numbers of one page are those of one moment.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Failed`] when the page cannot be read.
+    async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError>;
 
     /// The next events, in order, at most `limit`, which is at least 1. Revisions grow from event to event; whether they have
     /// gaps is up to the repository. Returns without waiting for new events, with an empty page when there is none; it may

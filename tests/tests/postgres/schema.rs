@@ -197,7 +197,7 @@ pub(crate) async fn get(repository: &PostgresRepository, id: i64) -> Option<Stor
 }
 
 pub(crate) async fn count(repository: &PostgresRepository) -> i64 {
-    repository.count().await.expect("reads").cast_signed()
+    repository.count(None).await.expect("reads").cast_signed()
 }
 
 /// Keeps this many of the newest events, and none for its age.

@@ -36,7 +36,7 @@ pub(crate) async fn export(
     method: Method,
 ) -> Result<HttpResponse, Failure> {
     let newest_event = repository.newest_event().await?;
-    let total = repository.count().await?;
+    let total = repository.count(None).await?;
 
     let export = Export {
         repository,

@@ -59,7 +59,7 @@ pub(crate) async fn list(
     let mut response = HttpResponse::Ok();
     response.insert_header((EVENTS_AFTER_HEADER, newest_event.to_string()));
     if query.page_request.filter.matches_all() {
-        response.insert_header((TOTAL_COUNT_HEADER, repository.count().await?));
+        response.insert_header((TOTAL_COUNT_HEADER, repository.count(None).await?));
     }
     if let Some(after) = page.next {
         let (plants, next) = (context.plants_path(), query.next(after));

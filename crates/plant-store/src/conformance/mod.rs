@@ -53,8 +53,9 @@ pub use crate::disk::damage;
 
 use crate::decision::Write;
 use crate::{
-    Created, EventsAfter, IdempotencyDigest, Imported, OnConflict, PageRequest, PlantRepository,
-    Preconditions, Revision, Revisions, StoreError, StoredPlant,
+    Created, EventsAfter, IdempotencyDigest, Imported, OnConflict, PAGE_MAX_WORK, PageRequest,
+    PlantRepository, Preconditions, Revision, Revisions, StoreError, StoredPlant, TagCount,
+    TagPageRequest,
 };
 
 /// The place of a repository: a folder, for example, or a database schema.
@@ -95,7 +96,8 @@ pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
         an_import_waits_for_room,
         pages_have_every_plant_once_in_order,
         pages_have_what_is_there_all_the_time_while_others_write,
-        a_page_of_a_filter_that_matches_rarely_ends_early,
+        a_page_is_full_when_enough_plants_match,
+        tags_are_counted_while_others_write,
         a_list_and_the_events_after_its_cursor_are_the_store,
         a_reader_of_events_that_waits_is_woken,
         a_caller_that_goes_away_cancels_nothing,
@@ -164,6 +166,36 @@ async fn all_pages(
     }
     assert!(plants.is_sorted_by(|one, next| one.id < next.id), "each plant once, in order");
     plants
+}
+
+/// The tags of all pages that begin with a text, and the numbers of their plants.
+async fn all_tags(
+    repository: &Arc<dyn PlantRepository>,
+    prefix: &str,
+    limit: usize,
+) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    let mut after = None;
+    loop {
+        yield_now().await;
+        let request = TagPageRequest { prefix: prefix.to_owned(), after, limit };
+        let page = repository.tags(request).await.expect("reads");
+        assert!(page.tags.len() <= limit, "{} tags on a page", page.tags.len());
+        for TagCount { tag, plants } in page.tags {
+            let is_next = counts.last_key_value().is_none_or(|(last, _)| *last < tag);
+            assert!(
+                is_next && tag.starts_with(prefix),
+                "{tag:?} is out of order, or not asked for"
+            );
+            counts.insert(tag, plants);
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert!(!counts.values().any(|plants| *plants == 0), "{counts:?}");
+    counts
 }
 
 async fn ids(repository: &Arc<dyn PlantRepository>, filter: &PlantFilter) -> Vec<i64> {
@@ -299,7 +331,7 @@ async fn an_import_whose_caller_goes_away_is_carried_out(store: &impl StoreUnder
     let rows = vec![new_plant(IMPORTS, "Salix", None)];
     let imported = repository.import(rows, OnConflict::Error).await;
     assert_eq!(imported.expect("imports"), [Imported::Created]);
-    assert_eq!(repository.count().await.expect("counts"), 51);
+    assert_eq!(repository.count(None).await.expect("counts"), 51);
 }
 
 async fn a_closed_repository_is_read_but_not_written(store: &impl StoreUnderTest) {
@@ -334,7 +366,7 @@ async fn imports_leave_room_for_others(store: &impl StoreUnderTest) {
     for imported in imports.join_all().await {
         assert!(imported.expect("imports").iter().all(|imported| *imported == Imported::Created));
     }
-    assert_eq!(repository.count().await.expect("counts"), 8 * 2_000 + 50);
+    assert_eq!(repository.count(None).await.expect("counts"), 8 * 2_000 + 50);
 }
 
 async fn an_import_waits_for_room(store: &impl StoreUnderTest) {
@@ -409,19 +441,63 @@ async fn pages_have_what_is_there_all_the_time_while_others_write(store: &impl S
     writer.abort();
 }
 
-async fn a_page_of_a_filter_that_matches_rarely_ends_early(store: &impl StoreUnderTest) {
-    const PLANTS: i64 = 30_000;
+/// The plants that match are behind more plants than one page may cost.
+async fn a_page_is_full_when_enough_plants_match(store: &impl StoreUnderTest) {
+    const PLANTS: i64 = PAGE_MAX_WORK as i64 + 3_000;
     let repository = store.open().await;
-    let name = |id| if id == PLANTS - 1 { "Salix" } else { "Rosa" };
-    let rows = (0..PLANTS).map(|id| new_plant(id, name(id), Some("Rosaceae"))).collect();
-    repository.import(rows, OnConflict::Error).await.expect("imports");
-    for filter in [filter_of(Some("salix"), None), filter_of(Some("salix"), Some("Rosaceae"))] {
-        let request = PageRequest { filter: filter.clone(), after: None, limit: 10 };
-        let first = repository.list(request).await.expect("reads");
-        assert!(first.is_empty(), "the work for a page is bounded");
-        assert!(first.next.is_some(), "there may be more");
-        assert_eq!(ids(&repository, &filter).await, [PLANTS - 1]);
+    let name = |id: i64| match PLANTS - id {
+        1 | 1_000 | 2_000 => format!("Salix {id}"),
+        500 | 1_500 | 2_500 => format!("Sålix × {id}"),
+        _ => format!("Rosa {id}"),
+    };
+    let tag = |id: i64| if id % 2 == 0 { "Salicaceae" } else { "Rosaceae" };
+    let mut plants = (0..PLANTS).map(|id| new_plant(id, &name(id), Some(tag(id)))).peekable();
+    while plants.peek().is_some() {
+        let rows = plants.by_ref().take(10_000).collect();
+        repository.import(rows, OnConflict::Error).await.expect("imports");
     }
+    for (part, tag, found) in [
+        ("SALIX", None, &[101_000, 102_000, 102_999][..]),
+        ("x", None, &[101_000, 102_000, 102_999]),
+        ("å", None, &[100_500, 101_500, 102_500]),
+        ("×", None, &[100_500, 101_500, 102_500]),
+        (" × 1025", None, &[102_500]),
+        ("salix", Some("Salicaceae"), &[101_000, 102_000]),
+        ("salix", Some("Rosaceae"), &[102_999]),
+        ("rosa 102998", None, &[102_998]),
+        ("rosa salix", None, &[]),
+        ("木", None, &[]),
+    ] {
+        let filter = filter_of(Some(part), tag);
+        let request = PageRequest { filter: filter.clone(), after: None, limit: 2 };
+        let first = repository.list(request).await.expect("reads");
+        assert_eq!(first.len(), found.len().min(2), "the first page of {filter:?}");
+        assert_eq!(ids(&repository, &filter).await, found, "{filter:?}");
+    }
+}
+
+async fn tags_are_counted_while_others_write(store: &impl StoreUnderTest) {
+    const WRITERS: i64 = 8;
+    let repository = store.open().await;
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        let repository = Arc::clone(&repository);
+        writers.spawn(async move {
+            for turn in 0..25 {
+                // Each plant moves from tag to tag, and is there all the time.
+                put(&repository, &new_plant(writer, "Rosa", Some(["a", "b", "é"][turn % 3]))).await;
+            }
+        });
+    }
+    let mut is_complete = false;
+    while !writers.is_empty() {
+        let _ = writers.try_join_next();
+        let sum: u64 = all_tags(&repository, "", 1_000).await.values().sum();
+        assert!(sum <= 8 && (!is_complete || sum == 8), "a page is not of one moment: {sum}");
+        is_complete = sum == 8;
+        yield_now().await;
+    }
+    assert_eq!(all_tags(&repository, "", 1).await, BTreeMap::from([("a".to_owned(), 8)]));
 }
 
 /// Builds a copy as a client does: lists the plants, and then applies the events after the cursor from before the list.

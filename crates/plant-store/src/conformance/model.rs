@@ -10,7 +10,7 @@ use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 
-use super::{DEADLINE, StoreUnderTest, all_pages};
+use super::{DEADLINE, StoreUnderTest, all_pages, all_tags};
 use crate::{
     Created, Event, EventCursor, EventKind, EventPage, EventsAfter, IdempotencyDigest, Imported,
     OnConflict, PlantRepository, Precondition, Preconditions, Put, Revision, Revisions, StoreError,
@@ -20,8 +20,8 @@ use crate::{
 /// Few ids, so that operations meet on the same plant.
 const IDS: [i64; 8] = [i64::MIN, -2, -1, 0, 1, 2, 3, i64::MAX];
 const NAMES: [&str; 5] = ["Rosa", "ROSA ×", " rosa 'alba'", "Straße", "\u{200b}🌱"];
-/// Parts that names have only when both are folded.
-const NAME_PARTS: [&str; 2] = ["RoSa ", "STRASSE"];
+/// Two that names have only when both are folded, one that no name has, and short ones.
+const NAME_PARTS: [&str; 6] = ["RoSa ", "STRASSE", "rosen", "ss", "×", "🌱"];
 /// Some are prefixes of others, or alike but for case and white space; the last three take two to four bytes in UTF-8.
 const TAGS: [&str; 6] = ["R", "r", "R ", "é", "木", "🌱"];
 
@@ -326,7 +326,8 @@ impl Model {
 
     /// Compares everything that can be read with the model.
     async fn check_everything(&self, repository: &Arc<dyn PlantRepository>, kept: KeptEvents) {
-        assert_eq!(repository.count().await.expect("counts"), self.plants.len() as u64);
+        assert_eq!(repository.count(None).await.expect("counts"), self.plants.len() as u64);
+        self.check_tags(repository).await;
         for id in IDS.map(PlantId::from) {
             let read = repository.get(id).await.expect("reads");
             assert_eq!(read.as_ref(), self.plants.get(&id).map(|(stored, _)| stored));
@@ -339,6 +340,22 @@ impl Model {
             }
         }
         self.check_events(&**repository, kept).await;
+    }
+
+    async fn check_tags(&self, repository: &Arc<dyn PlantRepository>) {
+        let mut counts = BTreeMap::<String, u64>::new();
+        for tag in self.plants.values().filter_map(|(stored, _)| stored.plant.tag()) {
+            *counts.entry(tag.to_owned()).or_default() += 1;
+        }
+        for tag in counts.keys().map(String::as_str).chain(TAGS) {
+            let count = repository.count(Some(tag)).await.expect("counts");
+            assert_eq!(count, counts.get(tag).copied().unwrap_or_default(), "{tag:?}");
+        }
+        for prefix in TAGS.into_iter().chain([""]) {
+            let with_prefix = counts.iter().filter(|(tag, _)| tag.starts_with(prefix));
+            let with_prefix = with_prefix.map(|(tag, plants)| (tag.clone(), *plants)).collect();
+            assert_eq!(all_tags(repository, prefix, 3).await, with_prefix, "{prefix:?}");
+        }
     }
 
     async fn check_list(

@@ -64,7 +64,7 @@ use self::tree::MergeTree;
 use crate::decision::{Decision, Write, imported};
 use crate::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
-    PlantRepository, StoreError, StoreFailure, StoredPlant, fault,
+    PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, fault,
 };
 
 /// The length of the write queue. When the queue is full, a write is refused, so an accepted write waits for a few
@@ -260,8 +260,13 @@ impl PlantRepository for DiskRepository {
         self.read(move || reader.page(&request)).await
     }
 
-    async fn count(&self) -> Result<u64, StoreError> {
-        Ok(self.reader.count())
+    async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
+        Ok(self.reader.count(tag).map_err(StoreFailure::new)?)
+    }
+
+    async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {
+        let reader = self.reader.clone();
+        self.read(move || reader.tags(&request)).await
     }
 
     async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {

@@ -12,7 +12,7 @@ use super::merge::Merge;
 use super::tree::MergeTree;
 use crate::PAGE_MAX_WORK;
 use crate::plant_record::{EncodedPlant, PlantRecord};
-use crate::{Page, PageRequest, Revision, StoredPlant};
+use crate::{Page, PageRequest, Revision, StoredPlant, TagPage, TagPageRequest};
 
 /// The most plants taken from memory, or from the tag index, at a time.
 const RUN: usize = 256;
@@ -31,8 +31,12 @@ impl DiskReader {
         read().with_context(|| format!("cannot read plant {id}"))
     }
 
-    pub(super) fn count(&self) -> u64 {
-        self.tree.read().totals.plants
+    pub(super) fn tags(&self, _request: &TagPageRequest) -> anyhow::Result<TagPage> {
+        anyhow::bail!("STUB")
+    }
+
+    pub(super) fn count(&self, _tag: Option<&str>) -> anyhow::Result<u64> {
+        Ok(self.tree.read().totals.plants)
     }
 
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
