@@ -199,9 +199,20 @@ impl MergeUnderWay {
     /// Merges some entries. Returns false after the last one.
     fn advance(&mut self) -> anyhow::Result<bool> {
         for _ in 0..ENTRIES_IN_A_STEP {
-            let Some((key, value)) = self.entries.next().context("merging tables")? else {
+            self.entries.advance().context("merging tables")?;
+            let counted = self.entries.tag_count().context("merging tables")?;
+            let Some((key, value)) = self.entries.entry() else { return Ok(false) };
+            if key >= keys::FIRST_POSTINGS_KEY {
+                // The output has an index of its own, and nothing comes behind the index.
                 return Ok(false);
-            };
+            }
+            if let Some((_, count)) = counted {
+                if count != 0 || !self.is_oldest {
+                    let value = postcard::to_stdvec(&count)?;
+                    self.output.add(key, Some(&value)).context("merging tables")?;
+                }
+                continue;
+            }
             let is_forgotten =
                 keys::event_of(key)?.is_some_and(|sequence| sequence < self.stored_from);
             let hides_nothing = value.is_none() && self.is_oldest;

@@ -77,7 +77,7 @@ pub fn key(key: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
     if let Some(id) = keys::plant_of(key)? {
         return Ok(Some(keys::plant_key(id).to_vec()));
     }
-    Ok(keys::tag_of(key)?.map(|(tag, id)| keys::tag_key(tag, id)))
+    Ok(keys::counted_tag(key)?.map(keys::count_key))
 }
 
 /// How many entries a table of these blocks and this tail has. The table gets the right checksum of its tail.

@@ -32,6 +32,7 @@ mod open;
 mod reader;
 mod recovery;
 mod room;
+mod search;
 mod size_tiers;
 mod sorted_map;
 mod table;

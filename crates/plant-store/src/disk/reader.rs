@@ -1,6 +1,5 @@
 //! Reads of plants: newer levels override older ones. All of them hold only changes that are on disk.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -8,14 +7,19 @@ use plant_domain::{NewPlantRef, PlantFilter, PlantId};
 
 use super::keys;
 use super::memtable::Run;
-use super::merge::Merge;
+use super::merge::{Merge, decode_count};
+use super::search::{Found, Search};
 use super::tree::MergeTree;
 use crate::PAGE_MAX_WORK;
 use crate::plant_record::{EncodedPlant, PlantRecord};
-use crate::{Page, PageRequest, Revision, StoredPlant, TagPage, TagPageRequest};
+use crate::{Page, PageRequest, Revision, StoredPlant, TagCount, TagPage, TagPageRequest};
 
-/// The most plants taken from memory, or from the tag index, at a time.
+/// The most plants taken from memory at a time, and how many tags beyond its limit a page of tags examines.
 const RUN: usize = 256;
+
+/// A filter first looks at this many plants in turn: what many plants have fills a page at once, and the search index would
+/// take longer.
+const IN_TURN: usize = 2_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct DiskReader {
@@ -31,12 +35,65 @@ impl DiskReader {
         read().with_context(|| format!("cannot read plant {id}"))
     }
 
-    pub(super) fn tags(&self, _request: &TagPageRequest) -> anyhow::Result<TagPage> {
-        anyhow::bail!("STUB")
+    /// The number of plants, or of those with a tag.
+    pub(super) fn count(&self, tag: Option<&str>) -> anyhow::Result<u64> {
+        let Some(tag) = tag else { return Ok(self.tree.read().totals.plants) };
+        let (in_memory, tables) = {
+            let levels = self.tree.read();
+            let counts = levels.memtables().filter_map(|memtable| memtable.tag_counts.get(tag));
+            (counts.sum(), Arc::clone(&levels.tables))
+        };
+        let key = keys::count_key(tag);
+        let mut sum: i64 = in_memory;
+        for table in &*tables {
+            if let Some(count) = table.get(&key)? {
+                sum += decode_count(count.as_deref())?;
+            }
+        }
+        plants_with_tag(tag, sum)
     }
 
-    pub(super) fn count(&self, _tag: Option<&str>) -> anyhow::Result<u64> {
-        Ok(self.tree.read().totals.plants)
+    pub(super) fn tags(&self, request: &TagPageRequest) -> anyhow::Result<TagPage> {
+        let start = request.start();
+        let most = request.limit.max(1) + RUN;
+        // The counts of a page are of one moment: they change only with the levels.
+        let ((mut counts, mut end), tables) = {
+            let levels = self.tree.read();
+            (levels.tag_counts_from(start, most), Arc::clone(&levels.tables))
+        };
+        let mut older = Merge::new(&tables, &keys::count_key(start));
+        for examined in 0.. {
+            older.advance().context("cannot read the tags")?;
+            let Some((tag, count)) = older.tag_count()? else { break };
+            if end.as_deref().is_some_and(|end| tag >= end) {
+                break;
+            }
+            if examined == most {
+                end = Some(tag.into());
+                break;
+            }
+            *counts.entry(tag.into()).or_default() += count;
+        }
+        let mut page = TagPage::default();
+        for (tag, count) in counts {
+            if end.as_ref().is_some_and(|end| tag >= *end) {
+                break;
+            }
+            if !tag.starts_with(&request.prefix) {
+                // The tags with the prefix are neighbors.
+                return Ok(TagPage { next: None, ..page });
+            }
+            if page.tags.len() == request.limit.max(1) && count != 0 {
+                page.next = page.tags.last().map(|last| last.tag.clone());
+                return Ok(page);
+            }
+            page.next = Some(tag.to_string());
+            if count != 0 && request.selects(&tag) {
+                page.tags.push(TagCount { plants: plants_with_tag(&tag, count)?, tag: tag.into() });
+            }
+        }
+        page.next = page.next.filter(|_| end.is_some());
+        Ok(page)
     }
 
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
@@ -46,10 +103,11 @@ impl DiskReader {
             if page.ends_before(from) {
                 break;
             }
-            next = match request.filter.tag() {
-                Some(tag) => self.plants_with_tag(tag, from, &mut page)?,
-                None => self.plants_from(from, &mut page)?,
-            };
+            if !request.filter.matches_all() && page.looked_at >= IN_TURN {
+                self.search(from, &mut page).context("cannot search the plants")?;
+                break;
+            }
+            next = self.plants_from(from, &mut page)?;
         }
         Ok(page.page)
     }
@@ -91,56 +149,35 @@ impl DiskReader {
         Ok(next)
     }
 
-    /// Like [`Self::plants_from`], for the plants with a tag.
-    fn plants_with_tag(
-        &self,
-        tag: &str,
-        from: PlantId,
-        page: &mut PageInProgress<'_>,
-    ) -> anyhow::Result<Option<PlantId>> {
-        let (Run { entries, mut next }, tables) = {
+    /// Searches for the plants from an id on by the index.
+    fn search(&self, from: PlantId, page: &mut PageInProgress<'_>) -> anyhow::Result<()> {
+        let (texts, tables) = {
             let levels = self.tree.read();
-            (levels.plants_with_tag(tag, from, RUN), Arc::clone(&levels.tables))
+            (levels.texts(), Arc::clone(&levels.tables))
         };
-        let mut ids = BTreeSet::new();
-        let mut gone = 0;
-        let mut older = Merge::new(&tables, &keys::tag_key(tag, from));
-        while let Some((key, value)) =
-            older.next().with_context(|| format!("reading the index of tag {tag:?}"))?
-        {
-            let Some((_, id)) = keys::tag_of(key)?.filter(|(of_key, _)| *of_key == tag) else {
-                break;
-            };
-            if next.is_some_and(|next| id >= next) {
-                break;
-            }
-            if ids.len() + gone == RUN {
-                next = Some(id);
-                break;
-            }
-            match value {
-                Some(_) => drop(ids.insert(id)),
-                None => gone += 1,
+        let mut search = Search::new(page.filter, from, &tables, &texts)?;
+        loop {
+            match search.next(&mut page.looked_at)? {
+                Found::End => return Ok(()),
+                Found::TooMuchWork(id) => {
+                    page.page.next = id.previous();
+                    return Ok(());
+                }
+                Found::Candidate(id) => {
+                    // Another level may have a newer state.
+                    let record = self.tree.record(id)?;
+                    if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
+                        return Ok(());
+                    }
+                }
             }
         }
-        for (id, has_tag) in entries {
-            if !has_tag {
-                gone += 1;
-                ids.remove(&id);
-            } else if next.is_none_or(|next| id < next) {
-                ids.insert(id);
-            }
-        }
-        page.looked_at += 1 + gone;
-        for id in ids {
-            // The plant may have lost the tag in the meantime, so the filter checks its record.
-            let record = self.tree.record(id).context("cannot read a plant")?;
-            if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
-                return Ok(None);
-            }
-        }
-        Ok(next)
     }
+}
+
+fn plants_with_tag(tag: &str, count: i64) -> anyhow::Result<u64> {
+    u64::try_from(count)
+        .with_context(|| format!("the count of the plants with tag {tag:?} is wrong"))
 }
 
 struct PageInProgress<'a> {
