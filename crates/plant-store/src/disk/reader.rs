@@ -99,15 +99,18 @@ impl DiskReader {
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
         let mut next = request.first_id();
         let mut page = PageInProgress::new(request);
-        while let Some(from) = next {
-            if page.ends_before(from) {
-                break;
-            }
-            if !request.filter.matches_all() && page.looked_at >= IN_TURN {
-                self.search(from, &mut page).context("cannot search the plants")?;
-                break;
-            }
+        while let Some(from) = next
+            && !page.ends_before(from)
+        {
             next = self.plants_from(from, &mut page)?;
+        }
+        if !request.filter.matches_all()
+            && let Some(from) = page.page.next.and_then(PlantId::next)
+            && page.page.len() < page.limit
+        {
+            page.page.next = None;
+            page.most_work = PAGE_MAX_WORK;
+            self.search(from, &mut page).context("cannot search the plants")?;
         }
         Ok(page.page)
     }
@@ -184,14 +187,17 @@ struct PageInProgress<'a> {
     filter: &'a PlantFilter,
     limit: usize,
     looked_at: usize,
+    /// The page ends when this many plants were looked at.
+    most_work: usize,
     page: Page,
 }
 
 impl<'a> PageInProgress<'a> {
     fn new(request: &'a PageRequest) -> Self {
         let limit = request.limit.max(1);
+        let most_work = if request.filter.matches_all() { PAGE_MAX_WORK } else { IN_TURN };
         let page = Page::with_capacity(limit.min(RUN));
-        Self { filter: &request.filter, limit, looked_at: 0, page }
+        Self { filter: &request.filter, limit, looked_at: 0, most_work, page }
     }
 
     /// How many plants to read at once. Without a filter, every plant is on the page, so fewer suffice.
@@ -203,7 +209,7 @@ impl<'a> PageInProgress<'a> {
 
     /// Whether the page is full, or has cost enough, before the plant with this id. If so, the next page begins there.
     fn ends_before(&mut self, id: PlantId) -> bool {
-        let ends = self.page.len() >= self.limit || self.looked_at >= PAGE_MAX_WORK;
+        let ends = self.page.len() >= self.limit || self.looked_at >= self.most_work;
         if ends {
             self.page.next = id.previous();
         }

@@ -26,7 +26,7 @@ use crate::PAGE_MAX_WORK;
 
 /// A granule is this many consecutive plant entries of a block, or the rest of the block. In larger granules, a search
 /// compares more names in vain; smaller ones have more postings.
-const GRANULE_PLANTS: usize = 16;
+const GRANULE_PLANTS: usize = 8;
 
 /// What a search has come to.
 pub(super) enum Found {
