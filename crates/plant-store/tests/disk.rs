@@ -45,6 +45,8 @@ impl Folder {
         folder.config.cache_mib = 1;
         folder.config.retention = EventRetention::new(FEW_EVENTS as u64, Duration::ZERO);
         folder.config.changes_in_memory = changes_in_memory;
+        // Every filter asks the search index.
+        folder.config.plants_in_turn = 1;
         folder
     }
 

@@ -167,7 +167,7 @@ impl AnyDatabase {
         let tree = Arc::new(MergeTree::new(tables, totals));
         let retention = EventRetention::new(8, Duration::ZERO);
         let events = EventLog { tree: Arc::clone(&tree), id: 7, retention };
-        Some(Self { reader: DiskReader { tree }, events, totals, is_sound })
+        Some(Self { reader: DiskReader { tree, plants_in_turn: 1 }, events, totals, is_sound })
     }
 
     /// The number of plants, and of the last event.
@@ -178,6 +178,11 @@ impl AnyDatabase {
     /// Like [`crate::PlantRepository::get`].
     pub fn plant(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
         self.reader.plant(id)
+    }
+
+    /// Like [`crate::PlantRepository::count`].
+    pub fn count(&self, tag: &str) -> anyhow::Result<u64> {
+        self.reader.count(Some(tag))
     }
 
     /// Like [`crate::PlantRepository::list`].

@@ -17,13 +17,11 @@ use crate::{Page, PageRequest, Revision, StoredPlant, TagCount, TagPage, TagPage
 /// The most plants taken from memory at a time, and how many tags beyond its limit a page of tags examines.
 const RUN: usize = 256;
 
-/// A filter first looks at this many plants in turn: what many plants have fills a page at once, and the search index would
-/// take longer.
-const IN_TURN: usize = 2_000;
-
 #[derive(Clone, Debug)]
 pub(super) struct DiskReader {
     pub(super) tree: Arc<MergeTree>,
+    /// How many plants a page of a filter looks at in turn before it asks the index.
+    pub(super) plants_in_turn: usize,
 }
 
 impl DiskReader {
@@ -98,7 +96,7 @@ impl DiskReader {
 
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
         let mut next = request.first_id();
-        let mut page = PageInProgress::new(request);
+        let mut page = PageInProgress::new(request, self.plants_in_turn);
         while let Some(from) = next
             && !page.ends_before(from)
         {
@@ -193,9 +191,10 @@ struct PageInProgress<'a> {
 }
 
 impl<'a> PageInProgress<'a> {
-    fn new(request: &'a PageRequest) -> Self {
+    fn new(request: &'a PageRequest, plants_in_turn: usize) -> Self {
         let limit = request.limit.max(1);
-        let most_work = if request.filter.matches_all() { PAGE_MAX_WORK } else { IN_TURN };
+        let most_work =
+            if request.filter.matches_all() { PAGE_MAX_WORK } else { plants_in_turn.max(1) };
         let page = Page::with_capacity(limit.min(RUN));
         Self { filter: &request.filter, limit, looked_at: 0, most_work, page }
     }

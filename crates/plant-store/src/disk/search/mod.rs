@@ -69,13 +69,13 @@ impl<'a> Search<'a> {
             let behind = behind.min_by_key(|(position, _)| *position);
             let recent = self.recent.front().copied();
             match behind {
-                Some((position, table)) if recent.is_none_or(|recent| position <= recent) => {
+                Some((position, table)) if recent.is_none_or(|recent| position.id <= recent) => {
                     if let Some(id) = table.take_match() {
                         self.skip(id);
                         return Ok(Found::Candidate(id));
                     }
                     if *looked_at >= PAGE_MAX_WORK {
-                        return Ok(Found::TooMuchWork(position));
+                        return Ok(Found::TooMuchWork(position.id));
                     }
                     *looked_at += table.read_granule(self.filter, &self.terms)?;
                 }

@@ -33,6 +33,14 @@ pub(super) struct TableSearch {
     block: Option<OpenBlock>,
 }
 
+/// A match, or a granule that is not read yet. In this order, every granule that may have a plant comes before the plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    /// No plant in the granule has a lesser id.
+    pub(super) id: PlantId,
+    is_match: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Granule {
     /// Counted from the beginning of the table.
@@ -72,11 +80,14 @@ impl TableSearch {
         Ok(search)
     }
 
-    /// The id that the search is at: that of a match, or one that is not greater than those of the next granule. `None` at
-    /// the end.
-    pub(super) fn position(&self) -> Option<PlantId> {
-        let of_granule = || self.next.map(|granule| granule.not_before.max(self.from));
-        self.matches.front().copied().or_else(of_granule)
+    /// Where the search is; `None` at the end.
+    pub(super) fn position(&self) -> Option<Position> {
+        let of_granule = || {
+            let not_before = self.next?.not_before.max(self.from);
+            Some(Position { id: not_before, is_match: false })
+        };
+        let of_match = self.matches.front().map(|id| Position { id: *id, is_match: true });
+        of_match.or_else(of_granule)
     }
 
     pub(super) fn take_match(&mut self) -> Option<PlantId> {
