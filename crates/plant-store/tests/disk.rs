@@ -132,6 +132,13 @@ fn killed_copy(folder: &Folder) -> Folder {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_repository_on_disk_keeps_the_contract() {
     conformance::check(async || Folder::new()).await;
+    // The same with many tables.
+    conformance::check(async || {
+        let mut folder = Folder::new();
+        folder.config.changes_in_memory = 10_000;
+        folder
+    })
+    .await;
 }
 
 #[test]

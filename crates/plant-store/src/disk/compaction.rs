@@ -235,6 +235,7 @@ mod tests {
 
     use super::super::change::{Change, ChangeGroup};
     use super::super::health::StoreHealth;
+    use super::super::reader::DiskReader;
     use super::super::room::ENOUGH_BYTES;
     use super::*;
     use crate::plant_record::PlantRecord;
@@ -248,7 +249,7 @@ mod tests {
         let mut group = ChangeGroup::after(&compactor.tree.read().totals, 0);
         for revision in (group.first_sequence..).take(PLANTS_OF_A_MEMTABLE) {
             let id = PlantId::from(revision.cast_signed());
-            let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
+            let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: Some("R") };
             let record = record.encode().expect("encodes");
             group.changes.push(Change::new(id, None, Some(record)).expect("a change"));
         }
@@ -304,6 +305,11 @@ mod tests {
             assert_eq!(compactor.merges.first().map(|merge| merge.inputs.len()), inputs);
         }
         assert!(compactor.merges[0].has_input(&tables[0]) && !compactor.merges[0].is_oldest);
+        while compactor.advance().expect("merges") {}
+        assert_eq!(compactor.tree.tables().len(), 3);
+        let reader = DiskReader { tree: compactor.tree, plants_in_turn: 1 };
+        let with_tag = reader.count(Some("R")).expect("reads");
+        assert_eq!(with_tag, 4 * PLANTS_OF_A_MEMTABLE as u64, "a count is lost");
     }
 
     #[test]

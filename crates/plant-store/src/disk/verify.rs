@@ -201,8 +201,8 @@ impl Verifier<'_> {
             let plants = counted.remove(tag).unwrap_or_default();
             if plants == count { Ok(()) } else { findings.add(wrong(tag, plants, count)) }
         })?;
-        let without_count = counted.into_iter();
-        without_count.map(|(tag, plants)| self.findings.add(wrong(&tag, plants, 0))).collect()
+        let mut without_count = counted.into_iter();
+        without_count.try_for_each(|(tag, plants)| self.findings.add(wrong(&tag, plants, 0)))
     }
 }
 

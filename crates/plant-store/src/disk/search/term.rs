@@ -49,14 +49,16 @@ pub(super) struct Terms {
 impl Terms {
     pub(super) fn of(filter: &PlantFilter) -> Self {
         let part = filter.folded_name_part().unwrap_or_default();
-        let characters = part.chars().count();
         // The last grams of the part reach over its end, and in a name, any character may follow there.
         let whole: BTreeSet<Gram> = grams(part).skip(GRAM_CHARACTERS - 1).collect();
         let all_of = filter.tag().map(tag_term).into_iter().chain(whole.into_iter().map(gram_term));
-        let is_short = (1..GRAM_CHARACTERS).contains(&characters);
-        let one_of = grams(part).last().filter(|_| is_short).map(|least| {
-            let free_bits = CHARACTER_BITS * (GRAM_CHARACTERS - characters) as u32;
-            gram_term(least)..gram_term(least + (1 << free_bits))
+        let free_characters = match part.chars().count() {
+            1 => Some(2),
+            2 => Some(1),
+            _ => None,
+        };
+        let one_of = grams(part).last().zip(free_characters).map(|(least, free)| {
+            gram_term(least)..gram_term(least + (1 << (CHARACTER_BITS * free)))
         });
         Self { all_of: all_of.collect(), one_of }
     }
