@@ -6,10 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
-    CONFIGURATION, IO, Launch, Process, TestServer, answer_of, hold_port, make_pipe, wait_until,
+    CONFIGURATION, IO, Launch, Process, Script, TestServer, answer_of, hold_port, make_pipe,
+    wait_until,
 };
 
-use crate::script::{Script, event, page, unavailable};
+use crate::script::{event, page, unavailable};
 use crate::{JSON, create, events, first_cursor, lines_of_page, printed};
 
 /// Waits until a process has printed exactly this.
@@ -92,15 +93,15 @@ fn a_follower_goes_on_behind_what_it_has_printed_whatever_breaks() {
         page(&[], "7-ab"),
         page(&[8], "8-ab"),
     ]);
-    let launch = events(script.server.address, &["--follow", "--plants"]);
+    let launch = events(script.address, &["--follow", "--plants"]);
     let mut process = launch.spawn();
     process.assert_exit_code(CONFIGURATION);
     let expected: Vec<String> = [1, 2, 3, 8].into_iter().map(event).collect();
     assert_eq!(process.stdout().lines().collect::<Vec<_>>(), expected);
-    let queries = script.queries();
+    let queries = script.targets();
     let cursors: Vec<Option<&str>> = queries
         .iter()
-        .map(|query| query.split('&').find_map(|parameter| parameter.strip_prefix("after=")))
+        .map(|query| query.split(['?', '&']).find_map(|parameter| parameter.strip_prefix("after=")))
         .collect();
     let of_one = [Some("1-ab"); 7];
     let expected =
@@ -119,13 +120,13 @@ fn a_follower_goes_on_behind_what_it_has_printed_whatever_breaks() {
 fn a_server_that_answers_without_waiting_is_asked_less_and_less_often() {
     let empty = page(&[], "1-ab");
     let script = Script::start(vec![empty; 5]);
-    assert_eq!(printed(&events(script.server.address, &["--follow"]), CONFIGURATION), "");
+    assert_eq!(printed(&events(script.address, &["--follow"]), CONFIGURATION), "");
     // The first request does not ask for a wait. Each pause after the others is random, and at least this long.
     let least = [0, 50, 100, 200, 400].map(Duration::from_millis);
     let pauses = script.pauses();
     assert_eq!(pauses.len(), least.len());
     assert!(pauses.iter().zip(least).all(|(pause, least)| *pause >= least), "{pauses:?}");
-    let waits = script.queries().iter().filter(|query| query.contains("wait=50")).count();
+    let waits = script.targets().iter().filter(|query| query.contains("wait=50")).count();
     assert_eq!(waits, 5);
 }
 

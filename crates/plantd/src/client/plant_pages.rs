@@ -7,7 +7,7 @@ use plant_http::transfer::{ImportFormat, TOTAL_COUNT_HEADER, row_reader};
 use ureq::Body;
 use ureq::http::{HeaderMap, Method, Response};
 
-use crate::client::remote::{self, Remote};
+use crate::client::remote::{self, NOT_FROM_PLANTD, Remote};
 use crate::exit::Stop;
 
 /// The pages of a list, in ascending order of ids.
@@ -88,10 +88,11 @@ impl<'a> PlantPages<'a> {
 pub(crate) fn read_plants(format: ImportFormat, body: &[u8]) -> anyhow::Result<Vec<NewPlant>> {
     let mut rows = row_reader(format);
     let mut read = Vec::new();
-    rows.read(body, &mut read)?;
-    rows.finish(&mut read)?;
+    let is_read = rows.read(body, &mut read).and_then(|()| rows.finish(&mut read));
+    // The cause would be about a body that the user has not sent.
+    ensure!(is_read.is_ok(), NOT_FROM_PLANTD);
     let plants: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
-    plants.context("the answer does not come from plantd")
+    plants.context(NOT_FROM_PLANTD)
 }
 
 /// The number of plants in a list or an export, if the answer has it.

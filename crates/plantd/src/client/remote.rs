@@ -21,6 +21,9 @@ use crate::files::tokens_file::TOKEN_VARIABLE;
 /// The longest answer that is read into memory, in bytes.
 const ANSWER_MAX_BYTES: u64 = 16 * 1024 * 1024;
 
+/// The error for an answer with another body than that of plantd.
+pub(crate) const NOT_FROM_PLANTD: &str = "the answer does not come from plantd";
+
 /// The longest token that is sent, in bytes.
 const TOKEN_MAX_BYTES: usize = 4096;
 
@@ -192,7 +195,7 @@ pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(
     response: &mut Response<Body>,
 ) -> anyhow::Result<T> {
     let body = read_body(response)?;
-    serde_json::from_slice(&body).context("the answer does not come from plantd")
+    serde_json::from_slice(&body).context(NOT_FROM_PLANTD)
 }
 
 /// Reads an answer of at most [`ANSWER_MAX_BYTES`].
