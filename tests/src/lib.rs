@@ -60,7 +60,7 @@ pub use document::{Document, Part};
 pub use event::{Event, EventKind, all_events, assert_cursor_refused, newest_cursor};
 pub use event_stream::{Block, EventStream, stream_request};
 pub use fake_server::{FakeServer, Script, answer, answer_of};
-pub use folder::{copy_folder, files_below, make_pipe, mode, repository};
+pub use folder::{copy_folder, files_below, make_pipe, mode, read_line_of_pipe, repository};
 pub use follower::{Followed, FollowedEvent, Followers, revision_of};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, plants_in, store_of};

@@ -1,13 +1,10 @@
 //! `plantd get` and `plantd list`: what they print, and their exit codes.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::thread;
 
 use plantd_tests::{
     CONFIGURATION, Format, IO, Launch, NewPlant, Script, Terminal, TestServer, USAGE, answer_of,
-    make_pipe, write_tokens_file,
+    make_pipe, read_line_of_pipe, write_tokens_file,
 };
 
 const FINDINGS: i32 = 1;
@@ -249,15 +246,7 @@ fn a_reader_that_has_read_enough_or_a_full_disk_ends_it_with_74() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pipe = folder.path().join("pipe");
     make_pipe(&pipe);
-    let reader = thread::spawn({
-        let pipe = pipe.clone();
-        move || {
-            let mut line = String::new();
-            let pipe = File::open(pipe).expect("it opens");
-            BufReader::new(pipe).read_line(&mut line).expect("it can be read");
-            line
-        }
-    });
+    let reader = read_line_of_pipe(&pipe);
     let mut process = command(server.address(), &["list"]).standard_output(&pipe).spawn();
     process.assert_exit_code(IO);
     assert_eq!(read(&reader.join().expect("it ends")), many_plants(1));

@@ -1,13 +1,10 @@
 //! `plantd events --follow`.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
-use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
     CONFIGURATION, IO, Launch, Process, Script, TestServer, answer_of, hold_port, make_pipe,
-    wait_until,
+    read_line_of_pipe, wait_until,
 };
 
 use crate::script::{event, page, unavailable};
@@ -138,15 +135,7 @@ fn a_reader_that_has_read_enough_ends_it_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pipe = folder.path().join("pipe");
     make_pipe(&pipe);
-    let reader = thread::spawn({
-        let pipe = pipe.clone();
-        move || {
-            let mut line = String::new();
-            let pipe = File::open(pipe).expect("it opens");
-            BufReader::new(pipe).read_line(&mut line).expect("it can be read");
-            line
-        }
-    });
+    let reader = read_line_of_pipe(&pipe);
     // Nothing happens any more that it could print.
     let mut process = events(server.address(), &["--follow"]).standard_output(&pipe).spawn();
     process.assert_exit_code(IO);
