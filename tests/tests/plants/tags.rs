@@ -29,7 +29,7 @@ const TAGS: [&str; 12] = [
 ];
 
 /// The tags of plants, each with the number of its plants, in the order of their code points.
-fn counted(plants: &[NewPlant]) -> Vec<(String, u64)> {
+pub(super) fn counted(plants: &[NewPlant]) -> Vec<(String, u64)> {
     let mut counts = BTreeMap::<String, u64>::new();
     for tag in plants.iter().filter_map(|plant| plant.tag.clone()) {
         *counts.entry(tag).or_default() += 1;
