@@ -246,6 +246,20 @@ async fn what_an_unfinished_flush_or_merge_leaves_is_removed_by_the_next_open() 
 }
 
 #[tokio::test]
+async fn what_a_killed_flush_has_written_and_the_write_ahead_log_still_has_is_counted_once() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..10).await;
+    let killed = killed_copy(&folder);
+    drop(repository);
+    let [from, to] =
+        [&folder, &killed].map(|folder| folder.directory().join("tables/000000000001"));
+    fs::copy(from, to).expect("copies");
+    killed.assert_sound();
+    assert_readable(&killed.try_open().expect("opens"), 0..10).await;
+}
+
+#[tokio::test]
 async fn a_flipped_byte_in_a_table_or_the_manifest_is_refused_and_the_other_plants_are_readable() {
     const PLANTS: i64 = 3_000;
     let folder = Folder::new();

@@ -3,11 +3,10 @@
 use std::thread;
 
 use fastrand::Rng;
-use plantd_tests::{Answer, Client, Format, NewPlant, TOKEN, TestServer};
+use plantd_tests::{Answer, Client, Format, NewPlant, TOKEN, TestServer, counted};
 
 use super::export::parse;
 use super::plant_all;
-use super::tags::counted;
 
 const TAGS: [&str; 3] = ["a", "ab", "b"];
 

@@ -1,8 +1,6 @@
 //! `GET /tags`: pages, counts, and refused parameters.
 
-use std::collections::BTreeMap;
-
-use plantd_tests::{Answer, Client, NewPlant, TestServer};
+use plantd_tests::{Answer, Client, NewPlant, TestServer, counted};
 
 use super::{TEXT_MAX_CHARACTERS, encode, listed, nasty_texts, parameters, plant_all, send};
 
@@ -27,15 +25,6 @@ const TAGS: [&str; 12] = [
     "\u{ffff}",
     "🌱",
 ];
-
-/// The tags of plants, each with the number of its plants, in the order of their code points.
-pub(super) fn counted(plants: &[NewPlant]) -> Vec<(String, u64)> {
-    let mut counts = BTreeMap::<String, u64>::new();
-    for tag in plants.iter().filter_map(|plant| plant.tag.clone()) {
-        *counts.entry(tag).or_default() += 1;
-    }
-    counts.into_iter().collect()
-}
 
 /// One page of tags. The query may be empty.
 #[track_caller]

@@ -33,7 +33,8 @@ pub(super) fn verify(
         Verifier { tables, stored_from: totals.map_or(1, |totals| totals.stored_from), findings };
     let (events, last_events) = verifier.read_events(totals)?;
     let (plants, of_plants) = verifier.check_plants(totals, last_events)?;
-    if verifier.digest_of_counts()? != of_plants {
+    // Without the manifest, the inputs of a merge may be there beside its result, and count twice.
+    if totals.is_some() && verifier.digest_of_counts()? != of_plants {
         verifier.compare_counts()?;
     }
     for table in &**tables {
