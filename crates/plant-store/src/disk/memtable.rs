@@ -3,7 +3,6 @@
 //! Changes gather in the active memtable until it, or its segment of the log, is full. Then it becomes immutable, and is
 //! written as a table while the next memtable fills along with the other segment.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::ensure;
@@ -14,6 +13,7 @@ use super::keys;
 use super::search::text_log::TextLog;
 use super::sorted_map::SortedMap;
 use super::table_writer::TableWriter;
+use super::tag_counts::TagCounts;
 use crate::plant_record::EncodedPlant;
 
 /// The changes of consecutive groups.
@@ -24,7 +24,7 @@ pub(super) struct Memtable {
     /// Each changed plant in its newest state; `None` when it was deleted.
     pub(super) plants: SortedMap<Option<EncodedPlant>>,
     /// For each tag that a plant has gained or lost: how many more plants have the tag.
-    pub(super) tag_counts: BTreeMap<Box<str>, i64>,
+    pub(super) tag_counts: TagCounts,
     /// The texts of the changed plants, for searches.
     pub(super) texts: TextLog,
     pub(super) events: Vec<EventOfPlant>,
@@ -36,7 +36,7 @@ impl Memtable {
         Self {
             first_sequence: last_sequence + 1,
             plants: SortedMap::default(),
-            tag_counts: BTreeMap::new(),
+            tag_counts: TagCounts::new(),
             texts: TextLog::default(),
             events: Vec::new(),
         }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 use super::keys;
 use super::table::{Table, TableCursor};
-use crate::plant_record::whole;
+use super::tag_counts::decode_count;
 
 /// The tables of a database, newest first.
 pub(super) type Tables = Arc<[Arc<Table>]>;
@@ -90,9 +90,4 @@ impl Merge {
         }
         Ok(())
     }
-}
-
-/// How many more plants have a tag, as one table says.
-pub(super) fn decode_count(value: Option<&[u8]>) -> anyhow::Result<i64> {
-    value.and_then(|value| whole(value).ok()).context("a count of a tag is damaged")
 }

@@ -37,6 +37,8 @@ mod size_tiers;
 mod sorted_map;
 mod table;
 mod table_writer;
+mod tag_counts;
+mod tag_reader;
 mod tree;
 mod verify;
 mod write_ahead_log;

@@ -7,14 +7,14 @@ use plant_domain::{NewPlantRef, PlantFilter, PlantId};
 
 use super::keys;
 use super::memtable::Run;
-use super::merge::{Merge, decode_count};
+use super::merge::Merge;
 use super::search::{Found, Search};
 use super::tree::MergeTree;
 use crate::PAGE_MAX_WORK;
 use crate::plant_record::{EncodedPlant, PlantRecord};
-use crate::{Page, PageRequest, Revision, StoredPlant, TagCount, TagPage, TagPageRequest};
+use crate::{Page, PageRequest, Revision, StoredPlant};
 
-/// The most plants taken from memory at a time, and how many tags beyond its limit a page of tags examines.
+/// The most plants taken from memory at a time.
 const RUN: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -31,67 +31,6 @@ impl DiskReader {
             record.map(|record| record.decode()?.to_stored_plant(id)).transpose()
         };
         read().with_context(|| format!("cannot read plant {id}"))
-    }
-
-    /// The number of plants, or of those with a tag.
-    pub(super) fn count(&self, tag: Option<&str>) -> anyhow::Result<u64> {
-        let Some(tag) = tag else { return Ok(self.tree.read().totals.plants) };
-        let (in_memory, tables) = {
-            let levels = self.tree.read();
-            let counts = levels.memtables().filter_map(|memtable| memtable.tag_counts.get(tag));
-            (counts.sum(), Arc::clone(&levels.tables))
-        };
-        let key = keys::count_key(tag);
-        let mut sum: i64 = in_memory;
-        for table in &*tables {
-            if let Some(count) = table.get(&key)? {
-                sum += decode_count(count.as_deref())?;
-            }
-        }
-        plants_with_tag(tag, sum)
-    }
-
-    pub(super) fn tags(&self, request: &TagPageRequest) -> anyhow::Result<TagPage> {
-        let start = request.start();
-        let most = request.limit.max(1) + RUN;
-        // The counts of a page are of one moment: they change only with the levels.
-        let ((mut counts, mut end), tables) = {
-            let levels = self.tree.read();
-            (levels.tag_counts_from(start, most), Arc::clone(&levels.tables))
-        };
-        let mut older = Merge::new(&tables, &keys::count_key(start));
-        for examined in 0.. {
-            older.advance().context("cannot read the tags")?;
-            let Some((tag, count)) = older.tag_count()? else { break };
-            if end.as_deref().is_some_and(|end| tag >= end) {
-                break;
-            }
-            if examined == most {
-                end = Some(tag.into());
-                break;
-            }
-            *counts.entry(tag.into()).or_default() += count;
-        }
-        let mut page = TagPage::default();
-        for (tag, count) in counts {
-            if end.as_ref().is_some_and(|end| tag >= *end) {
-                break;
-            }
-            if !tag.starts_with(&request.prefix) {
-                // The tags with the prefix are neighbors.
-                return Ok(TagPage { next: None, ..page });
-            }
-            if page.tags.len() == request.limit.max(1) && count != 0 {
-                page.next = page.tags.last().map(|last| last.tag.clone());
-                return Ok(page);
-            }
-            page.next = Some(tag.to_string());
-            if count != 0 && request.selects(&tag) {
-                page.tags.push(TagCount { plants: plants_with_tag(&tag, count)?, tag: tag.into() });
-            }
-        }
-        page.next = page.next.filter(|_| end.is_some());
-        Ok(page)
     }
 
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
@@ -174,11 +113,6 @@ impl DiskReader {
             }
         }
     }
-}
-
-fn plants_with_tag(tag: &str, count: i64) -> anyhow::Result<u64> {
-    u64::try_from(count)
-        .with_context(|| format!("the count of the plants with tag {tag:?} is wrong"))
 }
 
 struct PageInProgress<'a> {

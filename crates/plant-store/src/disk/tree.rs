@@ -1,6 +1,5 @@
 //! The log-structured merge tree that readers, the commit thread and the compaction thread share.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,6 +14,7 @@ use super::memtable::{Memtable, Run, run};
 use super::merge::Tables;
 use super::search::text_log::Segments;
 use super::table::Table;
+use super::tag_counts::{TagCountRun, TagCounts};
 use crate::plant_record::EncodedPlant;
 
 #[derive(Debug)]
@@ -150,24 +150,19 @@ impl Levels {
         run(self.memtables(), from, about)
     }
 
-    /// By how much each tag gained plants, from a tag on, for at most `most` tags of each memtable; and the first tag that is left
-    /// out, if any is.
-    pub(super) fn tag_counts_from(
-        &self,
-        start: &str,
-        most: usize,
-    ) -> (BTreeMap<Box<str>, i64>, Option<Box<str>>) {
+    /// The counts of tags from a tag on, for at most `most` tags of each memtable.
+    pub(super) fn tag_counts_from(&self, start: &str, most: usize) -> TagCountRun {
         let from_start = (Bound::Included(start), Bound::Unbounded);
         let changed =
             self.memtables().map(|memtable| memtable.tag_counts.range::<str, _>(from_start));
         let end = changed.clone().filter_map(|mut tags| tags.nth(most)).map(|(tag, _)| tag).min();
-        let mut counts = BTreeMap::new();
+        let mut counts = TagCounts::new();
         for (tag, count) in changed.flatten() {
             if end.is_none_or(|end| tag < end) {
                 *counts.entry(tag.clone()).or_default() += count;
             }
         }
-        (counts, end.cloned())
+        TagCountRun { counts, end: end.cloned() }
     }
 
     /// The texts of all changed plants.

@@ -2,7 +2,7 @@
 //!
 //! Memory is bounded by the number of kept events, and by the number of tags once the counts of tags are wrong.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::num::Wrapping;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use super::keys;
 use super::merge::{Merge, Tables};
 use super::table::{Table, TableCursor};
 use super::table_writer::TableWriter;
+use super::tag_counts::TagCounts;
 use crate::EventKind;
 use crate::plant_record::PlantRecord;
 
@@ -186,7 +187,7 @@ impl Verifier<'_> {
 
     /// Counts the plants of each tag again.
     fn compare_counts(&mut self) -> anyhow::Result<()> {
-        let mut counted = BTreeMap::<Box<str>, i64>::new();
+        let mut counted = TagCounts::new();
         self.visit(&keys::plant_key(PlantId::MIN), |key, record, _| {
             let is_plant = keys::plant_of(key)?.is_some();
             // What cannot be read is reported already.

@@ -9,8 +9,7 @@ use std::mem;
 use foldhash::fast::RandomState;
 use plant_domain::fold_name;
 
-use super::GRANULE_PLANTS;
-use super::postings::PostingsBuilder;
+use super::postings::{GRANULE_PLANTS, PostingsBuilder};
 use super::term::{Gram, gram_term, grams, tag_term};
 use crate::plant_record::PlantRecord;
 

@@ -1,8 +1,8 @@
 //! The search index: finds the plants that have a part of a name or a tag, without reading all plants.
 //!
 //! Each table has an inverted index of its own plants, written with the table and never changed. Its terms are the tags, and
-//! the grams of the folded names ([`term`]). The postings of a term are the [granules](GRANULE_PLANTS) with a plant that
-//! has the term ([`postings`]). A memtable keeps the folded names and tags as plain text, which is searched as a whole
+//! the grams of the folded names ([`term`]). The postings of a term are the granules with a plant that has the
+//! term: a granule is a few consecutive plants ([`postings`]). A memtable keeps the folded names and tags as plain text, which is searched as a whole
 //! ([`text_log`]).
 //!
 //! The index only proposes plants: the search compares each name and tag with the filter, in the newest state of the
@@ -23,10 +23,6 @@ use self::term::Terms;
 use self::text_log::Segments;
 use super::merge::Tables;
 use crate::PAGE_MAX_WORK;
-
-/// A granule is this many consecutive plant entries of a block, or the rest of the block. In larger granules, a search
-/// compares more names in vain; smaller ones have more postings.
-const GRANULE_PLANTS: usize = 8;
 
 /// What a search has come to.
 pub(super) enum Found {

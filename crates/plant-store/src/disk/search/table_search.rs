@@ -9,8 +9,7 @@ use plant_domain::{PlantFilter, PlantId};
 use super::super::block::BlockCursor;
 use super::super::keys;
 use super::super::table::{Table, TableCursor};
-use super::GRANULE_PLANTS;
-use super::postings::Granules;
+use super::postings::{GRANULE_PLANTS, Granules};
 use super::term::Terms;
 use crate::plant_record::PlantRecord;
 
