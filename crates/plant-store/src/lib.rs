@@ -39,7 +39,7 @@ pub use decision::{Created, Put};
 #[doc(hidden)]
 pub use disk::internal;
 pub use disk::{
-    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_IN_TURN, DiskConfig,
+    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST, DiskConfig,
     DiskInspection, DiskRepository, Verification,
 };
 pub use error::{OpenError, StoreError, StoreFailure};

@@ -46,7 +46,7 @@ impl Folder {
         folder.config.retention = EventRetention::new(FEW_EVENTS as u64, Duration::ZERO);
         folder.config.changes_in_memory = changes_in_memory;
         // Every filter asks the search index.
-        folder.config.plants_in_turn = 1;
+        folder.config.plants_scanned_first = 1;
         folder
     }
 
@@ -381,7 +381,7 @@ async fn damage_to_the_write_ahead_log_hides_only_the_changes_that_it_hits() {
 
 #[tokio::test]
 async fn a_page_over_deleted_plants_ends_after_bounded_work() {
-    const DELETED: i64 = 25_000;
+    const DELETED: i64 = 110_000;
     /// Fewer than the queue of writes takes.
     const AT_ONCE: i64 = 500;
     let folder = Folder::new();
@@ -423,7 +423,7 @@ async fn an_inspection_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_tag_index_is_right_after_an_open_with_any_write_ahead_log() {
+async fn counts_of_tags_and_the_search_index_are_right_after_an_open_with_any_write_ahead_log() {
     const PLANTS: usize = 5_000;
     const ROUNDS: usize = 4;
     let mut folder = Folder::new();
@@ -610,13 +610,13 @@ async fn a_plant_that_was_never_created_or_was_deleted_is_found() {
             700,
             7,
             "plant 700 has the revision 8, and that event is missing",
-            "16 readable plants have the tag \"tag 0\", and its count says 15",
+            "of tag \"tag 0\" there are 16 readable plants, and its count says 15",
         ),
         (
             4,
             11,
             "plant 4 is there, and event 102 removed it",
-            "14 readable plants have the tag \"tag 4\", and its count says 13",
+            "of tag \"tag 4\" there are 14 readable plants, and its count says 13",
         ),
     ] {
         let count = "there are 100 plants, and the count says 99";
@@ -635,7 +635,7 @@ async fn a_record_that_is_damaged_or_breaks_a_rule_is_found() {
     let name = with_a_line_end.windows(7).position(|bytes| bytes == b"plant 7");
     with_a_line_end[name.expect("its name")] = b'\n';
     let damaged = "the record of plant 7 is damaged";
-    let of_tag = "14 readable plants have the tag \"tag 0\", and its count says 15";
+    let of_tag = "of tag \"tag 0\" there are 14 readable plants, and its count says 15";
     let damage = |entries: &mut Entries| drop(entries.insert(plant_key(7), vec![1]));
     check_found(&folder, damage, &[damaged, OTHER_PLANTS, of_tag]);
     let damage = |entries: &mut Entries| drop(entries.insert(plant_key(7), with_a_line_end));
@@ -646,12 +646,16 @@ async fn a_record_that_is_damaged_or_breaks_a_rule_is_found() {
 async fn wrong_counts_of_tags_are_found() {
     let folder = folder_to_verify().await;
     for (tag, value, expected) in [
-        ("tag 2", None, "14 readable plants have the tag \"tag 2\", and its count says 0"),
-        ("tag 2", Some(count_value(13)), "have the tag \"tag 2\", and its count says 13"),
+        ("tag 2", None, "of tag \"tag 2\" there are 14 readable plants, and its count says 0"),
+        (
+            "tag 2",
+            Some(count_value(13)),
+            "of tag \"tag 2\" there are 14 readable plants, and its count says 13",
+        ),
         (
             "tag 9",
             Some(count_value(1)),
-            "0 readable plants have the tag \"tag 9\", and its count says 1",
+            "of tag \"tag 9\" there are 0 readable plants, and its count says 1",
         ),
         ("tag 9", Some(count_value(-1)), "and its count says -1"),
     ] {

@@ -149,7 +149,7 @@ fn folded(text: &str) -> String {
 }
 
 #[test]
-fn a_page_is_full_whenever_enough_plants_match() {
+fn a_page_has_the_one_match_among_many_plants() {
     const PLANTS: i64 = 25_000;
     let plants: Vec<_> = (1..=PLANTS)
         .map(|id| {

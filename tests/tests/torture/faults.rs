@@ -16,7 +16,7 @@ use plantd_tests::{
     wait_for, wait_until,
 };
 
-use crate::{FEW_CHANGES_IN_MEMORY, Ordeal, Totals};
+use crate::{Ordeal, SMALL_LIMITS, Totals};
 
 /// The message of the panics.
 const PANIC: &str = "as a test wants it";
@@ -154,7 +154,7 @@ fn launch(faults: &str) -> Launch {
     let forgets = fastrand::u8(..4) == 0;
     let launch = if forgets { launch.keep_only_events(KEEP_EVENTS) } else { launch };
     launch
-        .faults(&format!("{FEW_CHANGES_IN_MEMORY};{faults}"))
+        .faults(&format!("{SMALL_LIMITS};{faults}"))
         // The tests search the log all the time.
         .environment("RUST_LOG", "warn")
         .environment("PLANTD_DRAIN_DELAY", format!("{}s", DRAIN_DELAY.as_secs()))

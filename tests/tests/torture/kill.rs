@@ -4,7 +4,7 @@ use fastrand::Rng;
 use plantd_tests::Launch;
 use plantd_tests::torture::{Report, chance, times};
 
-use crate::{FEW_CHANGES_IN_MEMORY, Ordeal};
+use crate::{Ordeal, SMALL_LIMITS};
 
 const CLIENTS: i64 = 12;
 
@@ -23,7 +23,7 @@ fn small_limits(chance: &mut Rng) -> Launch {
     } else {
         launch
     };
-    if chance.bool() { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch }
+    if chance.bool() { launch.faults(SMALL_LIMITS) } else { launch }
 }
 
 #[test]

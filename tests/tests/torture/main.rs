@@ -24,7 +24,7 @@ use plantd_tests::{
 };
 
 /// Limits the memtable to so few changes that it is compacted all the time, and has every filter ask the search index.
-const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64);plants-in-turn=return(1)";
+const SMALL_LIMITS: &str = "changes-in-memory=return(64);plants-scanned-first=return(1)";
 
 /// The number of these changes.
 const CHANGES_IN_MEMORY: i64 = 64;

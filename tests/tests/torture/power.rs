@@ -15,7 +15,7 @@ use plantd_tests::{
 };
 use serde_json::Value;
 
-use crate::FEW_CHANGES_IN_MEMORY;
+use crate::SMALL_LIMITS;
 
 const CLIENTS: i64 = 8;
 
@@ -52,7 +52,7 @@ impl Run {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let trace = folder.path().join("trace");
         let launch = Launch::new()
-            .faults(FEW_CHANGES_IN_MEMORY)
+            .faults(SMALL_LIMITS)
             .arguments(["--keep-events", "500", "--cache-mb", "2"])
             .under_strace(&trace, &STRACE);
         let mut disk = None;
@@ -241,7 +241,7 @@ fn a_power_cut_in_the_start_after_a_kill_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, second_trace) = (folder.path().join("trace"), folder.path().join("second-trace"));
     let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
-    let launch = Launch::new().faults(&format!("{FEW_CHANGES_IN_MEMORY};{STOP}"));
+    let launch = Launch::new().faults(&format!("{SMALL_LIMITS};{STOP}"));
     let mut disk = None;
     let launch = launch.under_strace(&trace, &STRACE);
     let mut server = TestServer::start_prepared(launch, "data", |data| {

@@ -11,7 +11,7 @@ use plantd_tests::{
     replacement_body, store_of,
 };
 
-use crate::FEW_CHANGES_IN_MEMORY;
+use crate::SMALL_LIMITS;
 
 const CLIENTS: usize = 8;
 
@@ -104,7 +104,7 @@ fn operations_on_each_plant_are_linearizable_also_across_kills() {
     for history in 0..histories {
         let launch = Launch::new();
         let compacts_early = history % 2 == 1;
-        let launch = if compacts_early { launch.faults(FEW_CHANGES_IN_MEMORY) } else { launch };
+        let launch = if compacts_early { launch.faults(SMALL_LIMITS) } else { launch };
         let mut server = TestServer::start_with(launch);
         let mut followers = Followers::of(&server);
         let mut history = Histories::new();

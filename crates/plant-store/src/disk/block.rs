@@ -12,7 +12,8 @@ use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A block is complete at this size, in bytes. Larger blocks have a smaller index, and take longer to search.
+/// A block is complete at this size, in bytes. Larger blocks have a smaller index, and take longer to search. A verification
+/// writes tables again and compares them, so a change needs another [`FORMAT`](super::manifest::FORMAT).
 pub(super) const BLOCK_BYTES: usize = 4096;
 
 /// Lengths in bytes.

@@ -7,8 +7,8 @@ use quick_cache::sync::Cache;
 
 use super::block::BLOCK_BYTES;
 
-/// A table's number, and the index of a block.
-type Key = (u64, usize);
+/// A table's number, and where a block begins in the table.
+type Key = (u64, u64);
 
 #[derive(Clone, Debug)]
 struct Bytes;
@@ -34,9 +34,9 @@ impl BlockCache {
     pub(super) fn get(
         &self,
         table: u64,
-        index: usize,
+        offset: u64,
         read: impl FnOnce() -> anyhow::Result<Arc<[u8]>>,
     ) -> anyhow::Result<Arc<[u8]>> {
-        self.0.get_or_insert_with(&(table, index), read)
+        self.0.get_or_insert_with(&(table, offset), read)
     }
 }

@@ -202,12 +202,8 @@ impl MergeUnderWay {
             self.entries.advance().context("merging tables")?;
             let counted = self.entries.tag_count().context("merging tables")?;
             let Some((key, value)) = self.entries.entry() else { return Ok(false) };
-            if key >= keys::FIRST_POSTINGS_KEY {
-                // The output has an index of its own, and nothing comes behind the index.
-                return Ok(false);
-            }
             if let Some((_, count)) = counted {
-                if count != 0 || !self.is_oldest {
+                if count != 0 {
                     let value = postcard::to_stdvec(&count)?;
                     self.output.add(key, Some(&value)).context("merging tables")?;
                 }
@@ -307,8 +303,8 @@ mod tests {
         assert!(compactor.merges[0].has_input(&tables[0]) && !compactor.merges[0].is_oldest);
         while compactor.advance().expect("merges") {}
         assert_eq!(compactor.tree.tables().len(), 3);
-        let reader = DiskReader { tree: compactor.tree, plants_in_turn: 1 };
-        let with_tag = reader.count(Some("R")).expect("reads");
+        let reader = DiskReader { tree: compactor.tree, plants_scanned_first: 1 };
+        let with_tag = reader.count_with_tag("R").expect("reads");
         assert_eq!(with_tag, 4 * PLANTS_OF_A_MEMTABLE as u64, "a count is lost");
     }
 

@@ -11,8 +11,8 @@ pub const DEFAULT_CACHE_MIB: u64 = 64;
 /// memtable, with fewer changes.
 pub const DEFAULT_CHANGES_IN_MEMORY: usize = 131_072;
 
-/// The default of [`DiskConfig::plants_in_turn`].
-pub const DEFAULT_PLANTS_IN_TURN: usize = 2_000;
+/// The default of [`DiskConfig::plants_scanned_first`].
+pub const DEFAULT_PLANTS_SCANNED_FIRST: usize = 2_000;
 
 /// Where the database is, and how much it may use.
 #[derive(Clone, Debug)]
@@ -27,9 +27,9 @@ pub struct DiskConfig {
     /// How many changes fill a memtable. The larger the memtables, the fewer tables there are to merge. Memory may hold
     /// twice as many: while one memtable is written as a table, the next one fills.
     pub changes_in_memory: usize,
-    /// How many plants a page of a filter looks at one after the other, at least one, before it asks the search index. What many plants
-    /// have fills a page at once, and the index would take longer.
-    pub plants_in_turn: usize,
+    /// A filtered page scans this many plants, at least one, before it uses the search index: a scan fills a page with
+    /// frequent matches faster.
+    pub plants_scanned_first: usize,
 }
 
 impl DiskConfig {
@@ -40,7 +40,7 @@ impl DiskConfig {
             cache_mib: DEFAULT_CACHE_MIB,
             retention: EventRetention::default(),
             changes_in_memory: DEFAULT_CHANGES_IN_MEMORY,
-            plants_in_turn: DEFAULT_PLANTS_IN_TURN,
+            plants_scanned_first: DEFAULT_PLANTS_SCANNED_FIRST,
         }
     }
 }

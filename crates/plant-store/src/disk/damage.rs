@@ -33,9 +33,6 @@ pub fn edit(directory: &Path, change: impl FnOnce(&mut Entries)) {
     let mut entries = Entries::new();
     let mut merge = Merge::of_all(&tables);
     while let Some((key, value)) = merge.next().expect("reads") {
-        if key >= keys::FIRST_POSTINGS_KEY {
-            break;
-        }
         let key = key.to_vec();
         entries.extend(value.map(|value| (key.clone(), value.to_vec())));
         if let Some((_, count)) = merge.tag_count().expect("reads") {
@@ -70,7 +67,7 @@ pub fn edit_postings(directory: &Path, change: impl FnOnce(&mut [u8])) {
     let tail_begin = tail_end - tail_bytes;
     let old_tail = bytes.split_off(tail_begin);
     let mut tail: Tail<'_> = whole(&old_tail[..tail_bytes]).expect("a tail");
-    let block = tail.blocks.last_mut().expect("a block");
+    let block = tail.layout.index_blocks.last_mut().expect("a block");
     let (begin, length) = (usize::try_from(block.offset).expect("small"), block.length as usize);
     change(&mut bytes[begin..begin + length]);
     block.checksum = checksum(&bytes[begin..begin + length]);

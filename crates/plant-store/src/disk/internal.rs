@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plant_domain::PlantId;
+use plant_domain::{PlantFilter, PlantId};
 
 use super::block::{BlockBuilder, BlockCursor};
 use super::cache::BlockCache;
@@ -19,6 +19,7 @@ use super::merge::{Merge, Tables};
 use super::open::{IN_MEMORY, in_memory};
 use super::reader::DiskReader;
 use super::recovery;
+use super::search::{Search, Step};
 use super::table::{Content, Table, footer};
 use super::table_writer::TableWriter;
 use super::tree::{MergeTree, with_newest};
@@ -86,6 +87,13 @@ pub fn table(blocks: &[u8], tail: &[u8]) -> anyhow::Result<usize> {
     let table = Arc::new(Table::open(1, content, None, BlockCache::new(0))?);
     drop(table.get(b"p"));
     drop(table.plant(PlantId::MIN));
+    let filter = PlantFilter::new(Some("ros"), Some("R".to_owned()))?;
+    let search = |mut search: Search<'_>| -> anyhow::Result<()> {
+        while !matches!(search.next(&mut 0)?, Step::End) {}
+        Ok(())
+    };
+    let tables: Tables = [Arc::clone(&table)].into();
+    drop(Search::new(&filter, PlantId::MIN, &tables, &Vec::new()).and_then(search));
     let mut entries = Merge::of_all(&[table]);
     let mut read = 0;
     while entries.next()?.is_some() {
@@ -167,7 +175,12 @@ impl AnyDatabase {
         let tree = Arc::new(MergeTree::new(tables, totals));
         let retention = EventRetention::new(8, Duration::ZERO);
         let events = EventLog { tree: Arc::clone(&tree), id: 7, retention };
-        Some(Self { reader: DiskReader { tree, plants_in_turn: 1 }, events, totals, is_sound })
+        Some(Self {
+            reader: DiskReader { tree, plants_scanned_first: 1 },
+            events,
+            totals,
+            is_sound,
+        })
     }
 
     /// The number of plants, and of the last event.
@@ -182,7 +195,7 @@ impl AnyDatabase {
 
     /// Like [`crate::PlantRepository::count`].
     pub fn count(&self, tag: &str) -> anyhow::Result<u64> {
-        self.reader.count(Some(tag))
+        self.reader.count_with_tag(tag)
     }
 
     /// Like [`crate::PlantRepository::list`].

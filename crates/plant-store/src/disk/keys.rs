@@ -5,7 +5,7 @@
 //! | `c`, tag | how many more plants have the tag than by older tables; the counts of all tables add up |
 //! | `e`, sequence number | an [`EventOfPlant`](super::change::EventOfPlant) |
 //! | `p`, ordered id | a [`PlantRecord`](crate::plant_record::PlantRecord) |
-//! | `x`, granule, term | the postings of the term in a chunk of the [search index](super::search) of this table |
+//! | `x`, granule, term | the postings of the term in a chunk of the [search index](super::search), apart from the entries |
 //!
 //! Numbers are big-endian, ids with the sign bit flipped, so that numbers and bytes sort alike.
 
@@ -16,9 +16,6 @@ const COUNT_PREFIX: u8 = b'c';
 const EVENT_PREFIX: u8 = b'e';
 const PLANT_PREFIX: u8 = b'p';
 const POSTINGS_PREFIX: u8 = b'x';
-
-/// The least key of the search index. Everything else in a table sorts before.
-pub(super) const FIRST_POSTINGS_KEY: &[u8] = &[POSTINGS_PREFIX];
 
 /// The greatest sequence number that is valid on disk. No store reaches it, and arithmetic below it cannot overflow.
 pub(super) const MAX_SEQUENCE: u64 = 1 << 62;
@@ -44,6 +41,11 @@ pub(super) fn count_key(tag: &str) -> Vec<u8> {
 /// The key of a term in the chunk of the search index that begins with this granule.
 pub(super) fn postings_key(granule: u32, term: &[u8]) -> Vec<u8> {
     [&[POSTINGS_PREFIX], &granule.to_be_bytes()[..], term].concat()
+}
+
+/// Whether the key is one of [`postings_key`].
+pub(super) fn is_postings(key: &[u8]) -> bool {
+    key.starts_with(&[POSTINGS_PREFIX])
 }
 
 /// The sequence number in the key of an event; `None` when the key is of another kind.

@@ -3,11 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use anyhow::Context as _;
-
 use super::keys;
-use super::table::{Table, TableCursor};
-use super::tag_counts::decode_count;
+use super::table::{Part, Table, TableCursor};
+use super::tag_counts::add_count;
 
 /// The tables of a database, newest first.
 pub(super) type Tables = Arc<[Arc<Table>]>;
@@ -36,7 +34,9 @@ impl Merge {
     }
 
     fn of(tables: &[Arc<Table>], from: &[u8], is_cached: bool) -> Self {
-        let cursor = |table: &Arc<Table>| TableCursor::new(Arc::clone(table), from, is_cached);
+        let cursor = |table: &Arc<Table>| {
+            TableCursor::new(Arc::clone(table), Part::Entries, from, is_cached)
+        };
         let cursors: Vec<_> = tables.iter().map(cursor).collect();
         let consumed = (0..cursors.len()).collect();
         Self { cursors, consumed }
@@ -59,7 +59,7 @@ impl Merge {
         let Some(tag) = keys::counted_tag(key)? else { return Ok(None) };
         let mut sum = 0_i64;
         for (_, value) in self.entries() {
-            sum = sum.checked_add(decode_count(value)?).context("a count of a tag is too great")?;
+            sum = add_count(sum, value)?;
         }
         Ok(Some((tag, sum)))
     }

@@ -82,7 +82,7 @@ const IMPORTS_IN_QUEUE: usize = 2;
 const INLINE_PAGE_MAX: usize = 1_000;
 
 pub use self::config::{
-    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_IN_TURN, DiskConfig,
+    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST, DiskConfig,
 };
 pub use self::inspection::{DiskInspection, Verification};
 
@@ -170,7 +170,10 @@ impl DiskRepository {
             room,
             reader: DiskReader {
                 tree,
-                plants_in_turn: fault::limit("plants-in-turn", config.plants_in_turn),
+                plants_scanned_first: fault::limit(
+                    "plants-scanned-first",
+                    config.plants_scanned_first,
+                ),
             },
             events,
             _lock: lock,
@@ -269,7 +272,9 @@ impl PlantRepository for DiskRepository {
     }
 
     async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
-        Ok(self.reader.count(tag).map_err(StoreFailure::new)?)
+        let Some(tag) = tag.map(str::to_owned) else { return Ok(self.reader.count()) };
+        let reader = self.reader.clone();
+        self.read(move || reader.count_with_tag(&tag)).await
     }
 
     async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {

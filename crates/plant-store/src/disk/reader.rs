@@ -8,7 +8,7 @@ use plant_domain::{NewPlantRef, PlantFilter, PlantId};
 use super::keys;
 use super::memtable::Run;
 use super::merge::Merge;
-use super::search::{Found, Search};
+use super::search::{Search, Step};
 use super::tree::MergeTree;
 use crate::PAGE_MAX_WORK;
 use crate::plant_record::{EncodedPlant, PlantRecord};
@@ -21,7 +21,7 @@ const RUN: usize = 256;
 pub(super) struct DiskReader {
     pub(super) tree: Arc<MergeTree>,
     /// How many plants a page of a filter looks at in turn before it asks the index.
-    pub(super) plants_in_turn: usize,
+    pub(super) plants_scanned_first: usize,
 }
 
 impl DiskReader {
@@ -33,9 +33,13 @@ impl DiskReader {
         read().with_context(|| format!("cannot read plant {id}"))
     }
 
+    pub(super) fn count(&self) -> u64 {
+        self.tree.read().totals.plants
+    }
+
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
         let mut next = request.first_id();
-        let mut page = PageInProgress::new(request, self.plants_in_turn);
+        let mut page = PageInProgress::new(request, self.plants_scanned_first);
         while let Some(from) = next
             && !page.ends_before(from)
         {
@@ -98,12 +102,12 @@ impl DiskReader {
         let mut search = Search::new(page.filter, from, &tables, &texts)?;
         loop {
             match search.next(&mut page.looked_at)? {
-                Found::End => return Ok(()),
-                Found::TooMuchWork(id) => {
+                Step::End => return Ok(()),
+                Step::TooMuchWork(id) => {
                     page.page.next = id.previous();
                     return Ok(());
                 }
-                Found::Candidate(id) => {
+                Step::Candidate(id) => {
                     // Another level may have a newer state.
                     let record = self.tree.record(id)?;
                     if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
@@ -125,10 +129,10 @@ struct PageInProgress<'a> {
 }
 
 impl<'a> PageInProgress<'a> {
-    fn new(request: &'a PageRequest, plants_in_turn: usize) -> Self {
+    fn new(request: &'a PageRequest, plants_scanned_first: usize) -> Self {
         let limit = request.limit.max(1);
         let most_work =
-            if request.filter.matches_all() { PAGE_MAX_WORK } else { plants_in_turn.max(1) };
+            if request.filter.matches_all() { PAGE_MAX_WORK } else { plants_scanned_first.max(1) };
         let page = Page::with_capacity(limit.min(RUN));
         Self { filter: &request.filter, limit, looked_at: 0, most_work, page }
     }

@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use super::block::{self, BlockCursor, checksum};
 use super::bloom_filter::BloomFilter;
 use super::cache::BlockCache;
 use super::keys;
+use super::search::outline::IndexOutline;
 use crate::plant_record::whole;
 
 const MAGIC: [u8; 8] = *b"pltable1";
@@ -60,14 +60,19 @@ pub(super) struct Tail<'a> {
     pub(super) last_sequence: u64,
     /// How many entries are of plants, removals included.
     pub(super) plant_entries: u64,
-    /// By ascending keys. The blocks of the search index lie between the others, and come last here.
-    pub(super) blocks: Vec<BlockPlace>,
-    /// The first granule of each chunk of the search index.
-    pub(super) chunks: Vec<u32>,
-    /// How many granules there are.
-    pub(super) granules: u32,
+    pub(super) layout: Layout,
     /// The [`BloomFilter`] over the ids of those plants.
     pub(super) filter: &'a [u8],
+}
+
+/// Where everything in a table is.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Layout {
+    /// The blocks of the entries, by ascending keys.
+    pub(super) blocks: Vec<BlockPlace>,
+    /// The blocks of the search index, by ascending keys. They lie between the others.
+    pub(super) index_blocks: Vec<BlockPlace>,
+    pub(super) index: IndexOutline,
 }
 
 /// Where a block is.
@@ -79,8 +84,13 @@ pub(super) struct BlockPlace {
     /// In bytes.
     pub(super) length: u32,
     pub(super) checksum: u64,
-    /// How many granules of the search index are before the block.
-    pub(super) first_granule: u32,
+}
+
+/// A part of a table. Each has sorted keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Entries,
+    SearchIndex,
 }
 
 /// A table that is open for reading.
@@ -91,12 +101,8 @@ pub(super) struct Table {
     pub(super) sequences: (u64, u64),
     /// How many entries are of plants, removals included.
     pub(super) plant_entries: u64,
-    pub(super) blocks: Vec<BlockPlace>,
-    /// The first granule of each chunk of the search index.
-    pub(super) chunks: Vec<u32>,
-    /// How many granules there are.
-    granules: u32,
-    /// The [`prefix`] of the first key of each block: a search in one array, without a jump to each key.
+    pub(super) layout: Layout,
+    /// The [`prefix`] of the first key of each block of entries: a search in one array, without a jump to each key.
     prefixes: Vec<u64>,
     filter: BloomFilter,
     content: Content,
@@ -180,21 +186,19 @@ impl Table {
         let tail_begin = tail_end.checked_sub(tail_bytes).context("its tail is too long")?;
         let tail = content.read(tail_begin, usize::try_from(tail_bytes)?)?;
         ensure!(checksum(&tail) == metadata.tail_checksum, "its tail has a wrong checksum");
-        let Tail { first_sequence, last_sequence, plant_entries, blocks, chunks, granules, filter } =
-            whole(&tail)?;
+        let Tail { first_sequence, last_sequence, plant_entries, layout, filter } = whole(&tail)?;
         let end_of = |place: &BlockPlace| place.offset.checked_add(u64::from(place.length));
         ensure!(
-            blocks.iter().all(|place| end_of(place).is_some_and(|end| end <= tail_begin)),
+            layout.all_blocks().all(|place| end_of(place).is_some_and(|end| end <= tail_begin)),
             "a block is outside of it"
         );
+        layout.index.check(layout.blocks.len(), plant_entries)?;
         Ok(Self {
             metadata,
             sequences: (first_sequence, last_sequence),
             plant_entries,
-            prefixes: blocks.iter().map(|place| prefix(&place.first_key)).collect(),
-            blocks,
-            chunks,
-            granules,
+            prefixes: layout.blocks.iter().map(|place| prefix(&place.first_key)).collect(),
+            layout,
             filter: BloomFilter::from_bytes(filter)?,
             content,
             cache,
@@ -203,25 +207,19 @@ impl Table {
 
     /// Opens as much as can be read of a table whose tail is damaged: its whole blocks, up to a damaged head of a block.
     pub(super) fn without_tail(number: u64, content: Content, cache: Arc<BlockCache>) -> Self {
-        let (mut blocks, mut offset): (Vec<BlockPlace>, _) = (Vec::new(), 0);
+        let (mut blocks, mut offset) = (Vec::new(), 0);
         while let Some((place, end)) = block_at(&content, offset) {
-            blocks.extend(place);
+            // The search index is of no use without its outline.
+            blocks.extend(place.filter(|place| !keys::is_postings(&place.first_key)));
             offset = end;
         }
-        // Those of the search index lie between the others.
-        blocks.sort_by(|one, other| one.first_key.cmp(&other.first_key));
-        let prefixes = blocks.iter().map(|place| prefix(&place.first_key)).collect();
-        let metadata = TableMetadata { number, bytes: 0, tail_checksum: 0 };
-        let filter = BloomFilter::of_all();
         Self {
-            metadata,
+            metadata: TableMetadata { number, bytes: 0, tail_checksum: 0 },
             sequences: (0, 0),
             plant_entries: 0,
-            blocks,
-            chunks: Vec::new(),
-            granules: 0,
-            prefixes,
-            filter,
+            prefixes: blocks.iter().map(|place| prefix(&place.first_key)).collect(),
+            layout: Layout { blocks, ..Layout::default() },
+            filter: BloomFilter::of_all(),
             content,
             cache,
         }
@@ -237,57 +235,50 @@ impl Table {
 
     /// The value of a key: `None` when the table does not have the key, `Some(None)` when it removes the key.
     pub(super) fn get(&self, key: &[u8]) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
-        let Some(index) = self.block_of(key) else { return Ok(None) };
-        block::find(&self.block(index, true)?, key)
+        self.find(Part::Entries, key)
     }
 
-    /// The chunk of the search index with this number: its granules. The chunk behind the last one is empty.
-    pub(super) fn chunk(&self, number: usize) -> Range<u32> {
-        let begin = |number| self.chunks.get(number).copied().unwrap_or(self.granules);
-        begin(number)..begin(number + 1)
+    /// The value of a key in a part of the table.
+    pub(super) fn find(&self, part: Part, key: &[u8]) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
+        let Some(index) = self.block_of(part, key) else { return Ok(None) };
+        block::find(&self.block(part, index, true)?, key)
     }
 
-    /// The chunk with this granule.
-    pub(super) fn chunk_of(&self, granule: u32) -> usize {
-        self.chunks.partition_point(|begin| *begin <= granule).saturating_sub(1)
-    }
-
-    /// The granule with this plant is this one, or a later one.
-    pub(super) fn granule_of(&self, id: PlantId) -> u32 {
-        let block = self.block_of(&keys::plant_key(id)).and_then(|index| self.blocks.get(index));
-        block.map_or(0, |place| place.first_granule)
-    }
-
-    /// The index of the block with this granule, and how many granules of the block are before.
-    pub(super) fn block_of_granule(&self, granule: u32) -> Option<(usize, u32)> {
-        let is_postings = |place: &BlockPlace| *place.first_key >= *keys::FIRST_POSTINGS_KEY;
-        let begins_before =
-            |place: &BlockPlace| place.first_granule <= granule && !is_postings(place);
-        let index = self.blocks.partition_point(begins_before).checked_sub(1)?;
-        Some((index, granule - self.blocks[index].first_granule))
-    }
-
-    /// The plant that the block begins with, if it begins with a plant.
-    pub(super) fn first_plant(&self, index: usize) -> Option<PlantId> {
-        keys::plant_of(&self.blocks.get(index)?.first_key).ok().flatten()
-    }
-
-    pub(super) fn block_cursor(&self, index: usize) -> anyhow::Result<BlockCursor> {
-        Ok(BlockCursor::new(self.block(index, true)?))
+    fn blocks(&self, part: Part) -> &[BlockPlace] {
+        match part {
+            Part::Entries => &self.layout.blocks,
+            Part::SearchIndex => &self.layout.index_blocks,
+        }
     }
 
     /// The index of the block that has the key, if the table has it.
-    fn block_of(&self, key: &[u8]) -> Option<usize> {
-        let prefix = prefix(key);
-        let end = self.prefixes.partition_point(|one| *one <= prefix);
-        let begin = self.prefixes[..end].partition_point(|one| *one < prefix);
-        let alike = &self.blocks[begin..end];
-        (begin + alike.partition_point(|place| *place.first_key <= *key)).checked_sub(1)
+    pub(super) fn block_of(&self, part: Part, key: &[u8]) -> Option<usize> {
+        let range = match part {
+            Part::Entries => {
+                let prefix = prefix(key);
+                let end = self.prefixes.partition_point(|one| *one <= prefix);
+                self.prefixes[..end].partition_point(|one| *one < prefix)..end
+            }
+            Part::SearchIndex => 0..self.layout.index_blocks.len(),
+        };
+        let alike = &self.blocks(part)[range.clone()];
+        (range.start + alike.partition_point(|place| *place.first_key <= *key)).checked_sub(1)
+    }
+
+    /// The plant that a block of entries begins with, if it begins with a plant.
+    pub(super) fn first_plant(&self, index: usize) -> Option<PlantId> {
+        keys::plant_of(&self.layout.blocks.get(index)?.first_key).ok().flatten()
+    }
+
+    /// A cursor over a block of entries.
+    pub(super) fn block_cursor(&self, index: usize) -> anyhow::Result<BlockCursor> {
+        Ok(BlockCursor::new(self.block(Part::Entries, index, true)?))
     }
 
     /// Reads a block, and checks its checksum.
-    fn block(&self, index: usize, is_cached: bool) -> anyhow::Result<Arc<[u8]>> {
-        let BlockPlace { first_key, offset, length, checksum: expected, .. } = &self.blocks[index];
+    fn block(&self, part: Part, index: usize, is_cached: bool) -> anyhow::Result<Arc<[u8]>> {
+        let blocks = self.blocks(part);
+        let BlockPlace { first_key, offset, length, checksum: expected } = &blocks[index];
         let read = || {
             let bytes = self.content.read(*offset, usize::try_from(*length)?)?;
             ensure!(checksum(&bytes) == *expected, "its checksum is wrong");
@@ -296,22 +287,26 @@ impl Table {
         let read = || {
             read().with_context(|| {
                 let name = self.content.name();
-                let next = self.blocks.get(index + 1).map(|next| &*next.first_key);
+                let next = blocks.get(index + 1).map(|next| &*next.first_key);
                 format!("cannot read the block of {name} with {}", span(first_key, next))
             })
         };
-        if is_cached { self.cache.get(self.metadata.number, index, read) } else { read() }
+        if is_cached { self.cache.get(self.metadata.number, *offset, read) } else { read() }
     }
 
     /// Reads all blocks, and checks them and their heads.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         self.check_heads()?;
-        (0..self.blocks.len()).try_for_each(|index| self.block(index, false).map(drop))
+        for part in [Part::Entries, Part::SearchIndex] {
+            (0..self.blocks(part).len())
+                .try_for_each(|index| self.block(part, index, false).map(drop))?;
+        }
+        Ok(())
     }
 
     /// Checks the heads of all blocks, which no other read looks at.
     pub(super) fn check_heads(&self) -> anyhow::Result<()> {
-        for place in &self.blocks {
+        for place in self.layout.all_blocks() {
             let head_offset = place.offset.checked_sub(BLOCK_HEAD_BYTES as u64);
             let head_offset = head_offset.context("a block begins too early")?;
             let head = self.content.read(head_offset, BLOCK_HEAD_BYTES)?;
@@ -322,6 +317,12 @@ impl Table {
             );
         }
         Ok(())
+    }
+}
+
+impl Layout {
+    fn all_blocks(&self) -> impl Iterator<Item = &BlockPlace> {
+        self.blocks.iter().chain(&self.index_blocks)
     }
 }
 
@@ -341,7 +342,7 @@ fn block_at(content: &Content, offset: u64) -> Option<(Option<BlockPlace>, u64)>
     let mut cursor = BlockCursor::new(bytes);
     let has_entries = cursor.advance().ok()?;
     let first_key = cursor.key().into();
-    let place = BlockPlace { first_key, offset, length, checksum: expected, first_granule: 0 };
+    let place = BlockPlace { first_key, offset, length, checksum: expected };
     Some((has_entries.then_some(place), end))
 }
 
@@ -371,6 +372,7 @@ fn span(first: &[u8], next: Option<&[u8]>) -> String {
 #[derive(Debug)]
 pub(super) struct TableCursor {
     table: Arc<Table>,
+    part: Part,
     /// Entries before this key are skipped; empty once one is found.
     from: Vec<u8>,
     is_cached: bool,
@@ -381,9 +383,9 @@ pub(super) struct TableCursor {
 
 impl TableCursor {
     /// A cursor before the first entry from a key on.
-    pub(super) fn new(table: Arc<Table>, from: &[u8], is_cached: bool) -> Self {
-        let next_block = table.block_of(from).unwrap_or(0);
-        Self { table, from: from.to_vec(), is_cached, next_block, block: None }
+    pub(super) fn new(table: Arc<Table>, part: Part, from: &[u8], is_cached: bool) -> Self {
+        let next_block = table.block_of(part, from).unwrap_or(0);
+        Self { table, part, from: from.to_vec(), is_cached, next_block, block: None }
     }
 
     /// Moves to the next entry. Returns false after the last one. After an error, the next call continues behind the
@@ -405,12 +407,13 @@ impl TableCursor {
                 }
                 continue;
             }
-            if self.next_block == self.table.blocks.len() {
+            if self.next_block == self.table.blocks(self.part).len() {
                 return Ok(false);
             }
             let index = self.next_block;
             self.next_block += 1;
-            self.block = Some(BlockCursor::new(self.table.block(index, self.is_cached)?));
+            let block = self.table.block(self.part, index, self.is_cached)?;
+            self.block = Some(BlockCursor::new(block));
         }
     }
 

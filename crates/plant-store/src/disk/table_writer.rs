@@ -6,7 +6,7 @@ use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 
 use super::block::{BlockBuilder, checksum};
 use super::bloom_filter::BloomFilter;
@@ -14,7 +14,7 @@ use super::health::StoreHealth;
 use super::keys;
 use super::new_file::create;
 use super::search::builder::{Chunk, IndexBuilder};
-use super::table::{BlockPlace, TableMetadata, Tail, block_head, footer};
+use super::table::{BlockPlace, Layout, TableMetadata, Tail, block_head, footer};
 use crate::fault;
 
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -30,14 +30,11 @@ pub(super) struct TableWriter<W> {
     /// The bytes written so far.
     offset: u64,
     block: BlockBuilder,
-    blocks: Vec<BlockPlace>,
+    index_block: BlockBuilder,
+    index: IndexBuilder,
+    layout: Layout,
     plant_entries: u64,
     filter: BloomFilter,
-    index: IndexBuilder,
-    index_block: BlockBuilder,
-    index_blocks: Vec<BlockPlace>,
-    /// The first granule of each chunk of the index.
-    pub(super) chunks: Vec<u32>,
 }
 
 impl<W: Write> TableWriter<W> {
@@ -47,19 +44,16 @@ impl<W: Write> TableWriter<W> {
             output,
             offset: 0,
             block: BlockBuilder::default(),
-            blocks: Vec::new(),
+            index_block: BlockBuilder::default(),
+            index: IndexBuilder::default(),
+            layout: Layout::default(),
             plant_entries: 0,
             filter: BloomFilter::with_room_for(plants),
-            index: IndexBuilder::default(),
-            index_block: BlockBuilder::default(),
-            index_blocks: Vec::new(),
-            chunks: Vec::new(),
         }
     }
 
     /// Adds an entry with a key greater than all before; a value of `None` removes the key.
     pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
-        ensure!(key < keys::FIRST_POSTINGS_KEY, "the search index of a table is not copied");
         if self.block.is_complete() {
             self.end_block()?;
         }
@@ -72,18 +66,17 @@ impl<W: Write> TableWriter<W> {
     }
 
     fn end_block(&mut self) -> anyhow::Result<()> {
-        let first_granule = self.index.end_block();
         let block = mem::take(&mut self.block);
-        let place = self.write_block(block, first_granule)?;
-        self.blocks.push(place);
-        match self.index.complete_chunk()? {
+        let place = self.write_block(block)?;
+        self.layout.blocks.push(place);
+        self.index.end_block();
+        match self.index.take_full_chunk()? {
             Some(chunk) => self.write_chunk(chunk),
             None => Ok(()),
         }
     }
 
     fn write_chunk(&mut self, Chunk { begin, postings }: Chunk) -> anyhow::Result<()> {
-        self.chunks.push(begin);
         for (term, granules) in postings {
             if self.index_block.is_complete() {
                 self.end_index_block()?;
@@ -95,16 +88,12 @@ impl<W: Write> TableWriter<W> {
 
     fn end_index_block(&mut self) -> anyhow::Result<()> {
         let block = mem::take(&mut self.index_block);
-        let place = self.write_block(block, 0)?;
-        self.index_blocks.push(place);
+        let place = self.write_block(block)?;
+        self.layout.index_blocks.push(place);
         Ok(())
     }
 
-    fn write_block(
-        &mut self,
-        block: BlockBuilder,
-        first_granule: u32,
-    ) -> anyhow::Result<BlockPlace> {
+    fn write_block(&mut self, block: BlockBuilder) -> anyhow::Result<BlockPlace> {
         let bytes = block.bytes();
         let (length, checksum) = (u32::try_from(bytes.len())?, checksum(bytes));
         let head = block_head(length, checksum);
@@ -112,24 +101,22 @@ impl<W: Write> TableWriter<W> {
         self.output.write_all(bytes)?;
         let offset = self.offset + head.len() as u64;
         self.offset = offset + u64::from(length);
-        let first_key = block.first_key.into();
-        Ok(BlockPlace { first_key, offset, length, checksum, first_granule })
+        Ok(BlockPlace { first_key: block.first_key.into(), offset, length, checksum })
     }
 
-    /// Ends the last blocks and the index. Returns all blocks by ascending keys.
-    pub(super) fn end_blocks(&mut self) -> anyhow::Result<Vec<BlockPlace>> {
+    /// Ends the last blocks and the search index. Only [`Self::finish`] may follow.
+    pub(super) fn end_blocks(&mut self) -> anyhow::Result<&Layout> {
         if !self.block.is_empty() {
             self.end_block()?;
         }
-        if let Some(chunk) = self.index.end_chunk()? {
+        if let Some(chunk) = self.index.take_chunk()? {
             self.write_chunk(chunk)?;
         }
         if !self.index_block.is_empty() {
             self.end_index_block()?;
         }
-        let mut blocks = mem::take(&mut self.blocks);
-        blocks.append(&mut self.index_blocks);
-        Ok(blocks)
+        self.layout.index = self.index.take_outline();
+        Ok(&self.layout)
     }
 
     /// Writes the end of the table, which has the changes of these sequence numbers.
@@ -138,12 +125,10 @@ impl<W: Write> TableWriter<W> {
         number: u64,
         (first_sequence, last_sequence): (u64, u64),
     ) -> anyhow::Result<(W, TableMetadata)> {
-        let blocks = self.end_blocks()?;
-        let Self { mut output, offset, plant_entries, filter, index, chunks, .. } = self;
+        self.end_blocks()?;
+        let Self { mut output, offset, layout, plant_entries, filter, .. } = self;
         let filter = &filter.to_bytes();
-        let granules = index.granules();
-        let tail =
-            Tail { first_sequence, last_sequence, plant_entries, blocks, chunks, granules, filter };
+        let tail = Tail { first_sequence, last_sequence, plant_entries, layout, filter };
         let tail = postcard::to_stdvec(&tail)?;
         let footer = footer(&tail);
         output.write_all(&tail)?;
@@ -212,5 +197,27 @@ impl Write for Synced {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plant_record::PlantRecord;
+
+    #[test]
+    fn a_table_is_written_the_same_in_every_version() {
+        // If this fails, tables are written otherwise, and another `FORMAT` is needed.
+        let mut table = TableWriter::new(Vec::new(), 1_000);
+        for id in 0..1_000_u64 {
+            let (name, tag) = (format!("Rosa {id} × Ä"), format!("tag {}", id % 7));
+            let tag = Some(&*tag).filter(|_| id % 3 > 0);
+            let record = PlantRecord { revision: id, idempotency: None, name: &name, tag };
+            let record = record.encode().expect("encodes");
+            let key = keys::plant_key(id.cast_signed().into());
+            table.add(&key, (id % 5 > 0).then_some(record.bytes())).expect("writes");
+        }
+        let (bytes, metadata) = table.finish(7, (1, 1_000)).expect("writes");
+        assert_eq!((checksum(&bytes), metadata.bytes), (10_846_686_063_203_076_850, 32_700));
     }
 }

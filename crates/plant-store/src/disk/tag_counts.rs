@@ -1,7 +1,7 @@
 //! The counts of tags: how many plants have each tag.
 //!
-//! Each level has, for each tag that plants have gained or lost in it, how many more plants have the tag than by the older
-//! levels. So a write never reads a count, and the counts of all levels add up to the number of plants.
+//! Each level stores by how much its changes altered the number of plants with each tag; the levels add up to that number. So a
+//! write never reads a count.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ pub(super) struct TagCountRun {
     pub(super) end: Option<Box<str>>,
 }
 
-/// The count that one table has.
-pub(super) fn decode_count(value: Option<&[u8]>) -> anyhow::Result<i64> {
-    value.and_then(|value| whole(value).ok()).context("a count of a tag is damaged")
+/// Adds the count that one table has.
+pub(super) fn add_count(sum: i64, value: Option<&[u8]>) -> anyhow::Result<i64> {
+    let count = value.and_then(|value| whole(value).ok()).context("a count of a tag is damaged")?;
+    sum.checked_add(count).context("a count of a tag is too great")
 }

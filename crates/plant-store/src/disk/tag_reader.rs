@@ -7,16 +7,15 @@ use anyhow::Context as _;
 use super::keys;
 use super::merge::Merge;
 use super::reader::DiskReader;
-use super::tag_counts::{TagCountRun, decode_count};
+use super::tag_counts::{TagCountRun, add_count};
 use crate::{TagCount, TagPage, TagPageRequest};
 
 /// How many tags more than its limit a page examines: tags without plants may be in the way.
 const MORE_TAGS: usize = 256;
 
 impl DiskReader {
-    /// The number of plants, or of those with a tag.
-    pub(super) fn count(&self, tag: Option<&str>) -> anyhow::Result<u64> {
-        let Some(tag) = tag else { return Ok(self.tree.read().totals.plants) };
+    /// The number of plants with a tag.
+    pub(super) fn count_with_tag(&self, tag: &str) -> anyhow::Result<u64> {
         let (mut sum, tables) = {
             let levels = self.tree.read();
             let counts = levels.memtables().filter_map(|memtable| memtable.tag_counts.get(tag));
@@ -25,7 +24,7 @@ impl DiskReader {
         let key = keys::count_key(tag);
         for table in &*tables {
             if let Some(count) = table.get(&key)? {
-                sum += decode_count(count.as_deref())?;
+                sum = add_count(sum, count.as_deref())?;
             }
         }
         plants_with_tag(tag, sum)
@@ -73,7 +72,8 @@ impl DiskReader {
                 end = Some(tag.into());
                 break;
             }
-            *counts.entry(tag.into()).or_default() += count;
+            let sum = counts.entry(tag.into()).or_default();
+            *sum = sum.checked_add(count).context("a count of a tag is too great")?;
         }
         Ok(TagCountRun { counts, end })
     }

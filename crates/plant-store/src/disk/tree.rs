@@ -12,7 +12,7 @@ use super::change::{ChangeGroup, EventOfPlant, Totals};
 use super::keys;
 use super::memtable::{Memtable, Run, run};
 use super::merge::Tables;
-use super::search::text_log::Segments;
+use super::search::text_log::TextBatches;
 use super::table::Table;
 use super::tag_counts::{TagCountRun, TagCounts};
 use crate::plant_record::EncodedPlant;
@@ -156,18 +156,17 @@ impl Levels {
         let changed =
             self.memtables().map(|memtable| memtable.tag_counts.range::<str, _>(from_start));
         let end = changed.clone().filter_map(|mut tags| tags.nth(most)).map(|(tag, _)| tag).min();
+        let is_in_run = |tag: &Box<str>| end.is_none_or(|end| tag < end);
         let mut counts = TagCounts::new();
-        for (tag, count) in changed.flatten() {
-            if end.is_none_or(|end| tag < end) {
-                *counts.entry(tag.clone()).or_default() += count;
-            }
+        for (tag, count) in changed.flat_map(|tags| tags.take_while(|(tag, _)| is_in_run(tag))) {
+            *counts.entry(tag.clone()).or_default() += count;
         }
         TagCountRun { counts, end: end.cloned() }
     }
 
     /// The texts of all changed plants.
-    pub(super) fn texts(&self) -> Segments {
-        self.memtables().flat_map(|memtable| memtable.texts.segments()).collect()
+    pub(super) fn texts(&self) -> TextBatches {
+        self.memtables().flat_map(|memtable| memtable.texts.batches()).collect()
     }
 
     /// The sequence number of the first event in memory, or of the next one while there is none.

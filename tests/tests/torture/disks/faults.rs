@@ -19,7 +19,7 @@ use plantd_tests::{
 
 use super::load::{Failed, launch, new_ledgers, write_until_it_fails};
 use super::{assert_helps, check_repaired, check_repaired_for, start_and_end};
-use crate::{CHANGES_IN_MEMORY, FEW_CHANGES_IN_MEMORY};
+use crate::{CHANGES_IN_MEMORY, SMALL_LIMITS};
 
 /// How often enough is written for a fault whose time is not known.
 const MOST_ROUNDS: u32 = 8;
@@ -125,8 +125,7 @@ impl FaultyServer {
         let trace = folder.path().join("trace");
         let plants = plants_of(&server);
         let options = fault.options(files.paths(&plants));
-        let launch =
-            if files == Files::Log { launch() } else { launch().faults(FEW_CHANGES_IN_MEMORY) };
+        let launch = if files == Files::Log { launch() } else { launch().faults(SMALL_LIMITS) };
         server.restart_with(launch.under_strace(&trace, &options));
         if files == Files::Log {
             for (name, faulty) in SEGMENTS {

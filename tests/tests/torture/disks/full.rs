@@ -11,7 +11,7 @@ use plantd_tests::{
 
 use super::load::{self, new_ledgers};
 use super::{assert_helps, check_repaired, check_repaired_for, start_and_end};
-use crate::FEW_CHANGES_IN_MEMORY;
+use crate::SMALL_LIMITS;
 
 const ROOM: &str = "size=256m";
 const ADVICE: &[&str] = &["has room"];
@@ -96,10 +96,10 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
     let mut followed = Vec::new();
     let (mut writes, mut doubts, mut starts, mut refused) = (0, 0, 0, 0);
     for round in 0..rounds {
-        // The write-ahead log takes 16 MiB, and 32 MiB are the reserve.
-        let kib = chance.u32(49 * 1024..50 * 1024);
+        // The write-ahead log takes 16 MiB, and 72 MiB are the reserve.
+        let kib = chance.u32(89 * 1024..90 * 1024);
         let disk = SmallDisk::new(&format!("size={kib}k"));
-        let launch = load::launch().faults(FEW_CHANGES_IN_MEMORY).within(&disk);
+        let launch = load::launch().faults(SMALL_LIMITS).within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
         let client = server.client();
         let (mut ledgers, mut followers) = (new_ledgers(), Followers::of(&server));
@@ -194,7 +194,7 @@ fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() 
     let (mut writes, mut doubts, mut failed) = (0, 0, 0);
     for _ in 0..rounds {
         let disk = SmallDisk::new("size=128m");
-        let launch = load::launch().faults(FEW_CHANGES_IN_MEMORY).within(&disk);
+        let launch = load::launch().faults(SMALL_LIMITS).within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
         let (mut ledgers, followers) = (new_ledgers(), Followers::of(&server));
         let before = chance.usize(0..200);

@@ -9,9 +9,13 @@ use std::mem;
 use foldhash::fast::RandomState;
 use plant_domain::fold_name;
 
+use super::outline::IndexOutline;
 use super::postings::{GRANULE_PLANTS, PostingsBuilder};
 use super::term::{Gram, gram_term, grams, tag_term};
 use crate::plant_record::PlantRecord;
+
+// A verification writes tables again and compares them, so a change of these numbers needs another
+// [`FORMAT`](super::super::manifest::FORMAT).
 
 /// The most granules of a chunk. A search reads the postings of a term once for each chunk.
 const CHUNK_GRANULES: u32 = 1 << 16;
@@ -27,13 +31,13 @@ const TERM_BYTES: usize = 64;
 pub(in super::super) struct IndexBuilder {
     grams: HashMap<Gram, PostingsBuilder, RandomState>,
     tags: HashMap<Box<str>, PostingsBuilder, RandomState>,
-    /// The number of the first granule of the chunk. Granules are numbered from the beginning of the table.
+    /// The first granule of the chunk.
     chunk_begin: u32,
-    /// The number of the granule that takes the next plant.
-    granule: u32,
     plants_in_granule: usize,
-    /// The number of the first granule of the block.
+    /// Of what is complete, and the beginning of the block.
+    outline: IndexOutline,
     block_begin: u32,
+    /// About how much memory the chunk takes.
     bytes: usize,
 }
 
@@ -53,7 +57,7 @@ impl IndexBuilder {
         self.plants_in_granule += 1;
         // A record that cannot be decoded is reported by everything that reads the plant.
         let Some(Ok(record)) = record.map(PlantRecord::decode) else { return };
-        let granule = self.granule - self.chunk_begin;
+        let granule = self.outline.granules - self.chunk_begin;
         for gram in grams(&fold_name(record.name)) {
             let postings = self.grams.entry(gram).or_insert_with(|| {
                 self.bytes += TERM_BYTES;
@@ -71,34 +75,29 @@ impl IndexBuilder {
         }
     }
 
-    /// Ends a block. Returns how many granules are before it.
-    pub(in super::super) fn end_block(&mut self) -> u32 {
+    pub(in super::super) fn end_block(&mut self) {
         if self.plants_in_granule > 0 {
             self.end_granule();
         }
-        mem::replace(&mut self.block_begin, self.granule)
+        let begin = mem::replace(&mut self.block_begin, self.outline.granules);
+        self.outline.granules_before.push(begin);
     }
 
     fn end_granule(&mut self) {
-        self.granule += 1;
+        self.outline.granules += 1;
         self.plants_in_granule = 0;
     }
 
-    /// How many granules there are, once the last block has ended.
-    pub(in super::super) const fn granules(&self) -> u32 {
-        self.granule
+    /// The chunk, if it has enough postings. Only between two blocks.
+    pub(in super::super) fn take_full_chunk(&mut self) -> anyhow::Result<Option<Chunk>> {
+        let granules = self.outline.granules - self.chunk_begin;
+        let is_full = granules >= CHUNK_GRANULES || self.bytes >= CHUNK_BYTES;
+        if is_full { self.take_chunk() } else { Ok(None) }
     }
 
-    /// The chunk, once it has enough postings. Call this after each block.
-    pub(in super::super) fn complete_chunk(&mut self) -> anyhow::Result<Option<Chunk>> {
-        let is_complete =
-            self.granule - self.chunk_begin >= CHUNK_GRANULES || self.bytes >= CHUNK_BYTES;
-        if is_complete { self.end_chunk() } else { Ok(None) }
-    }
-
-    /// The chunk so far, if it has granules.
-    pub(in super::super) fn end_chunk(&mut self) -> anyhow::Result<Option<Chunk>> {
-        let granules = (self.granule - self.chunk_begin) as usize;
+    /// The chunk so far, if it has granules. Only between two blocks.
+    pub(in super::super) fn take_chunk(&mut self) -> anyhow::Result<Option<Chunk>> {
+        let granules = (self.outline.granules - self.chunk_begin) as usize;
         if granules == 0 {
             return Ok(None);
         }
@@ -110,8 +109,14 @@ impl IndexBuilder {
             |(term, postings): (_, PostingsBuilder)| Ok((term, postings.encode(granules)?));
         let mut postings = grams.chain(tags).map(encoded).collect::<anyhow::Result<Vec<_>>>()?;
         postings.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let begin = mem::replace(&mut self.chunk_begin, self.granule);
+        let begin = mem::replace(&mut self.chunk_begin, self.outline.granules);
+        self.outline.chunks.push(begin);
         self.bytes = 0;
         Ok(Some(Chunk { begin, postings }))
+    }
+
+    /// The outline of the whole index, once all chunks are taken.
+    pub(in super::super) fn take_outline(&mut self) -> IndexOutline {
+        mem::take(&mut self.outline)
     }
 }

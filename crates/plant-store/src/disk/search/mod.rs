@@ -6,9 +6,10 @@
 //! ([`text_log`]).
 //!
 //! The index only proposes plants: the search compares each name and tag with the filter, in the newest state of the
-//! plant. So what is out of date in an older table costs time, and is never found.
+//! plant. A stale entry in an older table costs time, never a wrong result.
 
 pub(super) mod builder;
+pub(super) mod outline;
 mod postings;
 mod table_search;
 mod term;
@@ -20,12 +21,12 @@ use plant_domain::{PlantFilter, PlantId};
 
 use self::table_search::TableSearch;
 use self::term::Terms;
-use self::text_log::Segments;
+use self::text_log::TextBatches;
 use super::merge::Tables;
 use crate::PAGE_MAX_WORK;
 
 /// What a search has come to.
-pub(super) enum Found {
+pub(super) enum Step {
     /// A plant that had a matching name and tag at some time. Ids come in ascending order.
     Candidate(PlantId),
     /// The search has cost enough before this plant.
@@ -47,7 +48,7 @@ impl<'a> Search<'a> {
         filter: &'a PlantFilter,
         from: PlantId,
         tables: &Tables,
-        recent: &Segments,
+        recent: &TextBatches,
     ) -> anyhow::Result<Self> {
         let terms = Terms::of(filter);
         let recent = text_log::find(recent, filter, from);
@@ -57,7 +58,7 @@ impl<'a> Search<'a> {
     }
 
     /// The next candidate. Adds the plants that the search has looked at to `looked_at`.
-    pub(super) fn next(&mut self, looked_at: &mut usize) -> anyhow::Result<Found> {
+    pub(super) fn next(&mut self, looked_at: &mut usize) -> anyhow::Result<Step> {
         // The search that is furthest behind advances, so that all are at about the same id when the work is too much.
         loop {
             let behind =
@@ -68,17 +69,17 @@ impl<'a> Search<'a> {
                 Some((position, table)) if recent.is_none_or(|recent| position.id <= recent) => {
                     if let Some(id) = table.take_match() {
                         self.skip(id);
-                        return Ok(Found::Candidate(id));
+                        return Ok(Step::Candidate(id));
                     }
                     if *looked_at >= PAGE_MAX_WORK {
-                        return Ok(Found::TooMuchWork(position.id));
+                        return Ok(Step::TooMuchWork(position.id));
                     }
                     *looked_at += table.read_granule(self.filter, &self.terms)?;
                 }
                 _ => {
-                    let Some(id) = recent else { return Ok(Found::End) };
+                    let Some(id) = recent else { return Ok(Step::End) };
                     self.skip(id);
-                    return Ok(Found::Candidate(id));
+                    return Ok(Step::Candidate(id));
                 }
             }
         }

@@ -6,7 +6,8 @@
 use anyhow::{Context as _, ensure};
 
 /// A granule is this many consecutive plant entries of a block, or the rest of the block. In larger granules, a search
-/// compares more names in vain; smaller ones have more postings.
+/// compares more names in vain; smaller ones have more postings. On disk, so a change needs another
+/// [`FORMAT`](super::super::manifest::FORMAT).
 pub(super) const GRANULE_PLANTS: usize = 8;
 
 /// A set of granules that is being written; numbers count from the beginning of the chunk.

@@ -8,12 +8,13 @@ use plant_domain::{PlantFilter, PlantId};
 
 use super::super::block::BlockCursor;
 use super::super::keys;
-use super::super::table::{Table, TableCursor};
+use super::super::table::{Part, Table, TableCursor};
+use super::outline::IndexOutline;
 use super::postings::{GRANULE_PLANTS, Granules};
 use super::term::Terms;
 use crate::plant_record::PlantRecord;
 
-/// So few granules are read sooner than the postings of one more term.
+/// With this few candidates, reading them is cheaper than reading the postings of another term.
 const FEW_GRANULES: usize = 4;
 
 /// Where the search of a table is.
@@ -32,7 +33,8 @@ pub(super) struct TableSearch {
     block: Option<OpenBlock>,
 }
 
-/// A match, or a granule that is not read yet. In this order, every granule that may have a plant comes before the plant.
+/// Where a search stands, ordered by id. At equal ids, an unread granule sorts before a match, so a plant is taken only after
+/// every granule that may have it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     /// No plant in the granule has a lesser id.
@@ -64,10 +66,11 @@ struct OpenBlock {
 impl TableSearch {
     /// A search from an id on.
     pub(super) fn new(table: &Arc<Table>, terms: &Terms, from: PlantId) -> anyhow::Result<Self> {
-        let first = table.granule_of(from);
+        let block = table.block_of(Part::Entries, &keys::plant_key(from));
+        let first = table.layout.index.granules_before_block(block.unwrap_or(0));
         let mut search = Self {
             table: Arc::clone(table),
-            chunk: table.chunk_of(first),
+            chunk: table.layout.index.chunk_of(first),
             candidates: Granules::none(0),
             next: None,
             from,
@@ -77,6 +80,10 @@ impl TableSearch {
         search.read_candidates(terms)?;
         search.advance(first, terms)?;
         Ok(search)
+    }
+
+    fn outline(&self) -> &IndexOutline {
+        &self.table.layout.index
     }
 
     /// Where the search is; `None` at the end.
@@ -135,11 +142,11 @@ impl TableSearch {
     /// Moves to the first candidate from a granule on.
     fn advance(&mut self, from: u32, terms: &Terms) -> anyhow::Result<()> {
         loop {
-            let chunk = self.table.chunk(self.chunk);
+            let chunk = self.outline().chunk(self.chunk);
             let candidate = self.candidates.next_from(from.saturating_sub(chunk.start) as usize);
             if let Some(candidate) = candidate {
                 let number = chunk.start + u32::try_from(candidate)?;
-                let place = self.table.block_of_granule(number);
+                let place = self.outline().block_of(number);
                 let (block, before) =
                     place.context("a granule of the search index has no block")?;
                 let plants_before = GRANULE_PLANTS * before as usize;
@@ -148,7 +155,7 @@ impl TableSearch {
                 return Ok(());
             }
             self.chunk += 1;
-            if self.table.chunk(self.chunk).is_empty() {
+            if self.outline().chunk(self.chunk).is_empty() {
                 self.next = None;
                 return Ok(());
             }
@@ -158,7 +165,7 @@ impl TableSearch {
 
     /// Reads which granules of the chunk have all the terms.
     fn read_candidates(&mut self, terms: &Terms) -> anyhow::Result<()> {
-        let chunk = self.table.chunk(self.chunk);
+        let chunk = self.outline().chunk(self.chunk);
         let key = |term: &[u8]| keys::postings_key(chunk.start, term);
         self.candidates = Granules::all(chunk.len());
         for term in &terms.all_of {
@@ -166,7 +173,7 @@ impl TableSearch {
                 return Ok(());
             }
             let mut with_term = Granules::none(chunk.len());
-            if let Some(postings) = self.table.get(&key(term))?.flatten() {
+            if let Some(postings) = self.table.find(Part::SearchIndex, &key(term))?.flatten() {
                 with_term.insert(&postings)?;
             }
             self.candidates.intersect(&with_term);
@@ -174,7 +181,8 @@ impl TableSearch {
         let Some(range) = &terms.one_of else { return Ok(()) };
         let mut with_one = Granules::none(chunk.len());
         let (begin, end) = (key(&range.start), key(&range.end));
-        let mut entries = TableCursor::new(Arc::clone(&self.table), &begin, true);
+        let mut entries =
+            TableCursor::new(Arc::clone(&self.table), Part::SearchIndex, &begin, true);
         while entries.advance()?
             && let Some((key, Some(postings))) = entries.entry()
             && *key < *end

@@ -7,22 +7,22 @@ use std::sync::Arc;
 use memchr::memmem::Finder;
 use plant_domain::{PlantFilter, PlantId, fold_name};
 
-/// A segment is complete with this many plants. Each search copies the one that is not complete yet.
-const SEGMENT_PLANTS: usize = 1024;
+/// A batch is complete with this many bytes of texts. Each search copies the batch that is not complete yet.
+const BATCH_BYTES: usize = 32 * 1024;
 
-/// Segments that a search shares with the memtable.
-pub(in super::super) type Segments = Vec<Arc<Segment>>;
+/// Batches that a search shares with the memtable.
+pub(in super::super) type TextBatches = Vec<Arc<TextBatch>>;
 
 /// The texts of all plants that a memtable has got; a plant that was changed again is there again.
 #[derive(Debug, Default)]
 pub(in super::super) struct TextLog {
-    complete: Segments,
-    last: Segment,
+    complete: TextBatches,
+    last: TextBatch,
 }
 
 /// The texts of consecutive changes.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Segment {
+pub(in super::super) struct TextBatch {
     ids: Vec<PlantId>,
     names: Texts,
     tags: Texts,
@@ -30,7 +30,7 @@ pub(in super::super) struct Segment {
 
 impl TextLog {
     pub(in super::super) fn add(&mut self, id: PlantId, name: &str, tag: Option<&str>) {
-        if self.last.ids.len() == SEGMENT_PLANTS {
+        if self.last.names.text.len() + self.last.tags.text.len() >= BATCH_BYTES {
             self.complete.push(Arc::new(mem::take(&mut self.last)));
         }
         self.last.ids.push(id);
@@ -38,7 +38,7 @@ impl TextLog {
         self.last.tags.add(bounded(tag.unwrap_or_default()));
     }
 
-    pub(in super::super) fn segments(&self) -> impl Iterator<Item = Arc<Segment>> {
+    pub(in super::super) fn batches(&self) -> impl Iterator<Item = Arc<TextBatch>> {
         self.complete.iter().cloned().chain([Arc::new(self.last.clone())])
     }
 }
@@ -49,16 +49,20 @@ fn bounded(tag: &str) -> [&str; 3] {
 }
 
 /// The plants from an id on whose name or tag may match, each once, by ascending id.
-pub(super) fn find(segments: &Segments, filter: &PlantFilter, from: PlantId) -> VecDeque<PlantId> {
+pub(super) fn find(
+    batches: &TextBatches,
+    filter: &PlantFilter,
+    from: PlantId,
+) -> VecDeque<PlantId> {
     let of_tag = || filter.tag().map(|tag| bounded(tag).concat());
     let of_name = filter.folded_name_part().map(str::to_owned);
     let is_of_name = of_name.is_some();
     let Some(part) = of_name.or_else(of_tag) else { return VecDeque::new() };
     let finder = Finder::new(&part);
     let mut found = Vec::new();
-    for segment in segments {
-        let texts = if is_of_name { &segment.names } else { &segment.tags };
-        let ids = texts.find(&finder).map(|index| segment.ids[index]);
+    for batch in batches {
+        let texts = if is_of_name { &batch.names } else { &batch.tags };
+        let ids = texts.find(&finder).map(|index| batch.ids[index]);
         found.extend(ids.filter(|id| *id >= from));
     }
     found.sort_unstable();
