@@ -130,7 +130,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     });
     let head = ["", "import, plants/s", "bytes on disk a plant", "most memory, MB", "ready, s"];
     let text = format!(
-        "{} PostgreSQL has {} plants, the others {}. Each search is of the first page of 100, over {SEARCHERS} connections;          the claims about searches are of their p99 in ms.\n\n{}\n{}\n{}",
+        "{} PostgreSQL has {} plants, the others {}. Each search is of the first page of 100, over {SEARCHERS} connections; \
+         the claims about searches are of their p99 in ms.\n\n{}\n{}\n{}",
         server.description,
         number(in_postgres as f64, 0),
         number(plants as f64, 0),

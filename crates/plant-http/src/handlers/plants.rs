@@ -69,8 +69,8 @@ pub(crate) async fn list(
         if page.len() < *limit {
             response.insert_header((SEARCHED_TO_HEADER, after.to_string()));
         }
-        let (plants, next) = (context.plants_path(), query.next(after));
-        response.insert_header((header::LINK, format!("<{plants}?{next}>; rel=\"next\"")));
+        let next = RequestContext::next_link(&context.plants_path(), &query.next(after));
+        response.insert_header((header::LINK, next));
     }
     Ok(response.json(page))
 }

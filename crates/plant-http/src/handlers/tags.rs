@@ -22,8 +22,8 @@ pub(crate) async fn list(
 
     let mut response = HttpResponse::Ok();
     if let Some(after) = page.next {
-        let (tags, next) = (context.tags_path(), query.next(&after));
-        response.insert_header((header::LINK, format!("<{tags}?{next}>; rel=\"next\"")));
+        let next = RequestContext::next_link(&context.tags_path(), &query.next(&after));
+        response.insert_header((header::LINK, next));
     }
     Ok(response.json(page.tags))
 }

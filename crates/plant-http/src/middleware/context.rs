@@ -95,6 +95,11 @@ impl RequestContext {
         self.path("/events")
     }
 
+    /// The value of `Link` for the next page at a path (RFC 8288).
+    pub(crate) fn next_link(path: &str, query: &str) -> String {
+        format!("<{path}?{query}>; rel=\"next\"")
+    }
+
     /// A path of the service behind the path that the service is mounted on.
     fn path(&self, path: &str) -> String {
         format!("{}{path}", self.mount.get().map_or("", String::as_str))

@@ -58,8 +58,8 @@ impl DiskInspection {
         Ok(Self { found, findings })
     }
 
-    /// Compares plants, tag index, count, digest and events with each other. Reads everything; memory is bounded by the
-    /// number of kept events.
+    /// Compares plants, search index, counts, digest and events with each other. Reads everything; memory is bounded by the
+    /// number of kept events, and by the number of tags once their counts are wrong.
     ///
     /// # Errors
     ///

@@ -156,7 +156,7 @@ impl Levels {
         let changed =
             self.memtables().map(|memtable| memtable.tag_counts.range::<str, _>(from_start));
         let end = changed.clone().filter_map(|mut tags| tags.nth(most)).map(|(tag, _)| tag).min();
-        let is_in_run = |tag: &Box<str>| end.is_none_or(|end| tag < end);
+        let is_in_run = |tag: &str| end.is_none_or(|end| tag < &**end);
         let mut counts = TagCounts::new();
         for (tag, count) in changed.flat_map(|tags| tags.take_while(|(tag, _)| is_in_run(tag))) {
             *counts.entry(tag.clone()).or_default() += count;

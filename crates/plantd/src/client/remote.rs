@@ -224,8 +224,8 @@ struct Refusal {
 
 /// Replaces characters that control the terminal or the order of a line, so that text from a server does neither.
 pub(crate) fn printable(text: &str) -> String {
-    // Line separators, and the embeddings, overrides and isolates of Unicode's bidirectional algorithm.
-    let is_layout = |c| matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    // Line separators, and the marks, embeddings, overrides and isolates of Unicode's bidirectional algorithm.
+    let is_layout = |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let replaced = |c: char| c.is_control() || is_layout(c);
     text.chars().map(|c| if replaced(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -63,7 +63,7 @@ pub(crate) async fn events(
         }
     }
     let (events, next) = (page.events, query.next(page.next));
-    let link = format!("<{}?{next}>; rel=\"next\"", follower.context.events_path());
+    let link = RequestContext::next_link(&follower.context.events_path(), &next);
     Ok(HttpResponse::Ok()
         .insert_header((header::LINK, link))
         .insert_header((header::VARY, "accept"))
