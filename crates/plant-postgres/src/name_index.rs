@@ -1,0 +1,205 @@
+//! The indexes that narrow down a search for a part of a name.
+//!
+//! An index by trigrams needs the extension pg_trgm, and finds parts with three letters or digits in a row. An index by rare
+//! characters needs no extension, and finds short parts that few names have. The program works without either: a search then
+//! examines plants in the order of their ids.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use plant_store::PAGE_MAX_WORK;
+use tokio::sync::Mutex;
+use tokio_postgres::Row;
+
+use crate::config::PostgresConfig;
+use crate::reader::PostgresReader;
+use crate::sessions::{Session, SessionError, Sessions};
+use crate::statements::{COMMON_LETTERS, FIND_NAME_INDEXES, NameIndex};
+
+/// For how long a reader relies on what it found out about the indexes. Another server may make them, and an administrator may
+/// drop them.
+const KNOWN_FOR: Duration = Duration::from_secs(2);
+
+/// The schema of the extension, if it is installed, as quoted SQL.
+const EXTENSION_SCHEMA: &str = "SELECT quote_ident(nspname) FROM pg_extension \
+     JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'pg_trgm'";
+
+/// Its schema must not be that of the plants: dropping those would drop the indexes of all other schemas too.
+const MAKE_EXTENSION: &str = "CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public";
+
+/// PostgreSQL gathers up to 16 MB of new entries, which each search reads. Larger batches are cheaper to sort in.
+const TRIGRAM_INDEX: &str = "plants_by_name ON SCHEMA.plants \
+     USING gin (folded_name OPERATORS.gin_trgm_ops) WITH (gin_pending_list_limit = 16384)";
+
+/// What a search may use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NameIndexes {
+    has_trigrams: bool,
+    has_rare_letters: bool,
+    /// Whether characters outside ASCII can be in trigrams.
+    knows_letters: bool,
+}
+
+impl NameIndexes {
+    /// The index that narrows down a search for a part of a folded name.
+    pub(super) fn for_part(self, part: &str) -> Option<NameIndex> {
+        if self.has_trigrams && has_trigram(part, self.knows_letters) {
+            return Some(NameIndex::Trigrams);
+        }
+        let has_rare_letters = self.has_rare_letters && !rare_letters(part).is_empty();
+        has_rare_letters.then_some(NameIndex::RareLetters)
+    }
+}
+
+/// Whether pg_trgm finds a trigram in a part of a name. Without one, it would read the whole index. Words are filled up with
+/// two spaces in front and one behind; the part may begin and end in a word.
+fn has_trigram(part: &str, knows_letters: bool) -> bool {
+    let is_of_word = |letter: char| {
+        letter.is_ascii_alphanumeric()
+            || knows_letters && !letter.is_ascii() && letter.is_alphabetic()
+    };
+    let is_gap = |letter: char| letter.is_ascii() && !letter.is_ascii_alphanumeric();
+    let letters: Vec<char> = part.chars().collect();
+    letters.windows(2).any(|pair| is_gap(pair[0]) && is_of_word(pair[1]))
+        || letters.windows(3).any(|three| {
+            let [first, second, third] = [three[0], three[1], three[2]];
+            is_of_word(first) && is_of_word(second) && (is_of_word(third) || is_gap(third))
+        })
+}
+
+/// The characters of a part that few names have.
+pub(super) fn rare_letters(part: &str) -> Vec<String> {
+    part.chars().filter(|letter| !COMMON_LETTERS.contains(*letter)).map(String::from).collect()
+}
+
+/// The pattern of `LIKE` for a part of a name.
+pub(super) fn pattern(part: &str) -> String {
+    let mut pattern = String::from("%");
+    for letter in part.chars() {
+        if matches!(letter, '\\' | '%' | '_') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// What a reader last found out, and when.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownNameIndexes {
+    found: Arc<Mutex<Option<(Instant, NameIndexes)>>>,
+}
+
+impl KnownNameIndexes {
+    pub(super) async fn get(&self, reader: &PostgresReader) -> anyhow::Result<NameIndexes> {
+        let mut found = self.found.lock().await;
+        if let Some((since, indexes)) = *found
+            && since.elapsed() < KNOWN_FOR
+        {
+            return Ok(indexes);
+        }
+        let rows = reader.rows("the indexes over names", FIND_NAME_INDEXES, &[]).await?;
+        let indexes = of_row(rows.first().context("no answer about the indexes over names")?)?;
+        *found = Some((Instant::now(), indexes));
+        Ok(indexes)
+    }
+}
+
+fn of_row(row: &Row) -> Result<NameIndexes, tokio_postgres::Error> {
+    Ok(NameIndexes {
+        has_trigrams: row.try_get("has_trigrams")?,
+        has_rare_letters: row.try_get("has_rare_letters")?,
+        knows_letters: row.try_get("knows_letters")?,
+    })
+}
+
+/// Whether the index by trigrams is there and complete.
+pub(super) async fn is_made(session: &Session) -> anyhow::Result<bool> {
+    Ok(of_row(&session.row(FIND_NAME_INDEXES, &[]).await?)?.has_trigrams)
+}
+
+/// The schema of the extension, which this makes if it is missing.
+pub(super) async fn extension_schema(session: &Session) -> anyhow::Result<String> {
+    let find = async || -> anyhow::Result<Option<String>> {
+        let rows = session.rows(EXTENSION_SCHEMA, &[]).await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
+    };
+    if let Some(schema) = find().await? {
+        return Ok(schema);
+    }
+    let made = session.answer(session.client()?.batch_execute(MAKE_EXTENSION)).await;
+    // If this failed, another program may have made it at the same moment.
+    let found = find().await?;
+    match (found, made) {
+        (Some(schema), _) => Ok(schema),
+        (None, Err(error)) => Err(anyhow!(error).context("the extension pg_trgm cannot be made")),
+        (None, Ok(())) => Err(anyhow!("the extension pg_trgm was dropped at once")),
+    }
+}
+
+/// The statement that makes the index by trigrams in new tables.
+pub(super) fn make_in_new_tables(extension_schema: &str) -> String {
+    format!("CREATE INDEX IF NOT EXISTS {TRIGRAM_INDEX}").replace("OPERATORS", extension_schema)
+}
+
+/// Makes the index by trigrams in existing tables while others write them, unless another server is making it.
+pub(super) async fn make(config: &PostgresConfig, extension_schema: &str) -> anyhow::Result<()> {
+    try_to_make(config, extension_schema).await.context("the index over names cannot be made")
+}
+
+async fn try_to_make(config: &PostgresConfig, extension_schema: &str) -> anyhow::Result<()> {
+    let session = Sessions::new(config, 1, Arc::default())?.get().await?;
+    let client = session.client()?;
+    let answered = |answer: Result<(), tokio_postgres::Error>| answer.map_err(SessionError::from);
+    // It takes minutes over millions of plants.
+    answered(client.batch_execute("SET statement_timeout = 0").await)?;
+    // One server makes it. The lock goes with the session.
+    let lock = session.sql("SELECT pg_try_advisory_lock(hashtext('SCHEMA.plants_by_name'))");
+    let row = client.query_one(&lock, &[]).await.map_err(SessionError::from)?;
+    if !row.try_get::<_, bool>(0)? || is_made(&session).await? {
+        return Ok(());
+    }
+    log::info!("making the index over names; until it is made, searches are slower");
+    let begun = Instant::now();
+    // An interrupted attempt leaves an incomplete one.
+    let drop = session.sql("DROP INDEX CONCURRENTLY IF EXISTS SCHEMA.plants_by_name");
+    answered(client.batch_execute(&drop).await)?;
+    let make = format!("CREATE INDEX CONCURRENTLY {TRIGRAM_INDEX}");
+    let make = session.sql(&make.replace("OPERATORS", extension_schema));
+    answered(client.batch_execute(&make).await)?;
+    log::info!("made the index over names in {} s", begun.elapsed().as_secs());
+    Ok(())
+}
+
+/// The message for an index that cannot be made.
+pub(super) fn missing(cause: &anyhow::Error) -> String {
+    format!(
+        "{cause:#}; a page of a search by name examines at most {PAGE_MAX_WORK} plants, and may be short: have a user who may \
+         run CREATE EXTENSION pg_trgm in the database, and then migrate as the owner of the tables"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_without_a_trigram_does_not_use_the_index_by_trigrams() {
+        for part in ["ros", "a ros", " a", "ab ", "x 1", "1025"] {
+            assert!(has_trigram(part, false), "{part:?}");
+        }
+        for part in ["a", "ab", "a ", "×", " × ", "a×b", "%_"] {
+            assert!(!has_trigram(part, false), "{part:?}");
+        }
+        for part in ["αστερι", "éab", "木木木"] {
+            assert!(!has_trigram(part, false) && has_trigram(part, true), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_takes_every_character_literally() {
+        assert_eq!(pattern(r"50 % _\"), r"%50 \% \_\\%");
+    }
+}
