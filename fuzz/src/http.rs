@@ -14,11 +14,11 @@ use plant_domain::{Error, NewPlant, Plant, PlantId};
 use plant_http::Token;
 use plant_http::internal::{
     bearer_token, chunks_end, entity_tag, export_format, head_end, idempotency_key, import_format,
-    list, media_type, on_conflict, preconditions, read_new_plant, read_patch, read_plant,
+    list, media_type, on_conflict, preconditions, read_new_plant, read_patch, read_plant, tags,
 };
 use plant_http::limits::{
     ENTITY_TAGS_MAX, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS,
-    PAGE_MAX_PLANTS, ROW_MAX_BYTES,
+    PAGE_MAX_PLANTS, PAGE_MAX_TAGS, ROW_MAX_BYTES,
 };
 use plant_http::transfer::{ImportFormat, ReadRow, TransferFormat, row_reader};
 use plant_store::{Preconditions, Revisions};
@@ -349,6 +349,11 @@ fn check_query(input: &[u8]) {
     if let Some(asked) = on_conflict(query) {
         assert_eq!(on_conflict(&format!("on_conflict={asked}")), Some(asked));
     }
+    check_list_query(query);
+    check_tag_query(query);
+}
+
+fn check_list_query(query: &str) {
     let Some((page, _)) = list(query, PlantId::MIN) else { return };
     assert!((1..=PAGE_MAX_PLANTS).contains(&page.limit));
     let after = page.after.unwrap_or(PlantId::MIN);
@@ -357,6 +362,17 @@ fn check_query(input: &[u8]) {
     assert_eq!(next.after, Some(after));
     assert_eq!(next.limit, page.limit);
     assert_eq!(next.filter, page.filter);
+}
+
+fn check_tag_query(query: &str) {
+    let Some((page, _)) = tags(query, "") else { return };
+    assert!((1..=PAGE_MAX_TAGS).contains(&page.limit));
+    assert!(Plant::new("Rosa", page.after.clone()).is_ok(), "no tag can be before the page");
+    let after = page.after.as_deref().unwrap_or("Rosaceae");
+    let (_, next) = tags(query, after).expect("it was read before");
+    let (next, _) = tags(&next, after).expect("the link to the next page can be followed");
+    assert_eq!(next.after.as_deref(), Some(after));
+    assert_eq!((next.limit, next.prefix), (page.limit, page.prefix));
 }
 
 /// The lines of an input as values of a header, and a head with them; `None` if one cannot be a value.

@@ -1,8 +1,8 @@
 //! What plant-store reads from the disk.
 
 use plant_domain::PlantFilter;
-use plant_store::PageRequest;
 use plant_store::internal::{self, AnyDatabase, TableEntries};
+use plant_store::{PageRequest, StoredPlant};
 
 use crate::FuzzTarget;
 
@@ -86,7 +86,7 @@ fn log_segment(input: &[u8]) {
 }
 
 /// Parts of a database: the kind, the length of the key, the length of the value, then both. The kind `m` is the totals of
-/// the manifest, and `+` begins the next older table. Other kinds but `p`, `e` and `t`, which begin the key of an entry,
+/// the manifest, and `+` begins the next older table. Other kinds but `p`, `e` and `c`, which begin the key of an entry,
 /// are a group of the write-ahead log. The same letter in upper case removes a key.
 fn database(input: &[u8]) {
     // The totals of an empty database.
@@ -101,7 +101,7 @@ fn database(input: &[u8]) {
         match kind {
             b'm' => totals = value.to_vec(),
             b'+' => tables.push(TableEntries::new()),
-            b'p' | b'e' | b't' | b'P' | b'E' | b'T' => {
+            b'p' | b'e' | b'c' | b'P' | b'E' | b'C' => {
                 let value = kind.is_ascii_lowercase().then(|| value.to_vec());
                 tables.last_mut().expect("a table").insert(key, value);
             }
@@ -111,27 +111,36 @@ fn database(input: &[u8]) {
 
     let Some(database) = AnyDatabase::recover(&totals, &tables, &groups) else { return };
     let (plants, last_event) = database.numbers();
-    let mut read = 0;
-    for tag in [None, Some("R")] {
-        let filter = PlantFilter::new(None, tag.map(str::to_owned)).expect("a valid filter");
-        let request = PageRequest { filter, after: None, limit: 1000 };
-        let Ok(page) = database.page(&request) else { continue };
+    let page = |name, tag| {
+        let filter = PlantFilter::new(name, tag).expect("a valid filter");
+        let page = database.page(&PageRequest { filter, after: None, limit: 1000 }).ok()?;
         // A checksum vouches that a record is the one of a valid plant; here it may be any.
-        let Ok(plants_of_page) = page.stored_plants() else { continue };
-        for stored in &plants_of_page {
-            assert!(tag.is_none() || stored.plant.tag() == tag, "a plant with another tag");
+        page.stored_plants().ok()
+    };
+    let all = page(None, None);
+    let filters = [(None, None), (None, Some("R")), (Some("o"), None), (Some("ros"), Some("R"))];
+    for (name, tag) in filters {
+        let tag = tag.map(str::to_owned);
+        let Some(found) = page(name, tag.clone()) else { continue };
+        for stored in &found {
             let again = database.plant(stored.id).expect("a plant of a page is read alone");
             assert_eq!(again.as_ref(), Some(stored));
         }
-        if tag.is_none() {
-            read = page.len();
+        let filter = PlantFilter::new(name, tag).expect("a valid filter");
+        let matches =
+            |stored: &&StoredPlant| filter.matches(stored.plant.name(), stored.plant.tag());
+        if let Some(all) = &all {
+            let expected: Vec<_> = all.iter().filter(matches).collect();
+            assert!(found.iter().eq(expected), "{filter:?} finds something else");
         }
     }
     for after in [0, last_event.saturating_sub(1), last_event, u64::MAX] {
         drop(database.events(Some(after), 3));
     }
     drop(database.events(None, 3));
-    if database.is_sound && read > 0 {
-        assert_eq!(u64::try_from(read).ok(), Some(plants), "a page misses a plant");
+    if let Some(all) = all.filter(|all| database.is_sound && !all.is_empty()) {
+        assert_eq!(all.len() as u64, plants, "a page misses a plant");
+        let with_tag = all.iter().filter(|stored| stored.plant.tag() == Some("R")).count() as u64;
+        assert_eq!(database.count("R").expect("a sound count"), with_tag);
     }
 }

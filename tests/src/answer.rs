@@ -149,6 +149,31 @@ impl Answer {
         self.next("/plants?")
     }
 
+    /// The id up to which a list has looked that ends at the bound on its work.
+    #[track_caller]
+    pub fn searched_to(&self) -> Option<i64> {
+        let id = self.header("x-searched-to")?;
+        Some(id.parse().expect("an id"))
+    }
+
+    /// Asserts 200 with a bare array of exactly the TagCount shape, and returns each tag with the number of its plants.
+    #[track_caller]
+    pub fn tags(&self) -> Vec<(String, u64)> {
+        assert_eq!(self.status, 200, "{self:?}");
+        let tag_count = |value: &Value| {
+            assert_eq!(value.as_object().map(|members| members.len()), Some(2), "{self:?}");
+            let tag = value["tag"].as_str().expect("a text").to_owned();
+            (tag, value["plants"].as_u64().expect("a number"))
+        };
+        self.json().as_array().expect("an array of tags").iter().map(tag_count).collect()
+    }
+
+    /// The target of the link to the next page of tags. The target must be relative.
+    #[track_caller]
+    pub fn next_tags(&self) -> Option<String> {
+        self.next("/tags?")
+    }
+
     /// Asserts 200 with a bare array of events, and returns them.
     #[track_caller]
     pub fn events(&self) -> Vec<Event> {

@@ -101,11 +101,22 @@ impl Client {
     /// All pages of the list, following the links. Fails if the links form a cycle.
     #[track_caller]
     pub fn list_pages(&self, query: &str) -> Vec<Answer> {
-        let mut pages = vec![self.list(query)];
+        self.pages("/plants", query, Answer::next_page)
+    }
+
+    /// All pages of tags, following the links. Fails if the links form a cycle.
+    #[track_caller]
+    pub fn tag_pages(&self, query: &str) -> Vec<Answer> {
+        self.pages("/tags", query, Answer::next_tags)
+    }
+
+    #[track_caller]
+    fn pages(&self, path: &str, query: &str, next: fn(&Answer) -> Option<String>) -> Vec<Answer> {
+        let mut pages = vec![self.get(&with_query(path, query))];
         let mut seen = HashSet::new();
-        while let Some(next) = pages.last().and_then(Answer::next_page) {
-            pages.push(self.get(&next));
-            assert!(seen.insert(next.clone()), "{next} leads back to itself");
+        while let Some(target) = pages.last().and_then(next) {
+            pages.push(self.get(&target));
+            assert!(seen.insert(target.clone()), "{target} leads back to itself");
         }
         pages
     }

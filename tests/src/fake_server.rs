@@ -2,7 +2,9 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::DEADLINE;
 
@@ -57,4 +59,42 @@ pub fn answer_of(status: &str, content_type: &str, body: &str) -> String {
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nConnection: close\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     )
+}
+
+/// A server that gives answers one after the other. After them, each answer has status 401, which ends every client.
+#[derive(Debug)]
+pub struct Script {
+    /// The address at which it listens.
+    pub address: SocketAddr,
+    /// When each request came, and its target.
+    requests: &'static Mutex<Vec<(Instant, String)>>,
+}
+
+impl Script {
+    /// Starts a server with these answers.
+    pub fn start(answers: Vec<String>) -> Self {
+        let requests: &Mutex<Vec<(Instant, String)>> = Box::leak(Box::default());
+        let refusal = r#"{"error":2002,"message":"no"}"#;
+        let end = answer_of("401 Unauthorized", "application/json", refusal);
+        let FakeServer { address } = FakeServer::start(move |head, stream| {
+            let mut requests = requests.lock().expect("no panic");
+            let answer = answers.get(requests.len()).unwrap_or(&end);
+            let target = head.split(' ').nth(1).unwrap_or_default();
+            requests.push((Instant::now(), target.to_owned()));
+            stream.write_all(answer.as_bytes()).expect("the client reads");
+        });
+        Self { address, requests }
+    }
+
+    /// How much time was between each request and the one before it.
+    pub fn pauses(&self) -> Vec<Duration> {
+        let requests = self.requests.lock().expect("no panic");
+        requests.windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
+    }
+
+    /// The target of each request so far, in lower case.
+    pub fn targets(&self) -> Vec<String> {
+        let requests = self.requests.lock().expect("no panic");
+        requests.iter().map(|(_, target)| target.clone()).collect()
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::{self, JoinHandle};
 
 /// A file or folder of the repository, by its path from the root.
 pub fn repository(path: &str) -> PathBuf {
@@ -31,6 +33,17 @@ pub fn mode(path: &Path) -> u32 {
 pub fn make_pipe(path: &Path) {
     let made = Command::new("mkfifo").arg(path).status();
     assert!(made.expect("mkfifo can be run").success(), "a pipe can be made");
+}
+
+/// Opens a named pipe, reads one line, and closes the pipe again.
+pub fn read_line_of_pipe(path: &Path) -> JoinHandle<String> {
+    let path = path.to_owned();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let pipe = File::open(path).expect("it opens");
+        BufReader::new(pipe).read_line(&mut line).expect("it can be read");
+        line
+    })
 }
 
 /// Copies a folder with all it holds. `to` must not exist.

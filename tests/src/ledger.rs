@@ -14,7 +14,7 @@ use std::thread;
 use fastrand::Rng;
 
 use self::account::{Account, REQUEST_ID_PREFIX};
-pub use self::store::{Plants, TAGS, plants_in, store_of};
+pub use self::store::{Plants, TAGS, counted, plants_in, store_of};
 pub use self::write::WriteOutcome;
 use crate::client::Client;
 use crate::server::TestServer;

@@ -6,7 +6,8 @@
 //!   answer to a [`Client`] must be in the [`OpenapiDocument`].
 //! - [`Event`] is an event, and [`EventStream`] a stream of Server-Sent Events.
 //! - [`NewPlant`] is a plant in a test; [`Format`] is a format for bodies with many plants.
-//! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`FakeServer`] a server that fails, [`Clock`] a clock that a
+//! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`FakeServer`] a server that fails, [`Script`] one that
+//!   answers by a script, [`Terminal`] a pseudo-terminal, [`Clock`] a clock that a
 //!   test sets, and [`SmallDisk`] a disk that becomes full.
 //! - [`token_command`] is `plantd token`.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
@@ -44,6 +45,7 @@ mod process;
 mod server;
 mod small_disk;
 mod system_calls;
+mod terminal;
 mod tokens;
 mod toolbox;
 pub mod torture;
@@ -57,11 +59,11 @@ pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use document::{Document, Part};
 pub use event::{Event, EventKind, all_events, assert_cursor_refused, newest_cursor};
 pub use event_stream::{Block, EventStream, stream_request};
-pub use fake_server::{FakeServer, answer, answer_of};
-pub use folder::{copy_folder, files_below, make_pipe, mode, repository};
+pub use fake_server::{FakeServer, Script, answer, answer_of};
+pub use folder::{copy_folder, files_below, make_pipe, mode, read_line_of_pipe, repository};
 pub use follower::{Followed, FollowedEvent, Followers, revision_of};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
-pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, plants_in, store_of};
+pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, counted, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};
 pub use nginx::{Nginx, hold_port};
 pub use openapi::{OpenapiDocument, members};
@@ -70,6 +72,7 @@ pub use process::{Process, ServerAddress};
 pub use server::{TestServer, store_is_on_disk};
 pub use small_disk::SmallDisk;
 pub use system_calls::{SystemCall, SystemCalls, Text};
+pub use terminal::Terminal;
 pub use test_postgres::{DEADLINE, UNPRIVILEGED, at_once, is_root, wait_for, wait_until};
 pub use tokens::{
     create_token, paste, revoke_token, shown_command, token_command, write_tokens_file,

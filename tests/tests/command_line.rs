@@ -64,9 +64,14 @@ fn help_names_every_flag_and_variable() {
     let client = ["--url", "http://127.0.0.1:8080", "--token-file", "PLANTD_TOKEN"];
     let import = ["FILE", "--format", "--on-conflict", "error", "skip", "replace"];
     let events = ["--after", "CURSOR|now", "--follow", "--plants"];
-    for (subcommand, own) in
-        [("import", &import[..]), ("export", &["FILE", "--format"]), ("events", &events)]
-    {
+    let list = ["--tag", "--name", "--limit", "--json", "100 at a terminal"];
+    for (subcommand, own) in [
+        ("import", &import[..]),
+        ("export", &["FILE", "--format"]),
+        ("events", &events),
+        ("get", &["ID", "--json", "Exit code 1"]),
+        ("list", &list),
+    ] {
         let shown = output(&[subcommand, "--help"], Path::new("data"), 0).0;
         for word in client.iter().chain(own) {
             assert!(shown.contains(word), "{word:?} is missing: {shown}");
@@ -77,7 +82,7 @@ fn help_names_every_flag_and_variable() {
 
 #[test]
 fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
-    let cases: [(&[&str], &str); 28] = [
+    let cases: [(&[&str], &str); 32] = [
         (&["--nonsense"], "--nonsense"),
         (&["nonsense"], "nonsense"),
         (&["serve", "nonsense"], "nonsense"),
@@ -106,6 +111,10 @@ fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
         (&["events", "--after"], "--after"),
         (&["events", "--after", "then"], "--after"),
         (&["events", "--follow", "now"], "now"),
+        (&["get"], "ID"),
+        (&["get", "1", "2"], "2"),
+        (&["list", "Rosa"], "Rosa"),
+        (&["list", "--limit", "0"], "--limit"),
     ];
     for (arguments, word) in cases {
         check(arguments, USAGE, &[word]);

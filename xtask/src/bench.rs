@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measurements of plantd on this machine.
 //!
-//! A bench (`suite`, `scale`, `followers`, `postgres`) starts programs (`program`), puts load on them (`load`) in rounds (`measure`),
+//! A bench (`suite`, `scale`, `search`, `followers`, `postgres`) starts programs (`program`), puts load on them (`load`) in rounds (`measure`),
 //! and writes tables and plots (`report`).
 
 mod followers;
@@ -12,6 +12,7 @@ mod postgres;
 mod program;
 mod report;
 mod scale;
+mod search;
 mod suite;
 
 use clap::ValueEnum;
@@ -23,6 +24,8 @@ use self::options::Options;
 pub(crate) enum Bench {
     /// A store of ten million plants next to one of 100,000
     Scale,
+    /// Searches of names in ten million plants, next to PostgreSQL and SQLite
+    Search,
     /// What clients that follow events cost, and how soon they see an event
     Followers,
     /// plantd on PostgreSQL next to pgbench
@@ -38,6 +41,7 @@ pub(crate) fn run(bench: Option<Bench>, arguments: Arguments) -> anyhow::Result<
         None => suite::run(options),
         Some(Bench::Followers) => followers::run(options),
         Some(Bench::Scale) => scale::run(options),
+        Some(Bench::Search) => search::run(options),
         Some(Bench::Postgres) => postgres::run(options),
         Some(Bench::PostgresMove) => postgres::run_move(options),
     }

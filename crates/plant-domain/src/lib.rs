@@ -32,7 +32,7 @@ pub use filter::{PlantFilter, fold_name};
 pub use patch::{PlantPatch, TagPatch};
 pub use plant::{NewPlant, NewPlantRef, Plant};
 pub use plant_id::{NotAPlantId, PlantId};
-pub use rules::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS, Violations};
+pub use rules::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS, Violations, check_tag, check_tag_prefix};
 
 /// Has the examples of the README tested.
 #[cfg(doctest)]

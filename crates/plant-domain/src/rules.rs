@@ -22,21 +22,49 @@ pub(crate) fn check(name: Option<&str>, tag: Option<&str>) -> Result<(), Violati
         if !text.is_empty() && text.chars().all(char::is_whitespace) {
             violations.push(format!("{member} must hold a character that is not white space"));
         }
-        if text.chars().any(char::is_control) {
-            violations.push(format!("{member} must not hold control characters"));
-        }
+        violations.extend(broken_characters(member, text));
     }
-    if violations.is_empty() { Ok(()) } else { Err(Violations(violations.join("; "))) }
+    none_of(&violations)
+}
+
+/// Checks a tag.
+///
+/// # Errors
+///
+/// Every rule that the tag breaks.
+pub fn check_tag(tag: &str) -> Result<(), Violations> {
+    check(None, Some(tag))
+}
+
+/// Checks the beginning of a tag. It may be blank, because the tag goes on.
+///
+/// # Errors
+///
+/// Every rule that no tag with this beginning follows, and that the beginning is not empty.
+pub fn check_tag_prefix(prefix: &str) -> Result<(), Violations> {
+    let length = broken_length("prefix", prefix, TAG_MAX_CHARACTERS);
+    let broken: Vec<String> =
+        length.into_iter().chain(broken_characters("prefix", prefix)).collect();
+    none_of(&broken)
 }
 
 /// Checks a part of a name: only its length, so it may be blank.
 pub(crate) fn check_name_part(part: &str) -> Result<(), Violations> {
-    broken_length("name", part, NAME_MAX_CHARACTERS).map_or(Ok(()), |it| Err(Violations(it)))
+    none_of(broken_length("name", part, NAME_MAX_CHARACTERS).as_slice())
+}
+
+fn none_of(violations: &[String]) -> Result<(), Violations> {
+    if violations.is_empty() { Ok(()) } else { Err(Violations(violations.join("; "))) }
 }
 
 fn broken_length(member: &str, text: &str, max: u64) -> Option<String> {
     let is_right = (1..=max).contains(&(text.chars().count() as u64));
     (!is_right).then(|| format!("{member} must have 1 to {max} characters"))
+}
+
+fn broken_characters(member: &str, text: &str) -> Option<String> {
+    let has_control = text.chars().any(char::is_control);
+    has_control.then(|| format!("{member} must not hold control characters"))
 }
 
 /// Whether a text is short printable ASCII that does not begin with a space. Such a text, which is by far the most common

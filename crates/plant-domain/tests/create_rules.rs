@@ -1,6 +1,6 @@
 //! The create rules: every broken rule is named, and nothing else is refused.
 
-use plant_domain::NewPlant;
+use plant_domain::{NewPlant, check_tag_prefix};
 use proptest::prelude::*;
 
 const LENGTH: &str = "must have 1 to 255 characters";
@@ -58,4 +58,16 @@ proptest! {
         }
         check(&text, &expected);
     }
+}
+
+#[test]
+fn a_tag_begins_with_any_text_that_is_not_empty_long_or_a_control() {
+    let refusal = |prefix: &str| check_tag_prefix(prefix).err().map(|it| it.to_string());
+    for prefix in [" ", "Ros", "🌱", &"é".repeat(255)] {
+        assert_eq!(refusal(prefix), None, "{prefix:?}");
+    }
+    assert_eq!(refusal(""), Some(format!("prefix {LENGTH}")));
+    assert_eq!(refusal("a\n"), Some(format!("prefix {CONTROL}")));
+    let both = Some(format!("prefix {LENGTH}; prefix {CONTROL}"));
+    assert_eq!(refusal(&"\u{85}".repeat(256)), both);
 }

@@ -4,12 +4,12 @@
 use actix_http::Request;
 use actix_http::header::HeaderMap;
 use plant_domain::{Error, NewPlant, Plant, PlantId, PlantPatch};
-use plant_store::{OnConflict, PageRequest, Preconditions, Revision};
+use plant_store::{OnConflict, PageRequest, Preconditions, Revision, TagPageRequest};
 
 use crate::access::gate;
 use crate::access::token_record::Scope;
 use crate::errors::ErrorNumber;
-use crate::extract::query::ListQuery;
+use crate::extract::query::{ListQuery, TagQuery};
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 use crate::extract::{entity_tag, idempotency_key, json, media_type, query};
 use crate::openapi::Endpoint;
@@ -138,6 +138,14 @@ pub fn on_conflict(query: &str) -> Option<OnConflict> {
 #[must_use]
 pub fn list(query: &str, after: PlantId) -> Option<(PageRequest, String)> {
     let read = ListQuery::parse(query).ok()?;
+    let next = read.next(after);
+    Some((read.page_request, next))
+}
+
+/// The query of a list of tags, and the query of the page after this tag; `None` if the query is wrong.
+#[must_use]
+pub fn tags(query: &str, after: &str) -> Option<(TagPageRequest, String)> {
+    let read = TagQuery::parse(query).ok()?;
     let next = read.next(after);
     Some((read.page_request, next))
 }

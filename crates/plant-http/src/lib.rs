@@ -5,7 +5,7 @@
 //!   ready.
 //! - [`Tokens`] are the valid tokens. A [`Token`] is shown once, and its [`TokenRecord`] is stored.
 //! - [`openapi_document`] describes the service, and [`limits`] its limits.
-//! - [`transfer`] is for clients that import, export, or follow events.
+//! - [`transfer`] is for clients that list, import, export, or follow events.
 //!
 //! A request arrives through `server`, passes `middleware` (id, gate, headers, log), is matched in `routes`, taken apart
 //! by `extract`, and answered by `handlers`. Every error is a row in `errors`.
@@ -44,7 +44,7 @@ pub use server::listening_socket::ListeningSocket;
 pub use server::tls::{TlsCertificate, UnusableCertificate};
 pub use service::{PlantService, serve};
 
-/// For clients that import, export, or follow events.
+/// For clients that list, import, export, or follow events.
 pub mod transfer {
     pub use crate::extract::event_request::{EventStart, NotAnEventStart};
     pub use crate::extract::rows::{ReadRow, RowReader, row_reader};

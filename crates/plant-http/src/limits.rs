@@ -1,7 +1,7 @@
 //! The limits of what a client sends. The check, its message and the OpenAPI document use the same constant.
 //!
 //! The deadlines of connections are in `server/deadlines.rs`. The limits of a plant's members are those of
-//! [`plant_domain`].
+//! [`plant_domain`], and the work for one page of plants is bounded by [`plant_store::PAGE_MAX_WORK`].
 
 use std::time::Duration;
 
@@ -25,6 +25,12 @@ pub const PAGE_MAX_PLANTS: usize = 1000;
 
 /// The most plants on a page if the request has no `limit`.
 pub const PAGE_DEFAULT_PLANTS: usize = 100;
+
+/// The most tags on a page; the least is one.
+pub const PAGE_MAX_TAGS: usize = 1000;
+
+/// The most tags on a page if the request has no `limit`.
+pub const PAGE_DEFAULT_TAGS: usize = 100;
 
 /// The most events on a page; the least is one.
 pub const PAGE_MAX_EVENTS: usize = 1000;

@@ -13,7 +13,7 @@ use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Respo
 use crate::access::gate::scope_needed;
 use crate::errors::{self, ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
-use crate::handlers::{events, export, health, import, plants};
+use crate::handlers::{events, export, health, import, plants, tags};
 use crate::middleware::context::RequestContext;
 use crate::openapi::static_file::StaticFile;
 use crate::openapi::{self, Endpoint, page};
@@ -32,6 +32,7 @@ fn paths() -> Vec<Path> {
             .on(Method::PUT, plants::put)
             .on(Method::PATCH, plants::patch)
             .on(Method::DELETE, plants::delete),
+        Path::new("/tags").on(Method::GET, tags::list),
         Path::new("/events").on(Method::GET, events::events),
         Path::open("/livez").on(Method::GET, health::live),
         Path::open("/readyz").on(Method::GET, health::ready),

@@ -15,7 +15,7 @@ use plant_store::{MemoryRepository, PlantRepository as _};
 const TOKEN: &str = "0123456789abcdef";
 const OTHER_TOKEN: &str = "fedcba9876543210";
 
-/// Sends a request with a token, and with a plant of this name as its body.
+/// Sends a request with a token, and with a plant of this name and tag as its body.
 async fn ask<B: MessageBody>(
     app: &impl Service<Request, Response = ServiceResponse<B>, Error = Error>,
     token: &str,
@@ -28,7 +28,7 @@ async fn ask<B: MessageBody>(
         request = request.insert_header((header::AUTHORIZATION, format!("Bearer {token}")));
     }
     if let Some(name) = name {
-        let body = format!(r#"{{"name":"{name}"}}"#);
+        let body = format!(r#"{{"name":"{name}","tag":"{name}"}}"#);
         request =
             request.insert_header((header::CONTENT_TYPE, "application/json")).set_payload(body);
     }
@@ -106,13 +106,17 @@ async fn links_begin_with_the_mount_as_the_client_wrote_it() {
     ];
     for (id, mount) in mounts.into_iter().enumerate() {
         let path = format!("{mount}/plants/{id}");
-        let put = ask(&app, TOKEN, Method::PUT, &path, Some("Rosa")).await;
+        let name = format!("Rosa {id}");
+        let put = ask(&app, TOKEN, Method::PUT, &path, Some(&name)).await;
         assert_eq!(put.status(), StatusCode::CREATED);
         assert_eq!(text(&put, header::LOCATION), Some(&*path));
         let page = ask(&app, TOKEN, Method::GET, &format!("{mount}/plants?limit=1"), None).await;
         if id > 0 {
             let next = format!("<{mount}/plants?limit=1&after=0>; rel=\"next\"");
             assert_eq!(page.status(), StatusCode::OK);
+            assert_eq!(text(&page, header::LINK), Some(&*next));
+            let page = ask(&app, TOKEN, Method::GET, &format!("{mount}/tags?limit=1"), None).await;
+            let next = format!("<{mount}/tags?limit=1&after=Rosa%200>; rel=\"next\"");
             assert_eq!(text(&page, header::LINK), Some(&*next));
         }
         // The open paths are the same below every mount.

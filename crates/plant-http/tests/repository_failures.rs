@@ -273,10 +273,26 @@ fn a_refused_write_is_a_500_that_need_not_be_sent_again() {
 #[test]
 fn a_failed_store_is_a_503_whose_cause_stays_in_the_log() {
     let server = RunningServer::start();
-    let reads = ["/plants/7", "/plants?after=7"].map(|path| server.send("GET", path, ""));
+    let reads = ["/plants/7", "/plants?after=7", "/tags"].map(|path| server.send("GET", path, ""));
     for answer in server.write_in_every_way(FAILS).into_iter().chain(reads) {
         check(&answer, "503", 5002);
         assert!(answer.contains("retry-after: "), "{answer}");
+    }
+    server.stop().expect("ends well");
+}
+
+#[test]
+fn a_page_that_ends_early_says_how_far_it_has_looked() {
+    let server = RunningServer::start();
+    for query in ["", "name=nowhere&", "tag=Rosaceae&"] {
+        for (limit, is_early) in [(1, false), (2, true), (1000, true)] {
+            let answer = server.send("GET", &format!("/plants?{query}limit={limit}"), "");
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert_eq!(answer.contains("\r\nx-searched-to: 7\r\n"), is_early, "{answer}");
+            assert_eq!(answer.contains("x-searched-to"), is_early, "{answer}");
+            let link = format!("link: </plants?limit={limit}&after=7");
+            assert!(answer.contains(&link), "{answer}");
+        }
     }
     server.stop().expect("ends well");
 }

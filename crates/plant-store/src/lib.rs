@@ -39,8 +39,8 @@ pub use decision::{Created, Put};
 #[doc(hidden)]
 pub use disk::internal;
 pub use disk::{
-    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DiskConfig, DiskInspection, DiskRepository,
-    Verification,
+    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_IN_TURN, DiskConfig,
+    DiskInspection, DiskRepository, Verification,
 };
 pub use error::{OpenError, StoreError, StoreFailure};
 pub use event::{

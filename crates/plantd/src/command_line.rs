@@ -16,7 +16,9 @@ use crate::store::verify::VerifyOptions;
 use crate::token::TokenCommand;
 use crate::transfer::events::EventsOptions;
 use crate::transfer::export::ExportOptions;
+use crate::transfer::get::GetOptions;
 use crate::transfer::import::ImportOptions;
+use crate::transfer::list::ListOptions;
 
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
 /// you get the answer.
@@ -34,6 +36,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve plants over HTTP
     Serve(Box<ServeOptions>),
+    /// Print a plant of a running server
+    Get(GetOptions),
+    /// List the plants of a running server, all of them or those with a tag or a part of a name
+    List(ListOptions),
     /// Import the plants in a file into a running server
     Import(ImportOptions),
     /// Export all plants of a running server, or the readable plants of a data folder

@@ -9,7 +9,7 @@ pub(crate) const CONFIGURATION: u8 = 78;
 /// for the first.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The command did its work, and found faulty data.
+    /// The command did its work, and found faulty data, or not what it was asked for.
     Findings(anyhow::Error),
     /// The command line is wrong.
     Usage(anyhow::Error),

@@ -26,7 +26,7 @@ use anyhow::Context as _;
 use crate::command_line::{Cli, Command};
 use crate::exit::Stop;
 use crate::store::{postgres, verify};
-use crate::transfer::{events, export, import};
+use crate::transfer::{events, export, get, import, list};
 
 fn main() -> ExitCode {
     let cli = match Cli::from_process() {
@@ -55,6 +55,8 @@ fn main() -> ExitCode {
 
     let result = match cli.command {
         Command::Serve(options) => serve::run(&options),
+        Command::Get(options) => get::run(&options),
+        Command::List(options) => list::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Events(options) => events::run(&options),

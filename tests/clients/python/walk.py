@@ -10,11 +10,12 @@ from plant_store.api.plants import (
     create_plant,
     delete_plant,
     list_plants,
+    list_tags,
     patch_plant,
     put_plant,
     read_plant,
 )
-from plant_store.models import Error, ImportReport, NewPlant, Plant, PlantPatch
+from plant_store.models import Error, ImportReport, NewPlant, Plant, PlantPatch, TagCount
 from plant_store.types import UNSET, Unset
 
 ID_TAKEN = 3001
@@ -60,6 +61,15 @@ def create_and_read(client: AuthenticatedClient) -> None:
     untagged = read_plant.sync(8, client=client)
     assert untagged == NewPlant(id=8, name="Salix alba")
     assert isinstance(untagged, NewPlant) and isinstance(untagged.tag, Unset)
+
+
+def count_tags(client: AuthenticatedClient) -> None:
+    assert list_tags.sync(client=client) == [TagCount(tag="Rosaceae", plants=1)]
+    assert list_tags.sync(client=client, prefix="Sal", limit=1) == []
+
+    tagged = list_plants.sync_detailed(client=client, tag="Rosaceae")
+    assert tagged.parsed == [NewPlant(id=7, name="Rosa canina", tag="Rosaceae")]
+    assert tagged.headers["X-Total-Count"] == "1"
 
 
 def fail(client: AuthenticatedClient) -> None:
@@ -168,6 +178,7 @@ def main() -> None:
         base_url=url, token=os.environ["PLANTS_TOKEN"], raise_on_unexpected_status=True
     ) as client:
         create_and_read(client)
+        count_tags(client)
         fail(client)
         change_what_has_not_changed_since(client)
         patch(client)

@@ -37,6 +37,9 @@ async function useNumbers(baseUrl: string, headers: Record<string, string>): Pro
 
   const { data: plants } = await client.GET("/plants", { params: { query: { limit: 2 } } });
   assert.deepEqual(plants?.map((plant) => plant.id), [7, 8]);
+
+  const { data: tags } = await client.GET("/tags", { params: { query: { prefix: "Ros" } } });
+  assert.deepEqual(tags, [{ tag: "Rosaceae", plants: 1 }]);
 }
 
 async function fail(client: ExactClient): Promise<void> {

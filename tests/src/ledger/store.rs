@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use plant_domain::PlantFilter;
+
+use crate::answer::Answer;
 use crate::client::Client;
 use crate::plant::{Format, NewPlant};
 
@@ -18,23 +21,36 @@ pub(super) const LONG_TAG: &str = concat!(
     "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
 );
 
+/// Parts of names that are searched for: what many names have, one letter, and what no name has.
+const NAME_PARTS: [&str; 4] = ["𐂷", "𐂷𐂷𐂷 1", "7", "rosa"];
+
 /// The ids that are also read one by one, whether such plants exist or not.
 const READ_ALONE: std::ops::Range<i64> = 0..16;
 
 /// All plants of a store, by their ids.
 pub type Plants = BTreeMap<i64, NewPlant>;
 
-/// The plants that a server holds. Asserts that the export, the total count, the list of each tag and reads of
-/// single plants agree. `when` goes into the messages.
+/// The plants that a server holds. Asserts that the export, the total count, the counts of tags, lists with filters and reads
+/// of single plants agree. `when` goes into the messages.
 #[track_caller]
 pub fn store_of(client: &Client, when: &str) -> Plants {
     let plants = plants_in(&client.export(Format::Ndjson));
     let count = client.list("limit=1").total_count();
     assert_eq!(count, Some(plants.len()), "the count of the plants {when}");
-    for tag in TAGS {
-        let tagged = client.list_all(&format!("limit=1000&tag={}", percent_encoded(tag)));
-        let has_tag = |plant: &&NewPlant| plant.tag.as_deref() == Some(tag);
-        assert!(tagged.iter().eq(plants.values().filter(has_tag)), "the tag {tag} {when}");
+    let tags: Vec<_> = client.tag_pages("limit=3").iter().flat_map(Answer::tags).collect();
+    assert_eq!(tags, counted(plants.values()), "the tags {when}");
+    let of_tags = TAGS.map(|tag| (None, Some(tag)));
+    let last_name = plants.values().next_back().map(|last| last.name.clone());
+    let of_names = NAME_PARTS.into_iter().chain(last_name.as_deref());
+    for (name, tag) in of_tags.into_iter().chain(of_names.map(|part| (Some(part), None))) {
+        let filter = PlantFilter::new(name, tag.map(str::to_owned)).expect("a valid filter");
+        let matches = |plant: &&NewPlant| filter.matches(&plant.name, plant.tag.as_deref());
+        let mut query = "limit=1000".to_owned();
+        for (parameter, value) in [("name", name), ("tag", tag)] {
+            query.extend(value.map(|it| format!("&{parameter}={}", percent_encoded(it))));
+        }
+        let found = client.list_all(&query);
+        assert!(found.iter().eq(plants.values().filter(matches)), "{filter:?} {when}");
     }
     for id in READ_ALONE {
         let answer = client.read(id);
@@ -44,6 +60,15 @@ pub fn store_of(client: &Client, when: &str) -> Plants {
         }
     }
     plants
+}
+
+/// The tags of plants, each with the number of its plants, in the order of their code points.
+pub fn counted<'a>(plants: impl IntoIterator<Item = &'a NewPlant>) -> Vec<(String, u64)> {
+    let mut counts = BTreeMap::<String, u64>::new();
+    for tag in plants.into_iter().filter_map(|plant| plant.tag.clone()) {
+        *counts.entry(tag).or_default() += 1;
+    }
+    counts.into_iter().collect()
 }
 
 /// The plants of an export as NDJSON.

@@ -6,9 +6,10 @@ use plant_http::internal::{ErrorInfo, RouteInfo, errors, routes};
 use plant_http::limits::{
     BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, ENTITY_TAGS_MAX,
     EVENTS_WAIT_MAX, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS,
-    PAGE_DEFAULT_EVENTS, PAGE_DEFAULT_PLANTS, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS, REPORT_MAX_ERRORS,
-    ROW_MAX_BYTES,
+    PAGE_DEFAULT_EVENTS, PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS,
+    PAGE_MAX_TAGS, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
 };
+use plant_store::PAGE_MAX_WORK;
 use plantd_tests::{Document, Launch, Shell, TestServer, Transcript};
 
 /// The most header lines of a request: `smuggling` asserts it.
@@ -98,7 +99,13 @@ fn the_limits_are_those_of_the_product() {
         ("failed rows that the report of an import lists", written(REPORT_MAX_ERRORS)),
         ("plants in a page (`limit`)", up_to(PAGE_MAX_PLANTS, "")),
         ("plants in a page unless `limit` is said", written(PAGE_DEFAULT_PLANTS)),
-        ("a name, a tag, a `name` or `tag` to look for", up_to(TEXT_MAX_CHARACTERS, " characters")),
+        ("plants that the server examines for one page", written(PAGE_MAX_WORK)),
+        (
+            "a name, a tag, a `name`, `tag` or `prefix` to look for",
+            up_to(TEXT_MAX_CHARACTERS, " characters"),
+        ),
+        ("tags in a page (`limit`)", up_to(PAGE_MAX_TAGS, "")),
+        ("tags in a page unless `limit` is said", written(PAGE_DEFAULT_TAGS)),
         ("events in a page (`limit`)", up_to(PAGE_MAX_EVENTS, "")),
         ("events in a page unless `limit` is said", written(PAGE_DEFAULT_EVENTS)),
         ("`wait` for an event", format!("0 to {} s", EVENTS_WAIT_MAX.as_secs())),

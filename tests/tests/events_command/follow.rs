@@ -1,15 +1,13 @@
 //! `plantd events --follow`.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
-use std::thread;
 use std::time::Duration;
 
 use plantd_tests::{
-    CONFIGURATION, IO, Launch, Process, TestServer, answer_of, hold_port, make_pipe, wait_until,
+    CONFIGURATION, IO, Launch, Process, Script, TestServer, answer_of, hold_port, make_pipe,
+    read_line_of_pipe, wait_until,
 };
 
-use crate::script::{Script, event, page, unavailable};
+use crate::script::{event, page, unavailable};
 use crate::{JSON, create, events, first_cursor, lines_of_page, printed};
 
 /// Waits until a process has printed exactly this.
@@ -92,15 +90,15 @@ fn a_follower_goes_on_behind_what_it_has_printed_whatever_breaks() {
         page(&[], "7-ab"),
         page(&[8], "8-ab"),
     ]);
-    let launch = events(script.server.address, &["--follow", "--plants"]);
+    let launch = events(script.address, &["--follow", "--plants"]);
     let mut process = launch.spawn();
     process.assert_exit_code(CONFIGURATION);
     let expected: Vec<String> = [1, 2, 3, 8].into_iter().map(event).collect();
     assert_eq!(process.stdout().lines().collect::<Vec<_>>(), expected);
-    let queries = script.queries();
+    let queries = script.targets();
     let cursors: Vec<Option<&str>> = queries
         .iter()
-        .map(|query| query.split('&').find_map(|parameter| parameter.strip_prefix("after=")))
+        .map(|query| query.split(['?', '&']).find_map(|parameter| parameter.strip_prefix("after=")))
         .collect();
     let of_one = [Some("1-ab"); 7];
     let expected =
@@ -119,13 +117,13 @@ fn a_follower_goes_on_behind_what_it_has_printed_whatever_breaks() {
 fn a_server_that_answers_without_waiting_is_asked_less_and_less_often() {
     let empty = page(&[], "1-ab");
     let script = Script::start(vec![empty; 5]);
-    assert_eq!(printed(&events(script.server.address, &["--follow"]), CONFIGURATION), "");
+    assert_eq!(printed(&events(script.address, &["--follow"]), CONFIGURATION), "");
     // The first request does not ask for a wait. Each pause after the others is random, and at least this long.
     let least = [0, 50, 100, 200, 400].map(Duration::from_millis);
     let pauses = script.pauses();
     assert_eq!(pauses.len(), least.len());
     assert!(pauses.iter().zip(least).all(|(pause, least)| *pause >= least), "{pauses:?}");
-    let waits = script.queries().iter().filter(|query| query.contains("wait=50")).count();
+    let waits = script.targets().iter().filter(|query| query.contains("wait=50")).count();
     assert_eq!(waits, 5);
 }
 
@@ -137,15 +135,7 @@ fn a_reader_that_has_read_enough_ends_it_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pipe = folder.path().join("pipe");
     make_pipe(&pipe);
-    let reader = thread::spawn({
-        let pipe = pipe.clone();
-        move || {
-            let mut line = String::new();
-            let pipe = File::open(pipe).expect("it opens");
-            BufReader::new(pipe).read_line(&mut line).expect("it can be read");
-            line
-        }
-    });
+    let reader = read_line_of_pipe(&pipe);
     // Nothing happens any more that it could print.
     let mut process = events(server.address(), &["--follow"]).standard_output(&pipe).spawn();
     process.assert_exit_code(IO);

@@ -6,12 +6,12 @@ mod script;
 use std::net::{SocketAddr, TcpListener};
 
 use plantd_tests::{
-    CONFIGURATION, Client, FakeServer, Format, IO, Launch, NewPlant, TestServer, USAGE, answer,
-    answer_of, write_tokens_file,
+    CONFIGURATION, Client, FakeServer, Format, IO, Launch, NewPlant, Script, TestServer, USAGE,
+    answer, answer_of, write_tokens_file,
 };
 use serde_json::value::RawValue;
 
-use crate::script::{Script, event, page, unavailable};
+use crate::script::{event, page, unavailable};
 
 const FINDINGS: i32 = 1;
 
@@ -99,11 +99,11 @@ fn more_events_than_a_page_holds_are_all_printed_in_order() {
 #[test]
 fn without_follow_a_failure_ends_it_at_once() {
     let script = Script::start(vec![page(&[1], "1-ab"), unavailable("\r\nRetry-After: 1")]);
-    let mut process = events(script.server.address, &[]).spawn();
+    let mut process = events(script.address, &[]).spawn();
     process.assert_exit_code(IO);
     assert_eq!(process.stdout(), event(1) + "\n");
     assert!(process.stderr().contains("too busy"), "{}", process.stderr());
-    assert_eq!(script.queries(), ["limit=1000", "limit=1000&after=1-ab"]);
+    assert_eq!(script.targets(), ["/events?limit=1000", "/events?limit=1000&after=1-ab"]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn events_that_are_gone_end_it_with_1_and_with_what_to_do() {
     }
     let gone = answer_of("410 Gone", JSON, r#"{"error":3004,"message":"gone"}"#);
     let script = Script::start(vec![page(&[1], "1-ab"), gone]);
-    let launch = events(script.server.address, &["--follow"]);
+    let launch = events(script.address, &["--follow"]);
     assert_eq!(printed(&launch, FINDINGS), event(1) + "\n");
 }
 
@@ -135,10 +135,10 @@ fn a_cursor_that_is_none_is_refused_before_a_request() {
     let script = Script::start(Vec::new());
     for cursor in ["", "1", "-1", "Now", "1-", "1-xyz", "01-ab", "1-ab&limit=1"] {
         let after = format!("--after={cursor}");
-        let launch = events(script.server.address, &["--follow", &after]);
+        let launch = events(script.address, &["--follow", &after]);
         launch.assert_refused(USAGE, &["--after", "now", "2048-9f3a1c"]);
     }
-    assert_eq!(script.queries(), [""; 0]);
+    assert_eq!(script.targets(), [""; 0]);
 }
 
 #[test]

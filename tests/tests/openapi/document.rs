@@ -152,6 +152,7 @@ fn the_specifications_operation_is_exactly_the_specifications() {
     let counts = ["created", "replaced", "skipped", "failed"].map(count);
     let report = [&counts[..], &[("errors", "array", None, true)]].concat();
     assert_schema(document, "ImportReport", &report);
+    assert_schema(document, "TagCount", &[("tag", "string", None, true), count("plants")]);
     assert_schema(document, "FailedRow", &[&[count("line")], &error[..]].concat());
 
     let create = document.at("/paths/~1plants/post");

@@ -8,8 +8,16 @@ const ORIGIN: &str = "https://plants.example";
 const OTHER_ORIGIN: &str = "http://localhost:8000";
 
 /// The headers of an answer that the page of another origin may read.
-const EXPOSED: [&str; 6] =
-    ["etag", "link", "location", "retry-after", "x-request-id", "x-total-count"];
+const EXPOSED: [&str; 8] = [
+    "etag",
+    "link",
+    "location",
+    "retry-after",
+    "x-events-after",
+    "x-request-id",
+    "x-searched-to",
+    "x-total-count",
+];
 
 /// Every kind of answer, except those to heads that cannot be parsed.
 fn answers(server: &TestServer, lines: &str) -> Vec<(String, Answer)> {

@@ -1,45 +1,14 @@
 //! `GET /plants`: pages, filters, and refused parameters.
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use plantd_tests::{Answer, NewPlant, TestServer};
 
-use super::{TEXT_MAX_CHARACTERS, plant_all, send};
+use super::{TEXT_MAX_CHARACTERS, encode, nasty_texts, parameters, plant_all, send};
 
 /// How many plants a page has without `limit`.
 const PAGE_DEFAULT_PLANTS: usize = 100;
 
 /// The most plants that a page may have.
 const PAGE_MAX_PLANTS: usize = 1000;
-
-/// Text that has a meaning in a URL, a header or JSON, and text that is no ASCII.
-fn nasty_texts() -> Vec<&'static str> {
-    let of_a_url = ["a b", "a&tag=b", "a+b", "100%", "%41%zz", "#fragment", "a?b/c\\d", "a=b;c,d"];
-    let quotes = ["\"quoted\"", "'single'", ">; rel=\"next\", <", "[a]{b}|^`~", " edges "];
-    let letters = ["é ẞ İ", "植物 🌱", "\u{2028}\u{feff}x"];
-    [&of_a_url[..], &quotes, &letters].concat()
-}
-
-/// Percent-encodes the value of a query parameter.
-fn encode(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
-}
-
-/// The parameters of a link, decoded and sorted. There must be no `+`, which some decoders read as a space.
-#[track_caller]
-fn parameters(link: &str) -> Vec<(String, String)> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%=&!$'()*,;:@/?".contains(&byte);
-    let (_, query) = link.split_once('?').expect("a link with a query");
-    assert!(query.bytes().all(plain), "{link} is not encoded");
-    let decode =
-        |text| percent_decode_str(text).decode_utf8().expect("a parameter is UTF-8").into_owned();
-    let mut parameters: Vec<_> = query
-        .split('&')
-        .map(|parameter| parameter.split_once('=').expect("a parameter has a value"))
-        .map(|(name, value)| (decode(name), decode(value)))
-        .collect();
-    parameters.sort();
-    parameters
-}
 
 #[test]
 fn an_empty_store_lists_an_empty_array() {
@@ -180,8 +149,7 @@ fn folded(text: &str) -> String {
 }
 
 #[test]
-fn a_filter_that_finds_few_among_many_comes_to_its_end() {
-    // More plants than a server may examine for one page.
+fn a_page_is_full_whenever_enough_plants_match() {
     const PLANTS: i64 = 25_000;
     let plants: Vec<_> = (1..=PLANTS)
         .map(|id| {
@@ -192,12 +160,45 @@ fn a_filter_that_finds_few_among_many_comes_to_its_end() {
     let server = TestServer::start();
     let client = server.client();
     plant_all(&client, &plants);
+    let needle = &plants[plants.len() - 1..];
     for query in ["name=needle", "tag=one", "name=needle&tag=one", "name=needle&limit=1"] {
-        assert_eq!(client.list_all(query), plants[plants.len() - 1..], "{query}");
+        let page = client.list(query);
+        assert_eq!((page.plants(), page.searched_to()), (needle.to_vec(), None), "{query}");
+        assert_eq!(client.list_all(query), needle, "{query}");
     }
     for query in ["name=needle&tag=many", "name=hay&tag=one", "name=nowhere", "tag=nowhere"] {
         assert_eq!(client.list_all(query), [], "{query}");
     }
+    assert_eq!(client.list("name=hay&tag=many&limit=1000").plants(), plants[..PAGE_MAX_PLANTS]);
+}
+
+#[test]
+fn the_total_count_with_a_tag_is_that_of_its_plants_and_with_a_name_there_is_none() {
+    let server = TestServer::start();
+    let client = server.client();
+    let totals = |expected: [usize; 4]| {
+        for (query, total) in ["", "tag=a", "tag=b", "tag=nowhere"].into_iter().zip(expected) {
+            for page in ["limit=1", "limit=1&after=1", "limit=1&after=9"] {
+                let answer = client.list(&format!("{page}&{query}"));
+                assert_eq!(answer.total_count(), Some(total), "{page} {query}: {answer:?}");
+                let head = client.send("HEAD", &format!("/plants?{page}&{query}"), &[], "");
+                assert_eq!(head.total_count(), Some(total), "{page} {query}: {head:?}");
+            }
+        }
+        for query in ["name=Rosa", "name=Rosa&tag=a"] {
+            assert_eq!(client.list(query).total_count(), None, "{query}");
+        }
+    };
+    totals([0, 0, 0, 0]);
+    client.create(1, "Rosa", Some("a")).assert_plant("Rosa", Some("a"));
+    client.create(2, "Rosa", Some("a")).assert_plant("Rosa", Some("a"));
+    client.create(3, "Rosa", None).assert_plant("Rosa", None);
+    totals([3, 2, 0, 0]);
+    client.patch(2, r#"{"tag":"b"}"#).assert_plant("Rosa", Some("b"));
+    totals([3, 1, 1, 0]);
+    client.patch(2, r#"{"tag":null}"#).assert_plant("Rosa", None);
+    client.delete(1).assert_no_content();
+    totals([2, 0, 0, 0]);
 }
 
 #[test]

@@ -8,8 +8,10 @@ mod import;
 mod list;
 mod paths;
 mod preconditions;
+mod tags;
 mod writes;
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use plantd_tests::{Answer, Client, Counts, Format, NewPlant, TestServer, raw_request};
 
 /// The largest JSON body and the longest row of an import, in bytes.
@@ -20,6 +22,36 @@ const TEXT_MAX_CHARACTERS: usize = 255;
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const MERGE_PATCH: &str = "Content-Type: application/merge-patch+json\r\n";
+
+/// Text that has a meaning in a URL, a header or JSON, and text that is no ASCII.
+fn nasty_texts() -> Vec<&'static str> {
+    let of_a_url = ["a b", "a&tag=b", "a+b", "100%", "%41%zz", "#fragment", "a?b/c\\d", "a=b;c,d"];
+    let quotes = ["\"quoted\"", "'single'", ">; rel=\"next\", <", "[a]{b}|^`~", " edges "];
+    let letters = ["é ẞ İ", "植物 🌱", "\u{2028}\u{feff}x"];
+    [&of_a_url[..], &quotes, &letters].concat()
+}
+
+/// Percent-encodes the value of a query parameter.
+fn encode(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// The parameters of a link, decoded and sorted. There must be no `+`, which some decoders read as a space.
+#[track_caller]
+fn parameters(link: &str) -> Vec<(String, String)> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%=&!$'()*,;:@/?".contains(&byte);
+    let (_, query) = link.split_once('?').expect("a link with a query");
+    assert!(query.bytes().all(plain), "{link} is not encoded");
+    let decode =
+        |text| percent_decode_str(text).decode_utf8().expect("a parameter is UTF-8").into_owned();
+    let mut parameters: Vec<_> = query
+        .split('&')
+        .map(|parameter| parameter.split_once('=').expect("a parameter has a value"))
+        .map(|(name, value)| (decode(name), decode(value)))
+        .collect();
+    parameters.sort();
+    parameters
+}
 
 /// Sends a request with the token and these header lines on its own connection: a refusal may close the
 /// connection.

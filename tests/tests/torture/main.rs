@@ -23,8 +23,8 @@ use plantd_tests::{
     Followed, Followers, Launch, Ledgers, Plants, TestServer, WriteOutcome, store_of,
 };
 
-/// A fault that limits the memtable to so few changes that it is compacted all the time.
-const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64)";
+/// Limits the memtable to so few changes that it is compacted all the time, and has every filter ask the search index.
+const FEW_CHANGES_IN_MEMORY: &str = "changes-in-memory=return(64);plants-in-turn=return(1)";
 
 /// The number of these changes.
 const CHANGES_IN_MEMORY: i64 = 64;

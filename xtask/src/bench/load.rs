@@ -38,6 +38,8 @@ pub(super) enum Request {
     Read,
     /// `GET /plants?limit=100` after the id of any stored plant.
     List,
+    /// `GET /plants?limit=100` of the plants with a part of the name.
+    Search(&'static str),
     /// Nine reads for each create.
     Mix,
 }
@@ -71,7 +73,10 @@ impl Load {
     ) -> Entry<'a> {
         let measure = move |folder: &Path| {
             store.map(|store| copy_data(store, folder)).transpose()?;
-            serve(server, 1, folder, |programs| self.measure(programs))
+            serve(server, 1, folder, |programs| {
+                let measurement = self.measure(programs)?;
+                Ok(Measurement { memory_mb: Some(programs[0].memory_mb()?), ..measurement })
+            })
         };
         Entry::new(workload, server.name, measure)
     }
@@ -212,6 +217,10 @@ impl Load {
             Request::Mix if random.u32(..10) == 0 => post(scattered(number()?)),
             Request::Read | Request::Mix => request(&format!("GET /plants/{stored}"), "\r\n"),
             Request::List => request(&format!("GET /plants?limit=100&after={stored}"), "\r\n"),
+            Request::Search(part) => {
+                let part = part.replace(' ', "%20");
+                request(&format!("GET /plants?limit=100&name={part}"), "\r\n")
+            }
         })
     }
 }

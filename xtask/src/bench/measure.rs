@@ -93,7 +93,12 @@ impl Results {
         Ok(())
     }
 
-    fn add(&mut self, workload: &'static str, program: &'static str, measurement: Measurement) {
+    pub(super) fn add(
+        &mut self,
+        workload: &'static str,
+        program: &'static str,
+        measurement: Measurement,
+    ) {
         let series = |one: &&mut Series| (one.workload, one.program) == (workload, program);
         match self.0.iter_mut().find(series) {
             Some(series) => series.measurements.push(measurement),

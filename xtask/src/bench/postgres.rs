@@ -34,17 +34,17 @@ const SETTINGS: &str = "SELECT string_agg(format('`%s` %s', name, current_settin
     'synchronous_commit', 'wal_sync_method')";
 
 /// A PostgreSQL on a new folder, which is gone when this is dropped, and plantd for it.
-struct Server<'a> {
+pub(super) struct Server<'a> {
     options: &'a Options,
     cluster: Cluster,
     plantd: Contender,
     /// The machine, the version, the file system and the settings.
-    description: String,
+    pub(super) description: String,
 }
 
 impl<'a> Server<'a> {
     /// Fails if the file system is in memory.
-    fn start(options: &'a Options) -> anyhow::Result<Self> {
+    pub(super) fn start(options: &'a Options) -> anyhow::Result<Self> {
         tools::ensure(&[tools::POSTGRESQL])?;
         let plantd = build(&options.workspace, PLANTD_BUILD)?;
         // As PostgreSQL sets them by itself.
@@ -64,12 +64,12 @@ impl<'a> Server<'a> {
         Ok(server)
     }
 
-    fn query(&self, sql: &str) -> anyhow::Result<String> {
+    pub(super) fn query(&self, sql: &str) -> anyhow::Result<String> {
         self.cluster.database().try_query(sql).map_err(|why| anyhow!("{sql}: {why}"))
     }
 
     /// plantd with its plants in a schema.
-    fn plantd(&self, schema: &str) -> Contender {
+    pub(super) fn plantd(&self, schema: &str) -> Contender {
         self.plantd.with(&["--postgres", &self.cluster.url(), "--postgres-schema", schema])
     }
 

@@ -215,16 +215,16 @@ pub(super) fn transfer(
     file: &Path,
     plants: u64,
 ) -> anyhow::Result<Measurement> {
-    let seconds = serve(plantd, 1, folder, |servers| {
+    let (seconds, memory_mb) = serve(plantd, 1, folder, |servers| {
         let mut client = Command::new(&plantd.command[0]);
         client.args([command, "--url", &format!("http://{}", servers[0].address)]).arg(file);
         let start = Instant::now();
         output(client.env_clear().env("PLANTD_TOKEN", TOKEN))?;
-        Ok(start.elapsed().as_secs_f64())
+        Ok((start.elapsed().as_secs_f64(), servers[0].memory_mb()?))
     })?;
     let lines = fs::read(file)?.iter().filter(|byte| **byte == b'\n').count() as u64;
     ensure!(lines == plants, "the file of the {command} has {lines} plants, not {plants}");
-    Ok(Measurement { count: plants, seconds, ..Measurement::default() })
+    Ok(Measurement { count: plants, seconds, memory_mb: Some(memory_mb), latency_ms: None })
 }
 
 /// Runs a command to its end, and returns what it printed.

@@ -216,7 +216,7 @@ fn draw(options: &Options, large: &Store, before: Option<&Store>) -> anyhow::Res
 }
 
 /// The disk space of a store, in bytes.
-fn disk_bytes(store: &Path) -> anyhow::Result<f64> {
+pub(super) fn disk_bytes(store: &Path) -> anyhow::Result<f64> {
     // Files may disappear during the walk, which `du` reports as an error.
     let mut du = Command::new("sh");
     du.args(["-c", "du --summarize --block-size=1 \"$1\" 2>/dev/null || true", "sh"]);

@@ -14,7 +14,7 @@ const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, if-
 
 /// The headers of an answer that a page may read beyond the safelisted ones.
 const ANSWER_HEADERS: &str = "etag, link, location, retry-after, www-authenticate, x-events-after, x-request-id, \
-                              x-total-count";
+                              x-searched-to, x-total-count";
 
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 

@@ -1,14 +1,16 @@
 //! Query parameters.
 
+use std::fmt::Display;
+
 use actix_web::HttpRequest;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use plant_domain::{PlantFilter, PlantId};
-use plant_store::{OnConflict, PageRequest, UnknownOnConflict};
+use plant_domain::{PlantFilter, PlantId, Violations, check_tag, check_tag_prefix};
+use plant_store::{OnConflict, PageRequest, TagPageRequest, UnknownOnConflict};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::head::FromHead;
 use crate::extract::transfer_format::ImportFormat;
-use crate::limits::{PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS};
+use crate::limits::{PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS, PAGE_MAX_PLANTS, PAGE_MAX_TAGS};
 
 /// Encodes everything but the unreserved characters of RFC 3986, section 2.3.
 const ALL_BUT_UNRESERVED: &AsciiSet =
@@ -52,8 +54,7 @@ impl ListQuery {
         let mut next = format!("limit={}&after={after}", self.page_request.limit);
         for (parameter, value) in [("tag", &self.tag), ("name", &self.name)] {
             if let Some(value) = value {
-                let value = utf8_percent_encode(value, ALL_BUT_UNRESERVED);
-                next.push_str(&format!("&{parameter}={value}"));
+                next.push_str(&format!("&{parameter}={}", encode(value)));
             }
         }
         next
@@ -61,6 +62,40 @@ impl ListQuery {
 }
 
 impl FromHead for ListQuery {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        Self::parse(request.query_string())
+    }
+}
+
+/// The page of a list of tags, and the beginning that they share.
+pub(crate) struct TagQuery {
+    pub(crate) page_request: TagPageRequest,
+}
+
+impl TagQuery {
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let [limit, after, prefix] = query(text, ["limit", "after", "prefix"])?;
+        let wrong_after = |violations: Violations| wrong(format!("after: {violations}"));
+        after.as_deref().map_or(Ok(()), check_tag).map_err(wrong_after)?;
+        let wrong_prefix = |violations: Violations| wrong(violations.to_string());
+        prefix.as_deref().map_or(Ok(()), check_tag_prefix).map_err(wrong_prefix)?;
+        let limit = limit.map_or(Ok(PAGE_DEFAULT_TAGS), |it| read_limit(&it, PAGE_MAX_TAGS))?;
+        let prefix = prefix.unwrap_or_default();
+        Ok(Self { page_request: TagPageRequest { prefix, after, limit } })
+    }
+
+    /// The query of the next page: the same prefix and limit, and the last tag of this page.
+    pub(crate) fn next(&self, after: &str) -> String {
+        let TagPageRequest { prefix, limit, .. } = &self.page_request;
+        let mut next = format!("limit={limit}&after={}", encode(after));
+        if !prefix.is_empty() {
+            next.push_str(&format!("&prefix={}", encode(prefix)));
+        }
+        next
+    }
+}
+
+impl FromHead for TagQuery {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         Self::parse(request.query_string())
     }
@@ -110,6 +145,11 @@ pub(super) fn query<const N: usize>(
         }
     }
     Ok(values)
+}
+
+/// Encodes a value of a query.
+fn encode(value: &str) -> impl Display {
+    utf8_percent_encode(value, ALL_BUT_UNRESERVED)
 }
 
 /// Decodes a name or a value of a query. `+` is a space, as in a form.

@@ -6,6 +6,7 @@ pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod import_report;
 pub(crate) mod plants;
+pub(crate) mod tags;
 
 use std::sync::Arc;
 

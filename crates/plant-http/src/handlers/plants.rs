@@ -6,7 +6,7 @@ use actix_http::header;
 use actix_web::HttpResponse;
 use actix_web::web::ReqData;
 use plant_domain::{NewPlant, Plant, PlantPatch};
-use plant_store::{Created, IdempotencyDigest, Precondition, Put, StoreError};
+use plant_store::{Created, IdempotencyDigest, PageRequest, Precondition, Put, StoreError};
 
 use crate::errors::Failure;
 use crate::extract::entity_tag::entity_tag;
@@ -19,8 +19,11 @@ use crate::handlers::Repository;
 use crate::handlers::events::EVENTS_AFTER_HEADER;
 use crate::middleware::context::RequestContext;
 
-/// The header with the number of all plants.
+/// The header with the number of all plants, or of those with a tag.
 pub const TOTAL_COUNT_HEADER: &str = "x-total-count";
+
+/// The header of a page that met the bound on its work, with the id up to which plants were examined.
+const SEARCHED_TO_HEADER: &str = "x-searched-to";
 
 /// `POST /plants`: the operation of the specification.
 pub(crate) async fn create(
@@ -58,10 +61,14 @@ pub(crate) async fn list(
 
     let mut response = HttpResponse::Ok();
     response.insert_header((EVENTS_AFTER_HEADER, newest_event.to_string()));
-    if query.page_request.filter.matches_all() {
-        response.insert_header((TOTAL_COUNT_HEADER, repository.count(None).await?));
+    let PageRequest { filter, limit, .. } = &query.page_request;
+    if filter.folded_name_part().is_none() {
+        response.insert_header((TOTAL_COUNT_HEADER, repository.count(filter.tag()).await?));
     }
     if let Some(after) = page.next {
+        if page.len() < *limit {
+            response.insert_header((SEARCHED_TO_HEADER, after.to_string()));
+        }
         let (plants, next) = (context.plants_path(), query.next(after));
         response.insert_header((header::LINK, format!("<{plants}?{next}>; rel=\"next\"")));
     }

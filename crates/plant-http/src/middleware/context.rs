@@ -85,6 +85,11 @@ impl RequestContext {
         self.path("/plants")
     }
 
+    /// The path of the tags.
+    pub(crate) fn tags_path(&self) -> String {
+        self.path("/tags")
+    }
+
     /// The path of the events.
     pub(crate) fn events_path(&self) -> String {
         self.path("/events")

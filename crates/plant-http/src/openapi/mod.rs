@@ -14,6 +14,7 @@ pub(crate) mod static_file;
 
 use actix_http::Method;
 use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch, TAG_MAX_CHARACTERS};
+use plant_store::PAGE_MAX_WORK;
 use serde_json::{Map, Value, json};
 
 use crate::access::token_record::Scope;
@@ -24,8 +25,8 @@ use crate::extract::{json, rows};
 use crate::limits::{
     BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX, EVENTS_HEARTBEAT, EVENTS_WAIT_MAX,
     HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, PAGE_DEFAULT_EVENTS,
-    PAGE_DEFAULT_PLANTS, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS, REPORT_MAX_ERRORS,
-    REQUEST_ID_MAX_CHARACTERS, ROW_MAX_BYTES,
+    PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS, PAGE_MAX_TAGS,
+    REPORT_MAX_ERRORS, REQUEST_ID_MAX_CHARACTERS, ROW_MAX_BYTES,
 };
 
 const TEMPLATE: &str = include_str!("document.json");
@@ -37,6 +38,9 @@ const TEXT_PATTERN: &str = concat!(
     r"[^\u0000-\u0020\u007f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]",
     r"[^\u0000-\u001f\u007f-\u009f]*$"
 );
+
+/// The pattern of the beginnings of tags: no control characters.
+const PREFIX_PATTERN: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
 
 /// The pattern of cursors. Every text that matches it can be read, although few were given out.
 macro_rules! cursor_pattern {
@@ -57,7 +61,7 @@ pub(crate) struct Endpoint {
 }
 
 /// The values that `document.json` refers to by name.
-fn values() -> [(&'static str, Value); 25] {
+fn values() -> [(&'static str, Value); 29] {
     [
         ("BODY_IDLE_SECONDS", json!(BODY_IDLE_DEADLINE.as_secs())),
         ("BODY_MAX_BYTES", json!(BODY_MAX_BYTES)),
@@ -76,8 +80,12 @@ fn values() -> [(&'static str, Value); 25] {
         ("NAME_MAX_CHARACTERS", json!(NAME_MAX_CHARACTERS)),
         ("PAGE_DEFAULT_EVENTS", json!(PAGE_DEFAULT_EVENTS)),
         ("PAGE_DEFAULT_PLANTS", json!(PAGE_DEFAULT_PLANTS)),
+        ("PAGE_DEFAULT_TAGS", json!(PAGE_DEFAULT_TAGS)),
         ("PAGE_MAX_EVENTS", json!(PAGE_MAX_EVENTS)),
         ("PAGE_MAX_PLANTS", json!(PAGE_MAX_PLANTS)),
+        ("PAGE_MAX_TAGS", json!(PAGE_MAX_TAGS)),
+        ("PAGE_MAX_WORK", json!(PAGE_MAX_WORK)),
+        ("PREFIX_PATTERN", json!(PREFIX_PATTERN)),
         ("REPORT_MAX_ERRORS", json!(REPORT_MAX_ERRORS)),
         ("REQUEST_ID_MAX_CHARACTERS", json!(REQUEST_ID_MAX_CHARACTERS)),
         ("ROW_MAX_BYTES", json!(ROW_MAX_BYTES)),
@@ -91,6 +99,7 @@ fn values() -> [(&'static str, Value); 25] {
 fn examples(operation_id: &str) -> Vec<Failure> {
     match operation_id {
         "listPlants" => vec![wrong_limit(PAGE_MAX_PLANTS)],
+        "listTags" => vec![wrong_limit(PAGE_MAX_TAGS)],
         "listEvents" => vec![wrong_limit(PAGE_MAX_EVENTS)],
         "importPlants" => vec![
             not_whole(),
@@ -205,17 +214,21 @@ fn complete(operation: &mut Value, endpoint: &Endpoint) {
 
 #[cfg(test)]
 mod tests {
+    use plant_domain::check_tag_prefix;
     use regress::Regex;
 
     use super::*;
 
     #[test]
-    fn the_pattern_accepts_exactly_what_the_rules_accept_for_every_character() {
-        let pattern = Regex::with_flags(TEXT_PATTERN, "u").expect("a regular expression");
+    fn the_patterns_accept_exactly_what_the_rules_accept_for_every_character() {
+        let pattern = |pattern| Regex::with_flags(pattern, "u").expect("a regular expression");
+        let (pattern, prefix_pattern) = (pattern(TEXT_PATTERN), pattern(PREFIX_PATTERN));
         let check = |text: String| {
             let matches = pattern.find(&text).is_some();
             let plant = Plant::new(text.clone(), None);
             assert_eq!(matches, plant.is_ok(), "{text:?}");
+            let is_prefix = prefix_pattern.find(&text).is_some();
+            assert_eq!(is_prefix, check_tag_prefix(&text).is_ok(), "{text:?}");
         };
         for character in '\0'..=char::MAX {
             check(character.to_string());

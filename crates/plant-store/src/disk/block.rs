@@ -68,13 +68,6 @@ impl BlockBuilder {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
-
-    /// Begins the next block.
-    pub(super) fn clear(&mut self) {
-        self.first_key.clear();
-        self.last_key.clear();
-        self.bytes.clear();
-    }
 }
 
 /// Reads the entries of a block in turn.

@@ -142,8 +142,8 @@ impl ChangeGroup {
 pub(super) struct Change {
     pub(super) kind: EventKind,
     pub(super) id: i64,
-    /// The tag that the plant has lost.
-    pub(super) left_tag: Option<Box<str>>,
+    /// The tag of the plant before the change.
+    pub(super) tag_before: Option<Box<str>>,
     /// What the change adds to the digest of all plants: the plant after it, less the plant before.
     pub(super) digest: Digest,
     /// The plant after the change; `None` when it was deleted.
@@ -163,19 +163,13 @@ impl Change {
             (Some(_), Some(_)) => EventKind::Updated,
             (Some(_), None) => EventKind::Deleted,
         };
-        let left_tag = match before {
-            None => None,
-            Some(before) => {
-                let after = after.as_ref().map(EncodedPlant::decode).transpose()?;
-                let tag = after.and_then(|after| after.tag);
-                before.decode()?.tag.filter(|left| Some(*left) != tag).map(Box::from)
-            }
-        };
+        let before_change = before.map(EncodedPlant::decode).transpose()?;
+        let tag_before = before_change.and_then(|before| before.tag).map(Box::from);
         let digest_of = |record: Option<&EncodedPlant>| {
             record.map_or_else(Digest::default, |record| digest(id, record.bytes()))
         };
         let digest = digest_of(after.as_ref()) - digest_of(before);
-        Ok(Self { kind, id: id.get(), left_tag, digest, record: after })
+        Ok(Self { kind, id: id.get(), tag_before, digest, record: after })
     }
 
     pub(super) const fn event(&self, at_ms: u64) -> EventOfPlant {

@@ -199,9 +199,20 @@ impl MergeUnderWay {
     /// Merges some entries. Returns false after the last one.
     fn advance(&mut self) -> anyhow::Result<bool> {
         for _ in 0..ENTRIES_IN_A_STEP {
-            let Some((key, value)) = self.entries.next().context("merging tables")? else {
+            self.entries.advance().context("merging tables")?;
+            let counted = self.entries.tag_count().context("merging tables")?;
+            let Some((key, value)) = self.entries.entry() else { return Ok(false) };
+            if key >= keys::FIRST_POSTINGS_KEY {
+                // The output has an index of its own, and nothing comes behind the index.
                 return Ok(false);
-            };
+            }
+            if let Some((_, count)) = counted {
+                if count != 0 || !self.is_oldest {
+                    let value = postcard::to_stdvec(&count)?;
+                    self.output.add(key, Some(&value)).context("merging tables")?;
+                }
+                continue;
+            }
             let is_forgotten =
                 keys::event_of(key)?.is_some_and(|sequence| sequence < self.stored_from);
             let hides_nothing = value.is_none() && self.is_oldest;
@@ -224,6 +235,7 @@ mod tests {
 
     use super::super::change::{Change, ChangeGroup};
     use super::super::health::StoreHealth;
+    use super::super::reader::DiskReader;
     use super::super::room::ENOUGH_BYTES;
     use super::*;
     use crate::plant_record::PlantRecord;
@@ -237,7 +249,7 @@ mod tests {
         let mut group = ChangeGroup::after(&compactor.tree.read().totals, 0);
         for revision in (group.first_sequence..).take(PLANTS_OF_A_MEMTABLE) {
             let id = PlantId::from(revision.cast_signed());
-            let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
+            let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: Some("R") };
             let record = record.encode().expect("encodes");
             group.changes.push(Change::new(id, None, Some(record)).expect("a change"));
         }
@@ -293,6 +305,11 @@ mod tests {
             assert_eq!(compactor.merges.first().map(|merge| merge.inputs.len()), inputs);
         }
         assert!(compactor.merges[0].has_input(&tables[0]) && !compactor.merges[0].is_oldest);
+        while compactor.advance().expect("merges") {}
+        assert_eq!(compactor.tree.tables().len(), 3);
+        let reader = DiskReader { tree: compactor.tree, plants_in_turn: 1 };
+        let with_tag = reader.count(Some("R")).expect("reads");
+        assert_eq!(with_tag, 4 * PLANTS_OF_A_MEMTABLE as u64, "a count is lost");
     }
 
     #[test]

@@ -11,6 +11,9 @@ pub const DEFAULT_CACHE_MIB: u64 = 64;
 /// memtable, with fewer changes.
 pub const DEFAULT_CHANGES_IN_MEMORY: usize = 131_072;
 
+/// The default of [`DiskConfig::plants_in_turn`].
+pub const DEFAULT_PLANTS_IN_TURN: usize = 2_000;
+
 /// Where the database is, and how much it may use.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -24,6 +27,9 @@ pub struct DiskConfig {
     /// How many changes fill a memtable. The larger the memtables, the fewer tables there are to merge. Memory may hold
     /// twice as many: while one memtable is written as a table, the next one fills.
     pub changes_in_memory: usize,
+    /// How many plants a page of a filter looks at one after the other, at least one, before it asks the search index. What many plants
+    /// have fills a page at once, and the index would take longer.
+    pub plants_in_turn: usize,
 }
 
 impl DiskConfig {
@@ -34,6 +40,7 @@ impl DiskConfig {
             cache_mib: DEFAULT_CACHE_MIB,
             retention: EventRetention::default(),
             changes_in_memory: DEFAULT_CHANGES_IN_MEMORY,
+            plants_in_turn: DEFAULT_PLANTS_IN_TURN,
         }
     }
 }

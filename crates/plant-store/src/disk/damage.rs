@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use plant_domain::PlantId;
 
+use super::block::checksum;
 use super::cache::BlockCache;
 use super::files::Files;
 use super::keys;
 use super::manifest::Manifest;
 use super::merge::Merge;
 use super::open::open_tables;
+use super::table::{FOOTER_BYTES, Tail, block_head, footer};
 use super::table_writer::TableWriter;
+use crate::plant_record::whole;
 
 /// All keys of a database, and their values.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -30,7 +33,14 @@ pub fn edit(directory: &Path, change: impl FnOnce(&mut Entries)) {
     let mut entries = Entries::new();
     let mut merge = Merge::of_all(&tables);
     while let Some((key, value)) = merge.next().expect("reads") {
-        entries.extend(value.map(|value| (key.to_vec(), value.to_vec())));
+        if key >= keys::FIRST_POSTINGS_KEY {
+            break;
+        }
+        let key = key.to_vec();
+        entries.extend(value.map(|value| (key.clone(), value.to_vec())));
+        if let Some((_, count)) = merge.tag_count().expect("reads") {
+            entries.insert(key, count_value(count));
+        }
     }
     change(&mut entries);
 
@@ -47,7 +57,33 @@ pub fn edit(directory: &Path, change: impl FnOnce(&mut Entries)) {
     files.write_manifest(&manifest).expect("writes");
 }
 
-/// Changes the records of the plants of the database in this folder, and not the index of their tags.
+/// Changes the last block of the search index of the newest table, which the checksums then match again.
+pub fn edit_postings(directory: &Path, change: impl FnOnce(&mut [u8])) {
+    let files = Files::in_directory(directory, Arc::default());
+    let mut manifest = files.read_manifest().expect("a manifest");
+    let metadata = manifest.tables.first_mut().expect("a table");
+    let path = files.table_path(metadata.number);
+    let mut bytes = fs::read(&path).expect("reads");
+    let tail_end = bytes.len() - FOOTER_BYTES;
+    let (tail_bytes, _) = bytes[tail_end..].split_first_chunk().expect("a footer");
+    let tail_bytes = usize::try_from(u64::from_le_bytes(*tail_bytes)).expect("small");
+    let tail_begin = tail_end - tail_bytes;
+    let old_tail = bytes.split_off(tail_begin);
+    let mut tail: Tail<'_> = whole(&old_tail[..tail_bytes]).expect("a tail");
+    let block = tail.blocks.last_mut().expect("a block");
+    let (begin, length) = (usize::try_from(block.offset).expect("small"), block.length as usize);
+    change(&mut bytes[begin..begin + length]);
+    block.checksum = checksum(&bytes[begin..begin + length]);
+    let head = block_head(block.length, block.checksum);
+    bytes[begin - head.len()..begin].copy_from_slice(&head);
+    let tail = postcard::to_stdvec(&tail).expect("encodes");
+    bytes.extend([&tail[..], &footer(&tail)].concat());
+    (metadata.bytes, metadata.tail_checksum) = (bytes.len() as u64, checksum(&tail));
+    fs::write(path, bytes).expect("writes");
+    files.write_manifest(&manifest).expect("writes");
+}
+
+/// Changes the records of the plants of the database in this folder, and not the counts of their tags.
 pub fn edit_plants(directory: &Path, change: impl FnOnce(&mut PlantRecords)) {
     edit(directory, |entries| {
         let mut plants = plants_in(entries);
@@ -72,10 +108,16 @@ pub fn plant_key(id: i64) -> Vec<u8> {
     keys::plant_key(PlantId::from(id)).to_vec()
 }
 
-/// The key of a plant in the index of its tag.
+/// The key of the count of a tag.
 #[must_use]
-pub fn tag_key(tag: &str, id: i64) -> Vec<u8> {
-    keys::tag_key(tag, PlantId::from(id))
+pub fn count_key(tag: &str) -> Vec<u8> {
+    keys::count_key(tag)
+}
+
+/// The value of the count of a tag.
+#[must_use]
+pub fn count_value(plants: i64) -> Vec<u8> {
+    postcard::to_stdvec(&plants).expect("encodes")
 }
 
 /// The key of an event.

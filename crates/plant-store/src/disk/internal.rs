@@ -77,7 +77,7 @@ pub fn key(key: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
     if let Some(id) = keys::plant_of(key)? {
         return Ok(Some(keys::plant_key(id).to_vec()));
     }
-    Ok(keys::tag_of(key)?.map(|(tag, id)| keys::tag_key(tag, id)))
+    Ok(keys::counted_tag(key)?.map(keys::count_key))
 }
 
 /// How many entries a table of these blocks and this tail has. The table gets the right checksum of its tail.
@@ -167,7 +167,7 @@ impl AnyDatabase {
         let tree = Arc::new(MergeTree::new(tables, totals));
         let retention = EventRetention::new(8, Duration::ZERO);
         let events = EventLog { tree: Arc::clone(&tree), id: 7, retention };
-        Some(Self { reader: DiskReader { tree }, events, totals, is_sound })
+        Some(Self { reader: DiskReader { tree, plants_in_turn: 1 }, events, totals, is_sound })
     }
 
     /// The number of plants, and of the last event.
@@ -178,6 +178,11 @@ impl AnyDatabase {
     /// Like [`crate::PlantRepository::get`].
     pub fn plant(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
         self.reader.plant(id)
+    }
+
+    /// Like [`crate::PlantRepository::count`].
+    pub fn count(&self, tag: &str) -> anyhow::Result<u64> {
+        self.reader.count(Some(tag))
     }
 
     /// Like [`crate::PlantRepository::list`].

@@ -2,20 +2,23 @@
 //!
 //! | key | value |
 //! |---|---|
+//! | `c`, tag | how many more plants have the tag than by older tables; the counts of all tables add up |
 //! | `e`, sequence number | an [`EventOfPlant`](super::change::EventOfPlant) |
 //! | `p`, ordered id | a [`PlantRecord`](crate::plant_record::PlantRecord) |
-//! | `t`, tag, zero byte, ordered id | nothing: the plant has the tag |
+//! | `x`, granule, term | the postings of the term in a chunk of the [search index](super::search) of this table |
 //!
-//! Numbers are big-endian, ids with the sign bit flipped, so that numbers and bytes sort alike. A zero byte ends a tag,
-//! because the rules allow no control character in one.
+//! Numbers are big-endian, ids with the sign bit flipped, so that numbers and bytes sort alike.
 
 use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
 
+const COUNT_PREFIX: u8 = b'c';
 const EVENT_PREFIX: u8 = b'e';
 const PLANT_PREFIX: u8 = b'p';
-pub(super) const TAG_PREFIX: u8 = b't';
-const TAG_END: u8 = 0;
+const POSTINGS_PREFIX: u8 = b'x';
+
+/// The least key of the search index. Everything else in a table sorts before.
+pub(super) const FIRST_POSTINGS_KEY: &[u8] = &[POSTINGS_PREFIX];
 
 /// The greatest sequence number that is valid on disk. No store reaches it, and arithmetic below it cannot overflow.
 pub(super) const MAX_SEQUENCE: u64 = 1 << 62;
@@ -34,8 +37,13 @@ fn numbered(prefix: u8, number: [u8; 8]) -> [u8; 9] {
     key
 }
 
-pub(super) fn tag_key(tag: &str, id: PlantId) -> Vec<u8> {
-    [&[TAG_PREFIX], tag.as_bytes(), &[TAG_END], &ordered(id)].concat()
+pub(super) fn count_key(tag: &str) -> Vec<u8> {
+    [&[COUNT_PREFIX], tag.as_bytes()].concat()
+}
+
+/// The key of a term in the chunk of the search index that begins with this granule.
+pub(super) fn postings_key(granule: u32, term: &[u8]) -> Vec<u8> {
+    [&[POSTINGS_PREFIX], &granule.to_be_bytes()[..], term].concat()
 }
 
 /// The sequence number in the key of an event; `None` when the key is of another kind.
@@ -57,14 +65,10 @@ pub(super) fn plant_of(key: &[u8]) -> anyhow::Result<Option<PlantId>> {
     Ok(Some(from_ordered(id)))
 }
 
-/// The tag and the id in the key of an entry of the tag index; `None` when the key is of another kind.
-pub(super) fn tag_of(key: &[u8]) -> anyhow::Result<Option<(&str, PlantId)>> {
-    let Some(rest) = key.strip_prefix(&[TAG_PREFIX]) else { return Ok(None) };
-    let split = rest.split_last_chunk::<8>();
-    let split = split.and_then(|(tag, id)| Some((tag.strip_suffix(&[TAG_END])?, id)));
-    let (tag, id) = split.context("the key of a tag has no end of the tag")?;
-    let tag = std::str::from_utf8(tag).context("the key of a tag is no text")?;
-    Ok(Some((tag, from_ordered(*id))))
+/// The tag in the key of a count; `None` when the key is of another kind.
+pub(super) fn counted_tag(key: &[u8]) -> anyhow::Result<Option<&str>> {
+    let Some(tag) = key.strip_prefix(&[COUNT_PREFIX]) else { return Ok(None) };
+    std::str::from_utf8(tag).context("the key of a count is no text").map(Some)
 }
 
 /// The bytes of an id, which sort as ids do.

@@ -16,7 +16,7 @@ use crate::plant_record::whole;
 const MAGIC: [u8; 8] = *b"plmanif1";
 
 /// The number of the layout of all files. A database with another number does not open.
-pub(super) const FORMAT: u32 = 6;
+pub(super) const FORMAT: u32 = 7;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {

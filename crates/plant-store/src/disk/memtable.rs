@@ -3,7 +3,6 @@
 //! Changes gather in the active memtable until it, or its segment of the log, is full. Then it becomes immutable, and is
 //! written as a table while the next memtable fills along with the other segment.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::ensure;
@@ -11,8 +10,10 @@ use plant_domain::PlantId;
 
 use super::change::{ChangeGroup, EventOfPlant};
 use super::keys;
+use super::search::text_log::TextLog;
 use super::sorted_map::SortedMap;
 use super::table_writer::TableWriter;
+use super::tag_counts::TagCounts;
 use crate::plant_record::EncodedPlant;
 
 /// The changes of consecutive groups.
@@ -22,8 +23,10 @@ pub(super) struct Memtable {
     pub(super) first_sequence: u64,
     /// Each changed plant in its newest state; `None` when it was deleted.
     pub(super) plants: SortedMap<Option<EncodedPlant>>,
-    /// For each tag that a changed plant has or has lost: whether the plant has the tag now.
-    pub(super) tags: BTreeMap<Box<str>, SortedMap<bool>>,
+    /// For each tag that a plant has gained or lost: how many more plants have the tag.
+    pub(super) tag_counts: TagCounts,
+    /// The texts of the changed plants, for searches.
+    pub(super) texts: TextLog,
     pub(super) events: Vec<EventOfPlant>,
 }
 
@@ -33,7 +36,8 @@ impl Memtable {
         Self {
             first_sequence: last_sequence + 1,
             plants: SortedMap::default(),
-            tags: BTreeMap::new(),
+            tag_counts: TagCounts::new(),
+            texts: TextLog::default(),
             events: Vec::new(),
         }
     }
@@ -45,24 +49,25 @@ impl Memtable {
         for change in group.changes {
             let id = PlantId::from(change.id);
             self.events.push(change.event(group.at_ms));
-            if let Some(left) = &change.left_tag {
-                self.set_tag(left, id, false);
+            let after = change.record.as_ref().map(EncodedPlant::decode).transpose()?;
+            let tag = after.and_then(|after| after.tag);
+            if tag != change.tag_before.as_deref() {
+                tag.into_iter().for_each(|gained| self.count_tag(gained, 1));
+                change.tag_before.iter().for_each(|lost| self.count_tag(lost, -1));
             }
-            if let Some(record) = &change.record
-                && let Some(tag) = record.decode()?.tag
-            {
-                self.set_tag(tag, id, true);
+            if let Some(after) = after {
+                self.texts.add(id, after.name, after.tag);
             }
             self.plants.insert(id, change.record);
         }
         Ok(())
     }
 
-    fn set_tag(&mut self, tag: &str, id: PlantId, has_tag: bool) {
+    fn count_tag(&mut self, tag: &str, more: i64) {
         // Almost always the tag is known, and `entry` would copy it.
-        match self.tags.get_mut(tag) {
-            Some(plants) => plants.insert(id, has_tag),
-            None => self.tags.entry(tag.into()).or_default().insert(id, has_tag),
+        match self.tag_counts.get_mut(tag) {
+            Some(count) => *count += more,
+            None => drop(self.tag_counts.insert(tag.into(), more)),
         }
     }
 
@@ -72,6 +77,9 @@ impl Memtable {
         table: &mut TableWriter<impl Write>,
         stored_from: u64,
     ) -> anyhow::Result<()> {
+        for (tag, count) in self.tag_counts.iter().filter(|(_, count)| **count != 0) {
+            table.add(&keys::count_key(tag), Some(&postcard::to_stdvec(count)?))?;
+        }
         for (sequence, event) in (self.first_sequence..).zip(&self.events) {
             if sequence >= stored_from {
                 table.add(&keys::event_key(sequence), Some(&postcard::to_stdvec(event)?))?;
@@ -79,11 +87,6 @@ impl Memtable {
         }
         for (id, record) in self.plants.iter() {
             table.add(&keys::plant_key(id), record.as_ref().map(EncodedPlant::bytes))?;
-        }
-        for (tag, plants) in &self.tags {
-            for (id, has_tag) in plants.iter() {
-                table.add(&keys::tag_key(tag, id), has_tag.then_some(&[]))?;
-            }
         }
         Ok(())
     }
@@ -99,24 +102,25 @@ impl Memtable {
     }
 }
 
-pub(super) struct Run<T> {
-    pub(super) entries: Vec<(PlantId, T)>,
+/// Changed plants from an id on, in their newest state.
+pub(super) struct Run {
+    pub(super) entries: Vec<(PlantId, Option<EncodedPlant>)>,
     /// The first id after the run, if there may be more.
     pub(super) next: Option<PlantId>,
 }
 
-/// Merges the changes of memtables, newest first, from an id on.
-pub(super) fn run<'a, T: Clone + 'a>(
-    memtables: impl Iterator<Item = &'a SortedMap<T>> + Clone,
+/// About `about` changes of memtables, newest first, from an id on.
+pub(super) fn run<'a>(
+    memtables: impl Iterator<Item = &'a Memtable> + Clone,
     from: PlantId,
     about: usize,
-) -> Run<T> {
-    let next =
-        memtables.clone().filter_map(|plants| plants.from(from).nth(about)).map(|(id, _)| id);
+) -> Run {
+    let plants = memtables.map(|memtable| &memtable.plants);
+    let next = plants.clone().filter_map(|plants| plants.from(from).nth(about)).map(|(id, _)| id);
     let next = next.min();
     let is_in_run = |id| next.is_none_or(|next| id < next);
     let changes =
-        memtables.flat_map(|changes| changes.from(from).take_while(|(id, _)| is_in_run(*id)));
+        plants.flat_map(|changes| changes.from(from).take_while(|(id, _)| is_in_run(*id)));
     let mut entries: Vec<_> = changes.map(|(id, value)| (id, value.clone())).collect();
     // The sort is stable, so the newest change of each plant comes first, and stays.
     entries.sort_by_key(|(id, _)| *id);

@@ -3,7 +3,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use anyhow::Context as _;
+
+use super::keys;
 use super::table::{Table, TableCursor};
+use super::tag_counts::decode_count;
 
 /// The tables of a database, newest first.
 pub(super) type Tables = Arc<[Arc<Table>]>;
@@ -38,8 +42,35 @@ impl Merge {
         Self { cursors, consumed }
     }
 
-    /// The next entry. After an error, the next call continues behind the damaged block.
+    /// The next entry.
     pub(super) fn next(&mut self) -> anyhow::Result<Option<Entry<'_>>> {
+        self.advance()?;
+        Ok(self.entry())
+    }
+
+    /// The current entry. Of several tables with its key, the newest has the value.
+    pub(super) fn entry(&self) -> Option<Entry<'_>> {
+        self.entries().next()
+    }
+
+    /// The current entry, if it is the count of a tag: the tag, and the sum over all tables.
+    pub(super) fn tag_count(&self) -> anyhow::Result<Option<(&str, i64)>> {
+        let Some((key, _)) = self.entry() else { return Ok(None) };
+        let Some(tag) = keys::counted_tag(key)? else { return Ok(None) };
+        let mut sum = 0_i64;
+        for (_, value) in self.entries() {
+            sum = sum.checked_add(decode_count(value)?).context("a count of a tag is too great")?;
+        }
+        Ok(Some((tag, sum)))
+    }
+
+    /// The entries with the current key, newest first.
+    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.consumed.iter().filter_map(|cursor| self.cursors[*cursor].entry())
+    }
+
+    /// Moves to the next key. After an error, the next call continues behind the damaged block.
+    pub(super) fn advance(&mut self) -> anyhow::Result<()> {
         while let Some(cursor) = self.consumed.last() {
             self.cursors[*cursor].advance()?;
             self.consumed.pop();
@@ -57,6 +88,6 @@ impl Merge {
                 }
             }
         }
-        Ok(self.consumed.first().and_then(|newest| self.cursors[*newest].entry()))
+        Ok(())
     }
 }

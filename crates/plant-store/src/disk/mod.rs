@@ -32,10 +32,13 @@ mod open;
 mod reader;
 mod recovery;
 mod room;
+mod search;
 mod size_tiers;
 mod sorted_map;
 mod table;
 mod table_writer;
+mod tag_counts;
+mod tag_reader;
 mod tree;
 mod verify;
 mod write_ahead_log;
@@ -78,7 +81,9 @@ const IMPORTS_IN_QUEUE: usize = 2;
 /// handing it to a blocking thread would take longer.
 const INLINE_PAGE_MAX: usize = 1_000;
 
-pub use self::config::{DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DiskConfig};
+pub use self::config::{
+    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_IN_TURN, DiskConfig,
+};
 pub use self::inspection::{DiskInspection, Verification};
 
 /// Keeps plants in a folder on one disk, with group commit: writes that wait at the same time share one sync of the
@@ -163,7 +168,10 @@ impl DiskRepository {
             _threads: JoinOnDrop { threads, health: Arc::clone(&health) },
             health,
             room,
-            reader: DiskReader { tree },
+            reader: DiskReader {
+                tree,
+                plants_in_turn: fault::limit("plants-in-turn", config.plants_in_turn),
+            },
             events,
             _lock: lock,
         })

@@ -184,10 +184,10 @@ fn look(
         };
         anyhow::Ok(table.map(Arc::new))
     };
-    let mut tables = Vec::new();
+    let (mut newer, mut tables) = (Vec::new(), Vec::new());
     match &manifest {
         Some(manifest) => {
-            tables.extend(newer_tables(files, manifest, &cache)?);
+            newer = newer_tables(files, manifest, &cache)?;
             for named in &manifest.tables {
                 tables.extend(open_one(named.number, Some(named))?);
             }
@@ -204,7 +204,14 @@ fn look(
     let log = write_ahead_log::read(&config.directory, salts, findings)?;
     let in_tables = manifest.map(|manifest| manifest.totals);
     let (memtables, totals) = replay(in_tables, log.into_groups(), findings)?;
-    let mut tables: Tables = tables.into();
+    // After a kill in a flush, the write-ahead log still has what the table has. Tags must not be counted twice.
+    newer.retain(|table| {
+        let (first, last) = table.sequences;
+        let is_within = |(begin, end)| begin <= first && last <= end;
+        !memtables.iter().any(|memtable| is_within(memtable.sequences()))
+    });
+    newer.append(&mut tables);
+    let mut tables: Tables = newer.into();
     for (number, memtable) in IN_MEMORY.zip(&memtables) {
         tables = with_newest(&tables, in_memory(number, memtable, totals, &cache)?);
     }
@@ -212,7 +219,7 @@ fn look(
 }
 
 /// The whole tables with changes that are newer than the manifest, newest first. Beside an old manifest, they may have the
-/// only copy of a plant; after a kill in a flush, the write-ahead log has the same changes.
+/// only copy of a plant.
 fn newer_tables(
     files: &Files,
     manifest: &Manifest,

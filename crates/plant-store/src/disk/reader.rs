@@ -1,6 +1,5 @@
 //! Reads of plants: newer levels override older ones. All of them hold only changes that are on disk.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -9,17 +8,20 @@ use plant_domain::{NewPlantRef, PlantFilter, PlantId};
 use super::keys;
 use super::memtable::Run;
 use super::merge::Merge;
+use super::search::{Found, Search};
 use super::tree::MergeTree;
 use crate::PAGE_MAX_WORK;
 use crate::plant_record::{EncodedPlant, PlantRecord};
-use crate::{Page, PageRequest, Revision, StoredPlant, TagPage, TagPageRequest};
+use crate::{Page, PageRequest, Revision, StoredPlant};
 
-/// The most plants taken from memory, or from the tag index, at a time.
+/// The most plants taken from memory at a time.
 const RUN: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct DiskReader {
     pub(super) tree: Arc<MergeTree>,
+    /// How many plants a page of a filter looks at in turn before it asks the index.
+    pub(super) plants_in_turn: usize,
 }
 
 impl DiskReader {
@@ -31,25 +33,21 @@ impl DiskReader {
         read().with_context(|| format!("cannot read plant {id}"))
     }
 
-    pub(super) fn tags(&self, _request: &TagPageRequest) -> anyhow::Result<TagPage> {
-        anyhow::bail!("STUB")
-    }
-
-    pub(super) fn count(&self, _tag: Option<&str>) -> anyhow::Result<u64> {
-        Ok(self.tree.read().totals.plants)
-    }
-
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
         let mut next = request.first_id();
-        let mut page = PageInProgress::new(request);
-        while let Some(from) = next {
-            if page.ends_before(from) {
-                break;
-            }
-            next = match request.filter.tag() {
-                Some(tag) => self.plants_with_tag(tag, from, &mut page)?,
-                None => self.plants_from(from, &mut page)?,
-            };
+        let mut page = PageInProgress::new(request, self.plants_in_turn);
+        while let Some(from) = next
+            && !page.ends_before(from)
+        {
+            next = self.plants_from(from, &mut page)?;
+        }
+        if !request.filter.matches_all()
+            && let Some(from) = page.page.next.and_then(PlantId::next)
+            && page.page.len() < page.limit
+        {
+            page.page.next = None;
+            page.most_work = PAGE_MAX_WORK;
+            self.search(from, &mut page).context("cannot search the plants")?;
         }
         Ok(page.page)
     }
@@ -91,55 +89,29 @@ impl DiskReader {
         Ok(next)
     }
 
-    /// Like [`Self::plants_from`], for the plants with a tag.
-    fn plants_with_tag(
-        &self,
-        tag: &str,
-        from: PlantId,
-        page: &mut PageInProgress<'_>,
-    ) -> anyhow::Result<Option<PlantId>> {
-        let (Run { entries, mut next }, tables) = {
+    /// Searches for the plants from an id on by the index.
+    fn search(&self, from: PlantId, page: &mut PageInProgress<'_>) -> anyhow::Result<()> {
+        let (texts, tables) = {
             let levels = self.tree.read();
-            (levels.plants_with_tag(tag, from, RUN), Arc::clone(&levels.tables))
+            (levels.texts(), Arc::clone(&levels.tables))
         };
-        let mut ids = BTreeSet::new();
-        let mut gone = 0;
-        let mut older = Merge::new(&tables, &keys::tag_key(tag, from));
-        while let Some((key, value)) =
-            older.next().with_context(|| format!("reading the index of tag {tag:?}"))?
-        {
-            let Some((_, id)) = keys::tag_of(key)?.filter(|(of_key, _)| *of_key == tag) else {
-                break;
-            };
-            if next.is_some_and(|next| id >= next) {
-                break;
-            }
-            if ids.len() + gone == RUN {
-                next = Some(id);
-                break;
-            }
-            match value {
-                Some(_) => drop(ids.insert(id)),
-                None => gone += 1,
+        let mut search = Search::new(page.filter, from, &tables, &texts)?;
+        loop {
+            match search.next(&mut page.looked_at)? {
+                Found::End => return Ok(()),
+                Found::TooMuchWork(id) => {
+                    page.page.next = id.previous();
+                    return Ok(());
+                }
+                Found::Candidate(id) => {
+                    // Another level may have a newer state.
+                    let record = self.tree.record(id)?;
+                    if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
+                        return Ok(());
+                    }
+                }
             }
         }
-        for (id, has_tag) in entries {
-            if !has_tag {
-                gone += 1;
-                ids.remove(&id);
-            } else if next.is_none_or(|next| id < next) {
-                ids.insert(id);
-            }
-        }
-        page.looked_at += 1 + gone;
-        for id in ids {
-            // The plant may have lost the tag in the meantime, so the filter checks its record.
-            let record = self.tree.record(id).context("cannot read a plant")?;
-            if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
-                return Ok(None);
-            }
-        }
-        Ok(next)
     }
 }
 
@@ -147,14 +119,18 @@ struct PageInProgress<'a> {
     filter: &'a PlantFilter,
     limit: usize,
     looked_at: usize,
+    /// The page ends when this many plants were looked at.
+    most_work: usize,
     page: Page,
 }
 
 impl<'a> PageInProgress<'a> {
-    fn new(request: &'a PageRequest) -> Self {
+    fn new(request: &'a PageRequest, plants_in_turn: usize) -> Self {
         let limit = request.limit.max(1);
+        let most_work =
+            if request.filter.matches_all() { PAGE_MAX_WORK } else { plants_in_turn.max(1) };
         let page = Page::with_capacity(limit.min(RUN));
-        Self { filter: &request.filter, limit, looked_at: 0, page }
+        Self { filter: &request.filter, limit, looked_at: 0, most_work, page }
     }
 
     /// How many plants to read at once. Without a filter, every plant is on the page, so fewer suffice.
@@ -166,7 +142,7 @@ impl<'a> PageInProgress<'a> {
 
     /// Whether the page is full, or has cost enough, before the plant with this id. If so, the next page begins there.
     fn ends_before(&mut self, id: PlantId) -> bool {
-        let ends = self.page.len() >= self.limit || self.looked_at >= PAGE_MAX_WORK;
+        let ends = self.page.len() >= self.limit || self.looked_at >= self.most_work;
         if ends {
             self.page.next = id.previous();
         }

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::keys;
 use crate::plant_record::whole;
 
 const MAGIC: [u8; 8] = *b"pltable1";
-const FOOTER_BYTES: usize = 24;
+pub(super) const FOOTER_BYTES: usize = 24;
 
 /// The length and the checksum of a block, before the block. A table with a damaged tail is read by these heads.
 pub(super) const BLOCK_HEAD_BYTES: usize = 12;
@@ -59,13 +60,18 @@ pub(super) struct Tail<'a> {
     pub(super) last_sequence: u64,
     /// How many entries are of plants, removals included.
     pub(super) plant_entries: u64,
+    /// By ascending keys. The blocks of the search index lie between the others, and come last here.
     pub(super) blocks: Vec<BlockPlace>,
+    /// The first granule of each chunk of the search index.
+    pub(super) chunks: Vec<u32>,
+    /// How many granules there are.
+    pub(super) granules: u32,
     /// The [`BloomFilter`] over the ids of those plants.
     pub(super) filter: &'a [u8],
 }
 
 /// Where a block is.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BlockPlace {
     pub(super) first_key: Box<[u8]>,
     /// In bytes from the start of the table.
@@ -73,6 +79,8 @@ pub(super) struct BlockPlace {
     /// In bytes.
     pub(super) length: u32,
     pub(super) checksum: u64,
+    /// How many granules of the search index are before the block.
+    pub(super) first_granule: u32,
 }
 
 /// A table that is open for reading.
@@ -83,7 +91,11 @@ pub(super) struct Table {
     pub(super) sequences: (u64, u64),
     /// How many entries are of plants, removals included.
     pub(super) plant_entries: u64,
-    blocks: Vec<BlockPlace>,
+    pub(super) blocks: Vec<BlockPlace>,
+    /// The first granule of each chunk of the search index.
+    pub(super) chunks: Vec<u32>,
+    /// How many granules there are.
+    granules: u32,
     /// The [`prefix`] of the first key of each block: a search in one array, without a jump to each key.
     prefixes: Vec<u64>,
     filter: BloomFilter,
@@ -168,7 +180,8 @@ impl Table {
         let tail_begin = tail_end.checked_sub(tail_bytes).context("its tail is too long")?;
         let tail = content.read(tail_begin, usize::try_from(tail_bytes)?)?;
         ensure!(checksum(&tail) == metadata.tail_checksum, "its tail has a wrong checksum");
-        let Tail { first_sequence, last_sequence, plant_entries, blocks, filter } = whole(&tail)?;
+        let Tail { first_sequence, last_sequence, plant_entries, blocks, chunks, granules, filter } =
+            whole(&tail)?;
         let end_of = |place: &BlockPlace| place.offset.checked_add(u64::from(place.length));
         ensure!(
             blocks.iter().all(|place| end_of(place).is_some_and(|end| end <= tail_begin)),
@@ -180,6 +193,8 @@ impl Table {
             plant_entries,
             prefixes: blocks.iter().map(|place| prefix(&place.first_key)).collect(),
             blocks,
+            chunks,
+            granules,
             filter: BloomFilter::from_bytes(filter)?,
             content,
             cache,
@@ -188,11 +203,13 @@ impl Table {
 
     /// Opens as much as can be read of a table whose tail is damaged: its whole blocks, up to a damaged head of a block.
     pub(super) fn without_tail(number: u64, content: Content, cache: Arc<BlockCache>) -> Self {
-        let (mut blocks, mut offset) = (Vec::new(), 0);
+        let (mut blocks, mut offset): (Vec<BlockPlace>, _) = (Vec::new(), 0);
         while let Some((place, end)) = block_at(&content, offset) {
             blocks.extend(place);
             offset = end;
         }
+        // Those of the search index lie between the others.
+        blocks.sort_by(|one, other| one.first_key.cmp(&other.first_key));
         let prefixes = blocks.iter().map(|place| prefix(&place.first_key)).collect();
         let metadata = TableMetadata { number, bytes: 0, tail_checksum: 0 };
         let filter = BloomFilter::of_all();
@@ -201,6 +218,8 @@ impl Table {
             sequences: (0, 0),
             plant_entries: 0,
             blocks,
+            chunks: Vec::new(),
+            granules: 0,
             prefixes,
             filter,
             content,
@@ -222,6 +241,41 @@ impl Table {
         block::find(&self.block(index, true)?, key)
     }
 
+    /// The chunk of the search index with this number: its granules. The chunk behind the last one is empty.
+    pub(super) fn chunk(&self, number: usize) -> Range<u32> {
+        let begin = |number| self.chunks.get(number).copied().unwrap_or(self.granules);
+        begin(number)..begin(number + 1)
+    }
+
+    /// The chunk with this granule.
+    pub(super) fn chunk_of(&self, granule: u32) -> usize {
+        self.chunks.partition_point(|begin| *begin <= granule).saturating_sub(1)
+    }
+
+    /// The granule with this plant is this one, or a later one.
+    pub(super) fn granule_of(&self, id: PlantId) -> u32 {
+        let block = self.block_of(&keys::plant_key(id)).and_then(|index| self.blocks.get(index));
+        block.map_or(0, |place| place.first_granule)
+    }
+
+    /// The index of the block with this granule, and how many granules of the block are before.
+    pub(super) fn block_of_granule(&self, granule: u32) -> Option<(usize, u32)> {
+        let is_postings = |place: &BlockPlace| *place.first_key >= *keys::FIRST_POSTINGS_KEY;
+        let begins_before =
+            |place: &BlockPlace| place.first_granule <= granule && !is_postings(place);
+        let index = self.blocks.partition_point(begins_before).checked_sub(1)?;
+        Some((index, granule - self.blocks[index].first_granule))
+    }
+
+    /// The plant that the block begins with, if it begins with a plant.
+    pub(super) fn first_plant(&self, index: usize) -> Option<PlantId> {
+        keys::plant_of(&self.blocks.get(index)?.first_key).ok().flatten()
+    }
+
+    pub(super) fn block_cursor(&self, index: usize) -> anyhow::Result<BlockCursor> {
+        Ok(BlockCursor::new(self.block(index, true)?))
+    }
+
     /// The index of the block that has the key, if the table has it.
     fn block_of(&self, key: &[u8]) -> Option<usize> {
         let prefix = prefix(key);
@@ -233,7 +287,7 @@ impl Table {
 
     /// Reads a block, and checks its checksum.
     fn block(&self, index: usize, is_cached: bool) -> anyhow::Result<Arc<[u8]>> {
-        let BlockPlace { first_key, offset, length, checksum: expected } = &self.blocks[index];
+        let BlockPlace { first_key, offset, length, checksum: expected, .. } = &self.blocks[index];
         let read = || {
             let bytes = self.content.read(*offset, usize::try_from(*length)?)?;
             ensure!(checksum(&bytes) == *expected, "its checksum is wrong");
@@ -287,7 +341,7 @@ fn block_at(content: &Content, offset: u64) -> Option<(Option<BlockPlace>, u64)>
     let mut cursor = BlockCursor::new(bytes);
     let has_entries = cursor.advance().ok()?;
     let first_key = cursor.key().into();
-    let place = BlockPlace { first_key, offset, length, checksum: expected };
+    let place = BlockPlace { first_key, offset, length, checksum: expected, first_granule: 0 };
     Some((has_entries.then_some(place), end))
 }
 
@@ -303,10 +357,9 @@ fn prefix(key: &[u8]) -> u64 {
 fn span(first: &[u8], next: Option<&[u8]>) -> String {
     let name = |key: &[u8]| {
         let plant = || keys::plant_of(key).ok().flatten().map(|id| format!("plant {id}"));
-        let tag =
-            || keys::tag_of(key).ok().flatten().map(|(tag, id)| format!("tag {tag:?} of {id}"));
+        let count = || keys::counted_tag(key).ok().flatten().map(|tag| format!("tag {tag:?}"));
         let event = || keys::event_of(key).ok().flatten().map(|number| format!("event {number}"));
-        plant().or_else(tag).or_else(event).unwrap_or_else(|| format!("key {key:x?}"))
+        plant().or_else(count).or_else(event).unwrap_or_else(|| format!("key {key:x?}"))
     };
     match next {
         Some(next) => format!("everything from {} to before {}", name(first), name(next)),

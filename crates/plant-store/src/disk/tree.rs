@@ -1,6 +1,7 @@
 //! The log-structured merge tree that readers, the commit thread and the compaction thread share.
 
 use std::mem;
+use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::ensure;
@@ -11,7 +12,9 @@ use super::change::{ChangeGroup, EventOfPlant, Totals};
 use super::keys;
 use super::memtable::{Memtable, Run, run};
 use super::merge::Tables;
+use super::search::text_log::Segments;
 use super::table::Table;
+use super::tag_counts::{TagCountRun, TagCounts};
 use crate::plant_record::EncodedPlant;
 
 #[derive(Debug)]
@@ -143,13 +146,28 @@ impl Levels {
         self.active.events.len()
     }
 
-    pub(super) fn plants_from(&self, from: PlantId, about: usize) -> Run<Option<EncodedPlant>> {
-        run(self.memtables().map(|memtable| &memtable.plants), from, about)
+    pub(super) fn plants_from(&self, from: PlantId, about: usize) -> Run {
+        run(self.memtables(), from, about)
     }
 
-    /// About `about` plants from an id on that have a tag, or have lost it.
-    pub(super) fn plants_with_tag(&self, tag: &str, from: PlantId, about: usize) -> Run<bool> {
-        run(self.memtables().filter_map(|memtable| memtable.tags.get(tag)), from, about)
+    /// The counts of tags from a tag on, for at most `most` tags of each memtable.
+    pub(super) fn tag_counts_from(&self, start: &str, most: usize) -> TagCountRun {
+        let from_start = (Bound::Included(start), Bound::Unbounded);
+        let changed =
+            self.memtables().map(|memtable| memtable.tag_counts.range::<str, _>(from_start));
+        let end = changed.clone().filter_map(|mut tags| tags.nth(most)).map(|(tag, _)| tag).min();
+        let mut counts = TagCounts::new();
+        for (tag, count) in changed.flatten() {
+            if end.is_none_or(|end| tag < end) {
+                *counts.entry(tag.clone()).or_default() += count;
+            }
+        }
+        TagCountRun { counts, end: end.cloned() }
+    }
+
+    /// The texts of all changed plants.
+    pub(super) fn texts(&self) -> Segments {
+        self.memtables().flat_map(|memtable| memtable.texts.segments()).collect()
     }
 
     /// The sequence number of the first event in memory, or of the next one while there is none.
@@ -164,7 +182,7 @@ impl Levels {
     }
 
     /// Newest first.
-    fn memtables(&self) -> impl Iterator<Item = &Memtable> + Clone {
+    pub(super) fn memtables(&self) -> impl Iterator<Item = &Memtable> + Clone {
         [&self.active].into_iter().chain(self.immutable.as_deref())
     }
 }

@@ -1,9 +1,10 @@
-//! Compares plants, tag index, count, digest and events with each other.
+//! Compares plants, search index, counts, digest and events with each other.
 //!
-//! Memory is bounded by the number of kept events: plants and the index are read as streams, and looked up in each other
-//! only when their digests differ.
+//! Memory is bounded by the number of kept events, and by the number of tags once the counts of tags are wrong.
 
 use std::collections::HashMap;
+use std::io;
+use std::num::Wrapping;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -13,6 +14,9 @@ use super::change::{Digest, EventOfPlant, Totals, digest};
 use super::findings::Findings;
 use super::keys;
 use super::merge::{Merge, Tables};
+use super::table::{Table, TableCursor};
+use super::table_writer::TableWriter;
+use super::tag_counts::TagCounts;
 use crate::EventKind;
 use crate::plant_record::PlantRecord;
 
@@ -30,8 +34,12 @@ pub(super) fn verify(
         Verifier { tables, stored_from: totals.map_or(1, |totals| totals.stored_from), findings };
     let (events, last_events) = verifier.read_events(totals)?;
     let (plants, of_plants) = verifier.check_plants(totals, last_events)?;
-    if verifier.digest_of_index()? != of_plants {
-        verifier.compare_index()?;
+    // Without the manifest, the inputs of a merge may be there beside its result, and count twice.
+    if totals.is_some() && verifier.digest_of_counts()? != of_plants {
+        verifier.compare_counts()?;
+    }
+    for table in &**tables {
+        check_index(table, findings)?;
     }
     Ok((plants, events))
 }
@@ -108,7 +116,7 @@ impl Verifier<'_> {
         Ok((events, last_events))
     }
 
-    /// Returns the number of plants, and the digest that the index of the tags should have.
+    /// Returns the number of plants, and the digest that the counts of the tags should have.
     fn check_plants(
         &mut self,
         totals: Option<&Totals>,
@@ -124,7 +132,7 @@ impl Verifier<'_> {
             let record = PlantRecord::decode(record)
                 .and_then(|record| record.to_stored_plant(id).map(|_| record))
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
-            of_tags += record.tag.map_or_else(Digest::default, |tag| digest(id, tag.as_bytes()));
+            of_tags += record.tag.map_or_else(Digest::default, digest_of_tag);
             check_last_event(id, &record, last_event, stored_from, findings)?;
             Ok(true)
         })?;
@@ -148,55 +156,91 @@ impl Verifier<'_> {
         Ok((plants, of_tags))
     }
 
-    fn digest_of_index(&mut self) -> anyhow::Result<Digest> {
+    /// Calls `visit` with every tag and its count, until an error. An unreadable block is a finding.
+    fn visit_counts(
+        &mut self,
+        mut visit: impl FnMut(&str, i64, &mut Findings) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut entries = Merge::new(self.tables, &[]);
+        loop {
+            let advanced = entries.advance();
+            if self.findings.value_of(advanced)?.is_none() {
+                continue;
+            }
+            let counted = match entries.tag_count() {
+                Ok(None) => return Ok(()),
+                Ok(Some((tag, count))) => visit(tag, count, self.findings),
+                Err(error) => Err(error),
+            };
+            self.findings.value_of(counted)?;
+        }
+    }
+
+    fn digest_of_counts(&mut self) -> anyhow::Result<Digest> {
         let mut of_tags = Digest::default();
-        self.visit(&[keys::TAG_PREFIX], |key, _, _| {
-            let Some((tag, id)) = keys::tag_of(key)? else { return Ok(false) };
-            of_tags += digest(id, tag.as_bytes());
-            Ok(true)
+        self.visit_counts(|tag, count, _| {
+            of_tags += digest_of_tag(tag) * Wrapping(count.cast_unsigned());
+            Ok(())
         })?;
         Ok(of_tags)
     }
 
-    /// Looks each plant up in the index of its tag, and each entry of the index among the plants.
-    fn compare_index(&mut self) -> anyhow::Result<()> {
-        let tables = self.tables;
-        let get = |key: &[u8]| -> anyhow::Result<Option<Arc<[u8]>>> {
-            for table in &**tables {
-                if let Some(value) = table.get(key)? {
-                    return Ok(value);
-                }
-            }
-            Ok(None)
-        };
-        self.visit(&keys::plant_key(PlantId::MIN), |key, record, findings| {
-            let Some(id) = keys::plant_of(key)? else { return Ok(false) };
+    /// Counts the plants of each tag again.
+    fn compare_counts(&mut self) -> anyhow::Result<()> {
+        let mut counted = TagCounts::new();
+        self.visit(&keys::plant_key(PlantId::MIN), |key, record, _| {
+            let is_plant = keys::plant_of(key)?.is_some();
             // What cannot be read is reported already.
-            if let Ok(Some(tag)) = PlantRecord::decode(record).map(|record| record.tag)
-                && let Ok(None) = get(&keys::tag_key(tag, id))
-            {
-                findings.add(format_args!(
-                    "plant {id} has the tag {tag:?} and is missing in its index"
-                ))?;
+            if let Ok(Some(tag)) = PlantRecord::decode(record).map(|record| record.tag) {
+                *counted.entry(tag.into()).or_default() += 1;
             }
-            Ok(true)
+            Ok(is_plant)
         })?;
-        self.visit(&[keys::TAG_PREFIX], |key, _, findings| {
-            let Some((tag, id)) = keys::tag_of(key)? else { return Ok(false) };
-            let Ok(record) = get(&keys::plant_key(id)) else { return Ok(true) };
-            let has_tag = match record.as_deref().map(PlantRecord::decode) {
-                Some(Ok(record)) => record.tag == Some(tag),
-                Some(Err(_)) => true,
-                None => false,
-            };
-            if !has_tag {
-                findings.add(format_args!(
-                    "plant {id} is in the index of tag {tag:?} and does not have that tag"
-                ))?;
-            }
-            Ok(true)
-        })
+        let wrong = |tag: &str, plants: i64, count: i64| {
+            format!("{plants} readable plants have the tag {tag:?}, and its count says {count}")
+        };
+        self.visit_counts(|tag, count, findings| {
+            let plants = counted.remove(tag).unwrap_or_default();
+            if plants == count { Ok(()) } else { findings.add(wrong(tag, plants, count)) }
+        })?;
+        let mut without_count = counted.into_iter();
+        without_count.try_for_each(|(tag, plants)| self.findings.add(wrong(&tag, plants, 0)))
     }
+}
+
+/// Checks that the blocks and the search index of a table are as this program writes them for its entries.
+fn check_index(table: &Arc<Table>, findings: &mut Findings) -> anyhow::Result<()> {
+    if table.plant_entries == 0 {
+        // Nothing is known of the index of a table whose tail is damaged.
+        return Ok(());
+    }
+    let mut postings = TableCursor::new(Arc::clone(table), keys::FIRST_POSTINGS_KEY, false);
+    while findings.value_of(postings.advance())? != Some(false) {}
+    let is_right = || -> anyhow::Result<bool> {
+        let mut entries = TableCursor::new(Arc::clone(table), &[], false);
+        let mut written = TableWriter::new(io::sink(), 0);
+        while entries.advance()?
+            && let Some((key, value)) = entries.entry()
+            && key < keys::FIRST_POSTINGS_KEY
+        {
+            written.add(key, value)?;
+        }
+        Ok(written.end_blocks()? == table.blocks && written.chunks == table.chunks)
+    };
+    match is_right() {
+        // What cannot be read is reported already.
+        Ok(true) | Err(_) => Ok(()),
+        Ok(false) => {
+            let number = table.metadata.number;
+            findings
+                .add(format_args!("the search index of table {number} does not match its plants"))
+        }
+    }
+}
+
+/// The part of the digest of all tags that each plant with this tag adds.
+fn digest_of_tag(tag: &str) -> Digest {
+    digest(PlantId::MIN, tag.as_bytes())
 }
 
 fn check_last_event(

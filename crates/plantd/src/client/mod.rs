@@ -2,4 +2,5 @@
 
 pub(crate) mod backoff;
 pub(crate) mod connection_problem;
+pub(crate) mod plant_pages;
 pub(crate) mod remote;

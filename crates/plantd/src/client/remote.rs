@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
+use plant_domain::error_number::NO_SUCH_PLANT;
 use plant_http::Token;
 use serde::Deserialize;
 use ureq::http::request::Builder;
@@ -19,6 +20,9 @@ use crate::files::tokens_file::TOKEN_VARIABLE;
 
 /// The longest answer that is read into memory, in bytes.
 const ANSWER_MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The error for an answer with another body than that of plantd.
+pub(crate) const NOT_FROM_PLANTD: &str = "the answer does not come from plantd";
 
 /// The longest token that is sent, in bytes.
 const TOKEN_MAX_BYTES: usize = 4096;
@@ -130,13 +134,18 @@ impl Remote {
             let what = format!("redirects to {location}");
             return Err(Stop::Usage(anyhow!(self.not_plantd(&what))));
         }
-        let refusal = refusal(&mut response)
-            .unwrap_or_else(|_| format!("it answered {status} and does not say why"));
+        let refusal = read_json(&mut response).ok();
+        let number = refusal.as_ref().map(|refusal: &Refusal| refusal.error);
+        let refusal = refusal.map_or_else(
+            || format!("it answered {status} and does not say why"),
+            |Refusal { error, message }| format!("{} (error {error})", printable(&message)),
+        );
         Err(match status.as_u16() {
             401 | 403 => Stop::Configuration(anyhow!(
                 "{url} refuses the token of {}: {refusal}; give the file of another with --token-file",
                 self.token_origin
             )),
+            404 if number == Some(NO_SUCH_PLANT) => stop(anyhow!(refusal)),
             404 | 405 => Stop::Usage(anyhow!(
                 "{url} does not know this operation: {refusal}; give the URL of plantd with --url"
             )),
@@ -186,7 +195,7 @@ pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(
     response: &mut Response<Body>,
 ) -> anyhow::Result<T> {
     let body = read_body(response)?;
-    serde_json::from_slice(&body).context("the answer does not come from plantd")
+    serde_json::from_slice(&body).context(NOT_FROM_PLANTD)
 }
 
 /// Reads an answer of at most [`ANSWER_MAX_BYTES`].
@@ -195,11 +204,15 @@ pub(crate) fn read_body(response: &mut Response<Body>) -> anyhow::Result<Vec<u8>
     body.map_err(cause)
 }
 
-/// The target of the link to the next page (RFC 8288).
-pub(crate) fn next_page(headers: &HeaderMap) -> Option<String> {
+/// Where the next page begins: the parameter `after` in the link to it (RFC 8288). The rest of the link is not used, because
+/// a proxy may have changed the path.
+pub(crate) fn after_of_next_page(headers: &HeaderMap) -> Option<&str> {
     let links = headers.get_all(header::LINK).into_iter().filter_map(|link| link.to_str().ok());
-    let targets = links.filter_map(|link| link.strip_prefix('<')?.strip_suffix(">; rel=\"next\""));
-    targets.map(str::to_owned).next()
+    let mut targets =
+        links.filter_map(|link| link.strip_prefix('<')?.strip_suffix(">; rel=\"next\""));
+    let (_, query) = targets.next()?.split_once('?').unwrap_or_default();
+    let after = query.split('&').find_map(|parameter| parameter.strip_prefix("after="));
+    Some(after.unwrap_or_default())
 }
 
 /// The body of every failure.
@@ -209,12 +222,10 @@ struct Refusal {
     message: String,
 }
 
-fn refusal(response: &mut Response<Body>) -> anyhow::Result<String> {
-    let Refusal { error, message } = read_json(response)?;
-    Ok(format!("{} (error {error})", printable(&message)))
-}
-
-/// Replaces control characters, so that text from a server cannot control the terminal.
+/// Replaces characters that control the terminal or the order of a line, so that text from a server does neither.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    // Line separators, and the embeddings, overrides and isolates of Unicode's bidirectional algorithm.
+    let is_layout = |c| matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let replaced = |c: char| c.is_control() || is_layout(c);
+    text.chars().map(|c| if replaced(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -1,9 +1,12 @@
-//! Import into a running server, export from it or from a data folder, and its events.
+//! Plants into a running server and out of it, its events, and plants out of a data folder.
 
 pub(crate) mod events;
 pub(crate) mod export;
+pub(crate) mod get;
 pub(crate) mod import;
+pub(crate) mod list;
 mod output;
+mod plant_printer;
 mod progress_bar;
 mod salvage;
 mod upload;

@@ -1,4 +1,4 @@
-//! The destination of an export. A file gets the whole export, or stays unchanged.
+//! Where a command writes. A file gets a whole export, or stays unchanged.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::files::directory_entry::folder_of;
 use crate::transfer::progress_bar;
 
 /// The path that stands for standard output.
-pub(crate) const STANDARD_OUTPUT: &str = "-";
+const STANDARD_OUTPUT: &str = "-";
 
 /// The bits of a file's mode that are permissions.
 const MODE_PERMISSIONS: u32 = 0o7777;
@@ -32,8 +32,7 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new(STANDARD_OUTPUT) {
-            let file = io::stdout().as_fd().try_clone_to_owned()?.into();
-            return Ok(Self { file, replacing: None });
+            return Self::standard();
         }
         let (path, existing) = match fs::metadata(path) {
             Ok(metadata) if !metadata.is_file() => {
@@ -47,6 +46,11 @@ impl Output {
         };
         let (file, unfinished) = create_beside(&path, existing.as_ref())?.into_parts();
         Ok(Self { file, replacing: Some((unfinished, path)) })
+    }
+
+    pub(crate) fn standard() -> io::Result<Self> {
+        let file = io::stdout().as_fd().try_clone_to_owned()?.into();
+        Ok(Self { file, replacing: None })
     }
 
     /// Whether written parts remain when the export fails.
@@ -103,8 +107,17 @@ pub(crate) fn cannot_write(file: &Path) -> String {
     }
 }
 
-/// Reports a finished export. Failing to print the report is not an error.
+/// The error for standard output that cannot be written.
+pub(crate) fn cannot_print() -> String {
+    cannot_write(Path::new(STANDARD_OUTPUT))
+}
+
+/// Tells the user. Failing to do so is not an error.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Reports a finished export.
 pub(crate) fn say_exported(plants: u64, begun: Instant) {
-    let summary = progress_bar::summary(plants, begun.elapsed());
-    let _ = writeln!(io::stderr(), "exported {summary}");
+    say(&format!("exported {}", progress_bar::summary(plants, begun.elapsed())));
 }

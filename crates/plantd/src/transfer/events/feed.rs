@@ -4,7 +4,6 @@
 //! next request begins where the output ends.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,7 +17,7 @@ use ureq::http::{HeaderMap, Method, Response, header};
 
 use crate::client::remote::{self, Remote};
 use crate::exit::Stop;
-use crate::transfer::output::{Output, STANDARD_OUTPUT, cannot_write};
+use crate::transfer::output::{Output, cannot_print};
 
 /// A server that asks for a longer pause is asked again after this one.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
@@ -156,14 +155,8 @@ fn cursor_of(event: &RawValue) -> anyhow::Result<EventCursor> {
     Ok(cursor.parse()?)
 }
 
-/// The cursor behind a page, from the link to the next one. A proxy may have changed the path.
+/// The cursor behind a page, from the link to the next one.
 fn next_cursor(headers: &HeaderMap) -> anyhow::Result<EventCursor> {
-    let next = remote::next_page(headers).context("its answer has no link to the next page")?;
-    let (_, query) = next.split_once('?').unwrap_or_default();
-    let after = query.split('&').find_map(|parameter| parameter.strip_prefix("after="));
-    Ok(after.unwrap_or_default().parse()?)
-}
-
-pub(super) fn cannot_print() -> String {
-    cannot_write(Path::new(STANDARD_OUTPUT))
+    let after = remote::after_of_next_page(headers);
+    Ok(after.context("its answer has no link to the next page")?.parse()?)
 }

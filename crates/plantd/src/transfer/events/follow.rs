@@ -1,6 +1,6 @@
 //! Follows events, over outages of the server, as long as there is a reader.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use tokio::task::spawn_blocking;
 
 use crate::client::backoff::Backoff;
 use crate::exit::Stop;
-use crate::transfer::events::feed::{Feed, PageFailure, Printed, cannot_print};
+use crate::transfer::events::feed::{Feed, PageFailure, Printed};
+use crate::transfer::output::{cannot_print, say};
 
 /// Follows until the reader of standard output is gone. A write would notice that only with the next event.
 pub(super) fn follow_for_reader(mut feed: Feed) -> Result<(), Stop> {
@@ -88,9 +89,4 @@ fn follow(feed: &mut Feed) -> Result<(), Stop> {
         }
         thread::sleep(retry_after.saturating_add(backoff.pause()));
     }
-}
-
-/// Tells the user. Failing to do so is not an error.
-fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -3,7 +3,6 @@
 mod feed;
 mod follow;
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -12,9 +11,9 @@ use plant_http::transfer::EventStart;
 
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
-use crate::transfer::events::feed::{Feed, PageFailure, Printed, cannot_print};
+use crate::transfer::events::feed::{Feed, PageFailure, Printed};
 use crate::transfer::events::follow::follow_for_reader;
-use crate::transfer::output::{Output, STANDARD_OUTPUT};
+use crate::transfer::output::{Output, cannot_print};
 
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -41,7 +40,7 @@ pub(crate) struct EventsOptions {
 
 pub(crate) fn run(options: &EventsOptions) -> Result<(), Stop> {
     let remote = Remote::new(&options.remote)?;
-    let output = Output::open(Path::new(STANDARD_OUTPUT)).with_context(cannot_print)?;
+    let output = Output::standard().with_context(cannot_print)?;
     let mut feed = Feed { remote, with_plants: options.plants, start: options.after, output };
     if options.follow {
         return follow_for_reader(feed);

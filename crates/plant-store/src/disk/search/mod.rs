@@ -1,0 +1,92 @@
+//! The search index: finds the plants that have a part of a name or a tag, without reading all plants.
+//!
+//! Each table has an inverted index of its own plants, written with the table and never changed. Its terms are the tags, and
+//! the grams of the folded names ([`term`]). The postings of a term are the granules with a plant that has the
+//! term: a granule is a few consecutive plants ([`postings`]). A memtable keeps the folded names and tags as plain text, which is searched as a whole
+//! ([`text_log`]).
+//!
+//! The index only proposes plants: the search compares each name and tag with the filter, in the newest state of the
+//! plant. So what is out of date in an older table costs time, and is never found.
+
+pub(super) mod builder;
+mod postings;
+mod table_search;
+mod term;
+pub(super) mod text_log;
+
+use std::collections::VecDeque;
+
+use plant_domain::{PlantFilter, PlantId};
+
+use self::table_search::TableSearch;
+use self::term::Terms;
+use self::text_log::Segments;
+use super::merge::Tables;
+use crate::PAGE_MAX_WORK;
+
+/// What a search has come to.
+pub(super) enum Found {
+    /// A plant that had a matching name and tag at some time. Ids come in ascending order.
+    Candidate(PlantId),
+    /// The search has cost enough before this plant.
+    TooMuchWork(PlantId),
+    End,
+}
+
+/// A search of all levels.
+pub(super) struct Search<'a> {
+    filter: &'a PlantFilter,
+    terms: Terms,
+    tables: Vec<TableSearch>,
+    recent: VecDeque<PlantId>,
+}
+
+impl<'a> Search<'a> {
+    /// A search from an id on, in tables and in the texts of memtables.
+    pub(super) fn new(
+        filter: &'a PlantFilter,
+        from: PlantId,
+        tables: &Tables,
+        recent: &Segments,
+    ) -> anyhow::Result<Self> {
+        let terms = Terms::of(filter);
+        let recent = text_log::find(recent, filter, from);
+        let tables = tables.iter().map(|table| TableSearch::new(table, &terms, from));
+        let tables = tables.collect::<anyhow::Result<_>>()?;
+        Ok(Self { filter, terms, tables, recent })
+    }
+
+    /// The next candidate. Adds the plants that the search has looked at to `looked_at`.
+    pub(super) fn next(&mut self, looked_at: &mut usize) -> anyhow::Result<Found> {
+        // The search that is furthest behind advances, so that all are at about the same id when the work is too much.
+        loop {
+            let behind =
+                self.tables.iter_mut().filter_map(|table| Some((table.position()?, table)));
+            let behind = behind.min_by_key(|(position, _)| *position);
+            let recent = self.recent.front().copied();
+            match behind {
+                Some((position, table)) if recent.is_none_or(|recent| position.id <= recent) => {
+                    if let Some(id) = table.take_match() {
+                        self.skip(id);
+                        return Ok(Found::Candidate(id));
+                    }
+                    if *looked_at >= PAGE_MAX_WORK {
+                        return Ok(Found::TooMuchWork(position.id));
+                    }
+                    *looked_at += table.read_granule(self.filter, &self.terms)?;
+                }
+                _ => {
+                    let Some(id) = recent else { return Ok(Found::End) };
+                    self.skip(id);
+                    return Ok(Found::Candidate(id));
+                }
+            }
+        }
+    }
+
+    /// Passes over a plant wherever else it is a candidate.
+    fn skip(&mut self, id: PlantId) {
+        while self.recent.pop_front_if(|recent| *recent == id).is_some() {}
+        self.tables.iter_mut().for_each(|table| table.skip(id));
+    }
+}

@@ -1,0 +1,112 @@
+//! The search index on disk, compared with a look at all plants.
+
+use std::collections::BTreeMap;
+use std::iter;
+
+use fastrand::Rng;
+use plant_domain::{NewPlant, PlantFilter, PlantId};
+use plant_store::{
+    DiskConfig, DiskInspection, DiskRepository, OnConflict, PageRequest, PlantRepository as _,
+    Preconditions,
+};
+use tempfile::TempDir;
+
+/// A database in which every filter asks the index.
+fn config(folder: &TempDir) -> DiskConfig {
+    let mut config = DiskConfig::new(folder.path().join("plants"));
+    config.plants_in_turn = 1;
+    config
+}
+
+/// Imports plants, replaces some and deletes some, and compares what filters find with all plants, before and after a start.
+async fn check_searches(
+    config: &DiskConfig,
+    mut new_plant: impl FnMut(&mut Rng, i64) -> NewPlant,
+    mut filter: impl FnMut(&mut Rng, &NewPlant) -> PlantFilter,
+) {
+    const PLANTS: i64 = 2_500;
+    let mut random = Rng::with_seed(7);
+    let (mut plants, mut found_in_all) = (BTreeMap::new(), 0);
+    let mut repository = DiskRepository::open(config).expect("opens");
+    for round in 0..5 {
+        let ids = (0..PLANTS).filter(|id| round == 0 || id % 5 == round);
+        let rows: Vec<NewPlant> = ids.map(|id| new_plant(&mut random, id)).collect();
+        plants.extend(rows.iter().map(|row| (row.id(), row.clone())));
+        repository.import(rows, OnConflict::Replace).await.expect("imports");
+        for _ in 0..200 {
+            let id = PlantId::from(random.i64(0..PLANTS));
+            let deleted = repository.delete(id, Preconditions::default()).await;
+            assert_eq!(deleted.is_ok(), plants.remove(&id).is_some());
+        }
+        for place in 0..40 {
+            if place == 20 {
+                drop(repository);
+                repository = DiskRepository::open(config).expect("opens");
+            }
+            let of_plant = plants.values().nth(random.usize(..plants.len())).expect("a plant");
+            let filter = filter(&mut random, of_plant);
+            let limit = random.usize(1..100);
+            let after = of_plant.id().get() - random.i64(0..1_500);
+            let request = PageRequest { filter, after: Some(PlantId::from(after)), limit };
+            let page = repository.list(request.clone()).await.expect("reads");
+            let matches = plants
+                .range(PlantId::from(after + 1)..)
+                .filter(|(_, it)| request.filter.matches(it.plant().name(), it.plant().tag()));
+            let expected: Vec<PlantId> = matches.map(|(id, _)| *id).take(limit).collect();
+            let found = page.plants().map(|(plant, _)| plant.id);
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{request:?}");
+            found_in_all += page.len();
+        }
+    }
+    assert!(found_in_all > 100, "{found_in_all} plants were found");
+    drop(repository);
+    let verification = DiskInspection::open(config).expect("opens").verify().expect("reads");
+    assert_eq!(verification.disagreements, Vec::<String>::new());
+}
+
+/// A part of a text, of at most so many characters.
+fn part_of(random: &mut Rng, text: &str, most: usize) -> String {
+    let begin = random.usize(..text.chars().count());
+    text.chars().skip(begin).take(random.usize(1..=most)).collect()
+}
+
+#[tokio::test]
+async fn searches_of_names_that_are_alike_find_what_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config(&folder);
+    config.changes_in_memory = 1_500;
+    let text = |random: &mut Rng, most| -> String {
+        (0..random.usize(1..=most))
+            .map(|_| random.choice(['a', 'b', 'C', ' ', '×']).expect("one"))
+            .collect()
+    };
+    let new_plant = |random: &mut Rng, id| {
+        let tag = random.choice([None, Some("R"), Some("RR")]).expect("one").map(str::to_owned);
+        let name = format!("a{}", text(random, 6));
+        NewPlant::new(id, name, tag).expect("valid")
+    };
+    check_searches(&config, new_plant, |random, of_plant| {
+        let name = text(random, 4);
+        let name = random.choice([None, Some(&*name)]).expect("one");
+        let is_tagged = name.is_none() || random.bool();
+        let tag = of_plant.plant().tag().filter(|_| is_tagged).map(str::to_owned);
+        PlantFilter::new(name, tag).expect("valid")
+    })
+    .await;
+}
+
+/// So many different grams that the index of a table has several chunks.
+#[tokio::test]
+async fn searches_of_names_of_any_characters_find_what_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(&folder);
+    let new_plant = |random: &mut Rng, id| {
+        let characters = iter::repeat_with(|| random.char(..)).filter(|it| !it.is_control());
+        let name: String = characters.take(255).collect();
+        NewPlant::new(id, name, None).expect("valid")
+    };
+    check_searches(&config, new_plant, |random, of_plant| {
+        PlantFilter::new(Some(&part_of(random, of_plant.plant().name(), 5)), None).expect("valid")
+    })
+    .await;
+}

@@ -1,0 +1,101 @@
+//! The list of a server's plants, page by page.
+
+use anyhow::{Context as _, ensure};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use plant_domain::{NewPlant, PlantId};
+use plant_http::transfer::{ImportFormat, TOTAL_COUNT_HEADER, row_reader};
+use ureq::Body;
+use ureq::http::{HeaderMap, Method, Response};
+
+use crate::client::remote::{self, NOT_FROM_PLANTD, Remote};
+use crate::exit::Stop;
+
+/// The pages of a list, in ascending order of ids.
+pub(crate) struct PlantPages<'a> {
+    remote: &'a Remote,
+    /// The parameters of the filter, each with `&` at its end.
+    filter: String,
+    /// Only plants with a greater id are on the next page.
+    after: Option<PlantId>,
+    is_over: bool,
+}
+
+/// One page.
+pub(crate) struct PlantPage {
+    /// Its plants. A page may be empty although more plants follow.
+    pub(crate) plants: Vec<NewPlant>,
+    /// The number of plants that the list has, if the server knows it.
+    pub(crate) total: Option<u64>,
+}
+
+impl<'a> PlantPages<'a> {
+    /// All plants after this one.
+    pub(crate) fn after(remote: &'a Remote, after: Option<PlantId>) -> Self {
+        Self { remote, filter: String::new(), after, is_over: false }
+    }
+
+    /// The plants with a tag, with a part in their name, or with both.
+    pub(crate) fn matching(remote: &'a Remote, tag: Option<&str>, name: Option<&str>) -> Self {
+        let mut filter = String::new();
+        for (parameter, value) in [("tag", tag), ("name", name)] {
+            if let Some(value) = value {
+                let value = utf8_percent_encode(value, NON_ALPHANUMERIC);
+                filter.push_str(&format!("{parameter}={value}&"));
+            }
+        }
+        Self { remote, filter, after: None, is_over: false }
+    }
+
+    /// The next page, with at most `limit` plants; `None` after the last page.
+    pub(crate) fn next(&mut self, limit: usize) -> Result<Option<PlantPage>, Stop> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let after = self.after.map(|after| format!("&after={after}")).unwrap_or_default();
+        let path = format!("/plants?{}limit={limit}{after}", self.filter);
+        let request = self.remote.request(Method::GET, &path);
+        let answer = self.remote.check(self.remote.send(request, ())?, Stop::Usage)?;
+        Ok(Some(self.read(answer)?))
+    }
+
+    /// Reads a page, and moves behind it.
+    fn read(&mut self, mut answer: Response<Body>) -> anyhow::Result<PlantPage> {
+        let plants = read_plants(ImportFormat::JsonArray, &remote::read_body(&mut answer)?)?;
+        let is_ascending = plants.first().is_none_or(|first| self.after < Some(first.id()))
+            && plants.is_sorted_by(|one, next| one.id() < next.id());
+        ensure!(is_ascending, "the plants that follow do not have ascending ids");
+        let next = remote::after_of_next_page(answer.headers()).map(str::parse).transpose();
+        let next = next.with_context(|| self.not_plantd())?;
+        // Otherwise the pages might have no end.
+        let goes_on = next > self.after && next >= plants.last().map(NewPlant::id);
+        ensure!(next.is_none() || goes_on, self.not_plantd());
+        self.is_over = next.is_none();
+        self.after = next;
+        Ok(PlantPage { plants, total: total(answer.headers()) })
+    }
+
+    /// Whether the last page was read.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    fn not_plantd(&self) -> String {
+        self.remote.not_plantd("does not answer as plantd does")
+    }
+}
+
+/// The plants in an answer.
+pub(crate) fn read_plants(format: ImportFormat, body: &[u8]) -> anyhow::Result<Vec<NewPlant>> {
+    let mut rows = row_reader(format);
+    let mut read = Vec::new();
+    let is_read = rows.read(body, &mut read).and_then(|()| rows.finish(&mut read));
+    // The cause would be about a body that the user has not sent.
+    ensure!(is_read.is_ok(), NOT_FROM_PLANTD);
+    let plants: Result<Vec<NewPlant>, _> = read.into_iter().map(|(_, plant)| plant).collect();
+    plants.context(NOT_FROM_PLANTD)
+}
+
+/// The number of plants in a list or an export, if the answer has it.
+pub(crate) fn total(headers: &HeaderMap) -> Option<u64> {
+    headers.get(TOTAL_COUNT_HEADER)?.to_str().ok()?.parse().ok()
+}
