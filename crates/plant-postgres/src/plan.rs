@@ -141,6 +141,11 @@ impl EventColumns {
     pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 3] {
         [&self.numbers, &self.kinds, &self.ids]
     }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> i32 {
+        i32::try_from(self.ids.len()).unwrap_or(i32::MAX)
+    }
 }
 
 /// Rows, column by column.

@@ -9,7 +9,7 @@ use tokio_postgres::error::SqlState;
 use crate::config::{PostgresConfig, SchemaName};
 use crate::name_index;
 use crate::sessions::{Session, SessionError, Sessions, pause};
-use crate::statements::{LAST_BLOCK, MAKE_RARE_LETTERS_INDEX};
+use crate::statements::{LAST_BLOCK, MAKE_LETTERS_INDEX};
 
 /// The version of the tables that this program works with.
 const VERSION: i32 = 4;
@@ -232,7 +232,7 @@ async fn try_to_make_tables(
     if is_made {
         let make = session.sql(MAKE_TABLES).replace("STORE_ID", &fastrand::i64(..).to_string());
         client.batch_execute(&make).await?;
-        client.batch_execute(&session.sql(MAKE_RARE_LETTERS_INDEX)).await?;
+        client.batch_execute(&session.sql(MAKE_LETTERS_INDEX)).await?;
         if let Some(extension_schema) = extension_schema {
             let make = name_index::make_in_new_tables(extension_schema);
             client.batch_execute(&session.sql(&make)).await?;

@@ -11,7 +11,7 @@ use plant_store::{PAGE_MAX_WORK, Page, PageRequest, StoredPlant};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::name_index::{pattern, rare_letters};
+use crate::name_index::{letters, pattern};
 use crate::reader::PostgresReader;
 use crate::sessions::SessionError;
 use crate::statements::{BEGIN_SEARCH, NameIndex, plants_by_name, plants_from, stored_plant};
@@ -193,10 +193,10 @@ impl Search<'_> {
         let statement = session.sql(&plants_by_name(index, tag.is_some()));
         let (from, most) = (from.get(), i64::try_from(PAGE_MAX_WORK).unwrap_or(i64::MAX));
         let rows = i64::try_from(self.limit - page.len() + 1).unwrap_or(i64::MAX);
-        let (pattern, letters) = (pattern(self.part), rare_letters(self.part));
+        let (pattern, letters) = (pattern(self.part), letters(self.part));
         let condition: &(dyn ToSql + Sync) = match index {
             NameIndex::Trigrams => &pattern,
-            NameIndex::RareLetters => &letters,
+            NameIndex::Letters => &letters,
         };
         let mut parameters: Vec<&(dyn ToSql + Sync)> =
             vec![&from, &most, &rows, &self.part, condition];

@@ -130,13 +130,14 @@ pub(super) const ADD_TO_COUNTER: &str = "WITH counted AS (\
      SELECT 1 / (SELECT count(*) FROM counted)";
 
 /// Inserts how the rows that this transaction has written change the numbers of tags: the plant with an id in `$1` adds the
-/// number in `$3` to the tag in `$2`.
+/// number in `$3` to the tag in `$2`. `$4`: the number of events if all rows are written; then no row has to be read again.
 pub(super) const INSERT_TAG_CHANGES: &str = "WITH summed AS MATERIALIZED (\
        SELECT change.tag, sum(change.more)::bigint AS more \
        FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS change (id, tag, more) \
-       JOIN SCHEMA.plants ON plants.id = change.id \
-         AND plants.revision >= currval('SCHEMA.event_blocks') * 1024 \
-         AND plants.revision < currval('SCHEMA.event_blocks') * 1024 + 1024 \
+       WHERE (SELECT cardinality(ids) = $4 FROM SCHEMA.events WHERE block = currval('SCHEMA.event_blocks')) \
+         OR EXISTS (SELECT FROM SCHEMA.plants WHERE plants.id = change.id \
+           AND plants.revision >= currval('SCHEMA.event_blocks') * 1024 \
+           AND plants.revision < currval('SCHEMA.event_blocks') * 1024 + 1024) \
        GROUP BY change.tag HAVING sum(change.more) <> 0), \
      counted AS (\
        INSERT INTO SCHEMA.tag_changes (block, tags, plants) \
@@ -239,38 +240,17 @@ pub(super) fn plants_from(has_tag: bool, has_name_part: bool) -> String {
     )
 }
 
-macro_rules! common_letters {
-    () => {
-        " abcdefghiklmnoprstuvwy"
-    };
-}
-
-/// The characters that one name in ten or more has, among plants of all families.
-pub(super) const COMMON_LETTERS: &str = common_letters!();
-
-/// The other characters of a folded name. A name with none of these is not in the index.
-macro_rules! rare_letters {
-    () => {
-        concat!("translate(folded_name, '", common_letters!(), "', '')")
-    };
-}
-
-/// The index by rare characters. It needs no extension.
-pub(super) const MAKE_RARE_LETTERS_INDEX: &str = concat!(
-    "CREATE INDEX IF NOT EXISTS plants_by_rare_letter ON SCHEMA.plants USING gin (string_to_array(",
-    rare_letters!(),
-    ", NULL)) WHERE ",
-    rare_letters!(),
-    " <> ''"
-);
+/// The index by characters of the names that are not in ASCII alone. It needs no extension, and costs other names nothing.
+pub(super) const MAKE_LETTERS_INDEX: &str = "CREATE INDEX IF NOT EXISTS plants_by_letter ON SCHEMA.plants \
+     USING gin (string_to_array(folded_name, NULL)) WHERE octet_length(folded_name) > char_length(folded_name)";
 
 /// Which index narrows down a search for a part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameIndex {
     /// The index by trigrams. `$5` is a pattern.
     Trigrams,
-    /// The index by rare characters. `$5` is an array of those of the part.
-    RareLetters,
+    /// The index by characters. `$5` is an array of those of the part, of which one is not in ASCII.
+    Letters,
 }
 
 /// A page of at most `$3` plants from id `$1` on whose folded name has the part `$4`, among at most `$2` candidates of an index
@@ -280,13 +260,9 @@ pub(super) enum NameIndex {
 pub(super) fn plants_by_name(index: NameIndex, has_tag: bool) -> String {
     let is_candidate = match index {
         NameIndex::Trigrams => "folded_name LIKE $5::text",
-        NameIndex::RareLetters => concat!(
-            "string_to_array(",
-            rare_letters!(),
-            ", NULL) @> $5::text[] AND ",
-            rare_letters!(),
-            " <> ''"
-        ),
+        NameIndex::Letters => {
+            "string_to_array(folded_name, NULL) @> $5::text[] AND octet_length(folded_name) > char_length(folded_name)"
+        }
     };
     let has_the_tag = if has_tag { "AND tag = $6" } else { "" };
     format!(
@@ -311,7 +287,7 @@ pub(super) const FIND_NAME_INDEXES: &str = "WITH valid AS MATERIALIZED (\
        SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
        WHERE indrelid = to_regclass('SCHEMA.plants') AND indisvalid) \
      SELECT EXISTS (SELECT FROM valid WHERE relname = 'plants_by_name') AS has_trigrams, \
-       EXISTS (SELECT FROM valid WHERE relname = 'plants_by_rare_letter') AS has_rare_letters, \
+       EXISTS (SELECT FROM valid WHERE relname = 'plants_by_letter') AS has_letters, \
        (SELECT datctype NOT IN ('C', 'POSIX') FROM pg_database WHERE datname = current_database()) AS knows_letters";
 
 /// Moves the newest names from the list of the index that each search reads to the sorted part. The owner of the index may.

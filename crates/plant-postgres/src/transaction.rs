@@ -70,6 +70,7 @@ pub(super) async fn write_changes(
     let slot = counter_slot();
     let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
     let of_counter: [&(dyn ToSql + Sync); 2] = [&slot, &group_id];
+    let event_count = events.count();
     let tag_changes = new.tag_changes.and(&changed.tag_changes);
     let client = session.client()?;
     let prepare = |statement| {
@@ -100,7 +101,8 @@ pub(super) async fn write_changes(
                 if tag_changes.is_empty() {
                     return Ok(Vec::new());
                 }
-                client.query(&tag, &tag_changes.parameters()).await
+                let planned: [&(dyn ToSql + Sync); 1] = [&event_count];
+                client.query(&tag, &[&tag_changes.parameters()[..], &planned].concat()).await
             };
             let logged = async {
                 let log = client.query(&log, &of_events);

@@ -22,8 +22,11 @@ use crate::writer::Writer;
 /// How often the changes of tags are folded while there are writes. Every reader of the numbers adds the changes that are left.
 const FOLD_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often events are forgotten while there are writes.
+/// How often events are forgotten and names are sorted.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many new names are sorted while there are writes. They take less than the limit of the index.
+const MANY_NAMES: usize = 100_000;
 
 /// The pause while the oldest events are kept for their age.
 const TOO_YOUNG_INTERVAL: Duration = Duration::from_secs(10);
@@ -57,37 +60,40 @@ impl Upkeep {
     pub(super) async fn run(self, closing: CancellationToken) {
         let mut turns = interval(FOLD_INTERVAL);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut is_folded, mut is_left, mut next_time) = (true, true, Instant::now());
+        let (mut is_folded, mut is_busy, mut is_left) = (true, true, true);
+        let (mut sort_time, mut forget_time) = (Instant::now(), Instant::now());
         while closing.run_until_cancelled(turns.tick()).await.is_some() {
             let has_written = self.writer.has_written.swap(false, Ordering::Relaxed);
+            (is_busy, is_left) = (is_busy | has_written, is_left | has_written);
             if has_written || !is_folded {
                 let folded = fold_tag_changes(&self.writer.sessions).await;
                 is_folded = is_done(folded.context("cannot fold the changes of tags"));
             }
-            is_left |= has_written;
-            if is_left && next_time <= Instant::now() {
-                let interval;
-                (is_left, interval) = self.take_turn().await;
-                next_time = Instant::now() + interval;
+            if sort_time <= Instant::now() {
+                self.sort_newest_names(is_busy).await;
+                (is_busy, sort_time) = (false, Instant::now() + INTERVAL);
+            }
+            if is_left && forget_time <= Instant::now() {
+                let left = self.forget_excess().await.context("cannot forget old events");
+                let interval =
+                    if let Ok(Some(Left::TooYoung)) = left { TOO_YOUNG_INTERVAL } else { INTERVAL };
+                is_left = !matches!(left, Ok(None));
+                forget_time = Instant::now() + interval;
+                is_done(left);
             }
         }
     }
 
-    /// Does what is done once a second. Returns whether something is left for the next turn, and when that is.
-    async fn take_turn(&self) -> (bool, Duration) {
-        self.sort_newest_names().await;
-        let left = self.forget_excess().await.context("cannot forget old events");
-        match left {
-            Ok(None) => (false, INTERVAL),
-            Ok(Some(Left::TooYoung)) => (true, TOO_YOUNG_INTERVAL),
-            Ok(Some(Left::More)) => (true, INTERVAL),
-            Err(_) => (!is_done(left), INTERVAL),
+    /// Sorts new names into their index when writers rest, or when there are many. Otherwise each search reads the names, until
+    /// a writer has to stop and sort them. Fails when the user does not own the index, or when there is none; autovacuum and
+    /// the writers then do it.
+    async fn sort_newest_names(&self, is_busy: bool) {
+        let names = &self.writer.unsorted_names;
+        let least = if is_busy { MANY_NAMES } else { 1 };
+        if names.load(Ordering::Relaxed) < least {
+            return;
         }
-    }
-
-    /// Sorts new names into their index. Otherwise each search reads them, until a writer has to stop and sort them. Fails
-    /// when the user does not own the index, or when there is none; autovacuum and the writers then do it.
-    async fn sort_newest_names(&self) {
+        names.store(0, Ordering::Relaxed);
         let sorted = async {
             let session = self.writer.sessions.get().await?;
             session.rows(SORT_NEWEST_NAMES, &[]).await
