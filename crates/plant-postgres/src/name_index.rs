@@ -44,29 +44,41 @@ pub(super) struct NameIndexes {
 }
 
 impl NameIndexes {
-    /// The index that narrows down a search for a part of a folded name.
+    /// The index that narrows down a search for a part of a folded name the most.
     pub(super) fn for_part(self, part: &str) -> Option<NameIndex> {
-        if self.has_trigrams && has_trigram(part, self.knows_letters) {
-            return Some(NameIndex::Trigrams);
+        let letters: Vec<char> = part.chars().collect();
+        let finds = |trigram: fn(&[char], bool) -> bool| {
+            self.has_trigrams && trigram(&letters, self.knows_letters)
+        };
+        if finds(has_trigram_in_a_word) {
+            Some(NameIndex::Trigrams)
+        } else if self.has_letters && !part.is_ascii() {
+            Some(NameIndex::Letters)
+        } else {
+            finds(has_trigram_at_a_gap).then_some(NameIndex::Trigrams)
         }
-        (self.has_letters && !part.is_ascii()).then_some(NameIndex::Letters)
     }
 }
 
-/// Whether pg_trgm finds a trigram in a part of a name. Without one, it would read the whole index. Words are filled up with
-/// two spaces in front and one behind; the part may begin and end in a word.
-fn has_trigram(part: &str, knows_letters: bool) -> bool {
-    let is_of_word = |letter: char| {
-        letter.is_ascii_alphanumeric()
-            || knows_letters && !letter.is_ascii() && letter.is_alphabetic()
-    };
+// Without a trigram, pg_trgm would read its whole index. The extension fills words up with two spaces in front and one behind. A
+// part may begin and end in a word.
+
+fn has_trigram_in_a_word(part: &[char], knows_letters: bool) -> bool {
+    part.windows(3).any(|three| three.iter().all(|letter| is_of_word(*letter, knows_letters)))
+}
+
+/// Many names have such a trigram.
+fn has_trigram_at_a_gap(part: &[char], knows_letters: bool) -> bool {
+    let is_of_word = |letter| is_of_word(letter, knows_letters);
     let is_gap = |letter: char| letter.is_ascii() && !letter.is_ascii_alphanumeric();
-    let letters: Vec<char> = part.chars().collect();
-    letters.windows(2).any(|pair| is_gap(pair[0]) && is_of_word(pair[1]))
-        || letters.windows(3).any(|three| {
-            let [first, second, third] = [three[0], three[1], three[2]];
-            is_of_word(first) && is_of_word(second) && (is_of_word(third) || is_gap(third))
-        })
+    part.windows(2).any(|pair| is_gap(pair[0]) && is_of_word(pair[1]))
+        || part
+            .windows(3)
+            .any(|three| is_of_word(three[0]) && is_of_word(three[1]) && is_gap(three[2]))
+}
+
+fn is_of_word(letter: char, knows_letters: bool) -> bool {
+    letter.is_ascii_alphanumeric() || knows_letters && !letter.is_ascii() && letter.is_alphabetic()
 }
 
 /// The different characters of a part.
@@ -188,14 +200,32 @@ mod tests {
 
     #[test]
     fn a_part_without_a_trigram_does_not_use_the_index_by_trigrams() {
-        for part in ["ros", "a ros", " a", "ab ", "x 1", "1025"] {
-            assert!(has_trigram(part, false), "{part:?}");
-        }
-        for part in ["a", "ab", "a ", "×", " × ", "a×b", "%_"] {
-            assert!(!has_trigram(part, false), "{part:?}");
-        }
-        for part in ["αστερι", "éab", "木木木"] {
-            assert!(!has_trigram(part, false) && has_trigram(part, true), "{part:?}");
+        use NameIndex::{Letters, Trigrams};
+        for (part, in_utf8, in_c) in [
+            ("ros", Some(Trigrams), Some(Trigrams)),
+            ("a r", Some(Trigrams), Some(Trigrams)),
+            ("ab ", Some(Trigrams), Some(Trigrams)),
+            ("1025", Some(Trigrams), Some(Trigrams)),
+            ("a", None, None),
+            ("ab", None, None),
+            ("a ", None, None),
+            ("%_", None, None),
+            ("×", Some(Letters), Some(Letters)),
+            ("a×b", Some(Letters), Some(Letters)),
+            ("× a", Some(Letters), Some(Letters)),
+            ("× alba", Some(Trigrams), Some(Trigrams)),
+            ("ασ", Some(Letters), Some(Letters)),
+            ("αστερι", Some(Trigrams), Some(Letters)),
+            ("木木木", Some(Trigrams), Some(Letters)),
+        ] {
+            let indexes = |knows_letters| NameIndexes {
+                has_trigrams: true,
+                has_letters: true,
+                knows_letters,
+            };
+            assert_eq!(indexes(true).for_part(part), in_utf8, "{part:?}");
+            assert_eq!(indexes(false).for_part(part), in_c, "{part:?}");
+            assert_eq!(NameIndexes::default().for_part(part), None, "{part:?}");
         }
     }
 
