@@ -2,7 +2,8 @@
 //!
 //! [`PostgresRepository`] implements the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free
 //! lane takes all waiting writes as one `group`, and its `writer` commits the group in one `transaction`; several
-//! groups are in flight at once. The `reader` reads committed plants, `events` committed events, and the `tail` follows
+//! groups are in flight at once. The `reader` reads committed plants, `search` makes pages of them with the help of the
+//! `name_index`, `tags` has the numbers of the tags, `events` committed events, and the `tail` follows
 //! the newest ones. `statements` has the SQL, and `schema` makes the tables.
 //!
 //! ```no_run
@@ -28,12 +29,15 @@ mod event_log;
 mod events;
 mod group;
 mod hosts;
+mod name_index;
 mod plan;
 mod queue;
 mod reader;
 mod schema;
+mod search;
 mod sessions;
 mod statements;
+mod tags;
 mod tail;
 mod threads;
 mod transaction;
@@ -57,6 +61,7 @@ use crate::events::EventReader;
 use crate::group::MAX_GROUP;
 use crate::queue::{Queue, WAITING_ALONE, carry_out_alone, carry_out_groups};
 use crate::reader::{PostgresReader, WaitingRead, read_jointly};
+use crate::schema::Prepared;
 use crate::sessions::Sessions;
 use crate::tail::EventTail;
 use crate::threads::Threads;
@@ -67,6 +72,7 @@ pub use self::address::{NotAPostgresUrl, PostgresUrl};
 pub use self::config::{
     DEFAULT_READING_SESSIONS, DEFAULT_SCHEMA, NotASchemaName, PostgresConfig, SchemaName,
 };
+pub use self::schema::Migration;
 
 /// How many groups of writes are in flight at once, each in its own session. More lanes make the groups smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
@@ -119,20 +125,20 @@ impl PostgresRepository {
         let opened = async {
             let threads = Threads::start()?;
             let prepared = threads.run("opening", schema::prepare(config.clone())).await;
-            let last_block =
+            let prepared =
                 prepared.with_context(|| format!("cannot use the plants in {}", config.url))?;
-            Self::start(config, last_block, threads)
+            Self::start(config, prepared, threads)
         };
         opened.await.map_err(unusable)
     }
 
-    /// Makes the tables if they are missing, and missing rows of the table `counters`, also while others use the tables.
-    /// Returns whether it made the tables.
+    /// Makes the tables if they are missing, missing rows of the table `counters`, and the index over names, also while others
+    /// use the tables.
     ///
     /// # Errors
     ///
     /// Those of [`Self::open`], and when the user of the database may not create tables.
-    pub async fn migrate(config: &PostgresConfig) -> Result<bool, OpenError> {
+    pub async fn migrate(config: &PostgresConfig) -> Result<Migration, OpenError> {
         let migrated = async {
             let threads = Threads::start()?;
             let migrated = threads.run("migrating", schema::migrate(config.clone())).await;
@@ -141,15 +147,19 @@ impl PostgresRepository {
         migrated.await.map_err(unusable)
     }
 
-    fn start(config: &PostgresConfig, last_block: i64, threads: Threads) -> anyhow::Result<Self> {
+    fn start(
+        config: &PostgresConfig,
+        prepared: Prepared,
+        threads: Threads,
+    ) -> anyhow::Result<Self> {
         let Threads { handle, under_way, closing, .. } = &threads;
         let reachable = Arc::default();
         let writing = Sessions::new(config, WRITING_SESSIONS, Arc::clone(&reachable))?;
         let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
-        let reader = PostgresReader { sessions: reading };
+        let reader = PostgresReader::new(reading);
         let events = Arc::new(EventReader::new(reader.clone()));
         let tail = Arc::new(EventTail::new(Arc::clone(&events)));
-        let writer = Arc::new(Writer::new(writing, Arc::clone(&tail), last_block));
+        let writer = Arc::new(Writer::new(writing, Arc::clone(&tail), prepared.last_block));
 
         let queue = Arc::<Queue>::default();
         let (alone, waiting_alone) = mpsc::channel(WAITING_ALONE);
@@ -167,6 +177,15 @@ impl PostgresRepository {
         let upkeep = Upkeep::new(&events, &writer, config.retention);
         handle.spawn(upkeep.run(closing.clone()));
         handle.spawn(Arc::clone(&tail).run(closing.clone()));
+        if let Some(extension_schema) = prepared.index_to_make {
+            let config = config.clone();
+            // A server answers before it is made. If it ends first, the next start makes the index.
+            handle.spawn(async move {
+                if let Err(error) = name_index::make(&config, &extension_schema).await {
+                    log::warn!("{}", name_index::missing(&error));
+                }
+            });
+        }
         let imports = Arc::new(Semaphore::new(IMPORTS_AT_ONCE));
         Ok(Self { queue, reads, imports, writer, reader, events, tail, threads })
     }
@@ -247,7 +266,7 @@ impl PlantRepository for PostgresRepository {
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
         let reader = self.reader.clone();
-        self.read(async move { reader.page(&request).await }).await
+        self.read(async move { search::page(&reader, &request).await }).await
     }
 
     async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
@@ -258,7 +277,7 @@ impl PlantRepository for PostgresRepository {
 
     async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {
         let reader = self.reader.clone();
-        self.read(async move { reader.tags(&request).await }).await
+        self.read(async move { tags::tag_page(&reader, &request).await }).await
     }
 
     async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {

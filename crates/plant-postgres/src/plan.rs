@@ -33,6 +33,10 @@ impl PresentRow {
         });
         Ok((PlantId::from(id), Self { revision, plant }))
     }
+
+    fn tag(&self) -> Option<&str> {
+        self.plant.as_ref()?.stored.plant.tag()
+    }
 }
 
 /// The decisions of a group's writes, and what they change.
@@ -47,6 +51,8 @@ pub(super) struct Plan {
 pub(super) struct PlannedRow {
     /// The revision in the row, if there is a row.
     pub(super) before: Option<i64>,
+    /// The tag in the row.
+    pub(super) tag_before: Option<String>,
     /// `None` removes the plant.
     pub(super) after: Option<KeptPlant>,
     /// Its place among the revisions of the block.
@@ -76,6 +82,7 @@ impl Plan {
                 plan.events.push(number, kind, id);
                 let row = plan.rows.entry(id).or_insert_with(|| PlannedRow {
                     before: present.map(|present| present.revision),
+                    tag_before: present.and_then(PresentRow::tag).map(str::to_owned),
                     after: None,
                     number,
                 });
@@ -134,6 +141,11 @@ impl EventColumns {
     pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 3] {
         [&self.numbers, &self.kinds, &self.ids]
     }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> i32 {
+        i32::try_from(self.ids.len()).unwrap_or(i32::MAX)
+    }
 }
 
 /// Rows, column by column.
@@ -147,6 +159,57 @@ pub(super) struct RowColumns<'a> {
     idempotency: Vec<Option<Vec<u8>>>,
     /// The revisions that the rows must have.
     expected: Vec<Option<i64>>,
+    pub(super) tag_changes: TagChanges<'a>,
+}
+
+/// By how much each row changes the number of plants with a tag, column by column.
+#[derive(Default)]
+pub(super) struct TagChanges<'a> {
+    ids: Vec<i64>,
+    tags: Vec<&'a str>,
+    more: Vec<i64>,
+}
+
+impl<'a> TagChanges<'a> {
+    fn push(&mut self, id: PlantId, before: Option<&'a str>, after: Option<&'a str>) {
+        if before == after {
+            return;
+        }
+        for (tag, more) in [(before, -1), (after, 1)] {
+            if let Some(tag) = tag {
+                self.ids.push(id.get());
+                self.tags.push(tag);
+                self.more.push(more);
+            }
+        }
+    }
+
+    /// The changes of both.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        Self {
+            ids: [&self.ids[..], &other.ids].concat(),
+            tags: [&self.tags[..], &other.tags].concat(),
+            more: [&self.more[..], &other.more].concat(),
+        }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 3] {
+        let Self { ids, tags, more } = self;
+        [ids, tags, more]
+    }
+
+    /// The different tags, and by how much the number of plants with each changes if all rows are written.
+    pub(super) fn sums(&self) -> (Vec<&'a str>, Vec<i64>) {
+        let mut sums = BTreeMap::<&str, i64>::new();
+        for (tag, more) in self.tags.iter().zip(&self.more) {
+            *sums.entry(tag).or_default() += more;
+        }
+        sums.into_iter().unzip()
+    }
 }
 
 impl<'a> RowColumns<'a> {
@@ -171,6 +234,7 @@ impl<'a> RowColumns<'a> {
         self.tags.push(tag.flatten());
         self.idempotency.push(digest.map(|digest| digest.to_bytes().to_vec()));
         self.expected.push(row.before);
+        self.tag_changes.push(id, row.tag_before.as_deref(), tag.flatten());
     }
 
     /// The parameters of an insert.

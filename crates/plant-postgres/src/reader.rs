@@ -6,19 +6,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
-use plant_domain::{NewPlantRef, PlantFilter, PlantId};
-use plant_store::{
-    PAGE_MAX_WORK, Page, PageRequest, StoreFailure, StoredPlant, TagPage, TagPageRequest,
-};
+use plant_domain::PlantId;
+use plant_store::{StoreFailure, StoredPlant};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use crate::name_index::KnownNameIndexes;
 use crate::sessions::{PATIENCE, SessionError, Sessions, pause};
-use crate::statements::{COUNT, PLANTS_WITH_IDS, plants_from, stored_plant};
-
-/// How many rows the second and later queries for a page read: rows of removed plants may be in the way.
-const MOST_ROWS: usize = 1_000;
+use crate::statements::{COUNT, PLANTS_WITH_IDS, stored_plant};
+use crate::tags::count_with_tag;
 
 /// How many plants one query reads at most.
 const MAX_READS: usize = 256;
@@ -30,9 +27,14 @@ pub(super) type WaitingRead = (PlantId, oneshot::Sender<Result<Option<StoredPlan
 #[derive(Clone, Debug)]
 pub(super) struct PostgresReader {
     pub(super) sessions: Sessions,
+    pub(super) name_indexes: KnownNameIndexes,
 }
 
 impl PostgresReader {
+    pub(super) fn new(sessions: Sessions) -> Self {
+        Self { sessions, name_indexes: KnownNameIndexes::default() }
+    }
+
     /// The rows of a prepared statement. Tries again for a while if PostgreSQL does not answer.
     pub(super) async fn rows(
         &self,
@@ -86,86 +88,13 @@ impl PostgresReader {
         Ok(found)
     }
 
-    pub(super) async fn tags(&self, _request: &TagPageRequest) -> anyhow::Result<TagPage> {
-        anyhow::bail!("STUB")
-    }
-
-    pub(super) async fn count(&self, _tag: Option<String>) -> anyhow::Result<u64> {
+    /// The number of plants, or of those with a tag.
+    pub(super) async fn count(&self, tag: Option<String>) -> anyhow::Result<u64> {
+        if let Some(tag) = tag {
+            return count_with_tag(self, &tag).await;
+        }
         let count = self.number("how many plants there are", COUNT).await?;
         u64::try_from(count).context("the count of the plants is wrong")
-    }
-
-    pub(super) async fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
-        let mut page = Page::default();
-        let limit = request.limit.max(1);
-        let mut from = request.first_id();
-        let mut looked_at = 0;
-        // No name has a NUL, and PostgreSQL takes no text with one.
-        if request.filter.folded_name_part().is_some_and(|part| part.contains('\0')) {
-            return Ok(page);
-        }
-        let mut rows = limit;
-        // Rows of removed plants are not on the page, so read more rows.
-        while let Some(id) = from
-            && page.len() < limit
-            && looked_at < PAGE_MAX_WORK
-        {
-            rows = rows.max(limit - page.len());
-            looked_at += self.fill(&mut page, limit, &request.filter, id, rows).await?;
-            rows = MOST_ROWS;
-            from = page.next.and_then(PlantId::next);
-        }
-        Ok(page)
-    }
-
-    /// Fills a page up to `limit` plants with those among the next `rows` rows, and returns how many rows were looked at.
-    async fn fill(
-        &self,
-        page: &mut Page,
-        limit: usize,
-        filter: &PlantFilter,
-        from: PlantId,
-        rows: usize,
-    ) -> anyhow::Result<usize> {
-        let most_rows = i64::try_from(rows + 1).context("a page is too large")?;
-        let most_work = i64::try_from(PAGE_MAX_WORK).context("a page is too large")?;
-        let from = from.get();
-        let (tag, name_part) = (filter.tag(), filter.folded_name_part());
-        let statement = plants_from(tag.is_some(), name_part.is_some());
-        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&from, &most_rows];
-        if let Some(name_part) = &name_part {
-            parameters.push(&most_work);
-            parameters.push(name_part);
-        }
-        if let Some(tag) = &tag {
-            parameters.push(tag);
-        }
-        let found = self.rows("plants", &statement, &parameters).await?;
-        let (mut last, mut looked_at) = (None, 0);
-        page.next = None;
-        for row in &found {
-            if page.len() == limit || looked_at == rows {
-                page.next = last;
-                return Ok(looked_at);
-            }
-            last = Some(PlantId::from(row.try_get::<_, i64>(0)?));
-            looked_at += 1;
-            // With a name filter, the last row is included even if it does not match.
-            let is_match = name_part.is_none() || row.try_get("is_match").context("a match")?;
-            if is_match && let Some(StoredPlant { id, plant, revision }) = stored_plant(row)? {
-                let (name, tag) = plant.members();
-                page.push(NewPlantRef { id, name, tag }, revision);
-            }
-        }
-        if name_part.is_some()
-            && let Some(row) = found.last()
-        {
-            let looked_at: i64 =
-                row.try_get("looked_at").context("how many plants were looked at")?;
-            page.next = last.filter(|_| looked_at >= most_work);
-            return Ok(PAGE_MAX_WORK);
-        }
-        Ok(looked_at)
     }
 }
 

@@ -7,11 +7,12 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use crate::config::{PostgresConfig, SchemaName};
+use crate::name_index;
 use crate::sessions::{Session, SessionError, Sessions, pause};
-use crate::statements::LAST_BLOCK;
+use crate::statements::{LAST_BLOCK, MAKE_LETTERS_INDEX};
 
 /// The version of the tables that this program works with.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 
 /// The number of counter rows. Each group adds to one of them, and two groups that add to the same row wait for each
 /// other.
@@ -41,6 +42,9 @@ const MAKE_TABLES: &str = "\
       revisions bigint[] NOT NULL, kinds smallint[] NOT NULL, ids bigint[] NOT NULL); \
     CREATE TABLE IF NOT EXISTS SCHEMA.counters (slot integer PRIMARY KEY, plants bigint NOT NULL, events bigint NOT NULL) \
       WITH (fillfactor = 10); \
+    CREATE TABLE IF NOT EXISTS SCHEMA.tag_counts (tag text COLLATE \"C\" PRIMARY KEY, plants bigint NOT NULL) \
+      WITH (fillfactor = 50); \
+    CREATE TABLE IF NOT EXISTS SCHEMA.tag_changes (block bigint PRIMARY KEY, tags text[] NOT NULL, plants bigint[] NOT NULL); \
     CREATE TABLE IF NOT EXISTS SCHEMA.log (id integer PRIMARY KEY, forgotten_to bigint NOT NULL, \
       forgotten_revision bigint NOT NULL, forgotten_group bytea, forgotten_events bigint NOT NULL, \
       store_id bigint NOT NULL); \
@@ -49,7 +53,10 @@ const MAKE_TABLES: &str = "\
 
 /// Creates the missing rows of the counters, and counts again, with writers locked out.
 const COUNT_AGAIN: &str = "\
-    LOCK TABLE SCHEMA.plants, SCHEMA.events, SCHEMA.counters IN EXCLUSIVE MODE; \
+    LOCK TABLE SCHEMA.plants, SCHEMA.events, SCHEMA.tag_changes, SCHEMA.tag_counts, SCHEMA.counters IN EXCLUSIVE MODE; \
+    DELETE FROM SCHEMA.tag_changes; \
+    DELETE FROM SCHEMA.tag_counts; \
+    INSERT INTO SCHEMA.tag_counts SELECT tag, count(*) FROM SCHEMA.plants WHERE tag IS NOT NULL GROUP BY tag; \
     INSERT INTO SCHEMA.counters (slot, plants, events) \
       SELECT slot, 0, 0 FROM generate_series(0, COUNTER_SLOTS - 1) AS slots (slot) ON CONFLICT (slot) DO NOTHING; \
     UPDATE SCHEMA.counters SET plants = 0, events = 0; \
@@ -59,9 +66,27 @@ const COUNT_AGAIN: &str = "\
         + (SELECT forgotten_events FROM SCHEMA.log WHERE id = 1) \
       WHERE slot = 0";
 
+/// Tables that can be used.
+pub(super) struct Prepared {
+    /// The number of the last block of events.
+    pub(super) last_block: i64,
+    /// The schema of the extension with which the index over names is still to be made.
+    pub(super) index_to_make: Option<String>,
+}
+
+/// What [`migrate`] has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Migration {
+    /// Whether the tables were missing.
+    pub made_tables: bool,
+    /// Why there is no index over names, and what to do. Searches work without the index, and are slower.
+    pub missing_index: Option<String>,
+}
+
 /// Makes the tables if they are missing, and checks that they have the version of this program and that the server keeps
-/// what it acknowledges. Returns the number of the last block of events.
-pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<i64> {
+/// what it acknowledges.
+pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<Prepared> {
     let session = checked_session(&config).await?;
     match version(&session, &config.schema).await? {
         // The user may have the right to use the tables, but not to create them.
@@ -71,20 +96,40 @@ pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<i64> {
     }
     let rows = session.rows(LAST_BLOCK, &[]).await?;
     let row = rows.first().context("the row of the log is missing")?;
-    let (block, is_behind): (i64, bool) = (row.try_get(0)?, row.try_get(1)?);
+    let (last_block, is_behind): (i64, bool) = (row.try_get(0)?, row.try_get(1)?);
     let sequence = session.sql("SCHEMA.event_blocks");
     ensure!(
         !is_behind,
-        "the sequence {sequence} is behind the events, which end with {block}, as after a copy without it: run \
-         SELECT setval('{sequence}', {block})"
+        "the sequence {sequence} is behind the events, which end with {last_block}, as after a copy without it: run \
+         SELECT setval('{sequence}', {last_block})"
     );
-    Ok(block)
+    let index_to_make = index_to_make(&session).await.unwrap_or_else(|error| {
+        log::warn!("{}", name_index::missing(&error));
+        None
+    });
+    Ok(Prepared { last_block, index_to_make })
 }
 
-/// Makes the tables if they are missing, and counts again if rows of the counters are. Returns whether it made the tables.
-pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<bool> {
+/// Makes the tables if they are missing, counts again if rows of the counters are, and makes the index over names.
+pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<Migration> {
     let session = checked_session(&config).await?;
-    make_tables(&session, &config.schema).await
+    let made_tables = make_tables(&session, &config.schema).await?;
+    let index = async {
+        if let Some(extension_schema) = index_to_make(&session).await? {
+            name_index::make(&config, &extension_schema).await?;
+        }
+        anyhow::Ok(())
+    };
+    let missing_index = index.await.err().map(|error| name_index::missing(&error));
+    Ok(Migration { made_tables, missing_index })
+}
+
+/// The schema of the extension if the index over names is missing and can be made.
+async fn index_to_make(session: &Session) -> anyhow::Result<Option<String>> {
+    if name_index::is_made(session).await? {
+        return Ok(None);
+    }
+    name_index::extension_schema(session).await.map(Some)
 }
 
 /// A session, after checks that the server stores all text and keeps acknowledged commits.
@@ -135,9 +180,13 @@ fn check_version(found: i32) -> anyhow::Result<()> {
 }
 
 async fn make_tables(session: &Session, schema: &SchemaName) -> anyhow::Result<bool> {
+    // Without it, the tables are made all the same, and the caller says what is missing.
+    let extension_schema = name_index::extension_schema(session).await.ok();
+    let extension_schema = extension_schema.as_deref();
     let mut tries = 0;
     loop {
-        let error = match try_to_make_tables(session, session.client()?, schema).await {
+        let made = try_to_make_tables(session, session.client()?, schema, extension_schema);
+        let error = match made.await {
             Ok((is_made, found)) => {
                 check_version(found)?;
                 return Ok(is_made);
@@ -165,6 +214,7 @@ async fn try_to_make_tables(
     session: &Session,
     client: &Client,
     schema: &SchemaName,
+    extension_schema: Option<&str>,
 ) -> Result<(bool, i32), tokio_postgres::Error> {
     // Recounting many plants takes longer than the usual limit.
     client.batch_execute("BEGIN; SET LOCAL statement_timeout = 0").await?;
@@ -182,6 +232,11 @@ async fn try_to_make_tables(
     if is_made {
         let make = session.sql(MAKE_TABLES).replace("STORE_ID", &fastrand::i64(..).to_string());
         client.batch_execute(&make).await?;
+        client.batch_execute(&session.sql(MAKE_LETTERS_INDEX)).await?;
+        if let Some(extension_schema) = extension_schema {
+            let make = name_index::make_in_new_tables(extension_schema);
+            client.batch_execute(&session.sql(&make)).await?;
+        }
     }
     let found = client.query_one(&session.sql(FIND_VERSION), &[]).await?.try_get(0)?;
     if found == VERSION {

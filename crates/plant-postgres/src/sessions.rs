@@ -117,8 +117,8 @@ fn said(cause: &DbError) -> String {
 /// Whether an id, a block or a group's id is taken, as opposed to a value in a unique index that the administrator has
 /// added.
 fn is_our_constraint(cause: &DbError) -> bool {
-    let is_ours = |name: &str| name.starts_with("plants_pkey") || name.starts_with("events_");
-    cause.constraint().is_none_or(is_ours)
+    const OURS: [&str; 3] = ["plants_pkey", "events_", "tag_changes_"];
+    cause.constraint().is_none_or(|name| OURS.iter().any(|ours| name.starts_with(ours)))
 }
 
 impl From<PoolError> for SessionError {

@@ -6,10 +6,15 @@
 //! | `plants` | a plant; without a name, a removed plant whose revision still counts |
 //! | `events` | a block of [`EVENTS_IN_A_BLOCK`] revisions: the events of one group, or none, or a permanent seal |
 //! | `counters` | a share of the counts of plants and of all events ever; the counts are the sums over all rows |
+//! | `tag_counts` | a tag, and the number of its plants without the changes in `tag_changes` |
+//! | `tag_changes` | by how much one group changed the numbers of some tags, until upkeep adds this to `tag_counts` |
 //! | `log` | which of the oldest events are forgotten (one row) |
 //!
 //! The sequence `event_blocks` numbers the blocks: the revisions of block `n` begin at `n * 1024`. A statement that ends
 //! with `1 / (SELECT count(*) FROM counted)` fails, and rolls everything back, when no counter was changed.
+//!
+//! Groups with the same tags would wait for each other if each changed `tag_counts`. So a group only inserts its changes, and
+//! every reader adds those that are left to the numbers.
 
 use anyhow::Context as _;
 use plant_domain::{Plant, PlantId};
@@ -50,7 +55,8 @@ pub(super) fn stored_plant(row: &Row) -> anyhow::Result<Option<StoredPlant>> {
 
 /// Inserts new rows, their events and their counts in one statement. Fails when an id is taken. `$1` to `$6`: as in
 /// [`INSERT_PLANTS`]; `$7`: the group's id; `$8` to `$10`: numbers, kinds and ids of the events; `$11`: the counter's slot;
-/// `$12`: by how much the count of plants grows. Returns the block.
+/// `$12`: by how much the count of plants grows; `$13` and `$14`: different tags, and how many of the plants have each. Returns
+/// the block.
 ///
 /// `indexed` writes nothing. It fails when no unique index protects the ids, and is cheaper than to insert all rows with
 /// `ON CONFLICT`, which costs a fifth more. The counter comes last: a writer that waits for an id then holds no counter.
@@ -70,11 +76,15 @@ pub(super) const CREATE_PLANTS: &str = "WITH block AS MATERIALIZED (SELECT nextv
            FROM unnest($8::bigint[]) AS event (number) ORDER BY event.number), \
          $9::smallint[], $10::bigint[] \
        FROM block RETURNING block), \
+     tagged AS (\
+       INSERT INTO SCHEMA.tag_changes (block, tags, plants) \
+       SELECT block.number, $13::text[], $14::bigint[] FROM block WHERE cardinality($13::text[]) > 0 RETURNING block), \
      counted AS (\
        UPDATE SCHEMA.counters SET plants = plants + $12::bigint, events = events + cardinality($10::bigint[]) \
        WHERE slot = $11 \
          AND (SELECT count(*) FROM inserted) = cardinality($1::bigint[]) \
          AND (SELECT count(*) FROM logged) = 1 \
+         AND (SELECT count(*) FROM tagged) = least(cardinality($13::text[]), 1) \
        RETURNING slot) \
      SELECT number, 1 / (SELECT count(*) FROM counted) FROM block";
 
@@ -119,6 +129,57 @@ pub(super) const ADD_TO_COUNTER: &str = "WITH counted AS (\
        WHERE slot = $1 AND EXISTS (SELECT FROM SCHEMA.events WHERE group_id = $2) RETURNING slot) \
      SELECT 1 / (SELECT count(*) FROM counted)";
 
+/// Inserts how the rows that this transaction has written change the numbers of tags: the plant with an id in `$1` adds the
+/// number in `$3` to the tag in `$2`. `$4`: the number of events if all rows are written; then no row has to be read again.
+pub(super) const INSERT_TAG_CHANGES: &str = "WITH summed AS MATERIALIZED (\
+       SELECT change.tag, sum(change.more)::bigint AS more \
+       FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS change (id, tag, more) \
+       WHERE (SELECT cardinality(ids) = $4 FROM SCHEMA.events WHERE block = currval('SCHEMA.event_blocks')) \
+         OR EXISTS (SELECT FROM SCHEMA.plants WHERE plants.id = change.id \
+           AND plants.revision >= currval('SCHEMA.event_blocks') * 1024 \
+           AND plants.revision < currval('SCHEMA.event_blocks') * 1024 + 1024) \
+       GROUP BY change.tag HAVING sum(change.more) <> 0), \
+     counted AS (\
+       INSERT INTO SCHEMA.tag_changes (block, tags, plants) \
+       SELECT currval('SCHEMA.event_blocks'), array_agg(tag), array_agg(more) FROM summed HAVING count(*) > 0 \
+       RETURNING block) \
+     SELECT 1 / (SELECT count(*) FROM counted) WHERE EXISTS (SELECT FROM summed)";
+
+/// Adds the oldest rows of `tag_changes`, at most `$1`, to `tag_counts`. Returns how many rows these were, and the tags that no
+/// plant has any more. `ORDER BY` keeps two servers from waiting for each other.
+pub(super) const FOLD_TAG_CHANGES: &str = "WITH taken AS (\
+       DELETE FROM SCHEMA.tag_changes \
+       WHERE block = ANY(ARRAY(SELECT block FROM SCHEMA.tag_changes ORDER BY block LIMIT $1)) RETURNING tags, plants), \
+     summed AS (\
+       SELECT change.tag, sum(change.more)::bigint AS plants \
+       FROM taken, unnest(taken.tags, taken.plants) AS change (tag, more) \
+       GROUP BY change.tag HAVING sum(change.more) <> 0), \
+     folded AS (\
+       INSERT INTO SCHEMA.tag_counts (tag, plants) SELECT tag, plants FROM summed ORDER BY tag COLLATE \"C\" \
+       ON CONFLICT (tag) DO UPDATE SET plants = tag_counts.plants + excluded.plants RETURNING tag, plants) \
+     SELECT (SELECT count(*) FROM taken), ARRAY(SELECT tag FROM folded WHERE plants = 0)";
+
+pub(super) const FORGET_UNUSED_TAGS: &str =
+    "DELETE FROM SCHEMA.tag_counts WHERE tag = ANY($1::text[]) AND plants = 0";
+
+/// The number of plants with tag `$1`.
+pub(super) const COUNT_WITH_TAG: &str = "SELECT (coalesce((SELECT plants FROM SCHEMA.tag_counts WHERE tag = $1), 0) \
+       + coalesce((SELECT sum(change.more) \
+         FROM SCHEMA.tag_changes, unnest(tags, plants) AS change (tag, more) WHERE change.tag = $1), 0))::bigint";
+
+/// Tags from `$1` on, with the numbers of their plants, which may be 0. Examines at most `$2` tags of `tag_counts`. If there
+/// may be more, `last_tag` is the last one examined; otherwise it is NULL.
+pub(super) const TAGS_FROM: &str = "WITH counted AS MATERIALIZED (\
+       SELECT tag, plants FROM SCHEMA.tag_counts WHERE tag >= $1 ORDER BY tag LIMIT $2), \
+     examined AS MATERIALIZED (SELECT CASE WHEN count(*) >= $2 THEN max(tag) END AS last_tag FROM counted), \
+     changed AS MATERIALIZED (\
+       SELECT change.tag COLLATE \"C\" AS tag, change.more AS plants \
+       FROM SCHEMA.tag_changes, unnest(tags, plants) AS change (tag, more) WHERE change.tag COLLATE \"C\" >= $1) \
+     SELECT tag, sum(plants)::bigint AS plants, last_tag \
+     FROM (SELECT * FROM counted UNION ALL SELECT * FROM changed) AS numbers, examined \
+     WHERE last_tag IS NULL OR tag <= last_tag \
+     GROUP BY tag, last_tag ORDER BY tag COLLATE \"C\"";
+
 /// Writes the session's last block without events, unless it is written.
 pub(super) const SKIP_BLOCK: &str = "INSERT INTO SCHEMA.events (block, revisions, kinds, ids) \
      SELECT currval('SCHEMA.event_blocks'), '{}', '{}', '{}' ON CONFLICT (block) DO NOTHING";
@@ -150,10 +211,10 @@ pub(super) const NEWEST_PLANTS: &str = "SELECT id, revision, name, tag FROM SCHE
        AND id <> ALL($1::bigint[]) AND name IS NOT NULL \
      ORDER BY revision DESC LIMIT 4";
 
-/// A page of at most `$2` rows from id `$1` on.
+/// At most `$2` rows from id `$1` on.
 ///
-/// With a name part (`$4`), the rows among the first `$3` whose folded name holds it, and the last row that was looked at in
-/// any case. Also says of each row whether it matches, and how many rows were looked at.
+/// With a name part (`$4`), those among the first `$3` rows whose folded name has the part, and the last row examined in any
+/// case. Also says of each row whether it matches, and how many rows were examined.
 ///
 /// With a tag (the last parameter), the order is that of the index on tags and of no other: an index scan by id could pass
 /// any number of plants with other tags.
@@ -169,15 +230,68 @@ pub(super) fn plants_from(has_tag: bool, has_name_part: bool) -> String {
         );
     }
     format!(
-        "WITH looked_at AS (\
+        "WITH examined AS (\
            SELECT id, revision, name, folded_name, tag FROM SCHEMA.plants WHERE {start} ORDER BY {order} LIMIT $3) \
-         SELECT id, revision, name, tag, (SELECT count(*) FROM looked_at) AS looked_at, \
+         SELECT id, revision, name, tag, (SELECT count(*) FROM examined) AS examined, \
            strpos(coalesce(folded_name, ''), $4) > 0 AS is_match \
-         FROM looked_at \
-         WHERE strpos(coalesce(folded_name, ''), $4) > 0 OR id = (SELECT max(id) FROM looked_at) \
+         FROM examined \
+         WHERE strpos(coalesce(folded_name, ''), $4) > 0 OR id = (SELECT max(id) FROM examined) \
          ORDER BY id LIMIT $2"
     )
 }
+
+/// The index by characters of the names that are not in ASCII alone. It needs no extension, and costs other names nothing.
+pub(super) const MAKE_LETTERS_INDEX: &str = "CREATE INDEX IF NOT EXISTS plants_by_letter ON SCHEMA.plants \
+     USING gin (string_to_array(folded_name, NULL)) WHERE octet_length(folded_name) > char_length(folded_name)";
+
+/// Which index narrows down a search for a part of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NameIndex {
+    /// The index by trigrams. `$5` is a pattern.
+    Trigrams,
+    /// The index by characters. `$5` is an array of those of the part, of which one is not in ASCII.
+    Letters,
+}
+
+/// A page of at most `$3` plants from id `$1` on whose folded name has the part `$4`, among at most `$2` candidates of an index
+/// in any order, and the number of the candidates. With a tag (`$6`), only plants with the tag.
+///
+/// All conditions but that of the index apply outside `found`, so that `$2` bounds the rows that are read.
+pub(super) fn plants_by_name(index: NameIndex, has_tag: bool) -> String {
+    let is_candidate = match index {
+        NameIndex::Trigrams => "folded_name LIKE $5::text",
+        NameIndex::Letters => {
+            "string_to_array(folded_name, NULL) @> $5::text[] AND octet_length(folded_name) > char_length(folded_name)"
+        }
+    };
+    let has_the_tag = if has_tag { "AND tag = $6" } else { "" };
+    format!(
+        "WITH found AS MATERIALIZED (\
+           SELECT id, revision, name, folded_name, tag FROM SCHEMA.plants WHERE {is_candidate} LIMIT $2) \
+         SELECT page.*, counted.candidates FROM (SELECT count(*) AS candidates FROM found) AS counted \
+         LEFT JOIN (\
+           SELECT id, revision, name, tag FROM found WHERE id >= $1 AND strpos(folded_name, $4) > 0 {has_the_tag} \
+           ORDER BY id LIMIT $3) AS page ON true \
+         ORDER BY page.id"
+    )
+}
+
+/// Begins the transaction of [`plants_by_name`]. Only an index that collects its matches remains for the plan, and the indexes
+/// by id and tag do not fit the query.
+pub(super) const BEGIN_SEARCH: &str = "BEGIN READ ONLY; SET LOCAL enable_bitmapscan = on; \
+     SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL statement_timeout = '1s'";
+
+/// Which indexes over names are complete, and whether the database takes characters outside ASCII for letters, as the
+/// extension then does too.
+pub(super) const FIND_NAME_INDEXES: &str = "WITH valid AS MATERIALIZED (\
+       SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
+       WHERE indrelid = to_regclass('SCHEMA.plants') AND indisvalid) \
+     SELECT EXISTS (SELECT FROM valid WHERE relname = 'plants_by_name') AS has_trigrams, \
+       EXISTS (SELECT FROM valid WHERE relname = 'plants_by_letter') AS has_letters, \
+       (SELECT datctype NOT IN ('C', 'POSIX') FROM pg_database WHERE datname = current_database()) AS knows_letters";
+
+/// Moves the newest names from the list of the index that each search reads to the sorted part. The owner of the index may.
+pub(super) const SORT_NEWEST_NAMES: &str = "SELECT gin_clean_pending_list('SCHEMA.plants_by_name')";
 
 pub(super) const COUNT: &str = "SELECT coalesce(sum(plants), 0)::bigint FROM SCHEMA.counters";
 

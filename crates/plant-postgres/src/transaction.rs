@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::{join, join3};
+use futures_util::future::{join, join3, join4};
 use plant_domain::PlantId;
 use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
@@ -12,8 +12,8 @@ use crate::plan::{Committed, EventColumns, RowColumns};
 use crate::schema::COUNTER_SLOTS;
 use crate::sessions::{Session, SessionError};
 use crate::statements::{
-    ADD_TO_COUNTER, BEGIN, CREATE_PLANTS, INSERT_EVENTS, INSERT_PLANTS, SKIP_BLOCK, TOUCH_COUNTER,
-    UPDATE_PLANTS,
+    ADD_TO_COUNTER, BEGIN, CREATE_PLANTS, INSERT_EVENTS, INSERT_PLANTS, INSERT_TAG_CHANGES,
+    SKIP_BLOCK, TOUCH_COUNTER, UPDATE_PLANTS,
 };
 
 /// How many bytes the random id of a group has.
@@ -42,7 +42,8 @@ pub(super) async fn commit_new(
     events: &EventColumns,
 ) -> Result<Committed, SessionError> {
     let slot = counter_slot();
-    let counts: [&(dyn ToSql + Sync); 2] = [&slot, &events.more_plants];
+    let (tags, more) = new.tag_changes.sums();
+    let counts: [&(dyn ToSql + Sync); 4] = [&slot, &events.more_plants, &tags, &more];
     let parameters = [&new.new_rows()[..], &[&group_id], &events.parameters(), &counts].concat();
     let row = session.row(CREATE_PLANTS, &parameters).await?;
     let written = new.ids.iter().copied().map(PlantId::from).collect();
@@ -69,6 +70,8 @@ pub(super) async fn write_changes(
     let slot = counter_slot();
     let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
     let of_counter: [&(dyn ToSql + Sync); 2] = [&slot, &group_id];
+    let event_count = events.count();
+    let tag_changes = new.tag_changes.and(&changed.tag_changes);
     let client = session.client()?;
     let prepare = |statement| {
         let statement = session.sql(statement);
@@ -80,6 +83,7 @@ pub(super) async fn write_changes(
             let insert = prepare(INSERT_PLANTS).await?;
             let update = prepare(UPDATE_PLANTS).await?;
             let log = prepare(INSERT_EVENTS).await?;
+            let tag = prepare(INSERT_TAG_CHANGES).await?;
             let count = prepare(ADD_TO_COUNTER).await?;
             let insert = async {
                 if new.ids.is_empty() {
@@ -93,10 +97,19 @@ pub(super) async fn write_changes(
                 End::Commit => "COMMIT",
                 End::RollBack => "ROLLBACK",
             });
+            let tags = async {
+                if tag_changes.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let planned: [&(dyn ToSql + Sync); 1] = [&event_count];
+                client.query(&tag, &[&tag_changes.parameters()[..], &planned].concat()).await
+            };
             let logged = async {
                 let log = client.query(&log, &of_events);
-                let (log, count, end) = join3(log, client.query(&count, &of_counter), end).await;
+                let count = client.query(&count, &of_counter);
+                let (log, tags, count, end) = join4(log, tags, count, end).await;
                 log?;
+                tags?;
                 count?;
                 end
             };

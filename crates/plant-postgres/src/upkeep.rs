@@ -1,9 +1,11 @@
-//! Forgets old events, and then the rows of removed plants that no kept event refers to.
+//! Folds the changes of tags, sorts new names into their index, and forgets old events, and then the rows of removed plants that
+//! no kept event refers to.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use futures_util::future::join3;
 use plant_store::{EventRetention, KEEP_EVENTS_FOR_MAX_EVENTS};
 use tokio::time::{MissedTickBehavior, interval};
@@ -11,11 +13,20 @@ use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::EventReader;
-use crate::statements::{EVENTS_IN_A_BLOCK, FORGET_EVENTS, FORGET_REMOVED_PLANTS, NOTE_FORGOTTEN};
+use crate::statements::{
+    EVENTS_IN_A_BLOCK, FORGET_EVENTS, FORGET_REMOVED_PLANTS, NOTE_FORGOTTEN, SORT_NEWEST_NAMES,
+};
+use crate::tags::fold_tag_changes;
 use crate::writer::Writer;
 
-/// The pause between two turns.
+/// How often the changes of tags are folded while there are writes. Every reader of the numbers adds the changes that are left.
+const FOLD_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How often events are forgotten and names are sorted.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many new names are sorted while there are writes. They take less than the limit of the index.
+const MANY_NAMES: usize = 100_000;
 
 /// The pause while the oldest events are kept for their age.
 const TOO_YOUNG_INTERVAL: Duration = Duration::from_secs(10);
@@ -47,23 +58,48 @@ impl Upkeep {
 
     /// Takes turns until the end. A turn does nothing unless there were writes or the last turn has left something.
     pub(super) async fn run(self, closing: CancellationToken) {
-        let mut turns = interval(INTERVAL);
+        let mut turns = interval(FOLD_INTERVAL);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut is_folded, mut is_busy, mut is_left) = (true, true, true);
+        let (mut sort_time, mut forget_time) = (Instant::now(), Instant::now());
         while closing.run_until_cancelled(turns.tick()).await.is_some() {
-            if !self.writer.has_written.swap(false, Ordering::Relaxed) {
-                continue;
+            let has_written = self.writer.has_written.swap(false, Ordering::Relaxed);
+            (is_busy, is_left) = (is_busy | has_written, is_left | has_written);
+            if has_written || !is_folded {
+                let folded = fold_tag_changes(&self.writer.sessions).await;
+                is_folded = is_done(folded.context("cannot fold the changes of tags"));
             }
-            let left = self.forget_excess().await.unwrap_or_else(|error| {
-                let failure = error.context("cannot forget old events");
-                log::debug!("{failure:#}; it is tried again");
-                Some(Left::More)
-            });
-            if let Some(left) = left {
-                self.writer.has_written.store(true, Ordering::Relaxed);
-                if left == Left::TooYoung {
-                    turns.reset_after(TOO_YOUNG_INTERVAL);
-                }
+            if sort_time <= Instant::now() {
+                self.sort_newest_names(is_busy).await;
+                (is_busy, sort_time) = (false, Instant::now() + INTERVAL);
             }
+            if is_left && forget_time <= Instant::now() {
+                let left = self.forget_excess().await.context("cannot forget old events");
+                let interval =
+                    if let Ok(Some(Left::TooYoung)) = left { TOO_YOUNG_INTERVAL } else { INTERVAL };
+                is_left = !matches!(left, Ok(None));
+                forget_time = Instant::now() + interval;
+                is_done(left);
+            }
+        }
+    }
+
+    /// Sorts new names into their index when writers rest, or when there are many. Otherwise each search reads the names, until
+    /// a writer has to stop and sort them. Fails when the user does not own the index, or when there is none; autovacuum and
+    /// the writers then do it.
+    async fn sort_newest_names(&self, is_busy: bool) {
+        let names = &self.writer.unsorted_names;
+        let least = if is_busy { MANY_NAMES } else { 1 };
+        if names.load(Ordering::Relaxed) < least {
+            return;
+        }
+        names.store(0, Ordering::Relaxed);
+        let sorted = async {
+            let session = self.writer.sessions.get().await?;
+            session.rows(SORT_NEWEST_NAMES, &[]).await
+        };
+        if let Err(error) = sorted.await {
+            log::debug!("cannot sort the newest names: {error}");
         }
     }
 
@@ -153,6 +189,11 @@ impl Upkeep {
             .await?;
         Ok(true)
     }
+}
+
+/// Whether it succeeded. A failure is tried again.
+fn is_done<T>(outcome: anyhow::Result<T>) -> bool {
+    outcome.inspect_err(|error| log::debug!("{error:#}; it is tried again")).is_ok()
 }
 
 /// Events that are left to be forgotten.

@@ -185,7 +185,7 @@ async fn write_nothing(sessions: &Sessions) -> Result<(), SessionError> {
 async fn write_again(session: &Session, stored: StoredPlant) -> Result<(), SessionError> {
     let (id, revision) = (stored.id, stored.revision.get().cast_signed());
     let after = Some(KeptPlant { stored, idempotency: None });
-    let row = |before| PlannedRow { before, after: after.clone(), number: 0 };
+    let row = |before| PlannedRow { before, tag_before: None, after: after.clone(), number: 0 };
     let (as_new, as_changed) = (row(None), row(Some(revision)));
     let [mut new, mut changed] = [RowColumns::default(), RowColumns::default()];
     new.push(id, &as_new);

@@ -17,7 +17,7 @@
 use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -57,6 +57,8 @@ pub(super) struct Writer {
     pub(super) health: WriteHealth,
     /// Whether anything was written that upkeep has not seen.
     pub(super) has_written: AtomicBool,
+    /// How many plants were written since upkeep has last sorted their names; at first, those that others have left.
+    pub(super) unsorted_names: AtomicUsize,
 }
 
 impl Writer {
@@ -68,6 +70,7 @@ impl Writer {
             groups_that_read_first: AtomicU32::new(0),
             health: WriteHealth::default(),
             has_written: AtomicBool::new(true),
+            unsorted_names: AtomicUsize::new(1),
         }
     }
 
@@ -224,6 +227,7 @@ impl Writer {
         self.last_block.fetch_max(committed.block, Ordering::Relaxed);
         self.tail.note_own(committed.block);
         group.others_are_taken |= group.was_refused;
+        self.unsorted_names.fetch_add(committed.written.len(), Ordering::Relaxed);
         self.health.note_written(&committed.written);
         group.accept(plan, &committed)
     }

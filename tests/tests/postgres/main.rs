@@ -4,4 +4,5 @@ mod events;
 mod postgres_command;
 mod postgres_repository;
 mod schema;
+mod search;
 mod user;

@@ -76,6 +76,29 @@ fn migrate_makes_the_tables_and_says_so_and_later_that_they_are_there() {
 }
 
 #[test]
+fn without_the_right_to_make_the_extension_migrate_and_a_start_say_what_to_do() {
+    let cluster = Cluster::start();
+    let (schema, user) = (fresh_schema_name(), User::new(cluster.database()));
+    cluster.query(&format!("CREATE SCHEMA {schema} AUTHORIZATION {}", user.name));
+    let launch = Launch::new().postgres(&user.url(), &schema);
+    let mut process = launch.clone().arguments(["migrate"]).spawn();
+    process.assert_exit_code(0);
+    assert_eq!(process.stdout(), format!("made the tables in schema {schema}\n"));
+    let said = process.stderr();
+    assert!(said.starts_with("warning: ") && said.contains("CREATE EXTENSION pg_trgm"), "{said}");
+
+    let mut server = TestServer::start_with(launch);
+    let client = server.client();
+    client.create(1, "Rosa canina", None).assert_plant("Rosa canina", None);
+    for _ in 0..3 {
+        assert_eq!(client.list_all("name=canina").len(), 1);
+    }
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.stderr();
+    assert_eq!(log.matches("CREATE EXTENSION pg_trgm").count(), 1, "{log}");
+}
+
+#[test]
 fn an_unreachable_postgres_is_reported_in_seconds_and_without_the_password() {
     // The time of the build must not count.
     let _ = program();

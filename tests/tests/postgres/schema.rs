@@ -63,7 +63,7 @@ impl Schema {
 
     /// Migrates, and returns whether that made the tables.
     pub(crate) async fn migrate(&self) -> bool {
-        PostgresRepository::migrate(&self.config).await.expect("migrates")
+        PostgresRepository::migrate(&self.config).await.expect("migrates").made_tables
     }
 
     /// Runs a statement in another session, with the name for SCHEMA.

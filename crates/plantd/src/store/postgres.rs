@@ -163,9 +163,12 @@ pub(crate) fn migrate(options: &MigrateOptions) -> Result<(), Stop> {
     let config = config
         .context("give the URL of PostgreSQL by --postgres, or better in PLANTD_POSTGRES")
         .map_err(Stop::Usage)?;
-    let is_made = block_on(PostgresRepository::migrate(&config))?;
+    let migration = block_on(PostgresRepository::migrate(&config))?;
     let schema = &config.schema;
-    let said = if is_made {
+    if let Some(missing) = migration.missing_index {
+        writeln!(io::stderr(), "warning: {missing}").context("cannot write to standard error")?;
+    }
+    let said = if migration.made_tables {
         format!("made the tables in schema {schema}")
     } else {
         format!("the tables in schema {schema} are there already")
