@@ -162,8 +162,11 @@ async fn write_at_random(repository: Arc<PostgresRepository>, seed: i64) -> usiz
     let mut done = 0;
     for turn in 0..TURNS {
         let number = (seed * 7_919 + turn * 104_729) % 1_000;
-        let (id, tag) =
-            (number % 12, ["a", "b", "c", "d"].get((number / 12 % 5) as usize).copied());
+        let (id, tag) = (
+            number % 12,
+            [Some("a"), Some("b"), Some("c"), Some("d"), None]
+                [usize::try_from(number / 12 % 5).expect("small")],
+        );
         let new_plant = plant(id, &format!("plant {number}"), tag);
         let any = Preconditions::default();
         let outcome = match number % 5 {
