@@ -59,6 +59,7 @@ use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use crate::events::EventReader;
 use crate::group::MAX_GROUP;
+use crate::name_index::KnownNameIndexes;
 use crate::queue::{Queue, WAITING_ALONE, carry_out_alone, carry_out_groups};
 use crate::reader::{PostgresReader, WaitingRead, read_jointly};
 use crate::schema::Prepared;
@@ -108,6 +109,7 @@ pub struct PostgresRepository {
     imports: Arc<Semaphore>,
     writer: Arc<Writer>,
     reader: PostgresReader,
+    name_indexes: KnownNameIndexes,
     events: Arc<EventReader>,
     tail: Arc<EventTail>,
     // Dropped last, when nothing can give the threads new work.
@@ -156,7 +158,7 @@ impl PostgresRepository {
         let reachable = Arc::default();
         let writing = Sessions::new(config, WRITING_SESSIONS, Arc::clone(&reachable))?;
         let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
-        let reader = PostgresReader::new(reading);
+        let reader = PostgresReader { sessions: reading };
         let events = Arc::new(EventReader::new(reader.clone()));
         let tail = Arc::new(EventTail::new(Arc::clone(&events)));
         let writer = Arc::new(Writer::new(writing, Arc::clone(&tail), prepared.last_block));
@@ -187,7 +189,8 @@ impl PostgresRepository {
             });
         }
         let imports = Arc::new(Semaphore::new(IMPORTS_AT_ONCE));
-        Ok(Self { queue, reads, imports, writer, reader, events, tail, threads })
+        let name_indexes = KnownNameIndexes::default();
+        Ok(Self { queue, reads, imports, writer, reader, name_indexes, events, tail, threads })
     }
 
     /// Reads on the threads that the sessions belong to.
@@ -265,14 +268,20 @@ impl PlantRepository for PostgresRepository {
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
-        let reader = self.reader.clone();
-        self.read(async move { search::page(&reader, &request).await }).await
+        let (reader, name_indexes) = (self.reader.clone(), self.name_indexes.clone());
+        self.read(async move { search::page(&reader, &name_indexes, &request).await }).await
     }
 
     async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
         let reader = self.reader.clone();
         let tag = tag.map(str::to_owned);
-        self.read(async move { reader.count(tag).await }).await
+        self.read(async move {
+            match tag {
+                Some(tag) => tags::count_with_tag(&reader, &tag).await,
+                None => reader.count().await,
+            }
+        })
+        .await
     }
 
     async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {

@@ -12,10 +12,8 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::name_index::KnownNameIndexes;
 use crate::sessions::{PATIENCE, SessionError, Sessions, pause};
 use crate::statements::{COUNT, PLANTS_WITH_IDS, stored_plant};
-use crate::tags::count_with_tag;
 
 /// How many plants one query reads at most.
 const MAX_READS: usize = 256;
@@ -27,14 +25,9 @@ pub(super) type WaitingRead = (PlantId, oneshot::Sender<Result<Option<StoredPlan
 #[derive(Clone, Debug)]
 pub(super) struct PostgresReader {
     pub(super) sessions: Sessions,
-    pub(super) name_indexes: KnownNameIndexes,
 }
 
 impl PostgresReader {
-    pub(super) fn new(sessions: Sessions) -> Self {
-        Self { sessions, name_indexes: KnownNameIndexes::default() }
-    }
-
     /// The rows of a prepared statement. Tries again for a while if PostgreSQL does not answer.
     pub(super) async fn rows(
         &self,
@@ -88,11 +81,7 @@ impl PostgresReader {
         Ok(found)
     }
 
-    /// The number of plants, or of those with a tag.
-    pub(super) async fn count(&self, tag: Option<String>) -> anyhow::Result<u64> {
-        if let Some(tag) = tag {
-            return count_with_tag(self, &tag).await;
-        }
+    pub(super) async fn count(&self) -> anyhow::Result<u64> {
         let count = self.number("how many plants there are", COUNT).await?;
         u64::try_from(count).context("the count of the plants is wrong")
     }

@@ -74,7 +74,7 @@ pub(super) struct Prepared {
     pub(super) index_to_make: Option<String>,
 }
 
-/// What [`migrate`] has done.
+/// What [`PostgresRepository::migrate`](crate::PostgresRepository::migrate) has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {

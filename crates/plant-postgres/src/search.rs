@@ -11,7 +11,7 @@ use plant_store::{PAGE_MAX_WORK, Page, PageRequest, StoredPlant};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::name_index::{letters, pattern};
+use crate::name_index::{KnownNameIndexes, letters, pattern};
 use crate::reader::PostgresReader;
 use crate::sessions::SessionError;
 use crate::statements::{BEGIN_SEARCH, NameIndex, plants_by_name, plants_from, stored_plant};
@@ -26,14 +26,20 @@ const FIRST_EXAMINED: usize = 2_000;
 const GROWTH: usize = 4;
 
 /// A page of plants.
-pub(super) async fn page(reader: &PostgresReader, request: &PageRequest) -> anyhow::Result<Page> {
+pub(super) async fn page(
+    reader: &PostgresReader,
+    name_indexes: &KnownNameIndexes,
+    request: &PageRequest,
+) -> anyhow::Result<Page> {
     let (filter, limit) = (&request.filter, request.limit.max(1));
     match (request.first_id(), filter.folded_name_part()) {
         // No name has a NUL, and PostgreSQL takes no text with one.
         (None, _) => Ok(Page::default()),
         (_, Some(part)) if part.contains('\0') => Ok(Page::default()),
         (_, _) if filter.tag().is_some_and(|tag| tag.contains('\0')) => Ok(Page::default()),
-        (Some(from), Some(part)) => Search { reader, filter, part, limit }.page(from).await,
+        (Some(from), Some(part)) => {
+            Search { reader, name_indexes, filter, part, limit }.page(from).await
+        }
         (Some(from), None) => page_of_all(reader, filter, limit, from).await,
     }
 }
@@ -82,6 +88,7 @@ async fn page_of_all(
 /// A search for a part of a name.
 struct Search<'a> {
     reader: &'a PostgresReader,
+    name_indexes: &'a KnownNameIndexes,
     filter: &'a PlantFilter,
     part: &'a str,
     limit: usize,
@@ -150,7 +157,7 @@ impl Search<'_> {
     /// Fills the page with all that match from an id on, or up to its limit. Returns false, and leaves the page as it is, if no
     /// index narrows the search down far enough.
     async fn fill_by_index(&self, page: &mut Page, from: PlantId) -> anyhow::Result<bool> {
-        let indexes = self.reader.name_indexes.get(self.reader).await?;
+        let indexes = self.name_indexes.get(self.reader).await?;
         let Some(index) = indexes.for_part(self.part) else { return Ok(false) };
         let found = match self.candidates(index, page, from).await {
             Ok(found) => found,
