@@ -25,7 +25,7 @@ impl PlantFilter {
     ///
     /// # Errors
     ///
-    /// Every rule that a plant's name or tag would break too, except that a part of a name may be blank.
+    /// The rule about the length of a name, and every rule that a plant's tag would break too. A part of a name may be blank.
     pub fn new(name_part: Option<&str>, tag: Option<String>) -> Result<Self, Violations> {
         name_part.map_or(Ok(()), rules::check_name_part)?;
         rules::check(None, tag.as_deref())?;

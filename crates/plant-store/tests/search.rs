@@ -137,3 +137,34 @@ async fn a_search_that_looks_at_too_many_plants_ends_its_page_and_goes_on() {
     assert!(rest.plants().map(|(plant, _)| plant.id.get()).eq([PLANTS - 1]));
     assert_eq!(rest.next, None);
 }
+
+/// The terms that begin with a letter are as many as the plants.
+#[tokio::test]
+async fn a_search_that_reads_too_much_of_the_index_ends_its_page_and_goes_on() {
+    const PLANTS: i64 = 60_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(&folder);
+    let mut repository = DiskRepository::open(&config).expect("opens");
+    let mut random = Rng::with_seed(7);
+    let mut new_plant = |id| {
+        let mut letters = || random.char('\u{4e00}'..='\u{9fff}');
+        let other = iter::repeat_with(|| format!("a{}{}", letters(), letters()));
+        let name = if id % 3 == 0 { "qrs".to_owned() } else { other.take(10).collect() };
+        NewPlant::new(id, name, (id % 3 == 0).then(|| "T".to_owned())).expect("valid")
+    };
+    let plants = (0..PLANTS).map(&mut new_plant).collect();
+    repository.import(plants, OnConflict::Error).await.expect("imports");
+    drop(repository);
+    repository = DiskRepository::open(&config).expect("opens");
+    let filter = PlantFilter::new(Some("a"), Some("T".to_owned())).expect("valid");
+    let mut request = PageRequest { filter, after: None, limit: 10 };
+    let mut pages = 0;
+    loop {
+        let page = repository.list(request.clone()).await.expect("reads");
+        assert!(page.is_empty(), "no plant matches");
+        pages += 1;
+        let Some(next) = page.next else { break };
+        assert!(request.after.replace(next) < Some(next), "each page gets further");
+    }
+    assert!(pages > 1, "the work for a page is bounded");
+}

@@ -93,7 +93,7 @@ pub fn table(blocks: &[u8], tail: &[u8]) -> anyhow::Result<usize> {
         Ok(())
     };
     let tables: Tables = [Arc::clone(&table)].into();
-    drop(Search::new(&filter, PlantId::MIN, &tables, &Vec::new()).and_then(search));
+    drop(search(Search::new(&filter, PlantId::MIN, &tables, &Vec::new())));
     let mut entries = Merge::of_all(&[table]);
     let mut read = 0;
     while entries.next()?.is_some() {

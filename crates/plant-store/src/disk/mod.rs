@@ -98,6 +98,7 @@ pub struct DiskRepository {
     queue: mpsc::Sender<Message>,
     imports: Arc<Semaphore>,
     reads: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
     health: Arc<StoreHealth>,
     room: Arc<Room>,
     // Fields drop in this order: dropping the queue ends the commit thread, which ends the other threads. The lock is
@@ -165,6 +166,7 @@ impl DiskRepository {
             queue,
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
             reads: Arc::new(Semaphore::new(concurrent_reads())),
+            searches: Arc::new(Semaphore::new(concurrent_reads())),
             _threads: JoinOnDrop { threads, health: Arc::clone(&health) },
             health,
             room,
@@ -204,12 +206,12 @@ impl DiskRepository {
         Ok(outcomes)
     }
 
-    /// Reads on a blocking thread. At most one read per processor runs at once, so the commit thread keeps its share.
+    /// Reads on a blocking thread, with one of the permits. There are as many as processors, so the commit thread keeps its share.
     async fn read<T: Send + 'static>(
-        &self,
+        permits: &Arc<Semaphore>,
         read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let permit = Arc::clone(&self.reads).acquire_owned().await;
+        let permit = Arc::clone(permits).acquire_owned().await;
         let permit = permit.context("reading is closed").map_err(StoreFailure::new)?;
         let read = tokio::task::spawn_blocking(move || {
             // The read continues when its caller is canceled, so the read keeps its permit.
@@ -268,18 +270,21 @@ impl PlantRepository for DiskRepository {
             return Ok(self.reader.page(&request).map_err(StoreFailure::new)?);
         }
         let reader = self.reader.clone();
-        self.read(move || reader.page(&request)).await
+        let is_search = !request.filter.matches_all();
+        // Searches may take long, and other reads do not wait for them.
+        let permits = if is_search { &self.searches } else { &self.reads };
+        Self::read(permits, move || reader.page(&request)).await
     }
 
     async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
         let Some(tag) = tag.map(str::to_owned) else { return Ok(self.reader.count()) };
         let reader = self.reader.clone();
-        self.read(move || reader.count_with_tag(&tag)).await
+        Self::read(&self.reads, move || reader.count_with_tag(&tag)).await
     }
 
     async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {
         let reader = self.reader.clone();
-        self.read(move || reader.tags(&request)).await
+        Self::read(&self.reads, move || reader.tags(&request)).await
     }
 
     async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {
@@ -287,7 +292,7 @@ impl PlantRepository for DiskRepository {
             self.events.page(after, limit).map_err(StoreFailure::new)?
         } else {
             let events = self.events.clone();
-            self.read(move || events.page(after, limit)).await?
+            Self::read(&self.reads, move || events.page(after, limit)).await?
         };
         page.ok_or(StoreError::EventsGone)
     }

@@ -99,7 +99,7 @@ impl DiskReader {
             let levels = self.tree.read();
             (levels.texts(), Arc::clone(&levels.tables))
         };
-        let mut search = Search::new(page.filter, from, &tables, &texts)?;
+        let mut search = Search::new(page.filter, from, &tables, &texts);
         loop {
             match search.next(&mut page.looked_at)? {
                 Step::End => return Ok(()),

@@ -123,12 +123,38 @@ mod tests {
 
     use anyhow::anyhow;
 
+    use super::super::keys;
+    use super::super::table::TableMetadata;
+    use super::super::table_writer::TableWriter;
+    use super::super::write_ahead_log::SEGMENT_BYTES;
     use super::*;
+    use crate::plant_record::PlantRecord;
 
     /// A file system with this many free bytes.
     fn room(free_bytes: fn(&File) -> Option<u64>) -> Arc<Room> {
         let file = tempfile::tempfile().expect("a temporary file");
         Arc::new(Room::new(free_bytes, file, PathBuf::new(), Arc::new(StoreHealth::default())))
+    }
+
+    #[test]
+    fn the_reserve_holds_both_segments_and_the_table_of_names_that_hardly_repeat() {
+        let mut table = TableWriter::new(io::sink(), 0);
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut written = 0;
+        for id in 0_i64.. {
+            // Letters of two bytes have the most postings for their size.
+            let name: String = (0..255).map(|_| random.char('\u{80}'..='\u{7ff}')).collect();
+            let record = PlantRecord { revision: 1, idempotency: None, name: &name, tag: None };
+            let record = record.encode().expect("encodes");
+            table.add(&keys::plant_key(id.into()), Some(record.bytes())).expect("writes");
+            written += record.bytes().len();
+            if written > SEGMENT_BYTES {
+                break;
+            }
+        }
+        let (_, TableMetadata { bytes, .. }) = table.finish(1, (1, 1)).expect("writes");
+        let segments = 2 * SEGMENT_BYTES as u64;
+        assert!(bytes + segments < RESERVE_BYTES, "{bytes}");
     }
 
     #[test]

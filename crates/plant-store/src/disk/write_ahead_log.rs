@@ -23,7 +23,7 @@ use super::new_file::{create, remove_if_there};
 use crate::fault;
 
 /// The size of a segment, in bytes. Larger segments make compaction cheaper, and a replay after a kill longer.
-const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
+pub(super) const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 
 const SEGMENT_NAMES: [&str; 2] = ["journal.0", "journal.1"];
 

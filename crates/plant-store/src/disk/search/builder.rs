@@ -24,7 +24,7 @@ const CHUNK_GRANULES: u32 = 1 << 16;
 const CHUNK_BYTES: usize = 24 * 1024 * 1024;
 
 /// About how many bytes a term takes in memory, beside its postings.
-const TERM_BYTES: usize = 64;
+const TERM_BYTES: usize = 128;
 
 /// The postings of the chunk that is being gathered.
 #[derive(Debug, Default)]

@@ -37,6 +37,7 @@ pub(super) enum Step {
 /// A search of all levels.
 pub(super) struct Search<'a> {
     filter: &'a PlantFilter,
+    from: PlantId,
     terms: Terms,
     tables: Vec<TableSearch>,
     recent: VecDeque<PlantId>,
@@ -49,15 +50,14 @@ impl<'a> Search<'a> {
         from: PlantId,
         tables: &Tables,
         recent: &TextBatches,
-    ) -> anyhow::Result<Self> {
+    ) -> Self {
         let terms = Terms::of(filter);
         let recent = text_log::find(recent, filter, from);
-        let tables = tables.iter().map(|table| TableSearch::new(table, &terms, from));
-        let tables = tables.collect::<anyhow::Result<_>>()?;
-        Ok(Self { filter, terms, tables, recent })
+        let tables = tables.iter().map(|table| TableSearch::new(table, from)).collect();
+        Self { filter, from, terms, tables, recent }
     }
 
-    /// The next candidate. Adds the plants that the search has looked at to `looked_at`.
+    /// The next candidate. Adds the work to `looked_at`, in plants that are compared.
     pub(super) fn next(&mut self, looked_at: &mut usize) -> anyhow::Result<Step> {
         // The search that is furthest behind advances, so that all are at about the same id when the work is too much.
         loop {
@@ -71,10 +71,11 @@ impl<'a> Search<'a> {
                         self.skip(id);
                         return Ok(Step::Candidate(id));
                     }
-                    if *looked_at >= PAGE_MAX_WORK {
+                    // Without progress, the next page would be the same again.
+                    if *looked_at >= PAGE_MAX_WORK && position.id > self.from {
                         return Ok(Step::TooMuchWork(position.id));
                     }
-                    *looked_at += table.read_granule(self.filter, &self.terms)?;
+                    *looked_at += table.step(self.filter, &self.terms)?;
                 }
                 _ => {
                     let Some(id) = recent else { return Ok(Step::End) };

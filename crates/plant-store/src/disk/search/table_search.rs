@@ -17,15 +17,27 @@ use crate::plant_record::PlantRecord;
 /// With this few candidates, reading them is cheaper than reading the postings of another term.
 const FEW_GRANULES: usize = 4;
 
+/// With this few candidates, reading them is cheaper than reading the postings of all terms in a range.
+const SOME_GRANULES: usize = 1_024;
+
+/// What it costs to look up a term, in plants that are compared.
+const LOOKUP_WORK: usize = 16;
+
+/// How many bytes of postings, or of a name, cost as much as a plant that is compared.
+const BYTES_OF_A_PLANT: usize = 128;
+
 /// Where the search of a table is.
 #[derive(Debug)]
 pub(super) struct TableSearch {
     table: Arc<Table>,
-    /// The chunk of the index whose candidates are being read.
-    chunk: usize,
-    /// The granules of the chunk that may have a match.
+    /// The granules of the chunk before [`Self::next_chunk`] that may have a match.
     candidates: Granules,
+    /// The next of these.
     next: Option<Granule>,
+    /// The next chunk of the index.
+    next_chunk: usize,
+    /// No granule before this one is read.
+    first_granule: u32,
     /// The least id that can come next.
     from: PlantId,
     /// The plants of the granule read last that match, as this table has them.
@@ -64,22 +76,20 @@ struct OpenBlock {
 }
 
 impl TableSearch {
-    /// A search from an id on.
-    pub(super) fn new(table: &Arc<Table>, terms: &Terms, from: PlantId) -> anyhow::Result<Self> {
+    /// A search from an id on. Reads nothing yet.
+    pub(super) fn new(table: &Arc<Table>, from: PlantId) -> Self {
         let block = table.block_of(Part::Entries, &keys::plant_key(from));
-        let first = table.layout.index.granules_before_block(block.unwrap_or(0));
-        let mut search = Self {
+        let first_granule = table.layout.index.granules_before_block(block.unwrap_or(0));
+        Self {
             table: Arc::clone(table),
-            chunk: table.layout.index.chunk_of(first),
             candidates: Granules::none(0),
             next: None,
+            next_chunk: table.layout.index.chunk_of(first_granule),
+            first_granule,
             from,
             matches: VecDeque::new(),
             block: None,
-        };
-        search.read_candidates(terms)?;
-        search.advance(first, terms)?;
-        Ok(search)
+        }
     }
 
     fn outline(&self) -> &IndexOutline {
@@ -88,12 +98,18 @@ impl TableSearch {
 
     /// Where the search is; `None` at the end.
     pub(super) fn position(&self) -> Option<Position> {
-        let of_granule = || {
-            let not_before = self.next?.not_before.max(self.from);
-            Some(Position { id: not_before, is_match: false })
+        if let Some(id) = self.matches.front() {
+            return Some(Position { id: *id, is_match: true });
+        }
+        let not_before = match self.next {
+            Some(granule) => granule.not_before,
+            None => {
+                let chunk = self.outline().chunk(self.next_chunk);
+                let (block, _) = self.outline().block_of(chunk.clone().next()?)?;
+                self.table.first_plant(block).unwrap_or(PlantId::MIN)
+            }
         };
-        let of_match = self.matches.front().map(|id| Position { id: *id, is_match: true });
-        of_match.or_else(of_granule)
+        Some(Position { id: not_before.max(self.from), is_match: false })
     }
 
     pub(super) fn take_match(&mut self) -> Option<PlantId> {
@@ -104,13 +120,31 @@ impl TableSearch {
         self.matches.pop_front_if(|found| *found == id);
     }
 
-    /// Reads the next granule. Returns how many plants were compared.
-    pub(super) fn read_granule(
-        &mut self,
-        filter: &PlantFilter,
-        terms: &Terms,
-    ) -> anyhow::Result<usize> {
-        let Some(granule) = self.next else { return Ok(0) };
+    /// Reads the next granule, or the index of the next chunk. Returns how much work that was, in plants that are compared.
+    pub(super) fn step(&mut self, filter: &PlantFilter, terms: &Terms) -> anyhow::Result<usize> {
+        let (first, work) = match self.next {
+            Some(granule) => (granule.number + 1, self.read_granule(granule, filter)?),
+            None => {
+                self.next_chunk += 1;
+                (self.first_granule, self.read_candidates(terms)?)
+            }
+        };
+        let chunk = self.outline().chunk(self.next_chunk - 1);
+        let candidate = self.candidates.next_from(first.saturating_sub(chunk.start) as usize);
+        self.next = candidate.map(|it| self.granule(chunk.start, it)).transpose()?;
+        Ok(work)
+    }
+
+    fn granule(&self, chunk: u32, candidate: usize) -> anyhow::Result<Granule> {
+        let number = chunk + u32::try_from(candidate)?;
+        let place = self.outline().block_of(number);
+        let (block, before) = place.context("a granule of the search index has no block")?;
+        let plants_before = GRANULE_PLANTS * before as usize;
+        let not_before = self.table.first_plant(block).unwrap_or(PlantId::MIN);
+        Ok(Granule { number, block, plants_before, not_before })
+    }
+
+    fn read_granule(&mut self, granule: Granule, filter: &PlantFilter) -> anyhow::Result<usize> {
         let mut block = match self.block.take() {
             Some(block) if block.index == granule.block => block,
             _ => {
@@ -118,7 +152,7 @@ impl TableSearch {
                 OpenBlock { index: granule.block, cursor, plants: 0 }
             }
         };
-        let mut compared = 0;
+        let mut work = 0;
         while block.plants < granule.plants_before + GRANULE_PLANTS && block.cursor.advance()? {
             let Some(id) = keys::plant_of(block.cursor.key())? else { continue };
             block.plants += 1;
@@ -126,70 +160,52 @@ impl TableSearch {
                 continue;
             }
             self.from = id.next().unwrap_or(id);
-            compared += 1;
+            work += 1;
             let Some(record) = block.cursor.value() else { continue };
             let record = PlantRecord::decode(record)
                 .with_context(|| format!("the record of plant {id} is damaged"))?;
+            work += record.name.len() / BYTES_OF_A_PLANT;
             if filter.matches(record.name, record.tag) {
                 self.matches.push_back(id);
             }
         }
         self.block = Some(block);
-        self.advance(granule.number + 1, terms)?;
-        Ok(compared)
+        Ok(work)
     }
 
-    /// Moves to the first candidate from a granule on.
-    fn advance(&mut self, from: u32, terms: &Terms) -> anyhow::Result<()> {
-        loop {
-            let chunk = self.outline().chunk(self.chunk);
-            let candidate = self.candidates.next_from(from.saturating_sub(chunk.start) as usize);
-            if let Some(candidate) = candidate {
-                let number = chunk.start + u32::try_from(candidate)?;
-                let place = self.outline().block_of(number);
-                let (block, before) =
-                    place.context("a granule of the search index has no block")?;
-                let plants_before = GRANULE_PLANTS * before as usize;
-                let not_before = self.table.first_plant(block).unwrap_or(PlantId::MIN);
-                self.next = Some(Granule { number, block, plants_before, not_before });
-                return Ok(());
-            }
-            self.chunk += 1;
-            if self.outline().chunk(self.chunk).is_empty() {
-                self.next = None;
-                return Ok(());
-            }
-            self.read_candidates(terms)?;
-        }
-    }
-
-    /// Reads which granules of the chunk have all the terms.
-    fn read_candidates(&mut self, terms: &Terms) -> anyhow::Result<()> {
-        let chunk = self.outline().chunk(self.chunk);
+    /// Reads which granules of the chunk before the next one have all the terms.
+    fn read_candidates(&mut self, terms: &Terms) -> anyhow::Result<usize> {
+        let chunk = self.outline().chunk(self.next_chunk - 1);
         let key = |term: &[u8]| keys::postings_key(chunk.start, term);
+        let mut work = 0;
         self.candidates = Granules::all(chunk.len());
         for term in &terms.all_of {
             if self.candidates.len() <= FEW_GRANULES {
-                return Ok(());
+                return Ok(work);
             }
             let mut with_term = Granules::none(chunk.len());
+            work += LOOKUP_WORK;
             if let Some(postings) = self.table.find(Part::SearchIndex, &key(term))?.flatten() {
                 with_term.insert(&postings)?;
             }
             self.candidates.intersect(&with_term);
         }
-        let Some(range) = &terms.one_of else { return Ok(()) };
+        let Some(range) = &terms.one_of else { return Ok(work) };
+        if !terms.all_of.is_empty() && self.candidates.len() <= SOME_GRANULES {
+            return Ok(work);
+        }
         let mut with_one = Granules::none(chunk.len());
         let (begin, end) = (key(&range.start), key(&range.end));
-        let mut entries =
-            TableCursor::new(Arc::clone(&self.table), Part::SearchIndex, &begin, true);
+        let table = Arc::clone(&self.table);
+        let mut entries = TableCursor::new(table, Part::SearchIndex, &begin, true);
         while entries.advance()?
             && let Some((key, Some(postings))) = entries.entry()
             && *key < *end
         {
+            work += 1 + postings.len() / BYTES_OF_A_PLANT;
             with_one.insert(postings)?;
         }
         self.candidates.intersect(&with_one);
-        Ok(())
+        Ok(work)
     }
 }

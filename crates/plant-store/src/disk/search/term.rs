@@ -11,6 +11,9 @@ const CHARACTER_BITS: u32 = 21;
 /// How many characters a gram has.
 const GRAM_CHARACTERS: usize = 3;
 
+/// How many grams of a part a search looks up at most. More hardly leave fewer granules.
+const MOST_GRAMS: usize = 16;
+
 /// Up to three consecutive characters of a folded name, the first one in the highest bits. Each character of a name begins a
 /// gram; after the last character, zeros fill the gram up.
 pub(super) type Gram = u64;
@@ -50,7 +53,9 @@ impl Terms {
     pub(super) fn of(filter: &PlantFilter) -> Self {
         let part = filter.folded_name_part().unwrap_or_default();
         // The last grams of the part reach over its end, and in a name, any character may follow there.
-        let whole: BTreeSet<Gram> = grams(part).skip(GRAM_CHARACTERS - 1).collect();
+        let whole: Vec<Gram> = grams(part).skip(GRAM_CHARACTERS - 1).collect();
+        let spread = whole.len().div_ceil(MOST_GRAMS).max(1);
+        let whole: BTreeSet<Gram> = whole.into_iter().step_by(spread).collect();
         let all_of = filter.tag().map(tag_term).into_iter().chain(whole.into_iter().map(gram_term));
         let free_characters = match part.chars().count() {
             1 => Some(2),
