@@ -143,7 +143,9 @@ async fn a_search_that_looks_at_too_many_plants_ends_its_page_and_goes_on() {
 async fn a_search_that_reads_too_much_of_the_index_ends_its_page_and_goes_on() {
     const PLANTS: i64 = 60_000;
     let folder = tempfile::tempdir().expect("a folder");
-    let config = config(&folder);
+    let mut config = config(&folder);
+    // Each table costs more than a page may.
+    config.changes_in_memory = 20_000;
     let mut repository = DiskRepository::open(&config).expect("opens");
     let mut random = Rng::with_seed(7);
     let mut new_plant = |id| {
