@@ -144,7 +144,6 @@ async fn a_search_that_reads_too_much_of_the_index_ends_its_page_and_goes_on() {
     const PLANTS: i64 = 60_000;
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config(&folder);
-    // Each table costs more than a page may.
     config.changes_in_memory = 20_000;
     let mut repository = DiskRepository::open(&config).expect("opens");
     let mut random = Rng::with_seed(7);
@@ -168,5 +167,8 @@ async fn a_search_that_reads_too_much_of_the_index_ends_its_page_and_goes_on() {
         let Some(next) = page.next else { break };
         assert!(request.after.replace(next) < Some(next), "each page gets further");
     }
-    assert!(pages > 1, "the work for a page is bounded");
+    assert!(
+        (2..20).contains(&pages),
+        "the work for a page is bounded, and pages get further: {pages}"
+    );
 }

@@ -37,7 +37,6 @@ pub(super) enum Step {
 /// A search of all levels.
 pub(super) struct Search<'a> {
     filter: &'a PlantFilter,
-    from: PlantId,
     terms: Terms,
     tables: Vec<TableSearch>,
     recent: VecDeque<PlantId>,
@@ -54,7 +53,7 @@ impl<'a> Search<'a> {
         let terms = Terms::of(filter);
         let recent = text_log::find(recent, filter, from);
         let tables = tables.iter().map(|table| TableSearch::new(table, from)).collect();
-        Self { filter, from, terms, tables, recent }
+        Self { filter, terms, tables, recent }
     }
 
     /// The next candidate. Adds the work to `looked_at`, in plants that are compared.
@@ -71,8 +70,7 @@ impl<'a> Search<'a> {
                         self.skip(id);
                         return Ok(Step::Candidate(id));
                     }
-                    // Without progress, the next page would be the same again.
-                    if *looked_at >= PAGE_MAX_WORK && position.id > self.from {
+                    if *looked_at >= PAGE_MAX_WORK {
                         return Ok(Step::TooMuchWork(position.id));
                     }
                     *looked_at += table.step(self.filter, &self.terms)?;

@@ -1,6 +1,7 @@
 //! The search of one table.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -38,6 +39,7 @@ pub(super) struct TableSearch {
     next_chunk: usize,
     /// No granule before this one is read.
     first_granule: u32,
+    has_begun: bool,
     /// The least id that can come next.
     from: PlantId,
     /// The plants of the granule read last that match, as this table has them.
@@ -86,6 +88,7 @@ impl TableSearch {
             next: None,
             next_chunk: table.layout.index.chunk_of(first_granule),
             first_granule,
+            has_begun: false,
             from,
             matches: VecDeque::new(),
             block: None,
@@ -126,7 +129,10 @@ impl TableSearch {
             Some(granule) => (granule.number + 1, self.read_granule(granule, filter)?),
             None => {
                 self.next_chunk += 1;
-                (self.first_granule, self.read_candidates(terms)?)
+                let work = self.read_candidates(terms)?;
+                // Every page has to read the first chunk. If that counted, pages would hardly get further.
+                let is_first = !mem::replace(&mut self.has_begun, true);
+                (self.first_granule, if is_first { 0 } else { work })
             }
         };
         let chunk = self.outline().chunk(self.next_chunk - 1);
