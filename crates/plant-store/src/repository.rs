@@ -9,8 +9,8 @@ use crate::{
     Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
 };
 
-/// The most plants that a repository examines for one page of [`PlantRepository::list`]. Bounds the time of a page whose
-/// filter no index can narrow down. With an index over names, only made-up names and parts get here.
+/// The most work of a repository for one page of [`PlantRepository::list`], in plants that are examined. A page ends early here.
+/// With an index over names, only rare combinations of common pieces get this far.
 pub const PAGE_MAX_WORK: usize = 100_000;
 
 /// Keeps plants. This documentation is the contract; the conformance suite tests an implementation against it.

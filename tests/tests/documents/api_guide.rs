@@ -99,7 +99,7 @@ fn the_limits_are_those_of_the_product() {
         ("failed rows that the report of an import lists", written(REPORT_MAX_ERRORS)),
         ("plants in a page (`limit`)", up_to(PAGE_MAX_PLANTS, "")),
         ("plants in a page unless `limit` is said", written(PAGE_DEFAULT_PLANTS)),
-        ("plants that the server examines for one page", written(PAGE_MAX_WORK)),
+        ("work of the server for one page, in plants that it examines", written(PAGE_MAX_WORK)),
         (
             "a name, a tag, a `name`, `tag` or `prefix` to look for",
             up_to(TEXT_MAX_CHARACTERS, " characters"),
