@@ -152,7 +152,7 @@ fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
     let rows: String = IDS.map(|id| format!("{}\n", plant_body(id, &text, Some(&text)))).collect();
     let import = |client: &Client| client.import(Format::Ndjson, "on_conflict=skip", &rows);
     for ends_meanwhile in [false, true] {
-        let disk = SmallDisk::new("size=54m");
+        let disk = SmallDisk::new("size=94m");
         let mut server = TestServer::start_at(load::launch().within(&disk), &disk.data());
         let client = server.client();
         let cut_off = import(&client);
@@ -283,7 +283,7 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
     let mut chance = chance();
     let (mut starts, mut refused, mut writes) = (0, 0, 0);
     for round in 0..rounds {
-        let disk = SmallDisk::new("size=64m");
+        let disk = SmallDisk::new("size=104m");
         let launch = load::launch().within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
         let (mut ledgers, followers) = (new_ledgers(), Followers::of(&server));
