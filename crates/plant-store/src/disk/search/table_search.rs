@@ -16,7 +16,7 @@ use super::term::Terms;
 use crate::plant_record::PlantRecord;
 
 /// With this few candidates, reading them is cheaper than reading the postings of another term.
-const FEW_GRANULES: usize = 4;
+const FEW_GRANULES: usize = 16;
 
 /// With this few candidates, reading them is cheaper than reading the postings of all terms in a range.
 const SOME_GRANULES: usize = 1_024;

@@ -12,7 +12,7 @@ const CHARACTER_BITS: u32 = 21;
 const GRAM_CHARACTERS: usize = 3;
 
 /// How many grams of a part a search looks up at most. More hardly leave fewer granules.
-const MOST_GRAMS: usize = 16;
+const MOST_GRAMS: usize = 8;
 
 /// Up to three consecutive characters of a folded name, the first one in the highest bits. Each character of a name begins a
 /// gram; after the last character, zeros fill the gram up.
