@@ -3,10 +3,10 @@
 Prints the number of plants that the database has then.
 """
 
-import itertools
-import json
 import sqlite3
 import sys
+
+from batches import batches
 
 PLANTS_IN_A_TRANSACTION = 1000
 
@@ -18,10 +18,8 @@ database.execute("PRAGMA journal_mode = WAL")
 database.execute("PRAGMA synchronous = FULL")
 database.execute("CREATE TABLE plants (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT)")
 database.execute("CREATE INDEX plants_of_tag ON plants (tag, id)")
-with open(file, encoding="utf-8") as lines:
-    plants = map(json.loads, lines)
-    while chunk := list(itertools.islice(plants, PLANTS_IN_A_TRANSACTION)):
-        database.execute("BEGIN")
-        database.executemany("INSERT INTO plants VALUES (:id, :name, :tag)", chunk)
-        database.execute("COMMIT")
+for batch in batches(file, PLANTS_IN_A_TRANSACTION):
+    database.execute("BEGIN")
+    database.executemany("INSERT INTO plants VALUES (:id, :name, :tag)", batch)
+    database.execute("COMMIT")
 print(database.execute("SELECT count(*) FROM plants").fetchone()[0])

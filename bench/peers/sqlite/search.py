@@ -4,12 +4,12 @@
 The first prints the number of plants; the second the latency of each search of the first page, in milliseconds.
 """
 
-import itertools
-import json
 import sqlite3
 import sys
 import threading
 import time
+
+from batches import batches
 
 PLANTS_IN_A_TRANSACTION = 10_000
 
@@ -22,12 +22,10 @@ def load(file, path):
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("CREATE VIRTUAL TABLE plants USING fts5(name, tag UNINDEXED, tokenize = 'trigram')")
-    with open(file, encoding="utf-8") as lines:
-        plants = map(json.loads, lines)
-        while chunk := list(itertools.islice(plants, PLANTS_IN_A_TRANSACTION)):
-            database.execute("BEGIN")
-            database.executemany("INSERT INTO plants (rowid, name, tag) VALUES (:id, :name, :tag)", chunk)
-            database.execute("COMMIT")
+    for batch in batches(file, PLANTS_IN_A_TRANSACTION):
+        database.execute("BEGIN")
+        database.executemany("INSERT INTO plants (rowid, name, tag) VALUES (:id, :name, :tag)", batch)
+        database.execute("COMMIT")
     print(database.execute("SELECT count(*) FROM plants").fetchone()[0])
 
 

@@ -14,8 +14,7 @@ use super::postings::{GRANULE_PLANTS, PostingsBuilder};
 use super::term::{Gram, gram_term, grams, tag_term};
 use crate::plant_record::PlantRecord;
 
-// A verification writes tables again and compares them, so a change of these numbers needs another
-// [`FORMAT`](super::super::manifest::FORMAT).
+// `plantd verify` writes each table again and compares the two, so changing one of these numbers requires a new `FORMAT`.
 
 /// The most granules of a chunk. A search reads the postings of a term once for each chunk.
 const CHUNK_GRANULES: u32 = 1 << 16;
@@ -34,8 +33,9 @@ pub(in super::super) struct IndexBuilder {
     /// The first granule of the chunk.
     chunk_begin: u32,
     plants_in_granule: usize,
-    /// Of what is complete, and the beginning of the block.
+    /// Covers the complete blocks and chunks.
     outline: IndexOutline,
+    /// How many granules are before the current block.
     block_begin: u32,
     /// About how much memory the chunk takes.
     bytes: usize,
@@ -75,6 +75,7 @@ impl IndexBuilder {
         }
     }
 
+    /// Ends the current block, and with it the last granule of the block.
     pub(in super::super) fn end_block(&mut self) {
         if self.plants_in_granule > 0 {
             self.end_granule();

@@ -1,8 +1,8 @@
 //! The search index: finds the plants that have a part of a name or a tag, without reading all plants.
 //!
-//! Each table has an inverted index of its own plants, written with the table and never changed. Its terms are the tags, and
-//! the grams of the folded names ([`term`]). The postings of a term are the granules with a plant that has the
-//! term: a granule is a few consecutive plants ([`postings`]). A memtable keeps the folded names and tags as plain text, which is searched as a whole
+//! Each table has an inverted index of its own plants, written with the table and never changed. Its terms are the tags and the
+//! grams of the folded names ([`term`]). A granule is a few consecutive plants; the postings of a term are the granules with a
+//! plant that has the term ([`postings`]). A memtable has no index: a search scans the text of its names and tags
 //! ([`text_log`]).
 //!
 //! The index only proposes plants: the search compares each name and tag with the filter, in the newest state of the
@@ -58,7 +58,7 @@ impl<'a> Search<'a> {
 
     /// The next candidate. Adds the work to `looked_at`, in plants that are compared.
     pub(super) fn next(&mut self, looked_at: &mut usize) -> anyhow::Result<Step> {
-        // The search that is furthest behind advances, so that all are at about the same id when the work is too much.
+        // The table furthest behind advances, so all tables stand at about the same id when the page ends early.
         loop {
             let behind =
                 self.tables.iter_mut().filter_map(|table| Some((table.position()?, table)));

@@ -1,7 +1,6 @@
 //! The search of one table.
 
 use std::collections::VecDeque;
-use std::mem;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -39,7 +38,6 @@ pub(super) struct TableSearch {
     next_chunk: usize,
     /// No granule before this one is read.
     first_granule: u32,
-    has_begun: bool,
     /// The least id that can come next.
     from: PlantId,
     /// The plants of the granule read last that match, as this table has them.
@@ -88,7 +86,6 @@ impl TableSearch {
             next: None,
             next_chunk: table.layout.index.chunk_of(first_granule),
             first_granule,
-            has_begun: false,
             from,
             matches: VecDeque::new(),
             block: None,
@@ -128,10 +125,10 @@ impl TableSearch {
         let (first, work) = match self.next {
             Some(granule) => (granule.number + 1, self.read_granule(granule, filter)?),
             None => {
+                let is_first = self.next_chunk == self.outline().chunk_of(self.first_granule);
                 self.next_chunk += 1;
                 let work = self.read_candidates(terms)?;
-                // Every page has to read the first chunk. If that counted, pages would hardly get further.
-                let is_first = !mem::replace(&mut self.has_begun, true);
+                // Every page reads the first chunk. If that counted, pages would hardly get further.
                 (self.first_granule, if is_first { 0 } else { work })
             }
         };
