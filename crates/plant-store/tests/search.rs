@@ -164,6 +164,7 @@ async fn a_search_that_reads_too_much_of_the_index_ends_its_page_and_goes_on() {
         let page = repository.list(request.clone()).await.expect("reads");
         assert!(page.is_empty(), "no plant matches");
         pages += 1;
+        assert!(pages < 20, "pages hardly get further");
         let Some(next) = page.next else { break };
         assert!(request.after.replace(next) < Some(next), "each page gets further");
     }
