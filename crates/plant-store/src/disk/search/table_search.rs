@@ -14,6 +14,9 @@ use super::postings::{GRANULE_PLANTS, Granules};
 use super::term::Terms;
 use crate::plant_record::PlantRecord;
 
+/// With this few candidates, reading them is cheaper than reading the postings of another term.
+const FEW_GRANULES: usize = 16;
+
 /// With this few candidates, reading them is cheaper than reading the postings of all terms in a range.
 const SOME_GRANULES: usize = 1_024;
 
@@ -179,24 +182,15 @@ impl TableSearch {
         let key = |term: &[u8]| keys::postings_key(chunk.start, term);
         let mut work = 0;
         self.candidates = Granules::all(chunk.len());
-        let mut found = Vec::with_capacity(terms.all_of.len());
         for term in &terms.all_of {
-            work += LOOKUP_WORK;
-            let Some(postings) = self.table.find(Part::SearchIndex, &key(term))?.flatten() else {
-                self.candidates = Granules::none(chunk.len());
-                return Ok(work);
-            };
-            found.push(postings);
-        }
-        // The shortest postings rule out the most granules.
-        found.sort_unstable_by_key(|postings| postings.len());
-        for postings in found {
-            // Longer postings rule out only some of the candidates. Comparing the plants of few candidates is cheaper.
-            if self.candidates.len() * GRANULE_PLANTS <= 2 * postings.len() / BYTES_OF_A_PLANT {
+            if self.candidates.len() <= FEW_GRANULES {
                 return Ok(work);
             }
             let mut with_term = Granules::none(chunk.len());
-            with_term.insert(&postings)?;
+            work += LOOKUP_WORK;
+            if let Some(postings) = self.table.find(Part::SearchIndex, &key(term))?.flatten() {
+                with_term.insert(&postings)?;
+            }
             self.candidates.intersect(&with_term);
         }
         let Some(range) = &terms.one_of else { return Ok(work) };
