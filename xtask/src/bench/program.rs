@@ -157,6 +157,28 @@ impl Program {
         Ok(kill_process(Pid::from_child(&self.child), Signal::KILL)?)
     }
 
+    /// Waits until it has hardly used a processor for a second, because its compaction has come to an end.
+    pub(super) fn rest(&self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let before = self.processor_ticks()?;
+            thread::sleep(Duration::from_secs(1));
+            if self.processor_ticks()? <= before + 1 {
+                return Ok(());
+            }
+        }
+        Err(anyhow!("it still compacts after {PATIENCE:?}"))
+    }
+
+    /// How much processor time it has used, in ticks of 10 ms.
+    fn processor_ticks(&self) -> anyhow::Result<u64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name of the program, in parentheses, may have spaces. `utime` and `stime` are the fields 14 and 15 (proc(5)).
+        let (_, fields) = stat.rsplit_once(')').context("no name of the program")?;
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+        Ok(ticks.sum::<Result<u64, _>>()?)
+    }
+
     /// The most memory that it has had.
     pub(super) fn memory_mb(&self) -> anyhow::Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
