@@ -27,8 +27,8 @@ pub struct DiskConfig {
     /// How many changes fill a memtable. The larger the memtables, the fewer tables there are to merge. Memory may hold
     /// twice as many: while one memtable is written as a table, the next one fills.
     pub changes_in_memory: usize,
-    /// A filtered page scans this many plants, at least one, before it uses the search index: a scan fills a page with
-    /// frequent matches faster.
+    /// A filtered page scans at most this many plants, at least one, before it uses the search index: a scan fills a page
+    /// with frequent matches faster. The scan ends early when so many plants would not fill the page.
     pub plants_scanned_first: usize,
 }
 
