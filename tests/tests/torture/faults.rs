@@ -35,9 +35,6 @@ const CLIENTS: i64 = 4;
 /// The most rows of an import: a few imports fill a segment of the write-ahead log.
 const MOST_ROWS: usize = 256;
 
-/// How many servers with faults follow each other before one without faults is compared with the followers.
-const POINTS_IN_A_ROW: usize = 4;
-
 /// The number of changes before anything is disturbed.
 const CHANGES_BEFORE: u64 = 1000;
 
@@ -214,14 +211,14 @@ fn for_each(
             let (chance, act) = (chance.fork(), &act);
             scope.spawn(move || {
                 let mut ordeal = begin(chance);
-                for points in points.chunks(POINTS_IN_A_ROW) {
-                    if ordeal.server.process().is_running() {
-                        ordeal.followers.set_servers([]);
-                        ordeal.server.kill();
-                    }
-                    points.iter().for_each(|point| act(&mut ordeal, point));
+                for point in points {
+                    // A server with a fault may end before everything is compared, so the comparison has a start without.
                     ordeal.restart(launch(""));
+                    ordeal.followers.set_servers([]);
+                    ordeal.server.kill();
+                    act(&mut ordeal, point);
                 }
+                ordeal.restart(launch(""));
                 ordeal.end()
             })
         });
@@ -272,7 +269,7 @@ fn a_panic_in_a_handler_is_a_500_without_details_and_affects_no_other_request() 
 fn a_panic_at_any_step_of_a_commit_ends_the_server_and_nothing_that_was_acknowledged_is_lost() {
     let (panics, totals) = for_each(&COMMIT, times(1, 24), 4, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
-        ordeal.restart_to_end(launch(&faults));
+        ordeal.start(launch(&faults));
         let ends = while_written(ordeal, |server| check_failure(server, &faults));
         let is_told = ends.iter().all(|end| *end == WriteOutcome::StoreFailed);
         assert!(is_told, "{faults}: {ends:?}");
@@ -312,7 +309,7 @@ fn check_failure(server: &mut TestServer, faults: &str) {
 fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
     let (panics, totals) = for_each(&CLOSE, times(1, 167), 2, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
-        ordeal.restart_to_end(launch(&faults));
+        ordeal.start(launch(&faults));
         // Too few changes for an earlier flush.
         ordeal.server.client().put(-1, r#"{"name":"Rosa"}"#).assert_made("Rosa", None);
         ordeal.server.client().delete(-1).assert_no_content();
@@ -338,7 +335,7 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
     let openings = AtomicU64::new(0);
     let (kills, totals) = for_each(&COMMIT, times(1, 24), 2, |ordeal, point| {
         let faults = point.stops(&mut ordeal.chance);
-        ordeal.restart_to_end(launch(&faults));
+        ordeal.start(launch(&faults));
         let ends = while_written(ordeal, |server| {
             wait_until(&faults, || server.stderr().contains(&point.sign()));
             server.kill();
