@@ -157,7 +157,7 @@ impl Program {
         Ok(kill_process(Pid::from_child(&self.child), Signal::KILL)?)
     }
 
-    /// Waits until it has hardly used a processor for a second, because its compaction has come to an end.
+    /// Waits until its compaction has ended: until it has used at most one tick of processor time in a second.
     pub(super) fn rest(&self) -> anyhow::Result<()> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {

@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
     let mut results = Results::default();
     let mut stores: Vec<(&Contender, PathBuf, f64)> = Vec::new();
-    // What the imports left behind: its compaction runs for ten seconds and more.
+    // Copies from right after the import, in which compaction has ten seconds and more to do.
     let mut just_imported = Vec::new();
     for plantd in &plantds {
         let folder = material.path().join(plantd.name);
@@ -78,12 +78,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     server.query("VACUUM ANALYZE searched.plants")?;
 
     let mut entries: Vec<Entry<'_>> = Vec::new();
-    let load = |part| Load {
+    let search = |part| Load {
         connections: SEARCHERS,
         ..Load::new(Request::Search(part), options.duration)
     };
     for (workload, part) in SEARCHES {
-        let load = load(part);
+        let load = search(part);
         for (plantd, store, _) in &stores {
             entries.push(load.entry(workload, plantd, Some(store)));
         }
@@ -93,7 +93,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         entries.push(Entry::new(workload, SQLITE, measure));
     }
     for (plantd, store) in &just_imported {
-        entries.push(load(RARE).entry(WHILE_COMPACTING, plantd, Some(store)));
+        entries.push(search(RARE).entry(WHILE_COMPACTING, plantd, Some(store)));
     }
     for (plantd, store, _) in &stores {
         let load = Load { stored: plants, ..Load::new(Request::Create, options.duration) };

@@ -28,7 +28,7 @@ pub struct DiskConfig {
     /// twice as many: while one memtable is written as a table, the next one fills.
     pub changes_in_memory: usize,
     /// A filtered page scans at most this many plants, at least one, before it uses the search index: a scan fills a page
-    /// with frequent matches faster. The scan ends early when so many plants would not fill the page.
+    /// with frequent matches faster. The scan ends early when matches are too rare to fill the page.
     pub plants_scanned_first: usize,
 }
 

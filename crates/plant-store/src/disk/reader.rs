@@ -38,18 +38,19 @@ impl DiskReader {
     }
 
     pub(super) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
+        let is_filtered = !request.filter.matches_all();
         let mut next = request.first_id();
         let mut page = PageInProgress::new(request, self.plants_scanned_first);
         while let Some(from) = next
             && !page.ends_before(from)
         {
             next = self.plants_from(from, &mut page)?;
-            if !request.filter.matches_all() && page.fills_too_slowly() {
-                // The index finds the plants sooner.
+            if is_filtered && page.fills_too_slowly() {
+                // Ends the scan: the index finds rare matches faster.
                 page.most_work = 0;
             }
         }
-        if !request.filter.matches_all()
+        if is_filtered
             && let Some(from) = page.page.next.and_then(PlantId::next)
             && page.page.len() < page.limit
         {
@@ -157,9 +158,9 @@ impl<'a> PageInProgress<'a> {
         ends
     }
 
-    /// Whether the page would not be full after the most work, if it went on as it began.
+    /// Whether matches are too rare for the page to be full after the most work.
     fn fills_too_slowly(&self) -> bool {
-        self.page.len() * self.most_work < self.limit.saturating_mul(self.looked_at)
+        self.page.len().saturating_mul(self.most_work) < self.limit.saturating_mul(self.looked_at)
     }
 
     /// Adds a plant that the filter matches; `None` is a deleted plant. Returns false when the page ends before it.
