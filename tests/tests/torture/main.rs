@@ -19,9 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use plantd_tests::{
-    Followed, Followers, Launch, Ledgers, Plants, TestServer, WriteOutcome, store_of,
-};
+use plantd_tests::{Followed, Followers, Launch, Ledgers, TestServer, WriteOutcome, store_of};
 
 /// Limits the memtable to so few changes that it is compacted all the time, and has every filter ask the search index.
 const SMALL_LIMITS: &str = "changes-in-memory=return(64);plants-scanned-first=return(1)";
