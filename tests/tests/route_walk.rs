@@ -8,7 +8,7 @@ use plantd_tests::{Answer, TOKEN, TestServer, create_token, plant_body, revoke_t
 
 /// The paths that need no token, because they are not operations of the store. Add a new open path here by
 /// hand.
-const OPEN_PATHS: [&str; 11] = [
+const OPEN_PATHS: [&str; 32] = [
     "/",
     "/livez",
     "/readyz",
@@ -20,6 +20,27 @@ const OPEN_PATHS: [&str; 11] = [
     "/docs/swagger-ui-bundle.js",
     "/docs/swagger-ui-bundle.js.LICENSE.txt",
     "/docs/swagger-ui.css",
+    "/page/export_dialog.js",
+    "/page/files.js",
+    "/page/follow.js",
+    "/page/icon.svg",
+    "/page/import_dialog.js",
+    "/page/lit-html/LICENSE.txt",
+    "/page/lit-html/directive-helpers.js",
+    "/page/lit-html/directive.js",
+    "/page/lit-html/directives/live.js",
+    "/page/lit-html/directives/repeat.js",
+    "/page/lit-html/lit-html.js",
+    "/page/main.js",
+    "/page/page.css",
+    "/page/page_view.js",
+    "/page/pages.js",
+    "/page/plant_dialog.js",
+    "/page/plant_list.js",
+    "/page/plants.js",
+    "/page/server.js",
+    "/page/sign_in.js",
+    "/page/tag_dialog.js",
 ];
 
 /// All methods but OPTIONS, which needs no token, and two that no route has.

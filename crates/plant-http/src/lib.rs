@@ -27,6 +27,7 @@ pub mod internal;
 pub mod limits;
 mod middleware;
 mod openapi;
+mod pages;
 mod routes;
 mod serve_error;
 mod server;

@@ -13,10 +13,11 @@ use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Respo
 use crate::access::gate::scope_needed;
 use crate::errors::{self, ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
-use crate::handlers::{events, export, health, import, plants, tags};
+use crate::handlers::{events, export, health, import, plants, tags, token};
 use crate::middleware::context::RequestContext;
-use crate::openapi::static_file::StaticFile;
-use crate::openapi::{self, Endpoint, page};
+use crate::openapi::{self, Endpoint};
+use crate::pages;
+use crate::pages::static_file::StaticFile;
 
 /// Each path with its methods and their handlers. `openapi/document.json` describes those that are not pages.
 fn paths() -> Vec<Path> {
@@ -34,13 +35,13 @@ fn paths() -> Vec<Path> {
             .on(Method::DELETE, plants::delete),
         Path::new("/tags").on(Method::GET, tags::list),
         Path::new("/events").on(Method::GET, events::events),
+        Path::new("/token").on(Method::GET, token::describe),
         Path::open("/livez").on(Method::GET, health::live),
         Path::open("/readyz").on(Method::GET, health::ready),
         Path::open("/openapi.json").on(Method::GET, document),
-        Path::open("/").on(Method::GET, redirect("docs")).page(),
         Path::open("/docs/").on(Method::GET, redirect("../docs")).page(),
     ];
-    paths.extend(page::FILES.iter().map(|(path, file)| {
+    paths.extend(pages::files().map(|(path, file)| {
         let answer = move |request: HttpRequest| ready(file.answer(&request));
         Path::open(path).on(Method::GET, answer).page()
     }));

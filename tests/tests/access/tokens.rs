@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use jiff::Timestamp;
 use plantd_tests::{
     CONFIGURATION, Client, Counts, Format, IO, Launch, SmallDisk, TestServer, UNPRIVILEGED, USAGE,
     at_once, chunk, create_token, is_root, make_pipe, mode, plant_body, program, revoke_token,
     token_command, wait_for, wait_until,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The id of a plant that no test makes.
@@ -327,6 +328,24 @@ fn a_token_is_recognisable_and_only_its_digest_is_kept() {
     for name in names {
         assert_eq!(mode(&data.join(name)), 0o600);
     }
+}
+
+#[test]
+fn a_token_may_be_described_to_its_holder() {
+    let server = server();
+    let describe = |arguments: &[&str]| {
+        let client = wait_until_taken(&server, &create_token(server.data(), arguments));
+        client.get("/token?all=1").assert_error(400, 1006);
+        client.get("/token").json()
+    };
+    let reader = describe(&["--name", "reader", "--scope", "read"]);
+    assert_eq!(reader, json!({"name": "reader", "scope": "read"}));
+    let mut writer = describe(&["--name", "writer", "--expires", "1h"]);
+    let expires = writer.as_object_mut().and_then(|writer| writer.remove("expires"));
+    let expires: Timestamp = expires.unwrap_or_default().as_str().unwrap_or("").parse().unwrap();
+    let left = expires.duration_since(Timestamp::now());
+    assert!(left.as_mins() > 30 && left.as_mins() <= 60, "{left:?}");
+    assert_eq!(writer, json!({"name": "writer", "scope": "write"}));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use actix_http::header::{self, HeaderMap};
 use actix_http::{Method, RequestHead};
 
 use crate::access::token::Token;
-use crate::access::token_record::{Scope, TokenName};
+use crate::access::token_record::{Scope, TokenRecord};
 use crate::access::tokens::{TokenInForce, Tokens};
 use crate::errors::{ErrorNumber, Failure};
 
@@ -50,8 +50,8 @@ impl Gate {
 }
 
 impl Identity {
-    pub(crate) fn token_name(&self) -> &TokenName {
-        &self.token.record.name
+    pub(crate) fn record(&self) -> &TokenRecord {
+        &self.token.record
     }
 
     /// Counts a request with this method, and checks the rate and then the scope.

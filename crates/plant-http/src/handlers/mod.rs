@@ -7,6 +7,7 @@ pub(crate) mod import;
 pub(crate) mod import_report;
 pub(crate) mod plants;
 pub(crate) mod tags;
+pub(crate) mod token;
 
 use std::sync::Arc;
 

@@ -11,6 +11,7 @@ use plant_domain::PlantId;
 use uuid::{Timestamp, Uuid};
 
 use crate::access::gate::{Gate, Identity};
+use crate::access::token_record::TokenRecord;
 use crate::errors::Failure;
 use crate::limits::REQUEST_ID_MAX_CHARACTERS;
 
@@ -128,6 +129,11 @@ impl RequestContext {
         Ok(())
     }
 
+    /// The record of the request's token; `None` on an open path.
+    pub(crate) fn token(&self) -> Option<&TokenRecord> {
+        self.identity.get().map(Identity::record)
+    }
+
     /// Fails if the token has expired or was revoked since the request began.
     pub(crate) fn check_still_valid(&self) -> Result<(), Failure> {
         self.identity.get().map_or(Ok(()), Identity::check_still_valid)
@@ -171,7 +177,7 @@ impl fmt::Display for RequestContext {
         // Always visible ASCII, as `request_id` makes sure.
         write!(formatter, "id={}", self.id.to_str().unwrap_or_default())?;
         if let Some(identity) = self.identity.get() {
-            write!(formatter, " token={}", identity.token_name())?;
+            write!(formatter, " token={}", identity.record().name)?;
         }
         if let Some(plant) = self.plant.get() {
             write!(formatter, " plant={plant}")?;

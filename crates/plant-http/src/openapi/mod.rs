@@ -9,8 +9,6 @@
 //!   all operations share, and the ones of the gate if its route needs a token.
 
 mod failures;
-pub(crate) mod page;
-pub(crate) mod static_file;
 
 use actix_http::Method;
 use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch, TAG_MAX_CHARACTERS};
@@ -26,7 +24,7 @@ use crate::limits::{
     BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX, EVENTS_HEARTBEAT, EVENTS_WAIT_MAX,
     HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, PAGE_DEFAULT_EVENTS,
     PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS, PAGE_MAX_TAGS,
-    REPORT_MAX_ERRORS, REQUEST_ID_MAX_CHARACTERS, ROW_MAX_BYTES,
+    REPORT_MAX_ERRORS, REQUEST_ID_MAX_CHARACTERS, ROW_MAX_BYTES, TOKEN_NAME_MAX_CHARACTERS,
 };
 
 const TEMPLATE: &str = include_str!("document.json");
@@ -61,7 +59,7 @@ pub(crate) struct Endpoint {
 }
 
 /// The values that `document.json` refers to by name.
-fn values() -> [(&'static str, Value); 29] {
+fn values() -> [(&'static str, Value); 30] {
     [
         ("BODY_IDLE_SECONDS", json!(BODY_IDLE_DEADLINE.as_secs())),
         ("BODY_MAX_BYTES", json!(BODY_MAX_BYTES)),
@@ -91,6 +89,7 @@ fn values() -> [(&'static str, Value); 29] {
         ("ROW_MAX_BYTES", json!(ROW_MAX_BYTES)),
         ("START_PATTERN", json!(concat!("^(now|", cursor_pattern!(), ")$"))),
         ("TAG_MAX_CHARACTERS", json!(TAG_MAX_CHARACTERS)),
+        ("TOKEN_NAME_MAX_CHARACTERS", json!(TOKEN_NAME_MAX_CHARACTERS)),
         ("TEXT_PATTERN", json!(TEXT_PATTERN)),
     ]
 }

@@ -16,6 +16,12 @@ use sha2::{Digest as _, Sha256};
 use crate::errors::Failure;
 use crate::extract::entity_tag::if_none_match_names;
 
+pub(super) const PAGE: &str = "text/html; charset=utf-8";
+pub(super) const SCRIPT: &str = "text/javascript; charset=utf-8";
+pub(super) const STYLE: &str = "text/css; charset=utf-8";
+pub(super) const IMAGE: &str = "image/svg+xml";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
 /// The size of the parts in which a file is sent, in bytes. A slow client costs little more memory than one
 /// part.
 const PART_BYTES: usize = 16 * 1024;

@@ -1,0 +1,38 @@
+//! `/docs`: Swagger UI, the page that documents the interface and can send requests to it. The page needs no other
+//! server, and no token.
+
+use crate::pages::static_file::{PAGE, SCRIPT, STYLE, StaticFile, TEXT};
+
+/// The page may load scripts and styles, send requests and show images from this server only; images may also be within
+/// the style. It has no inline code, evaluates no text, and no other page may frame it.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(super) static FILES: [(&str, StaticFile); 6] = [
+    ("/docs", file(PAGE, include_str!("../../web/docs/page.html"))),
+    // Starts Swagger UI.
+    ("/docs/page.js", file(SCRIPT, include_str!("../../web/docs/page.js"))),
+    // Makes Swagger UI fit a phone.
+    ("/docs/page.css", file(STYLE, include_str!("../../web/docs/page.css"))),
+    (
+        "/docs/swagger-ui-bundle.js",
+        file(SCRIPT, include_str!("../../web/swagger-ui/swagger-ui-bundle.js")),
+    ),
+    // The first line of the bundle points to these notices and licenses of Swagger UI and its parts.
+    (
+        "/docs/swagger-ui-bundle.js.LICENSE.txt",
+        file(
+            TEXT,
+            concat!(
+                include_str!("../../web/swagger-ui/NOTICE"),
+                include_str!("../../web/swagger-ui/LICENSE"),
+                include_str!("../../web/swagger-ui/swagger-ui-bundle.js.LICENSE.txt"),
+            ),
+        ),
+    ),
+    ("/docs/swagger-ui.css", file(STYLE, include_str!("../../web/swagger-ui/swagger-ui.css"))),
+];
+
+const fn file(content_type: &'static str, content: &'static str) -> StaticFile {
+    StaticFile::new(content_type, content, Some(CONTENT_SECURITY_POLICY))
+}

@@ -1,0 +1,64 @@
+// Pages of plants, forward and backward. Ids are texts, and BigInt where they are compared.
+
+import { nextLink } from "./server.js";
+
+export const PAGE_PLANTS = 100;
+
+const SMALLEST_ID = -(2n ** 63n);
+// The most plants that the server puts into one page.
+const LARGEST_PAGE = 1000;
+
+/** The position before an id, so that the page begins with it; null is the beginning of the list. */
+export function before(id) {
+  return BigInt(id) > SMALLEST_ID ? String(BigInt(id) - 1n) : null;
+}
+
+/**
+ * Reads the page of up to `limit` plants after a position. `filter` has `name` and `tag`, empty for any. A long search
+ * comes in several answers; `onPart` gets the page after each. The reading ends early once it has come to the id `until`.
+ */
+export async function readPage(server, filter, after, { limit = PAGE_PLANTS, until, onPart = () => {}, signal } = {}) {
+  const page = { plants: [], position: after, hasMore: true, total: null, searchedTo: null };
+  const hasArrived = () => until !== undefined && page.position !== null && BigInt(page.position) >= BigInt(until);
+  while (page.hasMore && page.plants.length < limit && !hasArrived()) {
+    const query = new URLSearchParams({ limit: limit - page.plants.length });
+    if (page.position !== null) query.set("after", page.position);
+    if (filter.name) query.set("name", filter.name);
+    if (filter.tag) query.set("tag", filter.tag);
+    const { headers, value } = await server.read(`plants?${query}`, signal);
+    page.plants.push(...value);
+    const next = nextLink(headers);
+    page.hasMore = next !== null;
+    page.position = next?.searchParams.get("after") ?? page.position;
+    page.total = headers.get("X-Total-Count");
+    page.searchedTo = headers.get("X-Searched-To");
+    onPart(page);
+  }
+  page.hasMore &&= !hasArrived();
+  return page;
+}
+
+/**
+ * The position after which the last PAGE_PLANTS plants up to the id `last` stand; null is the beginning of the list. The
+ * server lists upward only, so this guesses how far back the page begins: `distance`, eight times that, and so on, and
+ * then halves the last step until few enough plants are in between.
+ */
+export async function previousPage(server, filter, last, distance, signal) {
+  // Fewer than PAGE_PLANTS plants are between `near` and `last`, and at least LARGEST_PAGE between `far` and `last`.
+  let near = BigInt(last);
+  let far = null;
+  let position = near - distance;
+  for (;;) {
+    const isBeginning = position < SMALLEST_ID;
+    const after = isBeginning ? null : String(position);
+    const page = await readPage(server, filter, after, { limit: LARGEST_PAGE, until: last, signal });
+    const upToLast = page.plants.filter(({ id }) => BigInt(id) <= BigInt(last));
+    const isWhole = !page.hasMore || upToLast.length < page.plants.length;
+    if (isWhole && upToLast.length >= PAGE_PLANTS) return before(upToLast.at(-PAGE_PLANTS).id);
+    if (isWhole && isBeginning) return null;
+    if (isWhole) near = position;
+    else far = isBeginning ? SMALLEST_ID - 1n : position;
+    distance *= 8n;
+    position = far === null ? BigInt(last) - distance : (near + far) / 2n;
+  }
+}

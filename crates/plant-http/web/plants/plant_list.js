@@ -1,0 +1,148 @@
+// The page of plants that is on the screen, and what a person asked to see.
+
+import { PAGE_PLANTS, before, previousPage, readPage } from "./pages.js";
+import { pause } from "./server.js";
+
+// However fast plants change, the page is read again no more often than this.
+const REFRESH_MS = 500;
+
+const LARGEST_ID = String(2n ** 63n - 1n);
+
+export class PlantList {
+  /** What is asked for: the plants after a position, with a part of a name and a tag. */
+  query = { after: null, name: "", tag: "" };
+  /** The plants on the screen; null until there is an answer. */
+  plants = null;
+  hasMore = false;
+  /** How many plants there are, regardless of the page; null while a name is searched for. */
+  total = null;
+  /** The id that a search has come to, while it goes on. */
+  searchedTo = null;
+  isLoading = false;
+  /** The ids of the plants that someone has just added or changed. */
+  fresh = new Set();
+  /** The id that a person has jumped to. */
+  target = null;
+  /** Why the page could not be read, if the server has refused it. */
+  failure = null;
+
+  #server;
+  #changed;
+  #reading = new AbortController();
+  #refreshing = null;
+
+  constructor(server, changed) {
+    this.#server = server;
+    this.#changed = changed;
+  }
+
+  /** Shows other plants. */
+  async show(query) {
+    this.query = { ...this.query, ...query };
+    this.fresh = new Set();
+    this.failure = null;
+    await this.#read((signal) => this.#readPage(signal, ({ plants }) => {
+      // What has been found so far, but not an empty page that may be filled in a moment.
+      if (plants.length > 0) this.plants = [...plants];
+    }));
+  }
+
+  /** Reads the same page again. Calls while it is being read lead to one more reading. */
+  async refresh() {
+    if (this.#refreshing) {
+      this.#refreshing.again = true;
+      return;
+    }
+    const refreshing = (this.#refreshing = { again: true });
+    while (refreshing.again) {
+      refreshing.again = false;
+      if (!this.isLoading) await this.#refreshOnce();
+      await pause(REFRESH_MS);
+    }
+    this.#refreshing = null;
+  }
+
+  async #refreshOnce() {
+    const known = new Map(this.plants?.map((plant) => [plant.id, plant]));
+    const wasShown = this.plants !== null;
+    const isFresh = ({ id, name, tag }) => {
+      const old = known.get(id);
+      return !old || old.name !== name || old.tag !== tag;
+    };
+    await this.#read(async (signal) => {
+      const page = await this.#readPage(signal);
+      this.fresh = new Set(wasShown ? page.plants.filter(isFresh).map(({ id }) => id) : []);
+    });
+  }
+
+  async next() {
+    this.target = null;
+    await this.show({ after: this.plants.at(-1).id });
+  }
+
+  async previous() {
+    const { after } = this.query;
+    const [first, last] = [this.plants.at(0), this.plants.at(-1)];
+    const distance = first ? BigInt(last.id) - BigInt(first.id) + BigInt(PAGE_PLANTS) : BigInt(PAGE_PLANTS);
+    await this.#goBack(after, distance);
+  }
+
+  async first() {
+    this.target = null;
+    await this.show({ after: null });
+  }
+
+  async last() {
+    await this.#goBack(LARGEST_ID, BigInt(PAGE_PLANTS));
+  }
+
+  async #goBack(from, distance) {
+    this.target = null;
+    await this.#read(async (signal) => {
+      this.query.after = await previousPage(this.#server, this.query, from, distance, signal);
+      this.fresh = new Set();
+      await this.#readPage(signal);
+    });
+  }
+
+  /** Shows the plants from an id on. */
+  async jumpTo(id) {
+    this.target = id;
+    await this.show({ after: before(id) });
+  }
+
+  async #readPage(signal, onPart = () => {}) {
+    const page = await readPage(this.#server, this.query, this.query.after, {
+      onPart: (part) => {
+        onPart(part);
+        this.searchedTo = part.searchedTo;
+        this.#changed();
+      },
+      signal,
+    });
+    const { plants, hasMore } = page;
+    Object.assign(this, { plants, hasMore, searchedTo: null, total: page.total, failure: null });
+    return page;
+  }
+
+  /** Ends all reading. */
+  close() {
+    this.#reading.abort();
+  }
+
+  /** Reads, unless another reading begins before this one has ended. */
+  async #read(action) {
+    this.#reading.abort();
+    const { signal } = (this.#reading = new AbortController());
+    this.isLoading = true;
+    this.#changed();
+    try {
+      await action(signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      this.failure = error;
+    }
+    this.isLoading = false;
+    this.#changed();
+  }
+}

@@ -1,0 +1,150 @@
+// What the scripts of this folder share: a browser that notes every complaint, a person who signs in, the interface of the
+// server, and orders to the test that has started the script.
+
+"use strict";
+
+const assert = require("node:assert/strict");
+const { execFileSync } = require("node:child_process");
+const readline = require("node:readline");
+const { chromium } = require("playwright-core");
+
+const { PLANTS_URL, PLANTS_TOKEN } = process.env;
+
+const WIDE = { width: 1280, height: 800 };
+
+// The generous deadline of a step, which only ends a test that would hang.
+const TIMEOUT_MS = 120_000;
+
+/** Runs a script in a browser, and fails if the browser complains about anything but what the script expects. */
+function inBrowser(script) {
+  run(script).then(
+    () => process.exit(0),
+    (error) => {
+      console.error(error);
+      process.exit(1);
+    },
+  );
+}
+
+async function run(script) {
+  const executablePath = execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
+  // As root, Chromium starts only without its sandbox.
+  const chrome = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  const browser = new Browser(chrome);
+  try {
+    await script(browser);
+    assert.deepEqual(browser.complaints, [], "complaints of the browser");
+  } finally {
+    await chrome.close();
+  }
+}
+
+class Browser {
+  complaints = [];
+  #expected = [];
+
+  constructor(chrome) {
+    this.chrome = chrome;
+  }
+
+  /** From now on, a complaint like this one is none: a browser reports every answer that is not a success. */
+  expect(pattern) {
+    this.#expected.push(pattern);
+  }
+
+  /** A person with a browser of their own. */
+  async person(options = {}) {
+    const context = await this.chrome.newContext({ viewport: WIDE, ...options });
+    context.setDefaultTimeout(TIMEOUT_MS);
+    return context;
+  }
+
+  /** A tab with the page. Nobody has signed in there. */
+  async tab(person) {
+    const page = await person.newPage();
+    const complain = (text) => {
+      if (!this.#expected.some((pattern) => pattern.test(text))) this.complaints.push(text);
+    };
+    page.on("console", (message) => complain(message.text()));
+    page.on("pageerror", (error) => complain(error.stack));
+    page.on("request", (request) => {
+      const url = request.url();
+      if (!/^(data:|blob:)/.test(url) && !url.startsWith(`${PLANTS_URL}/`)) complain(`a request to ${url}`);
+    });
+    await page.goto(PLANTS_URL);
+    return page;
+  }
+
+  /** A tab of a person who has signed in. */
+  async signedIn({ person, token = PLANTS_TOKEN, ...options } = {}) {
+    const page = await this.tab(person ?? (await this.person(options)));
+    await signIn(page, token);
+    return page;
+  }
+}
+
+/** Signs in, again and again if need be: the server knows a new token within two seconds. */
+async function signIn(page, token = PLANTS_TOKEN) {
+  const dialog = page.getByRole("dialog", { name: "Plant Store" });
+  const tryOnce = async () => {
+    await page.getByLabel("Token").fill(token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    const isRefused = dialog.getByRole("alert").filter({ hasText: /./ });
+    await isRefused.or(page.getByRole("table")).or(page.getByText("No plants yet")).first().waitFor();
+    return dialog.isVisible();
+  };
+  await eventually(tryOnce, false, "whether a token is still asked for");
+}
+
+/** The row of a plant. */
+function row(page, id) {
+  const cell = page.locator("td:first-child").getByText(id, { exact: true });
+  return page.getByRole("row").filter({ has: cell });
+}
+
+/** Waits until a condition on the page holds, and fails with what there is instead. */
+async function eventually(actual, expected, what) {
+  const end = Date.now() + TIMEOUT_MS;
+  for (;;) {
+    const value = await actual();
+    try {
+      assert.deepEqual(value, expected, what);
+      return;
+    } catch (error) {
+      if (Date.now() > end) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+/** The ids on the page, from the first to the last. */
+const ids = (page) => page.locator(".plants td:first-child").allTextContents();
+
+/** What the status region says. */
+const status = (page) => page.getByRole("status").textContent();
+
+/** Sends a request to the server. `body` is text, so that ids stay exact. */
+async function send(method, path, body, type = "application/json") {
+  const headers = { Authorization: `Bearer ${PLANTS_TOKEN}`, ...(body && { "Content-Type": type }) };
+  const answer = await fetch(`${PLANTS_URL}/${path}`, { method, headers, body });
+  return { status: answer.status, text: await answer.text() };
+}
+
+/** Stores plants, given as rows of CSV without a head. */
+async function store(rows) {
+  const { status, text } = await send("POST", "plants/import", `id,name,tag\n${rows.join("\n")}\n`, "text/csv");
+  assert.equal(status, 200, text);
+  assert.match(text, /"failed":0,/);
+}
+
+const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+/** Has the test that started this script do something with the server, and returns its answer. */
+async function order(words) {
+  console.log(words);
+  const { value, done } = await lines.next();
+  assert.ok(!done, `no answer to the order ${words}`);
+  return value;
+}
+
+module.exports = { assert, eventually, ids, inBrowser, order, row, send, signIn, status, store, PLANTS_TOKEN };
