@@ -75,3 +75,18 @@ fn changes_appear_in_ten_tabs_and_none_is_missed_when_the_server_restarts() {
 fn the_page_says_what_is_wrong_and_recovers_without_losing_what_was_typed() {
     run("trouble.js");
 }
+
+#[test]
+fn a_hundred_thousand_rows_are_imported_with_progress_and_exports_are_whole_or_nothing() {
+    run("files.js");
+}
+
+#[test]
+fn everything_can_be_done_by_keyboard() {
+    run("keyboard.js");
+}
+
+#[test]
+fn every_state_is_accessible_in_light_and_dark_and_fits_a_phone() {
+    run("looks.js");
+}

@@ -40,10 +40,13 @@ class App {
     this.#isRendering = true;
     queueMicrotask(() => {
       this.#isRendering = false;
+      const { activeElement } = document;
       const dialogs = html`${this.dialog?.view()} ${this.signIn.isNeeded ? signInView(this) : null}`;
       render(html`${pageView(this)} ${dialogs}`, document.body);
       // A dialog is in the document for as long as it is open.
       for (const dialog of document.querySelectorAll("dialog:not([open])")) dialog.showModal();
+      // What had the focus is gone, such as the row of a plant that was deleted. The status says why.
+      if (!activeElement.isConnected) document.querySelector(".status button")?.focus();
     });
   };
 
@@ -232,18 +235,18 @@ class App {
     const isDeleted = await this.#attempt((server) => deletePlant(server, plant));
     if (isDeleted === undefined) return;
     if (isDeleted) {
+      this.session.list.drop(plant.id);
       this.deleted.push(plant);
       this.#announceDeleted(`Deleted ${described(plant)}.`);
     } else {
       this.announce(`${described(plant)} has just been changed and was not deleted. Look at it again.`);
     }
-    await this.session.list.refresh();
-    // The focus was on the row that is gone.
-    if (isDeleted && document.activeElement === document.body) document.querySelector(".status button")?.focus();
+    this.session.list.refresh();
   }
 
   #undo = async () => {
     const plant = this.deleted.pop();
+    if (!plant) return;
     const key = idempotencyKey();
     const isBack = await this.#attempt((server) => addPlant(server, plant, key).then(() => true));
     if (isBack) {

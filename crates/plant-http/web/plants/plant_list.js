@@ -29,7 +29,8 @@ export class PlantList {
   #server;
   #changed;
   #reading = new AbortController();
-  #refreshing = null;
+  #isRefreshing = false;
+  #isRefreshAsked = false;
 
   constructor(server, changed) {
     this.#server = server;
@@ -47,19 +48,19 @@ export class PlantList {
     }));
   }
 
-  /** Reads the same page again. Calls while it is being read lead to one more reading. */
+  /** Reads the same page again, soon. */
   async refresh() {
-    if (this.#refreshing) {
-      this.#refreshing.again = true;
-      return;
-    }
-    const refreshing = (this.#refreshing = { again: true });
-    while (refreshing.again) {
-      refreshing.again = false;
-      if (!this.isLoading) await this.#refreshOnce();
+    this.#isRefreshAsked = true;
+    if (this.#isRefreshing) return;
+    this.#isRefreshing = true;
+    while (this.#isRefreshAsked) {
+      this.#isRefreshAsked = false;
+      // A page that is being read may be older than the change.
+      if (this.isLoading) this.#isRefreshAsked = true;
+      else await this.#refreshOnce();
       await pause(REFRESH_MS);
     }
-    this.#refreshing = null;
+    this.#isRefreshing = false;
   }
 
   async #refreshOnce() {
@@ -69,10 +70,16 @@ export class PlantList {
       const old = known.get(id);
       return !old || old.name !== name || old.tag !== tag;
     };
-    await this.#read(async (signal) => {
+    await this.#replaceReading(async (signal) => {
       const page = await this.#readPage(signal);
       this.fresh = new Set(wasShown ? page.plants.filter(isFresh).map(({ id }) => id) : []);
     });
+  }
+
+  /** Takes a plant from the page that has just been deleted. */
+  drop(id) {
+    this.plants = this.plants.filter((plant) => plant.id !== id);
+    this.#changed();
   }
 
   async next() {
@@ -130,12 +137,17 @@ export class PlantList {
     this.#reading.abort();
   }
 
-  /** Reads, unless another reading begins before this one has ended. */
+  /** Reads what a person waits for. */
   async #read(action) {
-    this.#reading.abort();
-    const { signal } = (this.#reading = new AbortController());
     this.isLoading = true;
     this.#changed();
+    await this.#replaceReading(action);
+  }
+
+  /** Reads, unless another reading begins before this one has ended. */
+  async #replaceReading(action) {
+    this.#reading.abort();
+    const { signal } = (this.#reading = new AbortController());
     try {
       await action(signal);
     } catch (error) {
