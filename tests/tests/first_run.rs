@@ -41,6 +41,8 @@ fn the_first_start_makes_a_token_that_only_its_owner_can_read() {
 
     let _ = shown_command(&server);
     let address = server.address();
+    let advice = format!("sign in at http://{address}, or create a plant with");
+    assert!(server.stderr().contains(&advice), "{}", server.stderr());
     assert_eq!(server.terminate().code(), Some(0));
     let (stdout, stderr) = (server.process().stdout(), server.stderr());
     assert_eq!(stdout, format!("plantd listening on http://{address}\n"));

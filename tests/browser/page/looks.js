@@ -1,5 +1,5 @@
 // Every state of the page, in light and dark: axe finds nothing, and nothing is wider than a phone, a tablet or a desk.
-// Leaves a screenshot of each, and the one of the README.
+// Leaves a screenshot of each in the folder `target/tmp`; `plants-light.png` is `docs/plants.png`, which the README shows.
 
 "use strict";
 

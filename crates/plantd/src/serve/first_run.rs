@@ -1,4 +1,4 @@
-//! The first start: a token, and a command that shows how to use it.
+//! The first start: a token, and advice how to use it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,19 +42,22 @@ pub(crate) fn remove_token_file(
     Ok(Some(path))
 }
 
-/// A command to paste that creates a plant with the token. `data` must exist.
-pub(crate) fn curl_command(data: &Path, address: &ServerAddress) -> anyhow::Result<String> {
+/// Where the token is, and what to do with it: the page for people, and a command to paste that creates a plant. `data`
+/// must exist.
+pub(crate) fn advice(data: &Path, address: &ServerAddress) -> anyhow::Result<String> {
     let data = data.canonicalize().with_context(|| format!("cannot find {}", data.display()))?;
     let token_path = token_path(&data);
     let token_path = token_path
         .to_str()
         .with_context(|| format!("{} is not UTF-8; choose another with --data", data.display()))?;
-    let token_path = shlex::try_quote(token_path)?;
+    let sign_in = address.page().map_or_else(String::new, |page| format!("sign in at {page}, or "));
+    let quoted_path = shlex::try_quote(token_path)?;
     let address = address.curl_arguments()?;
     Ok(format!(
-        "curl -sS -H \"Authorization: Bearer $(cat {token_path})\" \
+        "made a token, which is in {token_path}: {sign_in}create a plant with\n\n\
+         curl -sS -H \"Authorization: Bearer $(cat {quoted_path})\" \
          -H 'Content-Type: application/json' \
-         -d '{{\"id\":1,\"name\":\"Rosa canina\",\"tag\":\"Rosaceae\"}}' {address}"
+         -d '{{\"id\":1,\"name\":\"Rosa canina\",\"tag\":\"Rosaceae\"}}' {address}\n"
     ))
 }
 

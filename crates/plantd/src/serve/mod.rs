@@ -114,12 +114,12 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let (socket, address) = listening?;
     certificate.map_or(Ok(()), Certificate::follow)?;
 
-    let mut command_to_show = None;
+    let mut advice_to_show = None;
     // Opening the store may have taken long, and a token may have been created in the meantime.
     let is_first_start = TokensFile::load(&tokens_path).map_err(Stop::of_file)?.is_none();
     if is_first_start && environment_token.is_none() {
-        let command = first_run::curl_command(data, &address)?;
-        command_to_show = first_run::make_token(data, &tokens_path)?.then_some(command);
+        let advice = first_run::advice(data, &address)?;
+        advice_to_show = first_run::make_token(data, &tokens_path)?.then_some(advice);
     }
     let tokens = tokens::in_force(tokens_path, environment_token, options.rate_limit)?;
 
@@ -133,8 +133,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     actix_web::rt::System::new().block_on(async {
         // From here on a signal drains the server, so the ready line is true.
         let stop = stop_signal.once_ready();
-        if let Some(command) = command_to_show {
-            log::info!("first start: made a token; create a plant with\n\n{command}\n");
+        if let Some(advice) = advice_to_show {
+            log::info!("first start: {advice}");
         }
         address.say_ready()?;
         let served = plant_http::serve(socket, service, config, stop).await;

@@ -27,14 +27,22 @@ impl ServerAddress {
             .context("cannot write to standard output")
     }
 
+    /// The address of the page for people; `None` on a Unix socket, which browsers do not open.
+    pub(crate) fn page(&self) -> Option<String> {
+        match self {
+            Self::Http(address) => Some(format!("http://{}", reachable(*address))),
+            Self::Https(address, _) => Some(format!("https://{}", reachable(*address))),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// The shell words that let curl on this machine find `/plants`.
     pub(crate) fn curl_arguments(&self) -> anyhow::Result<String> {
+        let plants = format!("{}/plants", self.page().as_deref().unwrap_or("http://localhost"));
         Ok(match self {
-            Self::Http(address) => format!("http://{}/plants", reachable(*address)),
-            Self::Https(address, chain) => {
-                format!("--cacert {} https://{}/plants", quoted(chain)?, reachable(*address))
-            }
-            Self::Unix(path) => format!("--unix-socket {} http://localhost/plants", quoted(path)?),
+            Self::Http(_) => plants,
+            Self::Https(_, chain) => format!("--cacert {} {plants}", quoted(chain)?),
+            Self::Unix(path) => format!("--unix-socket {} {plants}", quoted(path)?),
         })
     }
 }
