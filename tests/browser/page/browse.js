@@ -38,10 +38,6 @@ inBrowser(async (browser) => {
   }
   await press("Previous");
   await shows(pages[0], "the first page again");
-  await press("Last");
-  await shows(all.slice(-100), "the last page");
-  await press("First");
-  await shows(pages[0], "the first page");
 
   // The back button and a reload lead to the same plants.
   await press("Next");
@@ -72,6 +68,15 @@ inBrowser(async (browser) => {
     await shows(all.slice(from, from + 100), `from ${id} on`);
     await eventually(() => status(page), said);
   }
+  // Back from far beyond the other plants.
+  await press("Next");
+  await shows(pages[1], "the second page");
+  await jump(LARGEST);
+  await shows([LARGEST], "the last plant");
+  await press("Previous");
+  await shows(all.slice(-101, -1), "before the last plant");
+  await press("First");
+  await shows(pages[0], "the first page");
   for (const text of ["9223372036854775808", "rose", "1.5", ""]) {
     await jump(text);
     await eventually(() => status(page), `“${text}” is not an id. An id is a whole number.`);

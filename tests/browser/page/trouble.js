@@ -42,11 +42,12 @@ inBrowser(async (browser) => {
   await page.unroute(/plants\/1$/);
 
   // An answer that is lost after the change was made: the change is not taken for one of someone else.
-  browser.expect(/ERR_FAILED|status of 412/);
-  let isLost = false;
-  await page.route(/plants\/1$/, async (route) => {
-    if (route.request().method() !== "PATCH" || isLost) return route.continue();
-    isLost = true;
+  browser.expect(/ERR_FAILED|status of (404|412)/);
+  const lost = new Set();
+  await page.route(/plants(\/\d+)?$/, async (route) => {
+    const method = route.request().method();
+    if (method === "GET" || lost.has(method)) return route.continue();
+    lost.add(method);
     await route.fetch();
     return route.abort();
   });
@@ -55,6 +56,14 @@ inBrowser(async (browser) => {
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.waitFor({ state: "detached" });
   assert.equal((await send("GET", "plants/1")).text, '{"id":1,"name":"Rosa canina","tag":"Roses"}');
+  await page.getByRole("button", { name: "Add plant" }).click();
+  await dialog.getByLabel("Id").fill("2");
+  await dialog.getByLabel("Name").fill("Salix");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await eventually(() => status(page), "Added “Salix” (2).");
+  await row(page, "2").getByRole("button", { name: "Delete" }).click();
+  await eventually(() => status(page), "Deleted “Salix” (2).");
+  assert.deepEqual([...lost], ["PATCH", "POST", "DELETE"]);
 
   // The token is revoked while the person types.
   await page.getByRole("button", { name: "Add plant" }).click();

@@ -153,6 +153,6 @@ function pager(app) {
   return html`
     <nav class="pager" aria-label="Pages">
       ${button("First", "first", isAtStart)} ${button("Previous", "previous", isAtStart)}
-      ${button("Next", "next", isAtEnd)} ${button("Last", "last", isAtEnd)}
+      ${button("Next", "next", isAtEnd)}
     </nav>`;
 }

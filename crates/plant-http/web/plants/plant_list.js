@@ -6,8 +6,6 @@ import { pause } from "./server.js";
 // However fast plants change, the page is read again no more often than this.
 const REFRESH_MS = 500;
 
-const LARGEST_ID = String(2n ** 63n - 1n);
-
 export class PlantList {
   /** What is asked for: the plants after a position, with a part of a name and a tag. */
   query = { after: null, name: "", tag: "" };
@@ -88,28 +86,20 @@ export class PlantList {
   }
 
   async previous() {
-    const { after } = this.query;
+    this.target = null;
     const [first, last] = [this.plants.at(0), this.plants.at(-1)];
-    const distance = first ? BigInt(last.id) - BigInt(first.id) + BigInt(PAGE_PLANTS) : BigInt(PAGE_PLANTS);
-    await this.#goBack(after, distance);
+    // Where this page is dense, the one before is likely to be, too.
+    const distance = BigInt(PAGE_PLANTS) + (first ? BigInt(last.id) - BigInt(first.id) : 0n);
+    await this.#read(async (signal) => {
+      this.query.after = await previousPage(this.#server, this.query, this.query.after, distance, signal);
+      this.fresh = new Set();
+      await this.#readPage(signal);
+    });
   }
 
   async first() {
     this.target = null;
     await this.show({ after: null });
-  }
-
-  async last() {
-    await this.#goBack(LARGEST_ID, BigInt(PAGE_PLANTS));
-  }
-
-  async #goBack(from, distance) {
-    this.target = null;
-    await this.#read(async (signal) => {
-      this.query.after = await previousPage(this.#server, this.query, from, distance, signal);
-      this.fresh = new Set();
-      await this.#readPage(signal);
-    });
   }
 
   /** Shows the plants from an id on. */
