@@ -331,7 +331,7 @@ fn a_token_is_recognisable_and_only_its_digest_is_kept() {
 }
 
 #[test]
-fn a_token_may_be_described_to_its_holder() {
+fn get_token_describes_the_token_of_the_request() {
     let server = server();
     let describe = |arguments: &[&str]| {
         let client = wait_until_taken(&server, &create_token(server.data(), arguments));

@@ -27,7 +27,7 @@ pub(crate) async fn describe(
     context: ReqData<Rc<RequestContext>>,
     _: Head<NoQuery>,
 ) -> Result<HttpResponse, Failure> {
-    // The gate has answered a request without a token.
+    // Cannot fail: the gate refuses requests without a token.
     let record = context.token().ok_or(ErrorNumber::NoToken)?;
     let (name, scope, expires) = (&record.name, record.scope, record.expires);
     Ok(HttpResponse::Ok().json(TokenDescription { name, scope, expires }))

@@ -16,7 +16,7 @@ pub(super) static FILES: [(&str, StaticFile); 6] = [
     ("/docs/page.css", file(STYLE, include_str!("../../web/docs/page.css"))),
     (
         "/docs/swagger-ui-bundle.js",
-        file(SCRIPT, include_str!("../../web/swagger-ui/swagger-ui-bundle.js")),
+        file(SCRIPT, include_str!("../../web/docs/swagger-ui/swagger-ui-bundle.js")),
     ),
     // The first line of the bundle points to these notices and licenses of Swagger UI and its parts.
     (
@@ -24,13 +24,13 @@ pub(super) static FILES: [(&str, StaticFile); 6] = [
         file(
             TEXT,
             concat!(
-                include_str!("../../web/swagger-ui/NOTICE"),
-                include_str!("../../web/swagger-ui/LICENSE"),
-                include_str!("../../web/swagger-ui/swagger-ui-bundle.js.LICENSE.txt"),
+                include_str!("../../web/docs/swagger-ui/NOTICE"),
+                include_str!("../../web/docs/swagger-ui/LICENSE"),
+                include_str!("../../web/docs/swagger-ui/swagger-ui-bundle.js.LICENSE.txt"),
             ),
         ),
     ),
-    ("/docs/swagger-ui.css", file(STYLE, include_str!("../../web/swagger-ui/swagger-ui.css"))),
+    ("/docs/swagger-ui.css", file(STYLE, include_str!("../../web/docs/swagger-ui/swagger-ui.css"))),
 ];
 
 const fn file(content_type: &'static str, content: &'static str) -> StaticFile {

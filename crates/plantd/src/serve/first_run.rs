@@ -1,4 +1,4 @@
-//! The first start: a token, and advice how to use it.
+//! The first start: a token, and how to use it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub(crate) fn advice(data: &Path, address: &ServerAddress) -> anyhow::Result<Str
     let token_path = token_path
         .to_str()
         .with_context(|| format!("{} is not UTF-8; choose another with --data", data.display()))?;
-    let sign_in = address.page().map_or_else(String::new, |page| format!("sign in at {page}, or "));
+    let sign_in = address.url().map_or_else(String::new, |url| format!("sign in at {url}, or "));
     let quoted_path = shlex::try_quote(token_path)?;
     let address = address.curl_arguments()?;
     Ok(format!(

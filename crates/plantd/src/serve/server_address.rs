@@ -27,8 +27,8 @@ impl ServerAddress {
             .context("cannot write to standard output")
     }
 
-    /// The address of the page for people; `None` on a Unix socket, which browsers do not open.
-    pub(crate) fn page(&self) -> Option<String> {
+    /// The URL of the server on this machine; `None` on a Unix socket, which has none.
+    pub(crate) fn url(&self) -> Option<String> {
         match self {
             Self::Http(address) => Some(format!("http://{}", reachable(*address))),
             Self::Https(address, _) => Some(format!("https://{}", reachable(*address))),
@@ -38,7 +38,7 @@ impl ServerAddress {
 
     /// The shell words that let curl on this machine find `/plants`.
     pub(crate) fn curl_arguments(&self) -> anyhow::Result<String> {
-        let plants = format!("{}/plants", self.page().as_deref().unwrap_or("http://localhost"));
+        let plants = format!("{}/plants", self.url().as_deref().unwrap_or("http://localhost"));
         Ok(match self {
             Self::Http(_) => plants,
             Self::Https(_, chain) => format!("--cacert {} {plants}", quoted(chain)?),

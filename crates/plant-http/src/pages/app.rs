@@ -1,0 +1,53 @@
+//! `/`: the page for people. Its scripts use the interface of the service, as any other client does.
+
+use crate::pages::static_file::{IMAGE, PAGE, SCRIPT, STYLE, StaticFile, TEXT};
+
+/// The page may load scripts, styles and images and send requests from and to this server only. It has no inline code,
+/// evaluates no text, makes HTML from its own templates only (Trusted Types), and no other page may frame it.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+     require-trusted-types-for 'script'; trusted-types lit-html";
+
+/// A file in `web/app`, with its path on the server.
+macro_rules! file {
+    ($content_type:expr, $name:literal) => {
+        file!($content_type, $name, concat!("/app/", $name))
+    };
+    ($content_type:expr, $name:literal, $path:expr) => {{
+        let content = include_str!(concat!("../../web/app/", $name));
+        ($path, StaticFile::new($content_type, content, Some(CONTENT_SECURITY_POLICY)))
+    }};
+}
+
+pub(super) static FILES: [(&str, StaticFile); 29] = [
+    file!(PAGE, "index.html", "/"),
+    file!(STYLE, "app.css"),
+    file!(IMAGE, "icon.svg"),
+    file!(SCRIPT, "main.js"),
+    file!(SCRIPT, "app.js"),
+    file!(SCRIPT, "session.js"),
+    file!(SCRIPT, "address.js"),
+    file!(SCRIPT, "layout.js"),
+    file!(SCRIPT, "sign_in.js"),
+    file!(SCRIPT, "dialog.js"),
+    file!(SCRIPT, "plant_dialog.js"),
+    file!(SCRIPT, "tag_dialog.js"),
+    file!(SCRIPT, "import_dialog.js"),
+    file!(SCRIPT, "export_dialog.js"),
+    file!(SCRIPT, "plant_list.js"),
+    file!(SCRIPT, "keyset.js"),
+    file!(SCRIPT, "plant.js"),
+    file!(SCRIPT, "deletions.js"),
+    file!(SCRIPT, "follow.js"),
+    file!(SCRIPT, "server.js"),
+    file!(SCRIPT, "export.js"),
+    file!(SCRIPT, "files.js"),
+    file!(SCRIPT, "format.js"),
+    // Renders the templates of the other scripts.
+    file!(SCRIPT, "lit-html/lit-html.js"),
+    file!(SCRIPT, "lit-html/directive.js"),
+    file!(SCRIPT, "lit-html/directive-helpers.js"),
+    file!(SCRIPT, "lit-html/directives/live.js"),
+    file!(SCRIPT, "lit-html/directives/repeat.js"),
+    file!(TEXT, "lit-html/LICENSE", "/app/lit-html/LICENSE.txt"),
+];

@@ -1,0 +1,265 @@
+// The app: who is signed in, what is shown, which dialog is open, and what happened last. Views read this state, and
+// `changed` renders them again.
+
+import { html, render } from "./lit-html/lit-html.js";
+import { readAddress, writeAddress } from "./address.js";
+import { Deletions } from "./deletions.js";
+import { ExportDialog } from "./export_dialog.js";
+import { formatPlant } from "./format.js";
+import { ImportDialog } from "./import_dialog.js";
+import { positionBefore } from "./keyset.js";
+import { layout } from "./layout.js";
+import { NOT_AN_ID, parseId, readPlant } from "./plant.js";
+import { PlantDialog } from "./plant_dialog.js";
+import { Failure } from "./server.js";
+import { Session } from "./session.js";
+import { signInView } from "./sign_in.js";
+import { TagDialog } from "./tag_dialog.js";
+
+const STORED_TOKEN = "plant-store-token";
+
+// A search begins when a person has typed no letter for so long.
+const TYPING_MS = 150;
+
+const NOTHING_HAPPENED = { text: "", action: null, isDeletion: false };
+
+export class App {
+  /** Null before the first sign-in. A session that has ended stays behind the sign-in dialog. */
+  session = null;
+  /** Whether a token is being checked, and why it is asked for; null while nobody needs to sign in. */
+  signIn = { isChecking: false, message: "" };
+  /** What happened last, and what can be done about it. */
+  status = NOTHING_HAPPENED;
+  dialog = null;
+  deletions = new Deletions();
+  searchText = "";
+
+  #checkedSession = null;
+  #isRenderQueued = false;
+  #typing = 0;
+
+  start() {
+    addEventListener("popstate", () => this.signIn === null && this.#showAddress());
+    addEventListener("dragover", (event) => event.preventDefault());
+    addEventListener("drop", this.#onDrop);
+    const token = sessionStorage.getItem(STORED_TOKEN);
+    if (token) this.submitToken(token);
+    this.changed();
+  }
+
+  changed = () => {
+    if (this.#isRenderQueued) return;
+    this.#isRenderQueued = true;
+    queueMicrotask(() => this.#render());
+  };
+
+  #render() {
+    this.#isRenderQueued = false;
+    const { activeElement } = document;
+    render(html`${layout(this)} ${this.dialog?.view()} ${this.signIn && signInView(this)}`, document.body);
+    // A dialog is in the document for as long as it is open.
+    for (const dialog of document.querySelectorAll("dialog:not([open])")) dialog.showModal();
+    // What had the focus is gone, such as the row of a plant that was deleted. The status says why.
+    if (!activeElement.isConnected) document.querySelector(".status button")?.focus();
+  }
+
+  /** The failure that delays requests, or null. */
+  get trouble() {
+    return (this.#checkedSession ?? this.session)?.server.trouble ?? null;
+  }
+
+  // Signing in and out
+
+  async submitToken(token) {
+    if (!/^[\x21-\x7e]+$/.test(token)) {
+      this.signIn = { isChecking: false, message: "A token consists of visible ASCII characters, without spaces." };
+      return this.changed();
+    }
+    this.#checkedSession?.end(new Failure("another token is being checked"));
+    const session = new Session(token, {
+      onChange: this.changed,
+      onRefused: (failure) => session === this.session && this.#tokenEnded(failure),
+    });
+    this.#checkedSession = session;
+    this.signIn = { isChecking: true, message: "" };
+    this.changed();
+    let message = "";
+    try {
+      await session.open();
+    } catch (failure) {
+      message = `${failure.message}.`;
+    }
+    // Another token was submitted in the meantime.
+    if (this.#checkedSession !== session) return;
+    this.#checkedSession = null;
+    if (message) this.signIn = { isChecking: false, message };
+    else this.#begin(session, token);
+    this.changed();
+  }
+
+  #begin(session, token) {
+    sessionStorage.setItem(STORED_TOKEN, token);
+    this.session = session;
+    this.signIn = null;
+    session.follow();
+    this.#showAddress();
+  }
+
+  /** The page stays as it is below the sign-in dialog, so that nothing that was typed is lost. */
+  #tokenEnded(failure) {
+    sessionStorage.removeItem(STORED_TOKEN);
+    const message = `The token has ended: ${failure.message}. Sign in again; what you have typed is kept.`;
+    this.signIn = { isChecking: false, message };
+    this.changed();
+  }
+
+  signOut = () => {
+    this.session.end(new Failure("you have signed out"));
+    sessionStorage.removeItem(STORED_TOKEN);
+    history.replaceState(null, "", location.pathname);
+    this.deletions.forget();
+    Object.assign(this, { session: null, dialog: null, searchText: "", status: NOTHING_HAPPENED });
+    this.signIn = { isChecking: false, message: "" };
+    this.changed();
+  };
+
+  // What is shown
+
+  #showAddress() {
+    const { query, plant } = readAddress();
+    clearTimeout(this.#typing);
+    this.searchText = query.name;
+    this.session.list.show(query);
+    if (plant !== null && this.dialog === null) this.open(plant);
+  }
+
+  /** Moves the list, and notes the new place in the address. Returns whether the list is there. */
+  navigate = async (move) => {
+    clearTimeout(this.#typing);
+    const { session } = this;
+    const isThere = await move();
+    if (isThere && session === this.session) writeAddress(session.list.query, null, { isNewPlace: true });
+    return isThere;
+  };
+
+  show(query, options) {
+    this.searchText = query.name ?? this.session.list.query.name;
+    return this.navigate(() => this.session.list.show(query, options));
+  }
+
+  showAll = () => this.show({ after: null, name: "", tag: "" });
+
+  search(text) {
+    this.searchText = text;
+    clearTimeout(this.#typing);
+    this.#typing = setTimeout(() => {
+      if (!this.session) return;
+      const { list } = this.session;
+      list.show({ after: null, name: text });
+      writeAddress(list.query, null, { isNewPlace: false });
+    }, TYPING_MS);
+  }
+
+  async jumpTo(text) {
+    const id = parseId(text);
+    if (id === null) return this.announce(NOT_AN_ID);
+    const { list } = this.session;
+    const isShown = await this.show({ after: positionBefore(id), name: "", tag: "" }, { target: id });
+    if (!isShown) return;
+    const isThere = list.plants.some((plant) => plant.id === id);
+    this.announce(isThere ? `Plant ${id} is the first on this page.` : `There is no plant ${id}. The next ones are shown.`);
+    scrollTo({ top: 0 });
+  }
+
+  // Dialogs
+
+  #openDialog(dialog) {
+    this.dialog = dialog;
+    this.changed();
+  }
+
+  closeDialog(dialog) {
+    if (this.dialog !== dialog) return;
+    // Gives the focus back to where it was.
+    document.querySelector("dialog[open]:not(.sign-in)")?.close();
+    this.dialog = null;
+    writeAddress(this.session.list.query, null, { isNewPlace: false });
+    this.changed();
+  }
+
+  add = () => this.#openDialog(new PlantDialog(this, null, true));
+  importFile = () => this.#openDialog(new ImportDialog(this));
+  exportAll = () => this.#openDialog(new ExportDialog(this));
+  chooseTag = () => this.#openDialog(new TagDialog(this));
+
+  /** Opens the plant with this id, to read or to edit it. */
+  async open(id, { isEditing = false } = {}) {
+    const { server, list } = this.session;
+    try {
+      const plant = await readPlant(server, id);
+      // The person has opened something else while the server was busy.
+      if (this.dialog !== null) return;
+      if (plant === null) return this.announce(`There is no plant ${id}.`);
+      writeAddress(list.query, isEditing ? null : id, { isNewPlace: false });
+      this.#openDialog(new PlantDialog(this, plant, isEditing));
+    } catch (failure) {
+      this.#announceFailure(server, failure);
+    }
+  }
+
+  #onDrop = (event) => {
+    event.preventDefault();
+    const [file] = event.dataTransfer.files;
+    const mayImport = this.signIn === null && this.session.mayWrite;
+    if (!file || !mayImport) return;
+    if (this.dialog === null) this.importFile();
+    if (this.dialog instanceof ImportDialog && this.dialog.progress === null) this.dialog.start(file);
+  };
+
+  // Deleting and bringing back
+
+  async remove(plant) {
+    const { server, list } = this.session;
+    try {
+      const isDeleted = await this.deletions.delete(server, plant);
+      if (isDeleted) {
+        list.remove(plant.id);
+        this.announce(`Deleted ${formatPlant(plant)}.`, { isDeletion: true });
+      } else if (isDeleted === false) {
+        this.announce(`${formatPlant(plant)} has just been changed and was not deleted. Look at it again.`);
+      }
+    } catch (failure) {
+      this.#announceFailure(server, failure);
+    }
+    list.refresh();
+  }
+
+  undo = async () => {
+    const { server, list } = this.session;
+    try {
+      const plant = await this.deletions.undo(server);
+      if (plant) this.announce(`${formatPlant(plant)} is back.`, { isDeletion: true });
+    } catch (failure) {
+      this.#announceFailure(server, failure);
+    }
+    list.refresh();
+  };
+
+  // The status
+
+  announce(text, { action = null, isDeletion = false } = {}) {
+    this.status = { text, action, isDeletion };
+    this.changed();
+  }
+
+  #announceFailure(server, failure) {
+    // The end of a session is announced once, and not by each of its requests.
+    if (!server.signal.aborted) this.announce(`${failure.message}.`);
+  }
+
+  dismiss = () => {
+    this.deletions.forget();
+    this.status = NOTHING_HAPPENED;
+    this.changed();
+  };
+}

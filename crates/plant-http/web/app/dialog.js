@@ -1,0 +1,29 @@
+// What all dialogs share.
+
+import { html } from "./lit-html/lit-html.js";
+
+/**
+ * A modal dialog. `dialog` is its object, which the app holds while it is open; `onCancel` is called for the Escape key.
+ * What is outside a modal dialog is not read out, so the trouble of the app is repeated within.
+ */
+export function modal(app, dialog, { title, className = "", onCancel }, content) {
+  return html`
+    <dialog class=${className} aria-labelledby="dialog-title" @cancel=${onCancel} @close=${() => app.closeDialog(dialog)}>
+      <h2 id="dialog-title">${title}</h2>
+      ${content} ${troubleView(app.trouble)}
+    </dialog>`;
+}
+
+export function troubleView(trouble) {
+  return trouble && html`<p class="trouble" role="alert">${troubleText(trouble)} Trying again …</p>`;
+}
+
+function troubleText(failure) {
+  if (failure.isOffline) return "No connection to the server.";
+  return failure.isTemporary ? "The server is busy." : `${failure.message}.`;
+}
+
+/** A message that is read out when it appears. */
+export function errorView(message) {
+  return html`<p class="error" role="alert">${message}</p>`;
+}

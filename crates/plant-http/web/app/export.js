@@ -1,0 +1,61 @@
+// Reads a whole export, or fails.
+
+import { Failure } from "./server.js";
+
+const NEWLINE = 10;
+
+// The last row of an export is shorter.
+const LAST_ROW_MAX_CHARACTERS = 8192;
+
+// Parts of this size go to the browser's own storage, so that the page holds little.
+const PART_BYTES = 8 * 1024 * 1024;
+
+const CUT_OFF = "The export was cut off on the way. Nothing was saved; try again.";
+
+/**
+ * Reads an export as a Blob, with the number of its rows. `mediaType` is its format, and `headLines` says how many lines
+ * that has before the first row. `onProgress` gets the rows so far, and the rows in all.
+ */
+export async function readExport(server, { mediaType, headLines }, { onProgress, signal }) {
+  const answer = await server.send("GET", "plants/export", { headers: { Accept: mediaType }, signal });
+  const total = Number(answer.headers.get("X-Total-Count"));
+  const blobs = [];
+  let parts = [];
+  let bytes = 0;
+  let rows = -headLines;
+  let end = "";
+  const decoder = new TextDecoder();
+  try {
+    const reader = answer.body.getReader();
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      parts.push(part.value);
+      bytes += part.value.length;
+      // No name and no tag has a line end.
+      for (const byte of part.value) rows += byte === NEWLINE ? 1 : 0;
+      end = (end + decoder.decode(part.value, { stream: true })).slice(-LAST_ROW_MAX_CHARACTERS);
+      if (bytes >= PART_BYTES) {
+        blobs.push(new Blob(parts));
+        [parts, bytes] = [[], 0];
+      }
+      onProgress(Math.max(rows, 0), total);
+    }
+  } catch {
+    signal.throwIfAborted();
+    server.signal.throwIfAborted();
+    throw new Failure(CUT_OFF);
+  }
+  if (rows < total && (await isCutOff(server, end, signal))) throw new Failure(CUT_OFF);
+  return { blob: new Blob([...blobs, ...parts], { type: mediaType }), rows };
+}
+
+/**
+ * Whether there is more than the last row. A proxy that speaks HTTP/1.0 to the server, or sends on an answer that has broken
+ * off as if it were whole, hides that from the browser. Other plants may have been deleted meanwhile.
+ */
+async function isCutOff(server, end, signal) {
+  if (end !== "" && !end.endsWith("\n")) return true;
+  const lastId = /\n(?:\{"id":)?(-?\d+)[^\n]*\n$/.exec(`\n${end}`)?.[1];
+  const query = lastId === undefined ? "limit=1" : `limit=1&after=${lastId}`;
+  const { value } = await server.read(`plants?${query}`, signal);
+  return value.length > 0;
+}

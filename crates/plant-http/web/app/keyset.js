@@ -1,0 +1,67 @@
+// Pages of plants after a position (keyset pagination), forward and backward. Ids are texts, and BigInt where they are
+// compared. A position is an id that no plant needs to have, or null for the beginning of the list.
+
+import { nextLink } from "./server.js";
+
+export const PAGE_PLANTS = 100;
+
+// The most plants in one answer of the server.
+const PAGE_MAX_PLANTS = 1000;
+
+const SMALLEST_ID = -(2n ** 63n);
+
+/** The position of the page that begins with an id. */
+export function positionBefore(id) {
+  return BigInt(id) > SMALLEST_ID ? String(BigInt(id) - 1n) : null;
+}
+
+/**
+ * Reads the page of up to `limit` plants after a position. `filter` has `name` and `tag`, empty for any. A long search
+ * comes in several answers; `onPart` gets the page after each. The reading ends early once it has come to the id `until`.
+ */
+export async function readPage(server, filter, after, { limit = PAGE_PLANTS, until, onPart = () => {}, signal } = {}) {
+  const page = { plants: [], position: after, hasMore: true, total: null, searchedTo: null };
+  const hasArrived = () => until !== undefined && page.position !== null && BigInt(page.position) >= BigInt(until);
+  while (page.hasMore && page.plants.length < limit && !hasArrived()) {
+    const query = new URLSearchParams({ limit: limit - page.plants.length });
+    if (page.position !== null) query.set("after", page.position);
+    if (filter.name) query.set("name", filter.name);
+    if (filter.tag) query.set("tag", filter.tag);
+    const { headers, value } = await server.read(`plants?${query}`, signal);
+    page.plants.push(...value);
+    const next = nextLink(headers);
+    page.hasMore = next !== null;
+    page.position = next?.searchParams.get("after") ?? page.position;
+    page.total = headers.get("X-Total-Count");
+    page.searchedTo = headers.get("X-Searched-To");
+    onPart(page);
+  }
+  page.hasMore &&= !hasArrived();
+  return page;
+}
+
+/**
+ * The position of the page that ends at the id `last`. The server lists upward only, so this guesses how far back the page
+ * begins: `distance`, eight times that, and so on, and then halves the last step until few enough plants are in between.
+ */
+export async function previousPosition(server, filter, last, distance, signal) {
+  // Fewer than PAGE_PLANTS plants are between `near` and `last`, and at least PAGE_MAX_PLANTS between `far` and `last`. So
+  // they are at least as far apart as the difference, until someone deletes plants in between.
+  let near = BigInt(last);
+  let far = null;
+  let position = near - distance;
+  for (;;) {
+    const isBeginning = position < SMALLEST_ID;
+    const after = isBeginning ? null : String(position);
+    const page = await readPage(server, filter, after, { limit: PAGE_MAX_PLANTS, until: last, signal });
+    const upToLast = page.plants.filter(({ id }) => BigInt(id) <= BigInt(last));
+    const isWhole = !page.hasMore || upToLast.length < page.plants.length;
+    if (isWhole && upToLast.length >= PAGE_PLANTS) return positionBefore(upToLast.at(-PAGE_PLANTS).id);
+    if (isWhole && isBeginning) return null;
+    if (isWhole) near = position;
+    else far = isBeginning ? SMALLEST_ID - 1n : position;
+    if (far !== null && near - far <= 1n) return after;
+    distance *= 8n;
+    position = far === null ? BigInt(last) - distance : (near + far) / 2n;
+  }
+}

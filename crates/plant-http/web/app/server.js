@@ -1,0 +1,193 @@
+// The server as this page uses it: requests with the token, failures, and JSON whose ids stay exact.
+
+// The number of a failure, by its meaning (docs/api.md, "Errors").
+export const ID_TAKEN = "3001";
+export const PRECONDITION_FAILED = "3003";
+
+// After these, nothing was done, and the same request may succeed later.
+const TOO_MANY_REQUESTS = "2004";
+const BUSY = "5003";
+const TOO_SLOW = "5004";
+// A proxy answers so while it does not reach the server. The outcome is unknown.
+const STATUSES_OF_PROXIES = [502, 503, 504];
+
+// A connection that was lost while the machine slept neither answers nor fails.
+const TRY_TIMEOUT_MS = 30_000;
+const LONGEST_PAUSE_MS = 5000;
+
+/** Whether this browser can read and write every id: JSON.parse alone would round them to 53 bits. */
+export const keepsIds = JSON.rawJSON !== undefined && parse("9007199254740993") === "9007199254740993";
+
+/** The value of a JSON text, with each number as the text that stands there. */
+export function parse(json) {
+  return JSON.parse(json, (_key, value, context) => (typeof value === "number" ? context?.source : value));
+}
+
+/** The JSON of a plant, whose id is a text. */
+export function plantJson({ id, name, tag }) {
+  return JSON.stringify({ id: JSON.rawJSON(id), name, tag: tag || undefined });
+}
+
+/** An answer that is not a success, or the lack of an answer. */
+export class Failure extends Error {
+  /** `status` is 0 without an answer, and `number` empty if the answer is not from a plant store. */
+  constructor(message, { status = 0, number = "", retryAfterMs = 0 } = {}) {
+    super(message);
+    Object.assign(this, { status, number, retryAfterMs });
+  }
+
+  static of(status, body, retryAfter) {
+    const { error: number = "", message = `the answer ${status} is not from a plant store` } = errorIn(body);
+    return new Failure(message, { status, number, retryAfterMs: 1000 * Number(retryAfter) || 0 });
+  }
+
+  get isOffline() {
+    return this.status === 0;
+  }
+
+  /** Whether the same request may succeed later. */
+  get isTemporary() {
+    const isOfProxy = this.number === "" && STATUSES_OF_PROXIES.includes(this.status);
+    return this.isOffline || isOfProxy || [TOO_MANY_REQUESTS, BUSY, TOO_SLOW].includes(this.number);
+  }
+}
+
+function errorIn(body) {
+  try {
+    return parse(body) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+export class Server {
+  /** The failure that delays a request; null while requests are answered. */
+  trouble = null;
+  #authorization;
+  #onChange;
+  #onRefused;
+
+  /** The signal ends all requests. `onChange` is called when `trouble` has changed. */
+  constructor(token, { signal, onChange, onRefused }) {
+    this.#authorization = `Bearer ${token}`;
+    this.signal = signal;
+    this.#onChange = onChange;
+    this.#onRefused = onRefused;
+  }
+
+  /** Sends a request once. Throws a Failure unless the answer is a success. `path` is relative to the page. */
+  async send(method, path, { headers = {}, body, signal } = {}) {
+    const ended = this.#withEnd(signal);
+    let answer;
+    try {
+      const allHeaders = { ...headers, Authorization: this.#authorization };
+      answer = await fetch(path, { method, headers: allHeaders, body, signal: ended });
+    } catch (error) {
+      ended.throwIfAborted();
+      throw new Failure(error.message);
+    }
+    if (answer.ok) return answer;
+    throw this.#failed(answer.status, await readText(answer, ended), answer.headers.get("Retry-After"));
+  }
+
+  /**
+   * Sends a request that may be repeated, until there is an answer that another try would not change. Returns its headers
+   * and its body.
+   */
+  async sendWithRetry(method, path, { signal, ...options } = {}) {
+    const ended = this.#withEnd(signal);
+    for (let tries = 1; ; tries++) {
+      const timeout = AbortSignal.timeout(TRY_TIMEOUT_MS);
+      const trySignal = AbortSignal.any([ended, timeout]);
+      try {
+        const answer = await this.send(method, path, { ...options, signal: trySignal });
+        // Within the try, so that an answer that is cut off is asked for again.
+        const body = await readText(answer, trySignal);
+        this.#setTrouble(null);
+        return { headers: answer.headers, body };
+      } catch (error) {
+        ended.throwIfAborted();
+        const failure = timeout.aborted ? new Failure("there was no answer in time") : error;
+        const isWorthAnotherTry = failure.isTemporary || (method === "GET" && failure.status >= 500);
+        if (!isWorthAnotherTry) throw failure;
+        this.#setTrouble(failure);
+        const longestMs = Math.min(LONGEST_PAUSE_MS, 200 * 2 ** tries);
+        await pause(Math.max(failure.retryAfterMs, Math.random() * longestMs), ended);
+      }
+    }
+  }
+
+  /** GETs JSON. */
+  async read(path, signal) {
+    const { headers, body } = await this.sendWithRetry("GET", path, { signal });
+    return { headers, value: parse(body) };
+  }
+
+  /** POSTs a file once, and returns the body of the answer. Unlike fetch, an XMLHttpRequest tells how far it is. */
+  async upload(path, file, type, { onProgress, signal }) {
+    const ended = this.#withEnd(signal);
+    ended.throwIfAborted();
+    const { promise, resolve, reject } = Promise.withResolvers();
+    const request = new XMLHttpRequest();
+    request.open("POST", path);
+    request.setRequestHeader("Authorization", this.#authorization);
+    request.setRequestHeader("Content-Type", type);
+    request.upload.onprogress = ({ loaded, total }) => onProgress(total > 0 ? loaded / total : 0);
+    request.onload = resolve;
+    request.onerror = () => reject(new Failure("the connection broke off"));
+    ended.addEventListener("abort", () => {
+      request.abort();
+      reject(ended.reason);
+    });
+    request.send(file);
+    await promise;
+    const { status, responseText } = request;
+    if (status !== 200) throw this.#failed(status, responseText);
+    return responseText;
+  }
+
+  #withEnd(signal) {
+    return signal ? AbortSignal.any([this.signal, signal]) : this.signal;
+  }
+
+  #failed(status, body, retryAfter) {
+    const failure = Failure.of(status, body, retryAfter);
+    if (status === 401) this.#onRefused(failure);
+    return failure;
+  }
+
+  #setTrouble(failure) {
+    if (this.trouble === failure) return;
+    this.trouble = failure;
+    this.#onChange();
+  }
+}
+
+async function readText(answer, signal) {
+  try {
+    return await answer.text();
+  } catch (error) {
+    signal.throwIfAborted();
+    throw new Failure(error.message);
+  }
+}
+
+/** Waits, but not beyond the moment at which the browser is online again. Throws when the signal ends the waiting. */
+export async function pause(ms, signal) {
+  signal.throwIfAborted();
+  const { promise, resolve } = Promise.withResolvers();
+  const timer = setTimeout(resolve, ms);
+  addEventListener("online", resolve);
+  signal.addEventListener("abort", resolve);
+  await promise;
+  clearTimeout(timer);
+  removeEventListener("online", resolve);
+  signal.removeEventListener("abort", resolve);
+  signal.throwIfAborted();
+}
+
+/** The address to which a `Link` with rel="next" leads, or null. */
+export function nextLink(headers) {
+  const link = /^<([^>]*)>/.exec(headers.get("Link") ?? "");
+  return link && new URL(link[1], document.baseURI);
+}

@@ -1,0 +1,42 @@
+// One sign-in: the server with a token, what the token may do, and the list. All its requests end with it.
+
+import { follow } from "./follow.js";
+import { PlantList } from "./plant_list.js";
+import { Server } from "./server.js";
+
+export class Session {
+  /** The name of the token. */
+  name = "";
+  mayWrite = false;
+  #stop = new AbortController();
+
+  /** `onRefused` gets the failure when the token is not valid, or is no longer. */
+  constructor(token, { onChange, onRefused }) {
+    const { signal } = this.#stop;
+    this.server = new Server(token, {
+      signal,
+      onChange,
+      onRefused: (failure) => {
+        this.end(failure);
+        onRefused(failure);
+      },
+    });
+    this.list = new PlantList(this.server, onChange);
+  }
+
+  /** Asks what the token may do. Throws a Failure if the token is not valid. */
+  async open() {
+    const { value } = await this.server.read("token");
+    this.name = value.name;
+    this.mayWrite = value.scope === "write";
+  }
+
+  follow() {
+    follow(this.server, () => this.list.refresh());
+  }
+
+  /** Ends every request, each with this failure. */
+  end(failure) {
+    this.#stop.abort(failure);
+  }
+}

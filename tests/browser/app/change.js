@@ -1,0 +1,147 @@
+// Adds, edits and deletes plants by hand, with ids at both ends, and names that look like HTML.
+
+"use strict";
+
+const { assert, eventually, ids, inBrowser, order, row, send, signIn, status, PLANTS_TOKEN } = require("./harness.js");
+
+const LARGEST = "9223372036854775807";
+const SMALLEST = "-9223372036854775808";
+
+const NOT_AN_ID = `An id is a whole number from ${SMALLEST} to ${LARGEST}.`;
+
+inBrowser(async (browser) => {
+  const person = await browser.person();
+  const page = await browser.tab(person);
+  const press = (name) => page.getByRole("button", { name, exact: true }).click();
+  const dialog = page.getByRole("dialog");
+
+  // A wrong token is refused, and the right one is kept in this tab alone.
+  browser.expect(/status of 401/);
+  assert.equal(await page.getByLabel("Token").getAttribute("type"), "password");
+  await page.getByLabel("Token").fill(`${PLANTS_TOKEN}x`);
+  await press("Sign in");
+  await page.getByRole("alert").getByText("token").waitFor();
+  await page.getByLabel("Token").fill("“a token”");
+  await press("Sign in");
+  await page.getByRole("alert").getByText("A token consists of visible ASCII characters").waitFor();
+  for (let times = 0; times < 3; times++) await page.keyboard.press("Escape");
+  await page.getByLabel("Token").waitFor();
+  await signIn(page);
+  await page.getByText("No plants yet").waitFor();
+  assert.deepEqual(await person.cookies(), []);
+  const kept = await page.evaluate(() => [Object.values(sessionStorage), Object.values(localStorage), location.href]);
+  assert.deepEqual(kept.slice(0, 2), [[PLANTS_TOKEN], []]);
+  assert.ok(!kept[2].includes(PLANTS_TOKEN), "the address shows the token");
+  assert.ok(!(await page.content()).includes(PLANTS_TOKEN), "the page shows the token");
+
+  // Adds plants. A mistake is explained, and what was typed stays.
+  const add = async (id, name, tag) => {
+    await press("Add plant");
+    await dialog.getByLabel("Id").fill(id);
+    await dialog.getByLabel("Name").fill(name);
+    await dialog.getByLabel("Tag").fill(tag);
+    await dialog.getByRole("button", { name: "Save" }).click();
+  };
+  browser.expect(/status of 400/);
+  for (const [id, name, complaint] of [
+    ["rose", "Rosa", NOT_AN_ID],
+    ["", "Rosa", NOT_AN_ID],
+    ["9223372036854775808", "Rosa", NOT_AN_ID],
+    ["1", " ", /name must hold a character/],
+    ["1", "x".repeat(256), /name must have 1 to 255 characters/],
+  ]) {
+    await add(id, name, "");
+    await dialog.getByRole("alert").getByText(complaint).waitFor();
+    assert.equal(await dialog.getByLabel("Id").inputValue(), id);
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+  }
+  const plants = [
+    [SMALLEST, "Ulmus minor", ""],
+    ["1", "Rosa canina", "Rosaceae"],
+    ["9007199254740993", "Salix 🌱 植物", "Salicaceae"],
+    [LARGEST, '<img src="x" onerror="alert(1)"><b>bold</b> & &amp;', "<i>tag</i>"],
+  ];
+  for (const [id, name, tag] of plants) {
+    await add(id, name, tag);
+    await eventually(() => status(page), `Added “${name}” (${id}).`);
+  }
+  await add(" +007 ", "Acer", "");
+  await row(page, "7").waitFor();
+  await add("1", "Rosa rugosa", "");
+  await dialog.getByRole("alert").getByText("a plant with id 1 exists already").waitFor();
+  await dialog.getByLabel("Id").fill("2");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await eventually(() => ids(page), [SMALLEST, "1", "2", "7", "9007199254740993", LARGEST]);
+  for (const [id, name, tag] of plants) {
+    const cells = await row(page, id).getByRole("cell").allTextContents();
+    assert.deepEqual(cells.slice(0, 3), [id, name, tag], "a row shows id, name and tag as they are");
+    const stored = `{"id":${id},"name":${JSON.stringify(name)}${tag && `,"tag":${JSON.stringify(tag)}`}}`;
+    assert.equal((await send("GET", `plants/${id}`)).text, stored);
+  }
+  assert.equal(await page.locator("td img, td b, td i").count(), 0, "a name became HTML");
+
+  // Edits and deletes at both ends.
+  for (const id of [SMALLEST, LARGEST]) {
+    await row(page, id).getByRole("button", { name: "Edit" }).click();
+    assert.equal(await dialog.getByLabel("Id").inputValue(), id);
+    await dialog.getByLabel("Name").fill(`Edited ${id}`);
+    await dialog.getByLabel("Tag").fill("");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await eventually(() => status(page), `Saved “Edited ${id}” (${id}).`);
+    await row(page, id).getByText(`Edited ${id}`).waitFor();
+    assert.equal((await send("GET", `plants/${id}`)).text, `{"id":${id},"name":"Edited ${id}"}`);
+    await row(page, id).getByRole("button", { name: "Delete" }).click();
+    await eventually(() => status(page), `Deleted “Edited ${id}” (${id}).`);
+    await row(page, id).waitFor({ state: "detached" });
+    assert.equal((await send("GET", `plants/${id}`)).status, 404);
+  }
+
+  // Undo brings back one after the other, the last one first.
+  await press("Undo");
+  await row(page, LARGEST).waitFor();
+  await press("Undo");
+  await row(page, SMALLEST).waitFor();
+  assert.equal((await send("GET", `plants/${SMALLEST}`)).text, `{"id":${SMALLEST},"name":"Edited ${SMALLEST}"}`);
+  assert.equal(await page.getByRole("button", { name: "Undo" }).count(), 0);
+
+  // A double click deletes once.
+  await row(page, "7").getByRole("button", { name: "Delete" }).dblclick();
+  await row(page, "7").waitFor({ state: "detached" });
+  await press("Undo");
+  await row(page, "7").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Undo" }).count(), 0);
+
+  // An id that someone else has taken in the meantime cannot come back.
+  await row(page, "1").getByRole("button", { name: "Delete" }).click();
+  await row(page, "1").waitFor({ state: "detached" });
+  await send("PUT", "plants/1", '{"name":"Of someone else"}');
+  await press("Undo");
+  await page.getByRole("status").getByText("a plant with id 1 exists already").waitFor();
+  assert.equal((await send("GET", "plants/1")).text, '{"id":1,"name":"Of someone else"}');
+
+  // From the view of one plant.
+  await row(page, "2").getByRole("button", { name: "Rosa rugosa" }).click();
+  await dialog.getByRole("button", { name: "Edit" }).click();
+  await dialog.getByLabel("Tag").fill("Rosaceae");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await row(page, "2").getByText("Rosaceae").waitFor();
+  await row(page, "2").getByRole("button", { name: "Rosa rugosa" }).click();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await row(page, "2").waitFor({ state: "detached" });
+
+  // A token that may only read sees the plants, and nothing that would change them.
+  const reader = await order("create-token reader read");
+  await press("Sign out");
+  await page.getByLabel("Token").waitFor();
+  assert.deepEqual(await page.evaluate(() => Object.values(sessionStorage)), []);
+  assert.equal(await page.getByRole("row").count(), 0, "the plants stay after signing out");
+  await signIn(page, reader);
+  await row(page, "7").waitFor();
+  await page.getByText("reader (read-only)").waitFor();
+  for (const name of ["Add plant", "Import", "Edit", "Delete"]) {
+    assert.equal(await page.getByRole("button", { name, exact: true }).count(), 0, `a reader is offered ${name}`);
+  }
+  await row(page, "7").getByRole("button", { name: "Acer" }).click();
+  await dialog.getByRole("button", { name: "Close" }).waitFor();
+  assert.equal(await dialog.getByRole("button").count(), 1);
+});

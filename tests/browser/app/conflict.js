@@ -1,0 +1,85 @@
+// Two people edit one plant. The second one sees both versions, and loses nothing.
+
+"use strict";
+
+const { assert, eventually, inBrowser, row, send, status, store } = require("./harness.js");
+
+inBrowser(async (browser) => {
+  browser.expect(/status of (400|412)/);
+  browser.expect(/status of 404/);
+  await store(["1,Rosa,Rosaceae", "2,Salix,", "3,Acer,Sapindaceae"]);
+  const one = await browser.signedIn();
+  const other = await browser.signedIn();
+  const edit = async (page, id) => {
+    await row(page, id).getByRole("button", { name: "Edit" }).click();
+    await page.getByRole("dialog").getByLabel("Name").waitFor();
+  };
+  const save = (page) => page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  const fill = (page, label, text) => page.getByRole("dialog").getByLabel(label).fill(text);
+  const isStored = async (id, json) => assert.equal((await send("GET", `plants/${id}`)).text, json);
+
+  // Both begin from the same plant.
+  const bothEdit = async (id) => {
+    await edit(one, id);
+    await edit(other, id);
+    await fill(one, "Name", `One's ${id}`);
+    await fill(one, "Tag", "One");
+    await fill(other, "Name", `Other's ${id}`);
+    await save(one);
+    await eventually(() => status(one), `Saved “One's ${id}” (${id}).`);
+    await save(other);
+    const conflict = other.getByRole("dialog").getByRole("alert").filter({ hasText: "Someone else has changed" });
+    for (const [title, name] of [["Stored now", `One's ${id}`], ["Yours", `Other's ${id}`]]) {
+      const version = conflict.locator("div > div").filter({ hasText: title });
+      await version.getByText(name).waitFor();
+    }
+    await isStored(id, `{"id":${id},"name":"One's ${id}","tag":"One"}`);
+  };
+
+  // Keeps the own version, changed once more.
+  await bothEdit("1");
+  await fill(other, "Tag", "Both");
+  await save(other);
+  await eventually(() => status(other), "Saved “Other's 1” (1).");
+  await isStored("1", '{"id":1,"name":"Other\'s 1","tag":"Both"}');
+
+  // Takes the version of the other one.
+  await bothEdit("2");
+  await other.getByRole("button", { name: "Take theirs" }).click();
+  assert.equal(await other.getByRole("dialog").getByLabel("Name").inputValue(), "One's 2");
+  assert.equal(await other.getByRole("dialog").getByLabel("Tag").inputValue(), "One");
+  await save(other);
+  await eventually(() => status(other), "Saved “One's 2” (2).");
+  await isStored("2", '{"id":2,"name":"One\'s 2","tag":"One"}');
+
+  // Edits what the other one deletes.
+  await edit(other, "3");
+  await fill(other, "Name", "Acer campestre");
+  await row(one, "3").getByRole("button", { name: "Delete" }).click();
+  await eventually(() => status(one), "Deleted “Acer” (3).");
+  await save(other);
+  await other.getByText("Someone else has deleted this plant. Save adds it again.").waitFor();
+  await save(other);
+  await row(one, "3").getByText("Acer campestre").waitFor();
+  await isStored("3", '{"id":3,"name":"Acer campestre","tag":"Sapindaceae"}');
+
+  // The other one deletes it, and adds it again with another name.
+  await edit(other, "3");
+  await fill(other, "Name", "Acer negundo");
+  await send("DELETE", "plants/3");
+  await save(other);
+  await other.getByText("Someone else has deleted this plant. Save adds it again.").waitFor();
+  await send("PUT", "plants/3", '{"name":"Acer rubrum"}');
+  await save(other);
+  await other.getByRole("dialog").getByText("Acer rubrum").waitFor();
+  await save(other);
+  await row(one, "3").getByText("Acer negundo").waitFor();
+
+  // Deletes what has just been changed, before the change is on the screen.
+  await one.route(/events|plants\?/, (route) => route.abort());
+  browser.expect(/ERR_FAILED/);
+  await send("PUT", "plants/3", '{"name":"Acer platanoides"}');
+  await row(one, "3").getByRole("button", { name: "Delete" }).click();
+  await one.getByText("“Acer negundo” (3) has just been changed and was not deleted. Look at it again.").waitFor();
+  await isStored("3", '{"id":3,"name":"Acer platanoides"}');
+});

@@ -1,0 +1,86 @@
+// Changes appear in every open tab, also after the server was away.
+
+"use strict";
+
+const { assert, eventually, ids, inBrowser, order, row, send, signIn, store } = require("./harness.js");
+
+const TABS = 10;
+
+// Longer than a tab without a stream pauses between two questions.
+const HIDDEN_MS = 3000;
+
+inBrowser(async (browser) => {
+  await store(["1,Rosa,Rosaceae"]);
+  const person = await browser.person();
+  const page = await browser.signedIn({ person });
+  const other = await browser.signedIn();
+
+  // What one person does, another one sees without doing anything.
+  await page.getByRole("button", { name: "Add plant" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Id").fill("2");
+  await dialog.getByLabel("Name").fill("Salix");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await row(other, "2").getByText("Salix").waitFor();
+  await send("PATCH", "plants/2", '{"name":"Salix alba","tag":"Salicaceae"}');
+  for (const each of [page, other]) await row(each, "2").getByText("Salix alba").waitFor();
+  assert.match(await row(other, "2").getAttribute("class"), /fresh/);
+  await row(other, "2").getByRole("button", { name: "Delete" }).click();
+  await row(page, "2").waitFor({ state: "detached" });
+  await page.getByText("1 plant", { exact: true }).waitFor();
+
+  // More tabs of one person than the browser opens connections: each one loads, follows, and can write.
+  const tabs = [page];
+  while (tabs.length < TABS) tabs.push(await browser.signedIn({ person }));
+  await send("PUT", "plants/3", '{"name":"Acer"}');
+  for (const tab of tabs) await row(tab, "3").waitFor();
+  for (const [index, tab] of tabs.entries()) {
+    await tab.getByRole("button", { name: "Add plant" }).click();
+    await tab.getByRole("dialog").getByLabel("Id").fill(String(100 + index));
+    await tab.getByRole("dialog").getByLabel("Name").fill(`Of tab ${index}`);
+    await tab.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  }
+  const all = ["1", "3", ...tabs.map((_, index) => String(100 + index))];
+  for (const tab of [...tabs, other]) await eventually(() => ids(tab), all, "every tab has all plants");
+  for (const tab of tabs.slice(1)) await tab.close();
+
+  // A hidden tab does not follow, and comes up to date when it is shown again.
+  const hide = (isHidden) => other.evaluate((isHidden) => {
+    Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, isHidden);
+  const hiddenUntil = (await page.evaluate(() => performance.now())) + HIDDEN_MS;
+  const ended = other.waitForEvent("requestfailed", (request) => request.url().includes("/events?after="));
+  await hide(true);
+  await ended;
+  const asked = [];
+  const note = (request) => asked.push(request.url());
+  other.on("request", note);
+  await send("DELETE", "plants/3");
+  await row(page, "3").waitFor({ state: "detached" });
+  await eventually(() => page.evaluate(() => performance.now()).then((now) => now > hiddenUntil), true);
+  assert.deepEqual(asked, [], "a hidden tab follows");
+  other.off("request", note);
+  await hide(false);
+  await row(other, "3").waitFor({ state: "detached" });
+
+  // The server goes away under open pages, and comes back. What has happened before is on the screen.
+  browser.expect(/ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|ERR_SOCKET/);
+  const { host } = new URL(process.env.PLANTS_URL);
+  for (let round = 1; round <= 2; round++) {
+    await order("stop");
+    await page.getByRole("alert").getByText("No connection to the server").waitFor();
+    // Typed and saved while there is no server.
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await dialog.getByLabel("Id").fill(String(200 + round));
+    await dialog.getByLabel("Name").fill("Typed without a server");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await order(`start ${host}`);
+    await send("PUT", `plants/${300 + round}`, '{"name":"Of someone else"}');
+    for (const each of [page, other]) {
+      await row(each, String(200 + round)).waitFor();
+      await row(each, String(300 + round)).waitFor();
+      await each.getByText("No connection to the server").waitFor({ state: "detached" });
+    }
+  }
+});

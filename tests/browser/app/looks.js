@@ -1,0 +1,196 @@
+// Every state of the page, in light and dark: axe finds nothing, and nothing is wider than a phone, a tablet or a desk.
+// Leaves a screenshot of each in the folder `target/tmp`; `plants-light.png` is `docs/plants.png`, which the README shows.
+
+"use strict";
+
+const path = require("node:path");
+const { AxeBuilder } = require("@axe-core/playwright");
+const { assert, inBrowser, order, row, send, signIn, store } = require("./harness.js");
+
+const WIDTHS = [390, 768, 1280];
+// One of each layout.
+const AXE_WIDTHS = [390, 1280];
+const HEIGHT = 800;
+
+const { OUTPUT_FOLDER } = process.env;
+
+const PLANTS = [
+  "1,Rosa canina,Rosaceae",
+  "2,Salix alba,Salicaceae",
+  "3,Quercus robur,Fagaceae",
+  "4,Fagus sylvatica,Fagaceae",
+  "5,Bellis perennis,Asteraceae",
+  "6,Betula pendula,Betulaceae",
+  "7,Urtica dioica,Urticaceae",
+  "8,Trifolium pratense,Fabaceae",
+  "9,Ginkgo biloba,Ginkgoaceae",
+  "10,Prunus avium,Rosaceae",
+  "11,Acer campestre,Sapindaceae",
+  "12,Taraxacum officinale,Asteraceae",
+];
+
+// The longest words that a store can hold.
+const LONG = [`-9223372036854775808,${"W".repeat(255)},${"M".repeat(255)}`];
+
+inBrowser(async (browser) => {
+  browser.expect(/status of (400|401|412|503)|ERR_INTERNET_DISCONNECTED/);
+  const reader = await order("create-token reader read");
+  for (const colorScheme of ["light", "dark"]) {
+    await walk(browser, colorScheme, reader);
+  }
+});
+
+async function walk(browser, colorScheme, reader) {
+  const person = await browser.person({ colorScheme, reducedMotion: "reduce" });
+  const page = await browser.tab(person);
+  const dialog = page.getByRole("dialog");
+  const press = (name, within = page) => within.getByRole("button", { name, exact: true }).click();
+
+  const looksGood = async (state) => {
+    for (const width of WIDTHS) {
+      await page.setViewportSize({ width, height: HEIGHT });
+      if (AXE_WIDTHS.includes(width)) {
+        const { violations } = await new AxeBuilder({ page }).analyze();
+        const found = violations.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])]);
+        assert.equal(JSON.stringify(found, null, 1), "[]", `axe on ${state} at ${width} px in ${colorScheme}`);
+      }
+      const overflow = await page.evaluate(() => {
+        const tooWide = [document.scrollingElement, ...document.querySelectorAll("dialog")];
+        return tooWide.filter((element) => element.scrollWidth > element.clientWidth).map(({ tagName }) => tagName);
+      });
+      assert.deepEqual(overflow, [], `${state} at ${width} px is too wide`);
+      await page.screenshot({ path: path.join(OUTPUT_FOLDER, `page-${state}-${colorScheme}-${width}.png`) });
+    }
+  };
+
+  await page.getByLabel("Token").waitFor();
+  await looksGood("sign-in");
+  await page.getByLabel("Token").fill("not a token");
+  await press("Sign in");
+  await page.getByRole("alert").filter({ hasText: "token" }).waitFor();
+  await looksGood("refused");
+  await signIn(page);
+  await page.getByText("No plants yet").waitFor();
+  await looksGood("empty");
+
+  await store(PLANTS);
+  await row(page, "12").waitFor();
+  await looksGood("list");
+  await page.screenshot({ path: path.join(OUTPUT_FOLDER, `plants-${colorScheme}.png`) });
+  await send("PUT", "plants/5", '{"name":"Bellis annua","tag":"Asteraceae"}');
+  await row(page, "5").getByText("Bellis annua").waitFor();
+  await looksGood("change-of-another");
+  await row(page, "6").getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("button", { name: "Undo" }).waitFor();
+  await looksGood("deleted");
+
+  await row(page, "3").getByRole("button", { name: "Quercus robur" }).click();
+  await dialog.getByRole("button", { name: "Close" }).waitFor();
+  await looksGood("plant");
+  await press("Close", dialog);
+  await press("Add plant");
+  await dialog.getByLabel("Id").fill("1");
+  await press("Save", dialog);
+  await dialog.getByRole("alert").filter({ hasText: "name" }).waitFor();
+  await looksGood("add");
+  await press("Cancel", dialog);
+  await row(page, "7").getByRole("button", { name: "Edit" }).click();
+  await dialog.getByLabel("Name").fill("Urtica urens");
+  await send("PUT", "plants/7", '{"name":"Urtica dioica L.","tag":"Urticaceae"}');
+  await press("Save", dialog);
+  await dialog.getByText("Stored now").waitFor();
+  await looksGood("conflict");
+  await press("Cancel", dialog);
+
+  await press("All tags");
+  await dialog.getByRole("listitem").first().waitFor();
+  await looksGood("tags");
+  await dialog.getByRole("button", { name: "Rosaceae" }).click();
+  await page.getByText("2 plants with the tag “Rosaceae”").waitFor();
+  await looksGood("tag");
+  await page.getByLabel("Search plants").fill("palm");
+  await page.getByText("No plants match.").waitFor();
+  await looksGood("nothing-found");
+  await press("Show all plants");
+
+  await press("Import");
+  await dialog.getByLabel("If an id is taken").waitFor();
+  await looksGood("import");
+  const rows = Array.from({ length: 30 }, (_, index) => `${index},`).join("\n");
+  await dialog.locator("input[type=file]").setInputFiles({
+    name: "plants.csv", mimeType: "text/csv", buffer: Buffer.from(`id,name\n${rows}\n`),
+  });
+  await dialog.getByText("Failed rows").first().waitFor();
+  await looksGood("imported");
+  await press("Close", dialog);
+  await press("Export");
+  await looksGood("export");
+  await press("Cancel", dialog);
+
+  await store(LONG);
+  await row(page, LONG[0].split(",")[0]).waitFor();
+  await looksGood("long");
+  await press("Sign out");
+  await signIn(page, reader);
+  await row(page, "1").waitFor();
+  await looksGood("reader");
+  await person.setOffline(true);
+  await row(page, "1").getByRole("button", { name: "Rosa canina" }).click();
+  await page.getByRole("alert").getByText("No connection").waitFor();
+  await looksGood("offline");
+  await person.setOffline(false);
+  await dialog.getByRole("button", { name: "Close" }).waitFor();
+
+  // The server does not answer requests of these kinds.
+  const unanswered = async (path, body, steps) => {
+    await page.route(path, (route) => body && route.fulfill({ status: 503, body, headers: { "Retry-After": "1" } }));
+    await steps();
+    await page.unroute(path);
+  };
+  await press("Close", dialog);
+  await press("Sign out");
+  await signIn(page);
+  await unanswered(/plants\/1$/, '{"error":5003,"message":"the server has too much to do"}', async () => {
+    await row(page, "1").getByRole("button", { name: "Edit" }).click();
+    await page.getByText("The server is busy. Trying again …").waitFor();
+    await looksGood("busy");
+  });
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await unanswered(/import/, null, async () => {
+    await press("Import");
+    await dialog.locator("input[type=file]").setInputFiles({
+      name: "plants.csv", mimeType: "text/csv", buffer: Buffer.from("id,name\n1,Rosa\n"),
+    });
+    await dialog.getByRole("progressbar").waitFor();
+    await looksGood("importing");
+    await press("Stop", dialog);
+    await press("Close", dialog);
+  });
+  await unanswered(/export/, null, async () => {
+    await press("Export");
+    await press("CSV", dialog);
+    await dialog.getByRole("progressbar").waitFor();
+    await looksGood("exporting");
+    await press("Cancel", dialog);
+  });
+  await page.getByLabel("Search plants").fill("x".repeat(256));
+  await page.getByText("name must have 1 to 255 characters").waitFor();
+  await looksGood("list-refused");
+  await page.getByLabel("Search plants").fill("");
+  await row(page, "1").waitFor();
+
+  const token = await order(`create-token visitor-${colorScheme} write`);
+  await press("Sign out");
+  await signIn(page, token);
+  await order(`revoke-token visitor-${colorScheme}`);
+  await page.getByRole("alert").getByText("The token has ended").waitFor();
+  await looksGood("token-ended");
+
+  await person.addInitScript(() => delete JSON.rawJSON);
+  await page.reload();
+  await page.getByText("This page needs a newer browser").waitFor();
+  await looksGood("old-browser");
+
+  await send("DELETE", `plants/${LONG[0].split(",")[0]}`);
+  for (let id = 1; id <= PLANTS.length; id++) await send("DELETE", `plants/${id}`);
+}
