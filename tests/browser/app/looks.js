@@ -5,7 +5,7 @@
 
 const path = require("node:path");
 const { AxeBuilder } = require("@axe-core/playwright");
-const { assert, inBrowser, order, row, send, signIn, store } = require("./harness.js");
+const { assert, eventually, inBrowser, order, row, send, signIn, store } = require("./harness.js");
 
 const WIDTHS = [390, 768, 1280];
 // One of each layout.
@@ -75,6 +75,7 @@ async function walk(browser, colorScheme, reader) {
 
   await store(PLANTS);
   await row(page, "12").waitFor();
+  await eventually(() => page.locator(".fresh").count(), 0, "plants that are marked as new for good");
   await looksGood("list");
   await page.screenshot({ path: path.join(OUTPUT_FOLDER, `plants-${colorScheme}.png`) });
   await send("PUT", "plants/5", '{"name":"Bellis annua","tag":"Asteraceae"}');

@@ -78,7 +78,7 @@ export class App {
     this.#checkedSession?.end(new Failure("another token is being checked"));
     const session = new Session(token, {
       onChange: this.changed,
-      onRefused: (failure) => session === this.session && this.#tokenEnded(failure),
+      onRefused: () => session === this.session && this.#tokenEnded(),
     });
     this.#checkedSession = session;
     this.signIn = { isChecking: true, message: "" };
@@ -106,9 +106,9 @@ export class App {
   }
 
   /** The page stays as it is below the sign-in dialog, so that nothing that was typed is lost. */
-  #tokenEnded(failure) {
+  #tokenEnded() {
     sessionStorage.removeItem(STORED_TOKEN);
-    const message = `The token has ended: ${failure.message}. Sign in again; what you have typed is kept.`;
+    const message = "The token has ended: it has expired, or was revoked. Sign in again; what you have typed is kept.";
     this.signIn = { isChecking: false, message };
     this.changed();
   }

@@ -30,7 +30,7 @@ function account({ session, signOut }) {
 /** The region is always there, so that a screen reader notices what it says. */
 function status(app) {
   const { text, action, isDeletion } = app.status;
-  const undo = html`<button @click=${app.undo}>${isDeletion ? "Undo" : "Undo the last delete"}</button>`;
+  const undo = html`<button @click=${app.undo}>${isDeletion ? "Undo" : "Undo delete"}</button>`;
   return html`
     <div class="status ${text ? "" : "empty"}">
       <span role="status">${text}</span>
@@ -103,7 +103,7 @@ function row(app, plant) {
     <tr class=${marks} @animationend=${() => list.wasSeen(id)}>
       <td class="id">${id}</td>
       <td class="name"><button class="link" id=${nameId} @click=${() => app.open(id)}>${name}</button></td>
-      <td>${tag ? html`<button class="tag" @click=${() => app.show({ tag, after: null })}>${tag}</button>` : null}</td>
+      <td class="tag-cell">${tag ? html`<button class="tag" @click=${() => app.show({ tag, after: null })}>${tag}</button>` : null}</td>
       ${mayWrite
         ? html`
           <td class="actions">

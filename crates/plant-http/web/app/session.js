@@ -10,7 +10,7 @@ export class Session {
   mayWrite = false;
   #stop = new AbortController();
 
-  /** `onRefused` gets the failure when the token is not valid, or is no longer. */
+  /** `onRefused` is called when the token is not valid, or is no longer. */
   constructor(token, { onChange, onRefused }) {
     const { signal } = this.#stop;
     this.server = new Server(token, {
@@ -18,7 +18,7 @@ export class Session {
       onChange,
       onRefused: (failure) => {
         this.end(failure);
-        onRefused(failure);
+        onRefused();
       },
     });
     this.list = new PlantList(this.server, onChange);
